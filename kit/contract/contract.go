@@ -1,0 +1,126 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+)
+
+// Contract is a parsed and checked OpenAPI document.
+type Contract struct {
+	doc        *openapi3.T
+	raw        []byte
+	operations []*Operation
+	byPattern  map[string]*Operation
+}
+
+// Operation is one method on one path.
+type Operation struct {
+	// ID is the document's operationId.
+	ID string
+	// Method and Path as in the document; the path holds {placeholders} and no
+	// base path.
+	Method, Path string
+	// Pattern is what http.ServeMux matches: method, base path and path.
+	Pattern string
+	// Access is the class of callers admitted (x-access).
+	Access string
+	// Audit is the action of the audit entry that a success leaves (x-audit):
+	// empty for operations that change nothing, "none" for changes that are
+	// recorded elsewhere.
+	Audit string
+	// HandlerValidates tells that the handler checks the request itself
+	// (x-validation: handler), which the hottest operations do for speed.
+	HandlerValidates bool
+	// Statuses are the documented status codes.
+	Statuses []int
+
+	route      *routers.Route
+	pathParams []string
+	takesJSON  bool
+}
+
+// Load parses document and checks that every operation has an id and an access
+// class out of classes, and that everything but GET says what it audits.
+// basePath is the path of the document's one server, for example "/api/v1".
+func Load(document []byte, basePath string, classes []string) (*Contract, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(document)
+	if err != nil {
+		return nil, fmt.Errorf("parse OpenAPI document: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	c := &Contract{doc: doc, raw: document, byPattern: map[string]*Operation{}}
+	var problems []error
+	for path, item := range doc.Paths.Map() {
+		for method, o := range item.Operations() {
+			op, err := newOperation(doc, basePath, path, item, method, o)
+			if err == nil && !slices.Contains(classes, op.Access) {
+				err = fmt.Errorf("x-access is %q, not one of %s", op.Access, strings.Join(classes, ", "))
+			}
+			if err == nil && method != http.MethodGet && op.Audit == "" {
+				err = errors.New("x-audit is missing on an operation that changes something")
+			}
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s %s: %w", method, path, err))
+				continue
+			}
+			c.operations = append(c.operations, op)
+			c.byPattern[op.Pattern] = op
+		}
+	}
+	slices.SortFunc(c.operations, func(a, b *Operation) int {
+		return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method)
+	})
+	return c, errors.Join(problems...)
+}
+
+func newOperation(doc *openapi3.T, basePath, path string, item *openapi3.PathItem, method string, o *openapi3.Operation) (*Operation, error) {
+	op := &Operation{
+		ID: o.OperationID, Method: method, Path: path, Pattern: method + " " + basePath + path,
+		Access: extension(o, "x-access"), Audit: extension(o, "x-audit"),
+		HandlerValidates: extension(o, "x-validation") == "handler",
+		route:            &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: o},
+	}
+	if op.ID == "" {
+		return nil, errors.New("operationId is missing")
+	}
+	for _, params := range []openapi3.Parameters{item.Parameters, o.Parameters} {
+		for _, p := range params {
+			if p.Value.In == openapi3.ParameterInPath {
+				op.pathParams = append(op.pathParams, p.Value.Name)
+			}
+		}
+	}
+	op.takesJSON = o.RequestBody != nil && o.RequestBody.Value.Content.Get("application/json") != nil
+	for status := range o.Responses.Map() {
+		var n int
+		if _, err := fmt.Sscanf(status, "%d", &n); err != nil {
+			return nil, fmt.Errorf("response %q is no status code", status)
+		}
+		op.Statuses = append(op.Statuses, n)
+	}
+	slices.Sort(op.Statuses)
+	return op, nil
+}
+
+func extension(o *openapi3.Operation, name string) string {
+	s, _ := o.Extensions[name].(string)
+	return s
+}
+
+// Operations are all operations, ordered by path and method.
+func (c *Contract) Operations() []*Operation { return c.operations }
+
+// Operation finds an operation by the pattern under which it is registered.
+func (c *Contract) Operation(pattern string) (*Operation, bool) {
+	op, ok := c.byPattern[pattern]
+	return op, ok
+}

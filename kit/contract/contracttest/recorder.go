@@ -1,0 +1,119 @@
+// Package contracttest proves in tests that a service answers as its contract
+// says. A Recorder wraps the service's handler, holds every answer against the
+// document and remembers which operations were exercised with which status.
+package contracttest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mainstay-infra/mainstay/kit/contract"
+)
+
+// Recorder checks and counts answers. It is safe for concurrent use.
+type Recorder struct {
+	contract *contract.Contract
+	basePath string
+	mux      *http.ServeMux
+
+	mu   sync.Mutex
+	seen map[string]map[int]int // operation id -> status -> count
+}
+
+// New returns a recorder for the contract.
+func New(c *contract.Contract, basePath string) *Recorder {
+	r := &Recorder{contract: c, basePath: basePath, mux: http.NewServeMux(), seen: map[string]map[int]int{}}
+	for _, op := range c.Operations() {
+		r.mux.HandleFunc(op.Pattern, func(http.ResponseWriter, *http.Request) {})
+	}
+	return r
+}
+
+// Wrap returns a handler that serves like next and fails t when an answer is not
+// as the contract says. Streams (text/event-stream) pass unchecked.
+func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, pattern := rec.mux.Handler(r)
+		op, known := rec.contract.Operation(pattern)
+		if !known || r.Header.Get("Accept") == "text/event-stream" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		answer.Body = new(bytes.Buffer)
+		next.ServeHTTP(answer, r)
+		rec.count(op.ID, answer.Code)
+		if err := op.CheckResponse(withPathValues(r, rec.mux), answer.Code, answer.Header(), answer.Body.Bytes()); err != nil {
+			t.Errorf("%s %s answered %d against the contract: %v\nbody: %s", r.Method, r.URL.Path, answer.Code, err, answer.Body)
+		}
+		for k, v := range answer.Header() {
+			w.Header()[k] = v
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+}
+
+// withPathValues matches r, so that r.PathValue answers as in the handler.
+func withPathValues(r *http.Request, mux *http.ServeMux) *http.Request {
+	c := r.Clone(r.Context())
+	c.Body = http.NoBody
+	mux.ServeHTTP(httptest.NewRecorder(), c)
+	return c
+}
+
+func (rec *Recorder) count(id string, status int) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.seen[id] == nil {
+		rec.seen[id] = map[int]int{}
+	}
+	rec.seen[id][status]++
+}
+
+// Missing lists what no request has brought about yet: for every operation a
+// success and, unless it is open, a 401 and a 403 (operations of class anyClass
+// admit every token, so they cannot answer 403).
+func (rec *Recorder) Missing(openClass, anyClass string) []string {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	var missing []string
+	for _, op := range rec.contract.Operations() {
+		got := rec.seen[op.ID]
+		success := false
+		for status := range got {
+			success = success || status < 400
+		}
+		if !success {
+			missing = append(missing, fmt.Sprintf("%s: no success", op.ID))
+		}
+		if op.Access == openClass {
+			continue
+		}
+		if got[http.StatusUnauthorized] == 0 {
+			missing = append(missing, fmt.Sprintf("%s: no 401", op.ID))
+		}
+		if op.Access != anyClass && got[http.StatusForbidden] == 0 {
+			missing = append(missing, fmt.Sprintf("%s: no 403", op.ID))
+		}
+	}
+	sort.Strings(missing)
+	return missing
+}
+
+// Report is a line an operation with the statuses seen, for test logs.
+func (rec *Recorder) Report() string {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	var b strings.Builder
+	for _, op := range rec.contract.Operations() {
+		fmt.Fprintf(&b, "%-24s %v\n", op.ID, rec.seen[op.ID])
+	}
+	return b.String()
+}

@@ -1,0 +1,96 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Error is a failure with a kind, a public message and a private cause.
+// Build one with New or Wrap and refine it with the With methods, each of which
+// returns a changed copy, so that a package-level Error can serve as a template.
+type Error struct {
+	// Kind decides the status that a caller sees.
+	Kind Kind
+	// Code is a stable word for programs, for example "site_revoked". Empty
+	// means the kind's own code (Kind.Code).
+	Code string
+	// Message is shown to callers. It names the field or object concerned and,
+	// where there is one, the remedy. It never holds secrets.
+	Message string
+	// Field names the offending part of the input, for example "labels.zone".
+	Field string
+	// RetryAfter, when positive, tells the caller how long to wait.
+	RetryAfter time.Duration
+
+	cause error
+}
+
+// New returns a fault whose public message is formatted from format and args.
+func New(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// Wrap returns a fault that keeps cause for the log and shows only the formatted
+// message to the caller.
+func Wrap(kind Kind, cause error, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...), cause: cause}
+}
+
+// InvalidField is the commonest fault of all: a value in the input is wrong.
+func InvalidField(field, format string, args ...any) *Error {
+	return &Error{Kind: Invalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// WithCode returns a copy that carries a more specific code than its kind.
+func (e *Error) WithCode(code string) *Error {
+	c := *e
+	c.Code = code
+	return &c
+}
+
+// WithRetryAfter returns a copy that tells the caller when to try again.
+func (e *Error) WithRetryAfter(d time.Duration) *Error {
+	c := *e
+	c.RetryAfter = d
+	return &c
+}
+
+// Error is the text for logs and for Go callers: message and cause.
+func (e *Error) Error() string {
+	if e.cause == nil {
+		return e.Message
+	}
+	return e.Message + ": " + e.cause.Error()
+}
+
+// Unwrap returns the private cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// PublicCode is the code that a caller sees: Code, or that of the kind.
+func (e *Error) PublicCode() string {
+	if e.Code != "" {
+		return e.Code
+	}
+	return e.Kind.Code()
+}
+
+// From returns the fault in err's chain. An error without one becomes an
+// Internal fault with err as its private cause; nil stays nil.
+func From(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return Wrap(Internal, err, "internal error; the server's log has the details under this request id")
+}
+
+// KindOf is the kind of the fault in err's chain, Internal if there is none.
+// It must not be called with a nil error.
+func KindOf(err error) Kind { return From(err).Kind }
+
+// Is reports whether err is non-nil and its fault is of the given kind.
+func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
