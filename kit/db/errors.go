@@ -1,0 +1,83 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// IsUnique reports whether err says that a unique key exists already.
+func IsUnique(err error) bool {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		return pg.Code == "23505" // unique_violation
+	}
+	if lite := (*sqlite.Error)(nil); errors.As(err, &lite) {
+		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+	}
+	return false
+}
+
+// isRetryable reports whether the whole transaction should be run again.
+// Codes: PostgreSQL appendix A, class 40 (transaction rollback).
+func isRetryable(err error) bool {
+	pg := (*pgconn.PgError)(nil)
+	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "40")
+}
+
+// writeFault gives a failed write its kind. Constraint violations stay what they
+// are, since they speak of the data and not of the storage.
+func writeFault(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || IsUnique(err) || isRetryable(err) {
+		return err
+	}
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		switch pg.Code[:2] {
+		case "53", "25", "57", "58": // resources, read-only, operator intervention, system error
+			return fault.Wrap(fault.StorageFailed, err, "the database refused the write; nothing was stored")
+		}
+		return err
+	}
+	if lite := (*sqlite.Error)(nil); errors.As(err, &lite) {
+		switch lite.Code() & 0xff {
+		case sqlite3.SQLITE_FULL:
+			return fault.Wrap(fault.StorageFailed, err, "the disk is full; nothing was stored. Make room and try again").WithCode("storage_full")
+		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_BUSY:
+			return fault.Wrap(fault.StorageFailed, err, "the database refused the write; nothing was stored")
+		}
+		return err
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	// What is left are broken connections.
+	return fault.Wrap(fault.StorageFailed, err, "the database cannot be reached; nothing was stored")
+}
+
+func readFault(err error) error {
+	var pg *pgconn.PgError
+	var lite *sqlite.Error
+	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &pg) || errors.As(err, &lite) || errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	if connect := (*pgconn.ConnectError)(nil); errors.As(err, &connect) {
+		return fault.Wrap(fault.Unavailable, err, "the database cannot be reached")
+	}
+	return err
+}
+
+func reflectType(v any) reflect.Type {
+	t := reflect.TypeOf(v)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}

@@ -1,0 +1,166 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Engine is the database behind a DB.
+type Engine uint8
+
+// The engines.
+const (
+	SQLite Engine = iota
+	Postgres
+)
+
+// String is the engine's name as people write it.
+func (e Engine) String() string {
+	if e == Postgres {
+		return "PostgreSQL"
+	}
+	return "SQLite"
+}
+
+// Config says where the data lives.
+type Config struct {
+	// URL is a PostgreSQL connection URL. Empty means SQLite.
+	URL string
+	// Path is the SQLite file. Its folder is made if it is missing.
+	Path string
+	// Schema keeps services apart that share one PostgreSQL database.
+	Schema string
+	// MaxConns bounds the connections to PostgreSQL, or the SQLite readers. 0
+	// means 16 and 4.
+	MaxConns int
+}
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	engine Engine
+	write  *sqlx.DB // SQLite: one connection
+	read   *sqlx.DB // PostgreSQL: the same pool as write
+	lock   *os.File
+}
+
+// Open opens or creates the database. Faults name the setting "database".
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	if cfg.URL != "" {
+		return openPostgres(ctx, cfg)
+	}
+	return openSQLite(ctx, cfg)
+}
+
+// Engine tells which database this is.
+func (d *DB) Engine() Engine { return d.engine }
+
+// Close ends all connections.
+func (d *DB) Close() error {
+	err := d.write.Close()
+	if d.read != d.write {
+		err = errors.Join(err, d.read.Close())
+	}
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close()) // releases the lock
+	}
+	return err
+}
+
+// Ping reports whether the database answers.
+func (d *DB) Ping(ctx context.Context) error {
+	if err := d.read.PingContext(ctx); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "the database does not answer")
+	}
+	return nil
+}
+
+func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
+	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "database: cannot make the folder of %s", cfg.Path)
+	}
+	lock, err := lockFile(cfg.Path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	pragmas := "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
+		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)&_pragma=cache_size(-65536)"
+	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
+	write, err := sqlx.Open("sqlite", file+"?_txlock=immediate&"+pragmas)
+	if err == nil {
+		write.SetMaxOpenConns(1)
+		err = write.PingContext(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lock.Close())
+	}
+	read, err := sqlx.Open("sqlite", file+"?_pragma=query_only(1)&"+pragmas)
+	if err != nil {
+		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), write.Close(), lock.Close())
+	}
+	readers := cfg.MaxConns
+	if readers == 0 {
+		readers = 4
+	}
+	read.SetMaxOpenConns(readers)
+	read.SetMaxIdleConns(readers)
+	return &DB{engine: SQLite, write: write, read: read, lock: lock}, nil
+}
+
+// lockFile keeps a second process out for as long as the returned file is open;
+// the kernel gives the lock back when the process dies, however it dies.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "database: cannot open %s", path)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		closeErr := f.Close()
+		return nil, fault.Wrap(fault.Unavailable, errors.Join(err, closeErr),
+			"database: another process uses %s; stop it, choose another data folder, or use PostgreSQL to run several", strings.TrimSuffix(path, ".lock"))
+	}
+	return f, nil
+}
+
+func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
+	pc, err := pgx.ParseConfig(cfg.URL)
+	if err != nil {
+		// pgx's text can hold the URL with its password, so it stays private.
+		return nil, fault.Wrap(fault.Invalid, err, "database: not a PostgreSQL URL (postgres://user:password@host:port/name)")
+	}
+	if cfg.Schema != "" {
+		pc.RuntimeParams["search_path"] = cfg.Schema
+	}
+	pool := sqlx.NewDb(stdlib.OpenDB(*pc), "pgx")
+	conns := cfg.MaxConns
+	if conns == 0 {
+		conns = 16
+	}
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	if cfg.Schema != "" {
+		// Two replicas may start at once; the lock keeps CREATE SCHEMA from racing itself.
+		_, err = pool.ExecContext(ctx, fmt.Sprintf(
+			`DO $$ BEGIN PERFORM pg_advisory_xact_lock(7235710); CREATE SCHEMA IF NOT EXISTS %s; END $$`, pgx.Identifier{cfg.Schema}.Sanitize()))
+	} else {
+		err = pool.PingContext(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot reach PostgreSQL at %s:%d", pc.Host, pc.Port), pool.Close())
+	}
+	return &DB{engine: Postgres, write: pool, read: pool}, nil
+}

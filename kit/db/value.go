@@ -1,0 +1,75 @@
+package db
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Time is a point in time as both engines store it: BIGINT, microseconds since
+// 1970 in UTC. The zero time is NULL.
+type Time struct{ time.Time }
+
+// At wraps t, cut to what is stored.
+func At(t time.Time) Time {
+	if t.IsZero() {
+		return Time{}
+	}
+	return Time{t.UTC().Truncate(time.Microsecond)}
+}
+
+// Value implements driver.Valuer.
+func (t Time) Value() (driver.Value, error) {
+	if t.IsZero() {
+		return nil, nil
+	}
+	return t.UnixMicro(), nil
+}
+
+// Scan implements sql.Scanner.
+func (t *Time) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		t.Time = time.Time{}
+	case int64:
+		t.Time = time.UnixMicro(v).UTC()
+	default:
+		return fmt.Errorf("db.Time: cannot scan %T", src)
+	}
+	return nil
+}
+
+// Ptr is nil for the zero time, for JSON fields that may be null.
+func (t Time) Ptr() *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	c := t.Time
+	return &c
+}
+
+// JSON stores V as JSON in a TEXT column. NULL and the empty text leave V zero.
+type JSON[T any] struct{ V T }
+
+// Value implements driver.Valuer.
+func (j JSON[T]) Value() (driver.Value, error) {
+	b, err := json.Marshal(j.V)
+	return string(b), err
+}
+
+// Scan implements sql.Scanner.
+func (j *JSON[T]) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		return nil
+	case string:
+		if v == "" {
+			return nil
+		}
+		return json.Unmarshal([]byte(v), &j.V)
+	case []byte:
+		return json.Unmarshal(v, &j.V)
+	}
+	return fmt.Errorf("db.JSON: cannot scan %T", src)
+}
