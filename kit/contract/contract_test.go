@@ -90,8 +90,8 @@ func TestRequestsAreHeldAgainstTheDocumentAndFaultsNameTheField(t *testing.T) {
 		{"wrong type further in", "PUT", "/v1/things/a", `{"name":"x","tags":{"zone":7}}`, 400, "tags.zone|tags.zone: "},
 		{"broken JSON", "PUT", "/v1/things/a", `{`, 400, "|the body is no valid JSON"},
 		{"no body", "PUT", "/v1/things/a", ``, 400, "|the body is missing"},
-		{"unknown path", "GET", "/v1/nothing", "", 404, "|no such path"},
-		{"wrong method", "DELETE", "/v1/things/a", "", 405, "|DELETE is not possible here; allowed: GET, PUT"},
+		{"unknown path", "GET", "/v1/nothing", "", 404, "|"},
+		{"wrong method", "DELETE", "/v1/things/a", "", 405, "|"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

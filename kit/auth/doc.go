@@ -1,0 +1,15 @@
+// Package auth holds the building blocks of identity: tokens, passwords, roles,
+// a login throttle, sealed values and the OpenID Connect login. Services own
+// their tables of users and tokens; this package keeps no accounts.
+//
+// Invariants:
+//
+//   - A token is stored only as its hash, a password only as an argon2id string;
+//     a Sealer is for what must be read back.
+//   - Secrets are compared in constant time.
+//   - Whatever comes from outside (a header, a cookie, a stored string) is limited
+//     in size before work is done for it, and what is wrong with it is a
+//     *fault.Error that does not repeat it.
+//   - Memory is bounded: concurrent password hashes, throttled keys and used
+//     login states all have a limit.
+package auth

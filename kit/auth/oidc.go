@@ -1,0 +1,283 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+const (
+	providerTimeout = 10 * time.Second
+	// discoveryPause keeps a provider that is down from being asked, and logins
+	// from waiting for it, more often than this.
+	discoveryPause = 2 * time.Second
+)
+
+// Identity is who logged in, according to the provider.
+type Identity struct {
+	Subject string // the provider's stable id of the user; key accounts by this
+	Email   string // for display; it may be empty or unverified
+	Name    string // for display
+	Groups  []string
+	Role    Role // Admin or Viewer
+}
+
+// OIDC logs users in at an OpenID provider by the authorization code flow (OpenID
+// Connect Core 1.0 section 3.1) with PKCE (RFC 7636, S256), state and nonce. The
+// provider is discovered at the first login, not at the start, so that a service
+// starts while the provider is down. It is safe for concurrent use.
+type OIDC struct {
+	cfg    OIDCConfig
+	client *http.Client
+	now    func() time.Time
+	states *loginStates
+
+	mu       sync.Mutex
+	provider *oidc.Provider // nil until discovered
+	failed   error          // of the last discovery
+	retryAt  time.Time
+}
+
+// NewOIDC does not contact the provider. cfg must be valid. A nil client is one
+// with a timeout of 10 s. The sealer protects the login cookie; one made from a
+// secret that instances share lets a login end on another instance than it began.
+func NewOIDC(cfg OIDCConfig, client *http.Client, sealer *Sealer, now func() time.Time) *OIDC {
+	if client == nil {
+		client = &http.Client{Timeout: providerTimeout}
+	}
+	return &OIDC{cfg: cfg.withDefaults(), client: client, now: now, states: newLoginStates(cfg, sealer, now)}
+}
+
+// Login sends the browser to the provider with a 302, and with it the sealed
+// cookie that Callback will want back within 10 minutes. If the provider cannot be
+// discovered the fault is Unavailable and nothing is written. A second login in
+// the same browser replaces the first.
+func (o *OIDC) Login(w http.ResponseWriter, r *http.Request) error {
+	p, err := o.discover(r.Context())
+	if err != nil {
+		return err
+	}
+	state, cookie, err := o.states.begin()
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, cookie)
+	w.Header().Set("Cache-Control", "no-store")
+	target := o.oauth(p).AuthCodeURL(state.State, oidc.Nonce(state.Nonce), oauth2.S256ChallengeOption(state.Verifier))
+	http.Redirect(w, r, target, http.StatusFound)
+	return nil
+}
+
+// Callback ends a login: it checks the state against the cookie, redeems the code
+// and verifies the ID token (signature, issuer, audience, expiry, nonce). Groups
+// come from the ID token or, if it has no such claim, from the userinfo endpoint.
+// The cookie is cleared and its state cannot be used again, whatever the outcome.
+//
+// Faults: Invalid for a state, code or cookie that does not fit, which a new login
+// cures; Denied if the provider or the user refused (code "login_refused"), the ID
+// token does not verify ("id_token_rejected") or no group matches
+// ("no_matching_group"); Unavailable if the provider does not answer.
+func (o *OIDC) Callback(w http.ResponseWriter, r *http.Request) (Identity, error) {
+	w.Header().Set("Cache-Control", "no-store")
+	query := r.URL.Query()
+	// The state comes first: without it anybody could make up an error, too.
+	state, err := o.states.finish(w, r, query.Get("state"))
+	if err != nil {
+		return Identity{}, err
+	}
+	// RFC 9207: an answer of another provider must not be taken for this one's.
+	if iss := query.Get("iss"); iss != "" && iss != o.cfg.Issuer {
+		return Identity{}, fault.InvalidField("iss", "the answer comes from another provider")
+	}
+	if code := query.Get("error"); code != "" {
+		cause := errors.New(clip(code) + ": " + clip(query.Get("error_description")))
+		return Identity{}, fault.Wrap(fault.Denied, cause, "the identity provider refused the login").WithCode("login_refused")
+	}
+	if query.Get("code") == "" {
+		return Identity{}, fault.InvalidField("code", "is missing; start the login again")
+	}
+	p, err := o.discover(r.Context())
+	if err != nil {
+		return Identity{}, err
+	}
+	ctx := oidc.ClientContext(r.Context(), o.client)
+	token, err := o.oauth(p).Exchange(ctx, query.Get("code"), oauth2.VerifierOption(state.Verifier))
+	if err != nil {
+		return Identity{}, exchangeFault(err)
+	}
+	return o.identify(ctx, p, token, state.Nonce)
+}
+
+func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Token, nonce string) (Identity, error) {
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return Identity{}, rejected(errors.New("the provider's answer has no ID token"))
+	}
+	idToken, err := p.Verifier(&oidc.Config{ClientID: o.cfg.ClientID, Now: o.now}).Verify(ctx, raw)
+	// go-oidc has no type for this one, only its text.
+	if err != nil && strings.Contains(err.Error(), "fetching keys") {
+		return Identity{}, unanswered(err)
+	}
+	if err != nil {
+		return Identity{}, rejected(err)
+	}
+	if !equalSecrets(idToken.Nonce, nonce) {
+		return Identity{}, rejected(errors.New("the nonce does not match"))
+	}
+	claims, err := readClaims(idToken, o.cfg.GroupsClaim)
+	if err != nil {
+		return Identity{}, rejected(err)
+	}
+	if !claims.hasGroups && p.UserInfoEndpoint() != "" {
+		info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
+		if err != nil {
+			return Identity{}, unanswered(err)
+		}
+		// OpenID Connect Core section 5.3.2: the subjects must be the same.
+		if info.Subject != idToken.Subject {
+			return Identity{}, rejected(errors.New("userinfo is about another subject"))
+		}
+		more, err := readClaims(info, o.cfg.GroupsClaim)
+		if err != nil {
+			return Identity{}, rejected(err)
+		}
+		claims = claims.or(more)
+	}
+	id := Identity{Subject: idToken.Subject, Email: claims.email, Name: claims.name, Groups: claims.groups, Role: o.cfg.RoleOf(claims.groups)}
+	if id.Role == None {
+		return Identity{}, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
+	}
+	return id, nil
+}
+
+func rejected(cause error) error {
+	return fault.Wrap(fault.Denied, cause, "the identity provider's answer could not be verified").WithCode("id_token_rejected")
+}
+
+// exchangeFault tells a code that the provider does not take from a provider that
+// does not work.
+func exchangeFault(err error) error {
+	var refused *oauth2.RetrieveError
+	if errors.As(err, &refused) {
+		// RFC 6749 section 5.2: expired, used before, or another verifier.
+		if refused.ErrorCode == "invalid_grant" {
+			return fault.Wrap(fault.Invalid, err, "code: the identity provider does not accept it; start the login again")
+		}
+		if refused.Response != nil && refused.Response.StatusCode < 500 {
+			return fault.Wrap(fault.Internal, err, "the identity provider does not accept this service as a client; an administrator must check its registration")
+		}
+	}
+	return unanswered(err)
+}
+
+func unanswered(cause error) error {
+	return fault.Wrap(fault.Unavailable, cause, "the identity provider does not answer; try again").WithRetryAfter(discoveryPause)
+}
+
+func (o *OIDC) oauth(p *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: o.cfg.ClientID, ClientSecret: o.cfg.ClientSecret, Endpoint: p.Endpoint(),
+		RedirectURL: o.cfg.RedirectURL, Scopes: o.cfg.Scopes,
+	}
+}
+
+// discover returns the provider, asking it once for all waiting logins.
+func (o *OIDC) discover(ctx context.Context) (*oidc.Provider, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.provider != nil {
+		return o.provider, nil
+	}
+	if now := o.now(); o.failed == nil || !now.Before(o.retryAt) {
+		// The result is for everyone, so it must not fail because the first browser
+		// to ask went away.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
+		defer cancel()
+		o.provider, o.failed = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.cfg.Issuer)
+		o.retryAt = o.now().Add(discoveryPause)
+	}
+	if o.failed != nil {
+		return nil, fault.Wrap(fault.Unavailable, o.failed, "the identity provider cannot be reached; try again").
+			WithCode("provider_unavailable").WithRetryAfter(discoveryPause)
+	}
+	return o.provider, nil
+}
+
+// userClaims are the claims about a user that this package reads.
+type userClaims struct {
+	email, name string
+	groups      []string
+	hasGroups   bool
+}
+
+func readClaims(source interface{ Claims(any) error }, groupsClaim string) (userClaims, error) {
+	var all map[string]json.RawMessage
+	if err := source.Claims(&all); err != nil {
+		return userClaims{}, err
+	}
+	text := func(name string) (s string) {
+		_ = json.Unmarshal(all[name], &s) // absent or of another type: not for display
+		return s
+	}
+	c := userClaims{email: text("email"), name: text("name")}
+	if c.name == "" {
+		c.name = text("preferred_username")
+	}
+	raw, ok := all[groupsClaim]
+	if !ok || string(raw) == "null" {
+		return c, nil
+	}
+	c.hasGroups = true
+	if json.Unmarshal(raw, &c.groups) == nil {
+		return c, nil
+	}
+	// Some providers send a single group as a string.
+	var one string
+	if err := json.Unmarshal(raw, &one); err != nil {
+		return userClaims{}, errors.New("the groups claim is neither a list of strings nor a string")
+	}
+	c.groups = []string{one}
+	return c, nil
+}
+
+// or fills what c lacks from more.
+func (c userClaims) or(more userClaims) userClaims {
+	if c.email == "" {
+		c.email = more.email
+	}
+	if c.name == "" {
+		c.name = more.name
+	}
+	if !c.hasGroups {
+		c.groups, c.hasGroups = more.groups, more.hasGroups
+	}
+	return c
+}
+
+// clip bounds what goes from a query into the log.
+func clip(s string) string {
+	const limit = 200
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// callbackPath is the path of the redirect URL, "/" if it has none.
+func callbackPath(redirectURL string) (path string, https bool) {
+	u, err := url.Parse(redirectURL)
+	if err != nil || u.EscapedPath() == "" {
+		return "/", strings.HasPrefix(redirectURL, "https:")
+	}
+	return u.EscapedPath(), u.Scheme == "https"
+}

@@ -1,0 +1,94 @@
+package httpserve
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// BodyError turns an error from reading or decoding a request's JSON body into a
+// fault: TooLarge beyond the limit of LimitBody, otherwise Invalid with the
+// field and the expected type where encoding/json knows them. A fault passes
+// unchanged, and so does *json.InvalidUnmarshalError, which is a mistake in the
+// handler. nil stays nil.
+func BodyError(err error) error {
+	var (
+		f        *fault.Error
+		tooLarge *http.MaxBytesError
+		syntax   *json.SyntaxError
+		typ      *json.UnmarshalTypeError
+		misuse   *json.InvalidUnmarshalError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f), errors.As(err, &misuse):
+		return err
+	case errors.As(err, &tooLarge):
+		return fault.Wrap(fault.TooLarge, err, "the request body is larger than %d bytes", tooLarge.Limit)
+	case errors.As(err, &syntax):
+		return fault.Wrap(fault.Invalid, err, "the request body is not valid JSON: error at byte %d", syntax.Offset)
+	case errors.As(err, &typ):
+		return typeFault(typ)
+	case errors.Is(err, io.EOF):
+		return fault.Wrap(fault.Invalid, err, "the request body is empty; JSON is expected")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.Wrap(fault.Invalid, err, "the request body ends before its JSON does")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.Wrap(fault.Invalid, err, "the request body did not arrive in time")
+	}
+	// encoding/json has no type for this one.
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		if unquoted, e := strconv.Unquote(name); e == nil {
+			name = unquoted
+		}
+		name = clip(name, 64)
+		e := fault.Wrap(fault.Invalid, err, "%s: there is no such field", name)
+		e.Field = name
+		return e
+	}
+	// What remains comes from the UnmarshalJSON of a type, or from a client that
+	// stopped sending: the input's fault either way.
+	return fault.Wrap(fault.Invalid, err, "the request body cannot be read")
+}
+
+func typeFault(err *json.UnmarshalTypeError) error {
+	field := err.Field
+	if field == "" {
+		return fault.Wrap(fault.Invalid, err, "the request body must be %s, not %s", jsonType(err.Type), err.Value)
+	}
+	f := fault.Wrap(fault.Invalid, err, "%s: must be %s, not %s", field, jsonType(err.Type), clip(err.Value, 64))
+	f.Field = field
+	return f
+}
+
+// jsonType names a Go type the way a caller knows it.
+func jsonType(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "a boolean"
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "an integer in range"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a non-negative integer in range"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "another type"
+}

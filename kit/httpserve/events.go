@@ -1,0 +1,254 @@
+package httpserve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+const (
+	defaultHeartbeat = 15 * time.Second
+	// eventWriteTimeout drops a reader that takes nothing for this long.
+	eventWriteTimeout = 10 * time.Second
+)
+
+// Event is one message of an event stream.
+type Event struct {
+	ID   int64  // positive and growing; the client returns it when it reconnects
+	Name string // the event's type; empty means "message"
+	Data any    // encoded as JSON
+}
+
+// EventStream writes server-sent events (HTML standard, section 9.2). It belongs
+// to one goroutine.
+type EventStream struct {
+	w         http.ResponseWriter
+	rc        *http.ResponseController
+	ctx       context.Context
+	cancel    context.CancelFunc
+	heartbeat time.Duration
+	last      int64
+	resumed   bool
+	buf       bytes.Buffer
+}
+
+// NewEventStream begins a stream: it sends the header and lifts the server's read
+// and write timeouts for this response. heartbeat is how long the stream may be
+// silent before Loop sends a comment that keeps proxies from closing it; 0 is
+// 15 s. The caller must call Close.
+//
+// A Last-Event-ID (or, since a browser cannot set that header on a first
+// connection, the query parameter last_event_id) that is not a whole number from
+// 0 is a fault of kind Invalid; nothing is sent then. The header wins.
+func NewEventStream(w http.ResponseWriter, r *http.Request, heartbeat time.Duration) (*EventStream, error) {
+	if heartbeat <= 0 {
+		heartbeat = defaultHeartbeat
+	}
+	s := &EventStream{w: w, rc: http.NewResponseController(w), heartbeat: heartbeat}
+	field, id := "Last-Event-ID", r.Header.Get("Last-Event-ID")
+	if id == "" {
+		field, id = "last_event_id", r.URL.Query().Get("last_event_id")
+	}
+	if id != "" {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil || n < 0 {
+			return nil, fault.InvalidField(field, "must be a whole number from 0")
+		}
+		s.last, s.resumed = n, true
+	}
+
+	// The server's read deadline would end the request's context in the middle of
+	// the stream, and its write deadline would fail a later write.
+	if err := s.setDeadlines(); err != nil {
+		return nil, fmt.Errorf("httpserve: event stream: %w", err)
+	}
+	if x := exchangeOf(r.Context()); x != nil {
+		x.stream = true
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	s.ctx, s.cancel = StreamContext(r.Context())
+	if err := s.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		s.cancel()
+		return nil, fmt.Errorf("httpserve: event stream: %w", err)
+	}
+	return s, nil
+}
+
+func (s *EventStream) setDeadlines() error {
+	for _, set := range []func(time.Time) error{s.rc.SetReadDeadline, s.rc.SetWriteDeadline} {
+		if err := set(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Context ends when the client leaves, the server begins to drain, or Close is
+// called.
+func (s *EventStream) Context() context.Context { return s.ctx }
+
+// Close releases the stream's context. The response ends when the handler
+// returns.
+func (s *EventStream) Close() { s.cancel() }
+
+// LastEventID is the id that the client has seen last, and whether it named one.
+func (s *EventStream) LastEventID() (id int64, ok bool) { return s.last, s.resumed }
+
+// StartAfter makes Loop begin after id. It is for clients without a LastEventID
+// that shall not receive the whole history.
+func (s *EventStream) StartAfter(id int64) { s.last = id }
+
+// Send writes one event and flushes it. An id of 0 is left out. data becomes one
+// line of JSON. The event's name must not contain a line break. Any error means
+// that the stream is over, except one from encoding data.
+func (s *EventStream) Send(id int64, event string, data any) error {
+	if strings.ContainsAny(event, "\r\n") {
+		return fmt.Errorf("httpserve: event name %q contains a line break", event)
+	}
+	// json.Marshal escapes line breaks in strings and removes those between
+	// tokens, in a json.RawMessage too, so one data line always suffices.
+	text, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("httpserve: event %d: %w", id, err)
+	}
+	s.buf.Reset()
+	if id != 0 {
+		fmt.Fprintf(&s.buf, "id: %d\n", id)
+	}
+	if event != "" {
+		fmt.Fprintf(&s.buf, "event: %s\n", event)
+	}
+	s.buf.WriteString("data: ")
+	s.buf.Write(text)
+	s.buf.WriteString("\n\n")
+	if err := s.write(); err != nil {
+		return err
+	}
+	if id > s.last {
+		s.last = id
+	}
+	return nil
+}
+
+// Heartbeat writes a comment, which clients ignore.
+func (s *EventStream) Heartbeat() error {
+	s.buf.Reset()
+	s.buf.WriteString(":\n\n")
+	return s.write()
+}
+
+func (s *EventStream) write() error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	err := s.rc.SetWriteDeadline(time.Now().Add(eventWriteTimeout))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("httpserve: event stream: %w", err)
+	}
+	if _, err := s.w.Write(s.buf.Bytes()); err != nil {
+		return fmt.Errorf("httpserve: event stream: %w", err)
+	}
+	if err := s.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("httpserve: event stream: %w", err)
+	}
+	// HTTP/2 resets the stream when a deadline passes even if nothing is being
+	// written, so none may stay behind.
+	err = s.rc.SetWriteDeadline(time.Time{})
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("httpserve: event stream: %w", err)
+	}
+	return nil
+}
+
+// Loop sends what fetch returns until ctx or the stream's Context ends, which is
+// the normal end and returns nil; the error of fetch or of a write ends it too.
+//
+// fetch returns events whose ids are above after, in rising order, as many at a
+// time as it likes; others are skipped. It is called again at once until it
+// returns nothing new, then whenever wake yields or poll has passed (0 means
+// never). A closed wake channel counts as one that never yields.
+func Loop(ctx context.Context, s *EventStream, wake <-chan struct{}, poll time.Duration,
+	fetch func(ctx context.Context, after int64) ([]Event, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+
+	heartbeat := time.NewTimer(s.heartbeat)
+	defer heartbeat.Stop()
+	var polled <-chan time.Time
+	if poll > 0 {
+		t := time.NewTicker(poll)
+		defer t.Stop()
+		polled = t.C
+	}
+	for {
+		sent, err := s.sendNew(ctx, fetch)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if sent {
+			heartbeat.Reset(s.heartbeat)
+		}
+	wait:
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case _, ok := <-wake:
+				if !ok {
+					wake = nil
+					continue
+				}
+				break wait
+			case <-polled:
+				break wait
+			case <-heartbeat.C:
+				if err := s.Heartbeat(); err != nil {
+					if ctx.Err() != nil {
+						return nil
+					}
+					return err
+				}
+				heartbeat.Reset(s.heartbeat)
+			}
+		}
+	}
+}
+
+// sendNew sends events until fetch has no more.
+func (s *EventStream) sendNew(ctx context.Context, fetch func(context.Context, int64) ([]Event, error)) (sent bool, err error) {
+	for {
+		events, err := fetch(ctx, s.last)
+		if err != nil {
+			return sent, err
+		}
+		progress := false
+		for _, e := range events {
+			if e.ID <= s.last {
+				continue
+			}
+			if err := s.Send(e.ID, e.Name, e.Data); err != nil {
+				return sent, err
+			}
+			progress, sent = true, true
+		}
+		if !progress {
+			return sent, nil
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package httpserve
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// exchange is the one record of a request and its response. It is the
+// ResponseWriter that handlers see, and it is in the request's context, so that
+// middlewares share it whatever stands between them. It belongs to the goroutine
+// that serves the request.
+type exchange struct {
+	w      http.ResponseWriter
+	start  time.Time
+	shared bool // is in the request's context; false for one that only Mux uses
+
+	id      string
+	idValue [1]string // backing of the response header, to save an allocation
+
+	// routed is the request that the innermost Mux saw. ServeMux writes the
+	// pattern into that very request, which middlewares outside do not have once
+	// anything in between has called WithContext.
+	routed *http.Request
+	// unmatched asks WriteHeader to swallow the ServeMux's own error response;
+	// swallowed holds its status then.
+	unmatched bool
+	swallowed int
+
+	status int   // 0 until the final header is written
+	bytes  int64 // of the body
+	stream bool  // lasts until the client leaves, so its duration says nothing
+}
+
+type exchangeKey struct{}
+
+// track returns the exchange of the request, and what to pass on to the next
+// handler. The first middleware creates it.
+func track(w http.ResponseWriter, r *http.Request) (*exchange, http.ResponseWriter, *http.Request) {
+	x, ok := w.(*exchange)
+	if ok && x.shared {
+		return x, w, r
+	}
+	// A foreign middleware may have wrapped the writer again; what passes through
+	// it still reaches the shared one.
+	if outer := exchangeOf(r.Context()); outer != nil {
+		return outer, w, r
+	}
+	if !ok {
+		x = &exchange{w: w, start: time.Now()}
+	}
+	x.shared = true
+	return x, x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// unmatchedRoute stands for every request that no pattern matched, so that
+// paths made up by clients do not become labels.
+const unmatchedRoute = "unmatched"
+
+func (x *exchange) route() string {
+	// For CONNECT, ServeMux may put the client's path where the pattern belongs.
+	if x.routed == nil || x.routed.Pattern == "" || x.routed.Method == http.MethodConnect {
+		return unmatchedRoute
+	}
+	return x.routed.Pattern
+}
+
+// finalStatus is what the client saw. A handler that returned without writing
+// sent 200; one that panicked first is about to become a 500.
+func (x *exchange) finalStatus(returned bool) int {
+	switch {
+	case x.status != 0:
+		return x.status
+	case returned:
+		return http.StatusOK
+	}
+	return http.StatusInternalServerError
+}
+
+// RouteFrom is the ServeMux pattern that matched the request, for example
+// "GET /v1/sites/{id}", or "unmatched". It is known from the Mux inwards.
+func RouteFrom(ctx context.Context) string {
+	if x := exchangeOf(ctx); x != nil {
+		return x.route()
+	}
+	return unmatchedRoute
+}
+
+// Unwrap lets http.ResponseController reach the server's own writer.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
+
+func (x *exchange) Header() http.Header { return x.w.Header() }
+
+func (x *exchange) WriteHeader(status int) {
+	if x.swallowed != 0 {
+		return
+	}
+	if status >= 400 && x.unmatched && x.routed.Pattern == "" {
+		x.swallowed = status
+		return
+	}
+	// Informational responses precede the final one; 101 is final.
+	if x.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		x.status = status
+	}
+	x.w.WriteHeader(status)
+}
+
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.swallowed != 0 {
+		return len(p), nil
+	}
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	n, err := x.w.Write(p)
+	x.bytes += int64(n)
+	return n, err
+}
+
+// ReadFrom keeps the server's path to sendfile for files.
+func (x *exchange) ReadFrom(src io.Reader) (int64, error) {
+	if x.swallowed != 0 {
+		return io.Copy(io.Discard, src)
+	}
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	n, err := io.Copy(x.w, src)
+	x.bytes += n
+	return n, err
+}
+
+// Flush serves handlers that look for http.Flusher.
+func (x *exchange) Flush() { _ = x.FlushError() }
+
+// FlushError sends the header if none was sent.
+func (x *exchange) FlushError() error {
+	if x.swallowed != 0 {
+		return nil
+	}
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	return http.NewResponseController(x.w).Flush()
+}
+
+// Hijack records that no response can be written any more.
+func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(x.w).Hijack()
+	if err == nil && x.status == 0 {
+		x.status = http.StatusSwitchingProtocols
+		x.stream = true
+	}
+	return c, rw, err
+}
+
+// innermost is the server's own writer, for the functions of net/http that look
+// for its private methods.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = u.Unwrap()
+	}
+}
+
+// Chain wraps h in middlewares, the first of them outermost.
+func Chain(h http.Handler, middlewares ...func(http.Handler) http.Handler) http.Handler {
+	for i := len(middlewares) - 1; i >= 0; i-- {
+		h = middlewares[i](h)
+	}
+	return h
+}

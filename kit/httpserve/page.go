@@ -1,0 +1,74 @@
+package httpserve
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Page is a validated request for a part of a list.
+type Page struct {
+	Limit int    // how many objects, at least 1
+	After string // the key of the last object of the page before; empty at the start
+}
+
+// maxCursor bounds a cursor's text, in bytes.
+const maxCursor = 1024
+
+// ParsePage reads the optional query parameters limit and cursor. Without a
+// limit it is def. A limit outside 1 to maximum or a damaged cursor is a fault of kind
+// Invalid. An empty cursor is the start of the list.
+func ParsePage(limit *int, cursor *string, def, maximum int) (Page, error) {
+	p := Page{Limit: def}
+	if limit != nil {
+		if *limit < 1 || *limit > maximum {
+			return Page{}, fault.InvalidField("limit", "must be between 1 and %d, not %d", maximum, *limit)
+		}
+		p.Limit = *limit
+	}
+	if cursor != nil && *cursor != "" {
+		var err error
+		if p.After, err = DecodeCursor(*cursor); err != nil {
+			return Page{}, err
+		}
+	}
+	return p, nil
+}
+
+// EncodeCursor makes the opaque cursor for the page after key: its base64url
+// without padding (RFC 4648 section 5). It hides nothing and proves nothing; the
+// key must be one that the caller may know.
+func EncodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
+
+// DecodeCursor is the inverse of EncodeCursor. The key is untrusted input: UTF-8
+// without NUL (which databases refuse), not empty, at most 768 bytes. Anything else is a fault of kind Invalid.
+func DecodeCursor(cursor string) (string, error) {
+	if cursor == "" || len(cursor) > maxCursor || strings.ContainsAny(cursor, "\r\n") {
+		return "", badCursor()
+	}
+	key, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil || !utf8.Valid(key) || bytes.IndexByte(key, 0) >= 0 {
+		return "", badCursor()
+	}
+	return string(key), nil
+}
+
+func badCursor() error {
+	return fault.InvalidField("cursor", "is not one that this list has given out; start again without it")
+}
+
+// NextLink is the value of a Link header (RFC 8288) that leads to the next page:
+// the request's own path and query with the cursor replaced, as a relative
+// reference, so that it stays right behind a proxy.
+func NextLink(r *http.Request, cursor string) string {
+	// Two leading slashes would make the reference name another host (RFC 3986
+	// section 4.2).
+	path := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/")
+	q := r.URL.Query()
+	q.Set("cursor", cursor)
+	return "<" + path + "?" + q.Encode() + `>; rel="next"`
+}

@@ -1,0 +1,102 @@
+package httpserve
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// RateLimits configures RateLimit. Rate, Burst, MaxKeys and Key are required.
+type RateLimits struct {
+	// Rate is how many requests per second a key may make in the long run, Burst
+	// how many at once.
+	Rate  float64
+	Burst int
+	// MaxKeys bounds the memory, about 300 bytes for each. Beyond it the key that
+	// was unused longest is forgotten, and so starts with a full bucket again.
+	MaxKeys int
+	// Key is whom a request is counted against, for example RemoteIP. A request
+	// with an empty key is not limited.
+	Key func(*http.Request) string
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// RateLimit holds a token bucket for each key and refuses a request that finds
+// its bucket empty with a TooMany fault that says when to come back.
+func RateLimit(cfg RateLimits, render ErrorRenderer) func(http.Handler) http.Handler {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	b := &buckets{cfg: cfg, byKey: map[string]*list.Element{}, recent: list.New()}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if key := cfg.Key(r); key != "" {
+				if wait := b.take(key); wait > 0 {
+					render(w, r, fault.New(fault.TooMany, "too many requests; slow down").WithRetryAfter(wait))
+					return
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// RemoteIP is a key for RateLimit: the address of the peer, without its port.
+// It does not read X-Forwarded-For, which any client can make up.
+func RemoteIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+type buckets struct {
+	cfg RateLimits
+
+	mu     sync.Mutex
+	byKey  map[string]*list.Element // of *bucket
+	recent *list.List               // the most recently used first
+}
+
+type bucket struct {
+	key     string
+	limiter *rate.Limiter
+}
+
+// take returns 0 if a token was there, else how long until there is one.
+func (b *buckets) take(key string) time.Duration {
+	now := b.cfg.Now()
+	r := b.limiter(key).ReserveN(now, 1)
+	if !r.OK() { // a burst below 1 lets nothing through
+		return time.Second
+	}
+	wait := r.DelayFrom(now)
+	if wait > 0 {
+		r.CancelAt(now) // a refused request uses up nothing
+	}
+	return wait
+}
+
+func (b *buckets) limiter(key string) *rate.Limiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, ok := b.byKey[key]; ok {
+		b.recent.MoveToFront(e)
+		return e.Value.(*bucket).limiter
+	}
+	if oldest := b.recent.Back(); oldest != nil && len(b.byKey) >= b.cfg.MaxKeys {
+		b.recent.Remove(oldest)
+		delete(b.byKey, oldest.Value.(*bucket).key)
+	}
+	l := rate.NewLimiter(rate.Limit(b.cfg.Rate), b.cfg.Burst)
+	b.byKey[key] = b.recent.PushFront(&bucket{key, l})
+	return l
+}

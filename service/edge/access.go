@@ -1,0 +1,126 @@
+package edge
+
+import (
+	"net/http"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// The access classes of the contract (x-access).
+const (
+	accessOpen         = "open"
+	accessAny          = "any"
+	accessViewer       = "viewer"
+	accessAdmin        = "admin"
+	accessGlobalViewer = "global-viewer"
+	accessGlobalAdmin  = "global-admin"
+	accessAgent        = "agent"
+	accessIngest       = "ingest"
+)
+
+// AccessClasses are the classes that the contract may use.
+var AccessClasses = []string{accessOpen, accessAny, accessViewer, accessAdmin, accessGlobalViewer, accessGlobalAdmin, accessAgent, accessIngest}
+
+// admits is the authorization table: which class admits which caller. What a
+// caller may see of the objects behind an operation is the scope's business.
+func admits(class string, c Caller) bool {
+	admin, viewer, agent := c.Role == RoleAdmin, c.Role == RoleViewer, c.Role == RoleAgent
+	switch class {
+	case accessOpen, accessAny:
+		return true
+	case accessViewer:
+		return admin || viewer
+	case accessAdmin:
+		return admin
+	case accessGlobalViewer:
+		return c.Global() && (admin || viewer)
+	case accessGlobalAdmin:
+		return c.Global() && admin
+	case accessAgent:
+		return agent
+	case accessIngest:
+		return admin || agent
+	}
+	return false
+}
+
+// guard puts authorization and validation before an operation's handler, in that
+// order: who may not call learns nothing of what would have been valid.
+func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler {
+	limit := int64(1 << 20)
+	switch op.ID {
+	case "IngestEvent":
+		limit = maxEventBytes
+	case "IngestEvents":
+		limit = maxBatchBytes
+	}
+	handle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{w: w}
+		if op.Access != accessOpen {
+			caller, err := s.authorize(r, op)
+			if err != nil {
+				s.render(w, r, err)
+				return
+			}
+			c.caller = caller
+		}
+		r = r.WithContext(withCall(r.Context(), c))
+		c.r = r
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		if !op.HandlerValidates {
+			if err := op.CheckRequest(r); err != nil {
+				s.render(w, r, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+	return handle
+}
+
+// authorize says who calls, or why they may not call op.
+func (s *Service) authorize(r *http.Request, op *contract.Operation) (Caller, error) {
+	ctx := r.Context()
+	token, ok := auth.Bearer(r)
+	if !ok {
+		return Caller{}, fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
+	}
+	caller, err := s.callerByToken(ctx, token)
+	if err != nil {
+		return Caller{}, err
+	}
+	if caller.Revoked {
+		if op.ID == "RotateCertificate" {
+			return Caller{}, errSiteRevoked
+		}
+		return Caller{}, errBadToken
+	}
+	if admits(op.Access, caller) {
+		return caller, nil
+	}
+	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", describe(caller), op.Access)
+	if op.Audit != "" && op.Audit != "none" {
+		// An attempt on something that changes state is worth remembering.
+		ctx := withCall(ctx, &call{caller: caller})
+		if err := s.db.Update(ctx, func(tx *db.Tx) error {
+			return s.record(ctx, tx, entry{Action: op.Audit, Target: r.PathValue("id"), Result: audit.Denied, Message: denied.Message})
+		}); err != nil {
+			return Caller{}, err
+		}
+	}
+	return Caller{}, denied
+}
+
+func describe(c Caller) string {
+	switch c.Kind {
+	case KindAgent:
+		return "a site agent"
+	case KindOrg:
+		return "an org's " + string(c.Role)
+	}
+	return "a global " + string(c.Role)
+}

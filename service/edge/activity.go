@@ -1,0 +1,186 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// Levels of activity lines.
+const (
+	levelInfo    = "info"
+	levelWarn    = "warn"
+	levelError   = "error"
+	levelChapter = "chapter"
+	levelOK      = "ok"
+)
+
+// Activity is a line of the fleet's diary: for people to read, not proof (that is
+// the audit log). Its number is its id and its place in the stream.
+type Activity struct {
+	Seq     int64   `db:"seq"`
+	Time    db.Time `db:"time"`
+	Level   string  `db:"level"`
+	Source  string  `db:"source"`
+	Chapter string  `db:"chapter"`
+	OrgID   string  `db:"org_id"`
+	SiteID  string  `db:"site_id"`
+	Site    string  `db:"site"`
+	Action  string  `db:"action"`
+	Message string  `db:"message"`
+	Detail  string  `db:"detail"`
+}
+
+// ID is the line's id as callers see it.
+func (a Activity) ID() string { return strconv.FormatInt(a.Seq, 10) }
+
+// tell adds lines to the diary within a transaction and wakes the streams once
+// they are committed. It fills in numbers and what the caller left open.
+func (s *Service) tell(ctx context.Context, tx *db.Tx, lines ...Activity) ([]Activity, error) {
+	if len(lines) == 0 {
+		return []Activity{}, nil
+	}
+	last, err := take(ctx, tx, "activity", len(lines))
+	if err != nil {
+		return nil, err
+	}
+	for i := range lines {
+		l := &lines[i]
+		l.Seq = last - int64(len(lines)-1-i)
+		if l.Time.IsZero() {
+			l.Time = db.At(s.now())
+		}
+		if l.Level == "" {
+			l.Level = levelInfo
+		}
+		if l.Source == "" {
+			l.Source = "control-plane"
+		}
+		if l.Detail == "" {
+			l.Detail = "{}"
+		}
+		if err := tx.Insert(ctx, "activity", *l); err != nil {
+			return nil, err
+		}
+	}
+	tx.OnCommit(s.activityBell.ring)
+	return lines, nil
+}
+
+// AddActivity stores lines that a caller sent. Agents speak for their own site
+// only; admins may name any site in their scope, or none.
+func (s *Service) AddActivity(ctx context.Context, lines []Activity) ([]Activity, error) {
+	caller := callerFrom(ctx)
+	orgs := map[string]string{}
+	for i := range lines {
+		l := &lines[i]
+		field := func(name string) string { return fmt.Sprintf("entries.%d.%s", i, name) }
+		for name, text := range map[string]string{"source": l.Source, "chapter": l.Chapter, "site": l.Site, "action": l.Action} {
+			if err := topic.CheckText(field(name), text); err != nil {
+				return nil, err
+			}
+		}
+		if err := checkLine(field("message"), l.Message); err != nil {
+			return nil, err
+		}
+		if l.Detail != "" && !isJSONObject(l.Detail) {
+			return nil, fault.InvalidField(field("detail"), "must be a JSON object")
+		}
+		if caller.Role == RoleAgent {
+			if l.SiteID != "" && l.SiteID != caller.SiteID {
+				return nil, fault.New(fault.Denied, "%s: an agent may speak for its own site only", field("site_id"))
+			}
+			l.SiteID = caller.SiteID
+			if l.Source == "" {
+				l.Source = "agent"
+			}
+		}
+		l.OrgID = caller.OrgID
+		if l.SiteID == "" {
+			continue
+		}
+		org, known := orgs[l.SiteID]
+		if !known {
+			var err error
+			if org, err = s.siteOrg(ctx, l.SiteID); err != nil {
+				return nil, err
+			}
+			orgs[l.SiteID] = org
+		}
+		l.OrgID = org
+	}
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		lines, err = s.tell(ctx, tx, lines...)
+		return err
+	})
+	return lines, err
+}
+
+// checkLine admits line breaks and tabs, which messages from programs hold.
+func checkLine(field, text string) error {
+	return topic.CheckText(field, strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text))
+}
+
+func isJSONObject(text string) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal([]byte(text), &object) == nil && object != nil
+}
+
+// ListActivity returns lines newest first, beginning below the number before.
+func (s *Service) ListActivity(ctx context.Context, siteID string, before int64, limit int) ([]Activity, error) {
+	where, args := callerFrom(ctx).scope()
+	if siteID != "" {
+		where, args = where+" AND site_id = ?", append(args, siteID)
+	}
+	if before > 0 {
+		where, args = where+" AND seq < ?", append(args, before)
+	}
+	lines := []Activity{}
+	err := s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" ORDER BY seq DESC LIMIT ?", append(args, limit)...)
+	return lines, err
+}
+
+// Stream serves activity lines as they come until the client or the server ends.
+// Without Last-Event-ID it begins with what happens next.
+func (s *Service) Stream(ctx context.Context) error {
+	c := callFrom(ctx)
+	stream, err := httpserve.NewEventStream(c.w, c.r, 0)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if _, resumed := stream.LastEventID(); !resumed {
+		var newest int64
+		if err := s.db.Get(ctx, &newest, "SELECT value FROM counters WHERE name = 'activity'"); err != nil {
+			return err
+		}
+		stream.StartAfter(newest)
+	}
+	wake, cancel := s.activityBell.subscribe()
+	defer cancel()
+	where, args := c.caller.scope()
+	return httpserve.Loop(stream.Context(), stream, wake, streamPoll, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
+		var lines []Activity
+		if err := s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500",
+			append(append([]any{}, args...), after)...); err != nil {
+			return nil, err
+		}
+		events := make([]httpserve.Event, len(lines))
+		for i, l := range lines {
+			events[i] = httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
+		}
+		return events, nil
+	})
+}
+
+// streamPoll is how soon a stream sees what another replica did; what this one
+// did wakes it at once.
+const streamPoll = time.Second

@@ -1,0 +1,111 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+)
+
+// Kind is where a caller's credentials come from.
+type Kind string
+
+// The kinds of credentials.
+const (
+	KindNone       Kind = ""           // no credentials: open operations only
+	KindToken      Kind = "token"      // a global token from the configuration
+	KindSession    Kind = "session"    // a login with password or OIDC
+	KindOrg        Kind = "org"        // an org's admin or viewer token
+	KindAgent      Kind = "agent"      // a site's agent
+	KindEnrollment Kind = "enrollment" // an org's enrollment token; never a caller
+)
+
+// Role is what a caller may do.
+type Role string
+
+// The roles.
+const (
+	RoleAdmin  Role = "admin"
+	RoleViewer Role = "viewer"
+	RoleAgent  Role = "agent"
+)
+
+// Caller is who makes a request.
+type Caller struct {
+	Subject   string
+	Kind      Kind
+	Role      Role
+	OrgID     string // empty for global callers and for agents of global sites
+	SiteID    string // agents only
+	ExpiresAt time.Time
+	// Revoked marks the agent of a revoked site, who is told so on rotation and
+	// is nobody otherwise.
+	Revoked bool
+
+	tokenHash string
+}
+
+// Global reports whether the caller sees all orgs.
+func (c Caller) Global() bool {
+	return c.Role != RoleAgent && (c.Kind == KindToken || c.Kind == KindSession || c.Kind == kindSystem)
+}
+
+// kindSystem is the control plane acting by itself.
+const kindSystem Kind = "system"
+
+var systemCaller = Caller{Subject: "mainstay", Kind: kindSystem}
+
+func (c Caller) actorType() audit.ActorType {
+	switch {
+	case c.Kind == kindSystem || c.Kind == KindNone:
+		return audit.System
+	case c.Role == RoleAgent:
+		return audit.Agent
+	case c.Role == RoleViewer:
+		return audit.Viewer
+	}
+	return audit.Admin
+}
+
+// scope is the condition that keeps a query on a table with an org_id column
+// within what the caller may see.
+func (c Caller) scope() (condition string, args []any) {
+	switch {
+	case c.Global():
+		return "1 = 1", nil
+	case c.Role == RoleAgent:
+		return "site_id = ?", []any{c.SiteID}
+	}
+	return "org_id = ?", []any{c.OrgID}
+}
+
+// sees reports whether objects of the org are in the caller's scope.
+func (c Caller) sees(orgID string) bool { return c.Global() || c.OrgID == orgID && c.Kind == KindOrg }
+
+// call is what the domain may want to know of the request it serves.
+type call struct {
+	caller Caller
+	w      http.ResponseWriter
+	r      *http.Request
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// asSystem is the context in which the control plane acts by itself.
+func asSystem(ctx context.Context) context.Context {
+	return withCall(ctx, &call{caller: systemCaller})
+}
+
+func callFrom(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{}
+}
+
+func callerFrom(ctx context.Context) Caller { return callFrom(ctx).caller }

@@ -1,0 +1,192 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+)
+
+// maxErrorText is how much of a target's answer is kept with a dead letter.
+const maxErrorText = 500
+
+// verdict is what becomes of a delivery after an attempt.
+type verdict struct {
+	delivery Pending
+	route    Route
+	at       time.Time
+	status   int
+	err      string
+
+	delivered bool
+	retryAt   time.Time // when neither delivered nor dead
+	dead      Reason    // when given up
+	gone      bool      // the target wants no more: the route is disabled
+}
+
+// judge is the rule of package doc.go: what an attempt's result means for the
+// delivery. rnd gives the jitter of the retry schedule.
+func judge(p Pending, r Route, schedule webhook.Schedule, res webhook.Result, now time.Time, rnd func() float64) verdict {
+	v := verdict{delivery: p, route: r, at: now, status: res.Status, err: errorText(res)}
+	v.delivery.Attempts++
+	switch webhook.Classify(res.Status, res.Err) {
+	case webhook.Delivered:
+		v.delivered, v.err = true, ""
+	case webhook.Gone:
+		v.dead, v.gone = Permanent, true
+	case webhook.Permanent:
+		v.dead = Permanent
+	default:
+		if v.delivery.Attempts > r.RetryMax {
+			v.dead = Exhausted
+			break
+		}
+		wait := max(schedule.Delay(v.delivery.Attempts-1, rnd), res.RetryAfter)
+		v.retryAt = now.Add(wait)
+	}
+	return v
+}
+
+func errorText(res webhook.Result) string {
+	text := ""
+	switch {
+	case res.Err != nil:
+		text = res.Err.Error()
+	case res.Status >= 300:
+		text = fmt.Sprintf("the target answered %d", res.Status)
+		if res.BodySnippet != "" {
+			text += ": " + res.BodySnippet
+		}
+	}
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText]
+	}
+	// PostgreSQL takes neither broken UTF-8 nor NUL.
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// settle stores a batch of verdicts.
+func (e *Engine) settle(ctx context.Context, tx *db.Tx, verdicts []verdict) ([]struct{}, error) {
+	byRoute := map[string][]verdict{}
+	for _, v := range verdicts {
+		byRoute[v.route.ID] = append(byRoute[v.route.ID], v)
+	}
+	for _, vs := range byRoute {
+		if err := e.settleRoute(ctx, tx, vs); err != nil {
+			return nil, err
+		}
+	}
+	return make([]struct{}, len(verdicts)), nil
+}
+
+func (e *Engine) settleRoute(ctx context.Context, tx *db.Tx, vs []verdict) error {
+	route, now := vs[0].route, e.now()
+	var sum stats
+	var delivered []verdict
+	gone := false
+	for _, v := range vs {
+		sum.lastStatus, sum.lastError = v.status, v.err
+		if v.delivered {
+			delivered = append(delivered, v)
+			sum.delivered++
+			sum.lastSuccess = v.at
+			continue
+		}
+		sum.failed++
+		sum.lastFailure = v.at
+		gone = gone || v.gone
+		if v.dead == "" {
+			if _, err := tx.Exec(ctx, "UPDATE deliveries SET attempts = ?, next_at = ? WHERE route_id = ? AND event_seq = ?",
+				v.delivery.Attempts, db.At(v.retryAt), route.ID, v.delivery.EventSeq); err != nil {
+				return err
+			}
+			continue
+		}
+		buried, err := bury(ctx, tx, v)
+		if err != nil {
+			return err
+		}
+		sum.dead += buried
+	}
+	if err := removeDelivered(ctx, tx, route, delivered); err != nil {
+		return err
+	}
+	if err := addStats(ctx, tx, route.ID, route.OrgID, sum, now); err != nil {
+		return err
+	}
+	if gone {
+		return e.onGone(ctx, tx, route.ID)
+	}
+	return nil
+}
+
+// removeDelivered takes delivered rows away, with the dead letters of those that
+// were replays or were buried while the request was under way.
+func removeDelivered(ctx context.Context, tx *db.Tx, route Route, delivered []verdict) error {
+	for len(delivered) > 0 {
+		n := min(500, len(delivered))
+		seqs, letters, replays := make([]int64, n), make([]string, n), false
+		for i, v := range delivered[:n] {
+			seqs[i], letters[i] = v.delivery.EventSeq, deadLetterID(route.ID, v.delivery.EventSeq)
+			replays = replays || v.delivery.DeadLetterID != ""
+		}
+		query, args, err := db.In("DELETE FROM deliveries WHERE route_id = ? AND event_seq IN (?)", route.ID, seqs)
+		if err != nil {
+			return err
+		}
+		gone, err := tx.Exec(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, route.OrgID, tally.Delivery, "pending", -gone); err != nil {
+			return err
+		}
+		if replays || gone < int64(n) {
+			query, args, err := db.In("DELETE FROM deadletters WHERE id IN (?)", letters)
+			if err != nil {
+				return err
+			}
+			raised, err := tx.Exec(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			if err := tally.Add(ctx, tx, route.OrgID, tally.DeadLetter, "dead", -raised); err != nil {
+				return err
+			}
+		}
+		delivered = delivered[n:]
+	}
+	return nil
+}
+
+// bury turns one delivery into a dead letter, and reports how many new ones that
+// made: none when it is a replay, whose dead letter is there, or when the route
+// was disabled meanwhile.
+func bury(ctx context.Context, tx *db.Tx, v verdict) (int64, error) {
+	p, id := v.delivery, deadLetterID(v.route.ID, v.delivery.EventSeq)
+	gone, err := tx.Exec(ctx, "DELETE FROM deliveries WHERE route_id = ? AND event_seq = ?", p.RouteID, p.EventSeq)
+	if err != nil {
+		return 0, err
+	}
+	if err := tally.Add(ctx, tx, v.route.OrgID, tally.Delivery, "pending", -gone); err != nil {
+		return 0, err
+	}
+	if p.DeadLetterID != "" || gone == 0 {
+		_, err := tx.Exec(ctx, "UPDATE deadletters SET status = 'dead', reason = ?, attempts = ?, last_status = ?, last_error = ? WHERE id = ?",
+			string(v.dead), p.Attempts, v.status, v.err, id)
+		return 0, err
+	}
+	n, err := tx.Exec(ctx, `INSERT INTO deadletters (`+deadLetterColumns+`)
+		SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), e.seq, e.org_id, e.event_id, e.site_id, e.topic, e.payload, e.headers, e.event_time, e.received_at,
+			CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), 'dead', CAST(? AS BIGINT), 0
+		FROM events e WHERE e.seq = ?`,
+		id, v.route.OrgID, v.route.ID, p.Attempts, v.status, v.err, string(v.dead), db.At(v.at), p.EventSeq)
+	if err != nil {
+		return 0, err
+	}
+	return n, tally.Add(ctx, tx, v.route.OrgID, tally.DeadLetter, "dead", n)
+}

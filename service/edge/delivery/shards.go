@@ -1,0 +1,178 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// Replicas on one database share the shards by leases. Each replica says every
+// few seconds that it lives; the living, sorted by name, get every n-th shard
+// each. A replica takes a shard only when nobody holds it, and gives one up only
+// after its last request on it was settled. A replica that cannot renew its
+// leases stops sending well before they run out.
+const (
+	leaseTime     = 15 * time.Second
+	leaseRenewal  = 3 * time.Second
+	leaseDeadline = 9 * time.Second // without renewal for so long, stop
+)
+
+func allShards() []int64 {
+	all := make([]int64, shardCount)
+	for i := range all {
+		all[i] = int64(i)
+	}
+	return all
+}
+
+// shareShards works on the shards that this replica holds until ctx ends.
+func (e *Engine) shareShards(ctx context.Context) {
+	var held []int64
+	stop := func() {}     // ends the work on held, and waits for it
+	var renewed time.Time // by the monotonic clock
+	ticker := time.NewTicker(leaseRenewal)
+	defer ticker.Stop()
+	for {
+		want, err := e.renew(ctx, held)
+		switch {
+		case err == nil:
+			renewed = time.Now()
+			if !slices.Equal(want, held) {
+				stop()
+				if held, err = e.exchange(ctx, want); err != nil {
+					held = nil
+				}
+				stop = e.startWork(ctx, held)
+			}
+		case ctx.Err() == nil:
+			e.Log.Error("delivery: cannot renew shards", "error", err)
+			if time.Since(renewed) > leaseDeadline && len(held) > 0 {
+				stop()
+				stop, held = func() {}, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			stop()
+			e.leave()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (e *Engine) startWork(ctx context.Context, shards []int64) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { e.work(ctx, shards); close(done) }()
+	return func() { cancel(); <-done }
+}
+
+// renew says that this replica lives and holds on to its shards, and returns the
+// shards it should hold: its share, as far as they are free or its own.
+func (e *Engine) renew(ctx context.Context, held []int64) (want []int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenewal)
+	defer cancel()
+	err = e.DB.Update(ctx, func(tx *db.Tx) error {
+		now := e.now()
+		if _, err := tx.Exec(ctx, `INSERT INTO delivery_replicas (id, expires_at) VALUES (?, ?)
+			ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at`, e.Replica, db.At(now.Add(leaseTime))); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM delivery_replicas WHERE expires_at < ?", db.At(now)); err != nil {
+			return err
+		}
+		var living []string
+		if err := tx.Select(ctx, &living, "SELECT id FROM delivery_replicas ORDER BY id"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE delivery_shards SET expires_at = ? WHERE owner = ?", db.At(now.Add(leaseTime)), e.Replica); err != nil {
+			return err
+		}
+		var taken []struct {
+			Shard int64  `db:"shard"`
+			Owner string `db:"owner"`
+		}
+		if err := tx.Select(ctx, &taken, "SELECT shard, owner FROM delivery_shards WHERE expires_at >= ?", db.At(now)); err != nil {
+			return err
+		}
+		owner := map[int64]string{}
+		for _, t := range taken {
+			owner[t.Shard] = t.Owner
+		}
+		want = nil
+		for _, shard := range share(living, e.Replica) {
+			if owner[shard] == "" || owner[shard] == e.Replica {
+				want = append(want, shard)
+			}
+		}
+		return nil
+	})
+	return want, err
+}
+
+// share deals the shards out among the living replicas.
+func share(living []string, replica string) []int64 {
+	rank := slices.Index(living, replica)
+	var mine []int64
+	for _, shard := range allShards() {
+		if rank >= 0 && int(shard)%len(living) == rank {
+			mine = append(mine, shard)
+		}
+	}
+	return mine
+}
+
+// exchange gives up all shards but those wanted, and takes the wanted ones that
+// nobody holds. It must be called while nothing is being sent.
+func (e *Engine) exchange(ctx context.Context, want []int64) (held []int64, err error) {
+	err = e.DB.Update(ctx, func(tx *db.Tx) error {
+		now := e.now()
+		held = nil
+		var own []int64
+		if err := tx.Select(ctx, &own, "SELECT shard FROM delivery_shards WHERE owner = ?", e.Replica); err != nil {
+			return err
+		}
+		for _, shard := range own {
+			if slices.Contains(want, shard) {
+				continue
+			}
+			if _, err := tx.Exec(ctx, "DELETE FROM delivery_shards WHERE shard = ? AND owner = ?", shard, e.Replica); err != nil {
+				return err
+			}
+		}
+		for _, shard := range want {
+			n, err := tx.Exec(ctx, `INSERT INTO delivery_shards (shard, owner, expires_at) VALUES (?, ?, ?)
+				ON CONFLICT (shard) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at
+				WHERE delivery_shards.owner = excluded.owner OR delivery_shards.expires_at < ?`,
+				shard, e.Replica, db.At(now.Add(leaseTime)), db.At(now))
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				held = append(held, shard)
+			}
+		}
+		return nil
+	})
+	return held, err
+}
+
+// leave frees the shards of a replica that ends, so that the others need not wait
+// for its leases to run out.
+func (e *Engine) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := e.DB.Update(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, "DELETE FROM delivery_shards WHERE owner = ?", e.Replica); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "DELETE FROM delivery_replicas WHERE id = ?", e.Replica)
+		return err
+	})
+	if err != nil {
+		e.Log.Warn("delivery: could not free shards; others take them over when the leases run out", "error", err)
+	}
+}

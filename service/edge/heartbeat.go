@@ -1,0 +1,115 @@
+package edge
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// Heartbeat is what an agent tells with a sign of life; empty fields and nil
+// labels leave what is known.
+type Heartbeat struct {
+	Version string
+	Labels  map[string]string
+
+	siteID string
+	at     time.Time
+}
+
+// HeartbeatReply is what the control plane answers.
+type HeartbeatReply struct {
+	Site             Site
+	RenewCertificate bool
+}
+
+// Heartbeat notes that the calling site lives. Sites beat by the thousand, so
+// their beats share transactions.
+func (s *Service) Heartbeat(ctx context.Context, h Heartbeat) (HeartbeatReply, error) {
+	if err := topic.CheckText("version", h.Version); err != nil {
+		return HeartbeatReply{}, err
+	}
+	if err := checkNamed("-", h.Labels); err != nil {
+		return HeartbeatReply{}, err
+	}
+	h.siteID, h.at = callerFrom(ctx).SiteID, s.now()
+	site, err := s.heartbeats.Do(ctx, h)
+	if err != nil {
+		return HeartbeatReply{}, err
+	}
+	if site.ID == "" || site.Status == siteRevoked { // deleted or revoked while we waited
+		return HeartbeatReply{}, errBadToken
+	}
+	renew := !site.CertNotAfter.IsZero() && s.now().After(site.CertNotAfter.Add(-certificateValidity/3))
+	return HeartbeatReply{Site: site, RenewCertificate: renew}, nil
+}
+
+// writeHeartbeats stores a batch of heartbeats and returns each one's site.
+func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartbeat) ([]Site, error) {
+	ids := make([]string, len(beats))
+	for i, h := range beats {
+		ids[i] = h.siteID
+	}
+	slices.Sort(ids) // every replica locks in the same order
+	query, args, err := db.In("SELECT * FROM sites WHERE id IN (?) ORDER BY id", slices.Compact(ids))
+	if err != nil {
+		return nil, err
+	}
+	var rows []Site
+	if err := tx.Select(ctx, &rows, query+tx.ForUpdate(), args...); err != nil {
+		return nil, err
+	}
+	byID := make(map[string]*Site, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
+	}
+	sites := make([]Site, len(beats))
+	for i, h := range beats {
+		site := byID[h.siteID]
+		if site == nil || site.Status == siteRevoked {
+			if site != nil {
+				sites[i] = *site
+			}
+			continue
+		}
+		if err := s.writeHeartbeat(ctx, tx, site, h); err != nil {
+			return nil, err
+		}
+		sites[i] = *site
+	}
+	return sites, nil
+}
+
+func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h Heartbeat) error {
+	if site.Status == siteOffline {
+		if err := tally.Move(ctx, tx, site.OrgID, tally.Site, siteOffline, siteOnline); err != nil {
+			return err
+		}
+		if _, err := s.tell(ctx, tx, s.siteLine(*site, levelOK, "site.online", "site "+site.Name+" is back online")); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+	}
+	site.Status, site.LastSeenAt = siteOnline, db.At(h.at)
+	if (h.Version == "" || h.Version == site.Version) && (h.Labels == nil || maps.Equal(h.Labels, site.Labels.V)) {
+		_, err := tx.Exec(ctx, "UPDATE sites SET status = ?, last_seen_at = ? WHERE id = ?", site.Status, site.LastSeenAt, site.ID)
+		return err
+	}
+	if h.Version != "" {
+		site.Version = h.Version
+	}
+	if h.Labels != nil {
+		site.Labels.V = h.Labels
+	}
+	_, err := tx.Exec(ctx, "UPDATE sites SET status = ?, last_seen_at = ?, version = ?, labels = ? WHERE id = ?",
+		site.Status, site.LastSeenAt, site.Version, site.Labels, site.ID)
+	return err
+}
+
+// errNoPKI answers what needs the certificate authority when it is switched off.
+var errNoPKI = fault.New(fault.Unavailable, "the certificate authority is switched off; start the service with --pki=true").WithCode("pki_disabled")

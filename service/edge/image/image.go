@@ -1,0 +1,71 @@
+// Package image reads OCI image references and holds them against allowlists.
+//
+// References are parsed by the library that defined them (distribution/
+// reference), so "nginx" and "docker.io/library/nginx:latest" are one image
+// here as they are for every container runtime.
+package image
+
+import (
+	"github.com/distribution/reference"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// MaxLength is the longest reference or pattern, in bytes.
+const MaxLength = 512
+
+// Reference is a parsed image reference.
+type Reference struct {
+	given     string
+	canonical string // with registry, and with tag or digest
+	name      string // with registry, without tag and digest
+}
+
+// Parse reads a reference. Its fault names field.
+func Parse(field, s string) (Reference, error) {
+	if len(s) > MaxLength {
+		return Reference{}, fault.InvalidField(field, "is longer than %d bytes", MaxLength)
+	}
+	named, err := reference.ParseNormalizedNamed(s)
+	if err != nil {
+		return Reference{}, fault.InvalidField(field, "%q is no OCI image reference: %v", s, err)
+	}
+	return Reference{given: s, canonical: reference.TagNameOnly(named).String(), name: named.Name()}, nil
+}
+
+// String is the reference as it was given.
+func (r Reference) String() string { return r.given }
+
+// Canonical is the reference with registry and tag or digest written out.
+func (r Reference) Canonical() string { return r.canonical }
+
+// Allowed reports whether a pattern admits the image. A star matches any run of
+// characters, slashes too. A pattern is held against the reference as it was
+// given, its canonical form, and the bare name in full: "ghcr.io/acme/*" admits
+// every tag of every image there, "nginx" admits every tag of Docker's nginx.
+//
+// Beware of a star right behind a host name: "ghcr.io*" also admits
+// ghcr.io.evil.example/x. End the host with a slash.
+func (r Reference) Allowed(patterns []string) bool {
+	for _, p := range patterns {
+		if p == r.given || topic.Match(p, r.canonical) || topic.Match(p, r.name) {
+			return true
+		}
+		// A pattern without registry means Docker Hub, as it does in a reference.
+		if full, err := reference.ParseNormalizedNamed(p); err == nil {
+			if full.String() == r.canonical || (reference.IsNameOnly(full) && full.Name() == r.name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// CheckPattern refuses patterns that cannot match anything. Its fault names field.
+func CheckPattern(field, p string) error {
+	if p == "" || len(p) > MaxLength {
+		return fault.InvalidField(field, "must have 1 to %d bytes", MaxLength)
+	}
+	return topic.CheckText(field, p)
+}

@@ -1,0 +1,357 @@
+package edge
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// Statuses of a site.
+const (
+	siteOnline  = "online"
+	siteOffline = "offline"
+	siteRevoked = "revoked"
+)
+
+// Labels are key-value pairs that people sort things by.
+type Labels = db.JSON[map[string]string]
+
+// Site is a place at the edge that runs an agent.
+type Site struct {
+	ID           string  `db:"id"`
+	OrgID        string  `db:"org_id"`
+	Name         string  `db:"name"`
+	Status       string  `db:"status"`
+	Version      string  `db:"version"`
+	Labels       Labels  `db:"labels"`
+	LastSeenAt   db.Time `db:"last_seen_at"`
+	EnrolledAt   db.Time `db:"enrolled_at"`
+	CertSerial   string  `db:"cert_serial"`
+	CertNotAfter db.Time `db:"cert_not_after"`
+}
+
+// Enrollment is what a new site needs to know.
+type Enrollment struct {
+	Site        Site
+	AgentToken  string
+	Certificate *pki.Certificate // nil without a CSR
+}
+
+// EnrollRequest asks for a site.
+type EnrollRequest struct {
+	Name, EnrollmentToken, CSR, Version string
+	Labels                              map[string]string
+}
+
+// Enroll makes a site for whoever holds the global or an org's enrollment token.
+func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, error) {
+	done, err := s.throttle.Begin("enroll " + remoteIP(ctx))
+	if err != nil {
+		return Enrollment{}, err
+	}
+	orgID, err := s.enrollmentOrg(ctx, req.EnrollmentToken)
+	done(err == nil)
+	if err != nil {
+		return Enrollment{}, err
+	}
+	if err := checkNamed(req.Name, req.Labels); err != nil {
+		return Enrollment{}, err
+	}
+	if err := topic.CheckText("version", req.Version); err != nil {
+		return Enrollment{}, err
+	}
+	var csr *x509.CertificateRequest
+	if req.CSR != "" {
+		if s.ca == nil {
+			return Enrollment{}, errNoPKI
+		}
+		if csr, err = pki.ParseCSR(req.CSR); err != nil {
+			return Enrollment{}, err
+		}
+	}
+	now := db.At(s.now())
+	e := Enrollment{Site: Site{ID: newID(), OrgID: orgID, Name: req.Name, Status: siteOnline, Version: req.Version,
+		Labels: Labels{V: req.Labels}, LastSeenAt: now, EnrolledAt: now}}
+	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if csr != nil {
+			if e.Certificate, err = s.issueCertificate(ctx, tx, &e.Site, csr); err != nil {
+				return err
+			}
+		}
+		if err := tx.Insert(ctx, "sites", e.Site); err != nil {
+			return err
+		}
+		e.AgentToken, err = s.issue(ctx, tx, prefixAgent, tokenRow{Kind: KindAgent, Role: RoleAgent, Subject: e.Site.ID, OrgID: orgID, SiteID: e.Site.ID})
+		if err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, orgID, tally.Site, siteOnline, 1); err != nil {
+			return err
+		}
+		if _, err := s.tell(ctx, tx, s.siteLine(e.Site, levelOK, "site.enroll", "site "+e.Site.Name+" enrolled")); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "site.enroll", Target: e.Site.ID, SiteID: e.Site.ID, OrgID: orgID, Message: "site " + e.Site.Name + " enrolled"})
+	})
+	return e, err
+}
+
+// enrollmentOrg says whose site an enrollment token makes; empty is nobody's.
+func (s *Service) enrollmentOrg(ctx context.Context, token string) (string, error) {
+	hash := auth.HashToken(token)
+	if s.enrollmentTokenHash != "" && auth.EqualHash(hash, s.enrollmentTokenHash) {
+		return "", nil
+	}
+	row, err := findToken(ctx, s.db, hash)
+	if err == nil && row.Kind != KindEnrollment {
+		err = errBadToken
+	}
+	if fault.Is(err, fault.Unauthenticated) {
+		return "", fault.New(fault.Unauthenticated, "enrollment_token: unknown")
+	}
+	return row.OrgID, err
+}
+
+func (s *Service) siteLine(site Site, level, action, message string) Activity {
+	return Activity{Level: level, OrgID: site.OrgID, SiteID: site.ID, Site: site.Name, Action: action, Message: message, Chapter: "sites"}
+}
+
+// Sites lists sites in scope after the given id; an empty status means all.
+func (s *Service) Sites(ctx context.Context, status, after string, limit int) ([]Site, error) {
+	where, args := callerFrom(ctx).scope()
+	if status != "" {
+		where, args = where+" AND status = ?", append(args, status)
+	}
+	sites := []Site{}
+	err := s.db.Select(ctx, &sites, "SELECT * FROM sites WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	return sites, err
+}
+
+// Site reads one site in scope.
+func (s *Service) Site(ctx context.Context, id string) (Site, error) { return s.site(ctx, s.db, id) }
+
+func (s *Service) site(ctx context.Context, q db.Querier, id string) (Site, error) {
+	var site Site
+	err := q.Get(ctx, &site, "SELECT * FROM sites WHERE id = ?", id)
+	if err == nil && !callerFrom(ctx).sees(site.OrgID) {
+		err = db.ErrNoRows
+	}
+	return site, db.NotFound(err, "no site %s", id)
+}
+
+// lockedSite reads one site in scope and holds it until the transaction ends.
+func (s *Service) lockedSite(ctx context.Context, tx *db.Tx, id string) (Site, error) {
+	var site Site
+	err := tx.Get(ctx, &site, "SELECT * FROM sites WHERE id = ?"+tx.ForUpdate(), id)
+	if err == nil && !callerFrom(ctx).sees(site.OrgID) {
+		err = db.ErrNoRows
+	}
+	return site, db.NotFound(err, "no site %s", id)
+}
+
+// siteOrg finds the org of a site that the caller may speak of: an agent of its
+// own only (403 otherwise), others of those in scope (404 otherwise).
+func (s *Service) siteOrg(ctx context.Context, siteID string) (string, error) {
+	caller := callerFrom(ctx)
+	if caller.Role == RoleAgent {
+		if siteID != caller.SiteID {
+			return "", fault.New(fault.Denied, "site_id: an agent may speak for its own site only")
+		}
+		return caller.OrgID, nil
+	}
+	site, err := s.Site(ctx, siteID)
+	return site.OrgID, err
+}
+
+// ownSite checks the site_id that an agent gave, which may be left out.
+func ownSite(ctx context.Context, siteID string) error {
+	if own := callerFrom(ctx).SiteID; siteID != "" && siteID != own {
+		return fault.New(fault.Denied, "site_id: the token belongs to another site")
+	}
+	return nil
+}
+
+// PatchSite renames or relabels a site; nil leaves a field as it is.
+func (s *Service) PatchSite(ctx context.Context, id string, name *string, labels map[string]string) (Site, error) {
+	var site Site
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if site, err = s.lockedSite(ctx, tx, id); err != nil {
+			return err
+		}
+		if name != nil {
+			site.Name = *name
+		}
+		if labels != nil {
+			site.Labels.V = labels
+		}
+		if err := checkNamed(site.Name, site.Labels.V); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE sites SET name = ?, labels = ? WHERE id = ?", site.Name, site.Labels, id); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "site.update", Target: id, SiteID: id, OrgID: site.OrgID, Message: "site " + site.Name + " changed",
+			Detail: map[string]any{"name": site.Name, "labels": site.Labels.V}})
+	})
+	return site, err
+}
+
+// RevokeSite shuts a site out for good. Revoking it again changes nothing.
+func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
+	var site Site
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if site, err = s.lockedSite(ctx, tx, id); err != nil {
+			return err
+		}
+		if site.Status != siteRevoked {
+			if err := tally.Move(ctx, tx, site.OrgID, tally.Site, site.Status, siteRevoked); err != nil {
+				return err
+			}
+			site.Status = siteRevoked
+			if _, err := tx.Exec(ctx, "UPDATE sites SET status = ? WHERE id = ?", siteRevoked, id); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, "UPDATE tokens SET revoked = TRUE WHERE site_id = ?", id); err != nil {
+				return err
+			}
+			s.tokensChanged(tx)
+			if err := s.revokeCertificates(ctx, tx, id); err != nil {
+				return err
+			}
+			if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
+				return err
+			}
+			if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.revoke", "site "+site.Name+" revoked")); err != nil {
+				return err
+			}
+			tx.OnCommit(s.nudgeAlerts)
+		}
+		return s.record(ctx, tx, entry{Action: "site.revoke", Target: id, SiteID: id, OrgID: site.OrgID, Message: "site " + site.Name + " revoked"})
+	})
+	return site, err
+}
+
+// DeleteSite removes a site and all that belongs to it but its events and dead
+// letters, which are history.
+func (s *Service) DeleteSite(ctx context.Context, id string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		site, err := s.lockedSite(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if err := s.revokeCertificates(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
+			return err
+		}
+		if err := untallyWhere(ctx, tx, "site_id = ?", id); err != nil {
+			return err
+		}
+		for _, table := range []string{"devices", "deployments", "policy_packs", "tokens"} {
+			if _, err := tx.Exec(ctx, "DELETE FROM "+table+" WHERE site_id = ?", id); err != nil {
+				return err
+			}
+		}
+		s.tokensChanged(tx)
+		if _, err := tx.Exec(ctx, "DELETE FROM sites WHERE id = ?", id); err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, site.OrgID, tally.Site, site.Status, -1); err != nil {
+			return err
+		}
+		if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.delete", "site "+site.Name+" deleted")); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "site.delete", Target: id, SiteID: id, OrgID: site.OrgID, Message: "site " + site.Name + " deleted"})
+	})
+}
+
+// untallyWhere takes a site's devices, deployments and policy packs out of the
+// tallies before they are deleted.
+func untallyWhere(ctx context.Context, tx *db.Tx, condition string, args ...any) error {
+	for _, q := range []struct{ kind, state, table, extra string }{
+		{tally.Device, "'registered'", "devices", ""},
+		{tally.OTA, "ota_state", "devices", " AND ota_state <> ''"},
+		{tally.Deployment, "status", "deployments", ""},
+		{tally.PolicyPack, "CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END", "policy_packs", ""},
+	} {
+		var counts []struct {
+			OrgID string `db:"org_id"`
+			State string `db:"state"`
+			N     int64  `db:"n"`
+		}
+		query := fmt.Sprintf("SELECT org_id, %s AS state, count(*) AS n FROM %s WHERE %s%s GROUP BY 1, 2", q.state, q.table, condition, q.extra)
+		if err := tx.Select(ctx, &counts, query, args...); err != nil {
+			return err
+		}
+		for _, c := range counts {
+			if err := tally.Add(ctx, tx, c.OrgID, q.kind, c.State, -c.N); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkNamed checks what everything with a name and labels has in common.
+func checkNamed(name string, labels map[string]string) error {
+	if err := topic.CheckText("name", name); err != nil {
+		return err
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > 128 {
+			return fault.InvalidField("labels", "a key must have 1 to 128 bytes")
+		}
+		if err := topic.CheckText("labels", k); err != nil {
+			return err
+		}
+		if err := topic.CheckText("labels."+k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markOffline turns sites offline that missed three heartbeats.
+func (s *Service) markOffline(ctx context.Context) error {
+	deadline := db.At(s.now().Add(-3 * s.cfg.HeartbeatInterval))
+	const page = 500
+	for {
+		var silent []Site
+		err := s.db.Update(ctx, func(tx *db.Tx) error {
+			silent = nil
+			if err := tx.Select(ctx, &silent, "SELECT * FROM sites WHERE status = 'online' AND last_seen_at < ? ORDER BY last_seen_at LIMIT ?"+tx.ForUpdateSkipLocked(), deadline, page); err != nil {
+				return err
+			}
+			for _, site := range silent {
+				if _, err := tx.Exec(ctx, "UPDATE sites SET status = 'offline' WHERE id = ?", site.ID); err != nil {
+					return err
+				}
+				if err := tally.Move(ctx, tx, site.OrgID, tally.Site, siteOnline, siteOffline); err != nil {
+					return err
+				}
+				message := fmt.Sprintf("site %s went offline, last seen %s", site.Name, site.LastSeenAt.Format(time.RFC3339))
+				if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.offline", message)); err != nil {
+					return err
+				}
+			}
+			if len(silent) > 0 {
+				tx.OnCommit(s.nudgeAlerts)
+			}
+			return nil
+		})
+		if err != nil || len(silent) < page {
+			return err
+		}
+	}
+}

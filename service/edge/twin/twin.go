@@ -1,0 +1,125 @@
+// Package twin holds the rules of device twins: what desired and reported state
+// may look like, how reports are merged, and how a twin's ETag is made.
+//
+// A device's update is shown as desired.ota and reported.ota. Those two keys
+// belong to the control plane: what users or agents send under them is dropped.
+package twin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// MaxBytes is the largest desired or reported state, as compact JSON.
+const MaxBytes = 32 << 10
+
+// maxDepth keeps hostile documents from using up the stack of those who read them.
+const maxDepth = 64
+
+// OTAKey is the key that belongs to the control plane.
+const OTAKey = "ota"
+
+// Clean checks a state that a caller sent and returns it as compact JSON without
+// the key "ota". Its faults name field.
+func Clean(field string, raw json.RawMessage) (json.RawMessage, error) {
+	if err := check(field, raw); err != nil {
+		return nil, err
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return nil, fault.InvalidField(field, "must be a JSON object")
+	}
+	delete(object, OTAKey)
+	return encode(field, object)
+}
+
+// Merge applies a JSON merge patch (RFC 7396) to the reported state: null
+// deletes, objects merge, everything else replaces.
+func Merge(field string, reported, patch json.RawMessage) (json.RawMessage, error) {
+	if err := check(field, patch); err != nil {
+		return nil, err
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
+		return nil, fault.InvalidField(field, "must be a JSON object")
+	}
+	delete(object, OTAKey)
+	patch, err := encode(field, object)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := jsonpatch.MergePatch(reported, patch)
+	if err != nil {
+		return nil, fault.InvalidField(field, "is no JSON merge patch")
+	}
+	return limited(field, merged)
+}
+
+// With returns the state with the key "ota" set to value; an empty value leaves
+// the state as it is.
+func With(state json.RawMessage, value json.RawMessage) json.RawMessage {
+	if len(value) == 0 {
+		return state
+	}
+	// The stored state never has the key, so it can be put in front.
+	rest := bytes.TrimSpace(state)[1:]
+	comma := ","
+	if bytes.Equal(bytes.TrimSpace(rest), []byte("}")) {
+		comma = ""
+	}
+	return fmt.Appendf(nil, `{%q:%s%s%s`, OTAKey, value, comma, rest)
+}
+
+// ETag identifies a version of a twin.
+func ETag(desiredVersion, reportedVersion int64) string {
+	return fmt.Sprintf(`"%d-%d"`, desiredVersion, reportedVersion)
+}
+
+func check(field string, raw json.RawMessage) error {
+	if len(raw) > 4*MaxBytes { // white space may go, but not without end
+		return tooLarge(field)
+	}
+	depth := 0
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	for {
+		tok, err := dec.Token()
+		if err != nil {
+			break // the end, or broken JSON, which decoding will find
+		}
+		switch tok {
+		case json.Delim('{'), json.Delim('['):
+			if depth++; depth > maxDepth {
+				return fault.InvalidField(field, "is nested deeper than %d", maxDepth)
+			}
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+	}
+	return nil
+}
+
+func encode(field string, object map[string]json.RawMessage) (json.RawMessage, error) {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return nil, fault.InvalidField(field, "must be a JSON object")
+	}
+	return limited(field, b)
+}
+
+func limited(field string, b json.RawMessage) (json.RawMessage, error) {
+	if len(b) > MaxBytes {
+		return nil, tooLarge(field)
+	}
+	return b, nil
+}
+
+func tooLarge(field string) error {
+	f := fault.New(fault.TooLarge, "%s: larger than %d bytes", field, MaxBytes)
+	f.Field = field
+	return f
+}
