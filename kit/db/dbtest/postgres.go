@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,7 +24,8 @@ import (
 )
 
 type postgres struct {
-	socket    string // folder of the Unix socket
+	socket    string    // folder of the Unix socket
+	stdin     io.Closer // the guard's standard input; held so that it stays open
 	databases atomic.Int64
 }
 
@@ -78,13 +80,14 @@ func newPostgres() (*postgres, error) {
 	const guard = `"$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c max_connections=300 -c shared_buffers=64MB >"$2/log" 2>&1 & pid=$!; read _; kill -INT $pid; wait $pid; rm -rf "$2"`
 	server := exec.Command("/bin/sh", "-c", guard, "sh", bin, dir)
 	server.SysProcAttr, server.Dir = attr, dir
-	if _, err := server.StdinPipe(); err != nil { // stays open as long as this process
+	stdin, err := server.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
 	if err := server.Start(); err != nil {
 		return nil, err
 	}
-	p := &postgres{socket: dir}
+	p := &postgres{socket: dir, stdin: stdin}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {

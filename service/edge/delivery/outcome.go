@@ -2,11 +2,18 @@ package delivery
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -55,7 +62,7 @@ func errorText(res webhook.Result) string {
 	text := ""
 	switch {
 	case res.Err != nil:
-		text = res.Err.Error()
+		text = describe(res.Err)
 	case res.Status >= 300:
 		text = fmt.Sprintf("the target answered %d", res.Status)
 		if res.BodySnippet != "" {
@@ -68,6 +75,32 @@ func errorText(res webhook.Result) string {
 	// PostgreSQL takes neither broken UTF-8 nor NUL.
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
+
+// describe says why there was no answer, without the addresses that a name led
+// to: those are the operator's, and tenants read this.
+func describe(err error) string {
+	var f *fault.Error
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &f):
+		return f.Message
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer within the time limit"
+	case errors.As(err, &dns):
+		return "the name " + dns.Name + " cannot be resolved"
+	case errors.As(err, &cert):
+		return "the target's certificate is not trusted"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the target refused the connection"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the target closed the connection"
+	}
+	return "the target could not be reached"
+}
+
+// Describe says in a line why an attempt was no success; empty when it was.
+func Describe(res webhook.Result) string { return errorText(res) }
 
 // settle stores a batch of verdicts.
 func (e *Engine) settle(ctx context.Context, tx *db.Tx, verdicts []verdict) ([]struct{}, error) {

@@ -277,12 +277,14 @@ CREATE TABLE deployments (
     previous_version  TEXT NOT NULL,
     status            TEXT NOT NULL,
     message           TEXT NOT NULL,
+    violates          BOOLEAN NOT NULL, -- no policy pack allows the image any more
     created_at        BIGINT NOT NULL,
     updated_at        BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX deployments_by_name ON deployments (site_id, name);
 CREATE INDEX deployments_by_org ON deployments (org_id, id);
 CREATE INDEX deployments_by_status ON deployments (status, id);
+CREATE INDEX deployments_in_violation ON deployments (id) WHERE violates;
 
 CREATE TABLE policy_packs (
     id             TEXT PRIMARY KEY,
@@ -312,7 +314,8 @@ CREATE TABLE alerts (
 );
 CREATE UNIQUE INDEX alerts_firing ON alerts (kind, subject) WHERE status = 'firing';
 CREATE INDEX alerts_by_kind ON alerts (kind, status);
-CREATE INDEX alerts_by_org ON alerts (org_id, id);
+CREATE INDEX alerts_by_org ON alerts (org_id, first_seen_at, id);
+CREATE INDEX alerts_by_time ON alerts (first_seen_at, id);
 
 CREATE TABLE activity (
     seq     BIGINT PRIMARY KEY,

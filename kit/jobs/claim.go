@@ -1,0 +1,108 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// sweep is how many expired leases one claim settles.
+const sweep = 100
+
+// claim takes as many due jobs as there are idle workers, and starts them.
+func (r *Runner) claim(ctx context.Context) error {
+	queues, workers, kinds := r.free()
+	if len(queues) == 0 || len(kinds) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease/3)
+	defer cancel()
+
+	// Looking first keeps an idle runner away from SQLite's one writer.
+	now := r.cfg.Now()
+	query, args, err := db.In(`SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND lease_until <= ?)
+		OR EXISTS (SELECT 1 FROM jobs WHERE state = 'available' AND queue IN (?) AND run_at <= ? AND kind IN (?)
+			AND queue NOT IN (SELECT name FROM job_queues WHERE paused))`, db.At(now), queues, db.At(now), kinds)
+	if err != nil {
+		return err
+	}
+	var one int
+	if err := r.cfg.DB.Get(ctx, &one, query, args...); errors.Is(err, db.ErrNoRows) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	var taken []Record
+	err = r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		taken = nil // the transaction may run again
+		if err := r.settleExpired(ctx, tx, now); err != nil {
+			return err
+		}
+		for _, queue := range queues {
+			records, err := r.take(ctx, tx, now, queue, kinds, workers[queue])
+			if err != nil {
+				return err
+			}
+			taken = append(taken, records...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, record := range taken {
+		r.start(context.WithoutCancel(ctx), record, now)
+	}
+	return nil
+}
+
+// take claims up to limit due jobs of one queue.
+func (r *Runner) take(ctx context.Context, tx *db.Tx, now time.Time, queue string, kinds []string, limit int) ([]Record, error) {
+	query, args, err := db.In(`SELECT * FROM jobs WHERE state = 'available' AND queue = ? AND run_at <= ? AND kind IN (?)
+		AND queue NOT IN (SELECT name FROM job_queues WHERE paused) ORDER BY run_at, id LIMIT ?`, queue, db.At(now), kinds, limit)
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
+	if err := tx.Select(ctx, &records, query+tx.ForUpdateSkipLocked(), args...); err != nil {
+		return nil, err
+	}
+	for i := range records {
+		record := &records[i]
+		next, _ := record.status().on(claimed) // the query selects available jobs only
+		record.State, record.Attempt = next.State, next.Attempt
+		if _, err := tx.Exec(ctx, "UPDATE jobs SET state = ?, attempt = ?, lease_until = ?, worker = ?, started_at = ? WHERE id = ?",
+			next.State, next.Attempt, db.At(now.Add(r.cfg.Lease)), r.cfg.Worker, db.At(now), record.ID); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// settleExpired takes jobs away from workers that are gone.
+func (r *Runner) settleExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
+	var expired []Record
+	if err := tx.Select(ctx, &expired, "SELECT * FROM jobs WHERE state = 'running' AND lease_until <= ? ORDER BY lease_until LIMIT ?"+tx.ForUpdateSkipLocked(),
+		db.At(now), sweep); err != nil {
+		return err
+	}
+	for _, record := range expired {
+		// No backoff: the lease that had to run out has spaced the attempts already.
+		if _, err := r.settle(ctx, tx, record, leaseExpired, "the worker "+record.Worker+" disappeared", record.RunAt.Time); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start runs a job that was claimed with a lease from now on.
+func (r *Runner) start(ctx context.Context, record Record, now time.Time) {
+	jobCtx, stop := context.WithCancelCause(ctx)
+	r.run(ctx, &Job{
+		ID: record.ID, Queue: record.Queue, Kind: record.Kind, Attempt: record.Attempt, MaxAttempts: record.MaxAttempts,
+		runner: r, ctx: jobCtx, stop: stop, renewedAt: now,
+	}, record.Args)
+}

@@ -1,0 +1,120 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// Why a job's context ended, as context.Cause and Job.Progress tell it. All of
+// them are context.Canceled to errors.Is.
+var (
+	ErrCancelled = fmt.Errorf("jobs: cancel was requested: %w", context.Canceled)
+	ErrLeaseLost = fmt.Errorf("jobs: the lease was lost: %w", context.Canceled)
+	ErrStopping  = fmt.Errorf("jobs: the process shuts down: %w", context.Canceled)
+)
+
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// Permanent wraps an error that trying again would not mend. The job fails at
+// once. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanent{err}
+}
+
+// Job is a running job, as its function sees it.
+type Job struct {
+	ID          string
+	Queue       string
+	Kind        string
+	Attempt     int64 // from 1
+	MaxAttempts int64
+
+	runner *Runner
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+
+	mu          sync.Mutex
+	renewedAt   time.Time // the lease runs from here
+	progressAt  time.Time // of the latest stored progress
+	progressing bool      // progressAt is set
+}
+
+// key names one holding of a lease.
+func (j *Job) key() string { return fmt.Sprintf("%s/%d", j.ID, j.Attempt) }
+
+func (j *Job) renewed(at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.renewedAt = at
+}
+
+func (j *Job) lastRenewal() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.renewedAt
+}
+
+// progressInterval is how often Progress writes at most.
+const progressInterval = time.Second
+
+// Progress stores how much is done and renews the lease. Call it as often as
+// convenient: it writes at most once a second, and always when done reaches a
+// positive total. total is 0 when it is not known.
+//
+// When the job should stop it returns why (ErrCancelled, ErrLeaseLost or
+// ErrStopping), which the job's function should return in its turn. Any other
+// error is of the database; the job may go on.
+func (j *Job) Progress(ctx context.Context, done, total int64) error {
+	if j.ctx.Err() != nil {
+		return context.Cause(j.ctx)
+	}
+	now := j.runner.cfg.Now()
+	j.mu.Lock()
+	due := !j.progressing || now.Sub(j.progressAt) >= progressInterval || total > 0 && done >= total
+	if due {
+		j.progressAt, j.progressing = now, true
+	}
+	j.mu.Unlock()
+	if !due {
+		return nil
+	}
+	var cancelled bool
+	err := j.runner.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		return tx.Get(ctx, &cancelled, `UPDATE jobs SET progress_done = ?, progress_total = ?, lease_until = ?
+			WHERE id = ? AND state = 'running' AND worker = ? AND attempt = ? RETURNING cancel_requested`,
+			done, total, db.At(now.Add(j.runner.cfg.Lease)), j.ID, j.runner.cfg.Worker, j.Attempt)
+	})
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		j.stop(ErrLeaseLost)
+	case err != nil:
+		return err
+	case cancelled:
+		j.stop(ErrCancelled)
+	default:
+		j.renewed(now)
+	}
+	return context.Cause(j.ctx) // nil while it is not stopped
+}
+
+// call runs the job's function and turns a panic into an error.
+func (r *Runner) call(job *Job, args string) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.cfg.Log.Error("jobs: panic", "job", job.ID, "kind", job.Kind, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return r.kinds[job.Kind].run(job.ctx, job, args)
+}

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
+
+// Periodic is work that one process repeats and that needs no record.
+type Periodic struct {
+	Name     string // for the log
+	Interval time.Duration
+	// Jitter spreads replicas: each wait is Interval times a factor between
+	// 1-Jitter and 1+Jitter. 0 means none, and then Rand is not needed.
+	Jitter float64
+	// Nudge has the work done now; the interval starts anew after it. May be nil.
+	Nudge <-chan struct{}
+	Run   func(ctx context.Context) error
+	Log   *slog.Logger
+	Rand  func() float64 // in [0, 1)
+}
+
+// Every does the work at once, and again an interval after its end, until ctx
+// ends. Errors and panics are logged and never end the loop. It panics when the
+// interval is not positive.
+func Every(ctx context.Context, p Periodic) {
+	if p.Interval <= 0 {
+		panic(fmt.Sprintf("jobs: %s: the interval must be positive", p.Name))
+	}
+	nudge := p.Nudge
+	for ctx.Err() == nil {
+		if err := p.once(ctx); err != nil && ctx.Err() == nil {
+			p.Log.ErrorContext(ctx, "periodic work failed", "name", p.Name, "error", err)
+		}
+		wait := p.Interval
+		if p.Jitter > 0 {
+			wait = time.Duration(float64(wait) * (1 + p.Jitter*(2*p.Rand()-1)))
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case _, open := <-nudge:
+			if !open {
+				nudge = nil // a closed channel would nudge for ever
+			}
+		}
+		timer.Stop()
+	}
+}
+
+func (p *Periodic) once(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.Log.ErrorContext(ctx, "periodic work panicked", "name", p.Name, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return p.Run(ctx)
+}

@@ -1,0 +1,64 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+)
+
+func TestPeriodicWorkRunsAtOnceThenEveryIntervalDespiteErrorsAndPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start, runs := time.Now(), []time.Duration(nil)
+		jobs.Every(ctx, jobs.Periodic{
+			Name: "p", Interval: time.Minute, Log: slog.New(slog.DiscardHandler),
+			Run: func(context.Context) error {
+				runs = append(runs, time.Since(start))
+				switch len(runs) {
+				case 1:
+					return errors.New("no")
+				case 2:
+					panic("no")
+				}
+				cancel()
+				return nil
+			},
+		})
+		if len(runs) != 3 || runs[0] != 0 || runs[1] != time.Minute || runs[2] != 2*time.Minute {
+			t.Errorf("ran at %v", runs)
+		}
+	})
+}
+
+func TestPeriodicWorkIsNudgedAndJittered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		nudge := make(chan struct{}, 1)
+		start, runs := time.Now(), []time.Duration(nil)
+		jobs.Every(ctx, jobs.Periodic{
+			Name: "p", Interval: time.Minute, Jitter: 0.5, Rand: func() float64 { return 0 }, Nudge: nudge, Log: slog.New(slog.DiscardHandler),
+			Run: func(context.Context) error {
+				runs = append(runs, time.Since(start))
+				switch len(runs) {
+				case 1:
+					nudge <- struct{}{}
+				case 2:
+					close(nudge) // one more at once, and then no busy loop
+				case 4:
+					cancel()
+				}
+				return nil
+			},
+		})
+		if want := [4]time.Duration{0, 0, 0, 0}; len(runs) != 4 || runs[1] != want[1] || runs[3] < 30*time.Second {
+			t.Errorf("ran at %v", runs)
+		}
+	})
+}

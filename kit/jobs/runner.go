@@ -1,0 +1,191 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// Config is what a Runner needs. DB, Worker, Log, Now and Rand are required.
+type Config struct {
+	DB *db.DB // with Migrations applied
+	// Queues are the workers for each queue: how many of its jobs this process
+	// runs at once. With 0 it only enqueues.
+	Queues map[string]int
+	// Lease is how long a job stays with a worker that has stopped renewing it,
+	// that is, how soon the jobs of a dead process run elsewhere. 0 means 30s.
+	Lease time.Duration
+	// Poll bounds how late jobs are found that no local signal tells of: those
+	// of other replicas and those whose time has come. 0 means 1s.
+	Poll time.Duration
+	// Worker is this process's name. No two live processes may share one.
+	Worker string
+	Log    *slog.Logger
+	// Registry gets the metrics, of at most one Runner; nil means none.
+	Registry prometheus.Registerer
+	Now      func() time.Time
+	Rand     func() float64 // in [0, 1); safe for concurrent use
+}
+
+// Runner enqueues, claims and runs jobs. It is safe for concurrent use, but all
+// kinds must be registered before the first other call.
+type Runner struct {
+	cfg     Config
+	kinds   map[string]kind
+	metrics metrics
+	wake    chan struct{} // holds one: claims may be possible
+	jobs    sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[string]*Job
+	busy    map[string]int // running jobs by queue
+	waiting map[string][]chan struct{}
+}
+
+type kind struct {
+	queue string
+	run   func(ctx context.Context, job *Job, args string) error
+}
+
+// New returns a Runner that does nothing until Run. It panics when a required
+// field of cfg is missing.
+func New(cfg Config) *Runner {
+	if cfg.DB == nil || cfg.Worker == "" || cfg.Log == nil || cfg.Now == nil || cfg.Rand == nil {
+		panic("jobs: Config needs DB, Worker, Log, Now and Rand")
+	}
+	if cfg.Lease <= 0 {
+		cfg.Lease = 30 * time.Second
+	}
+	if cfg.Poll <= 0 {
+		cfg.Poll = time.Second
+	}
+	return &Runner{
+		cfg:     cfg,
+		kinds:   map[string]kind{},
+		metrics: newMetrics(cfg.Registry),
+		wake:    make(chan struct{}, 1),
+		running: map[string]*Job{},
+		busy:    map[string]int{},
+		waiting: map[string][]chan struct{}{},
+	}
+}
+
+// Register says how jobs of a kind are run, and on which queue. Args that do not
+// decode as T fail the job for good. It panics when the kind is registered twice
+// or the queue is not in Config.Queues.
+func Register[T any](r *Runner, queue, name string, run func(ctx context.Context, job *Job, args T) error) {
+	if _, ok := r.cfg.Queues[queue]; !ok {
+		panic(fmt.Sprintf("jobs: kind %s: no queue %s", name, queue))
+	}
+	if _, ok := r.kinds[name]; ok {
+		panic(fmt.Sprintf("jobs: kind %s is registered twice", name))
+	}
+	r.kinds[name] = kind{queue, func(ctx context.Context, job *Job, raw string) error {
+		var args T
+		if err := json.Unmarshal([]byte(raw), &args); err != nil {
+			return Permanent(fmt.Errorf("decode args: %w", err))
+		}
+		return run(ctx, job, args)
+	}}
+}
+
+// Run works until ctx ends. Then it cancels the running jobs, waits for them to
+// return, hands back those that did not finish, and returns nil. It must be
+// called at most once.
+func (r *Runner) Run(ctx context.Context) error {
+	detached := context.WithoutCancel(ctx)
+	keep, stop := context.WithCancel(detached)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { r.keepLeases(keep) })
+
+	poll := time.NewTicker(r.cfg.Poll)
+	defer poll.Stop()
+	for ctx.Err() == nil {
+		// Detached: a claim that was cut off in its commit would leave jobs running
+		// that nobody runs, until their lease ends.
+		if err := r.claim(detached); err != nil {
+			r.cfg.Log.ErrorContext(ctx, "jobs: cannot claim", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-poll.C:
+		case <-r.wake:
+		}
+	}
+	for _, job := range r.held() {
+		job.stop(ErrStopping)
+	}
+	r.jobs.Wait()
+	stop()
+	keeper.Wait()
+	return nil
+}
+
+func (r *Runner) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// held returns the jobs that run in this process.
+func (r *Runner) held() []*Job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs := make([]*Job, 0, len(r.running))
+	for _, job := range r.running {
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+// free returns the queues with idle workers and their number, and the kinds that
+// are run here, both in a fixed order.
+func (r *Runner) free() (queues []string, workers map[string]int, kinds []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	workers = map[string]int{}
+	for queue, n := range r.cfg.Queues {
+		if n -= r.busy[queue]; n > 0 {
+			queues, workers[queue] = append(queues, queue), n
+		}
+	}
+	for name := range r.kinds {
+		kinds = append(kinds, name)
+	}
+	slices.Sort(queues)
+	slices.Sort(kinds)
+	return queues, workers, kinds
+}
+
+// run is the whole life of a claimed job in this process.
+func (r *Runner) run(ctx context.Context, job *Job, args string) {
+	r.mu.Lock()
+	r.running[job.key()] = job
+	r.busy[job.Queue]++
+	r.mu.Unlock()
+	r.metrics.running.WithLabelValues(job.Queue).Inc()
+	r.jobs.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.running, job.key())
+			r.busy[job.Queue]--
+			r.mu.Unlock()
+			r.metrics.running.WithLabelValues(job.Queue).Dec()
+			job.stop(context.Canceled) // releases the context
+			r.wakeUp()
+		}()
+		started := r.cfg.Now()
+		err := r.call(job, args)
+		r.metrics.seconds.WithLabelValues(job.Kind).Observe(r.cfg.Now().Sub(started).Seconds())
+		r.finish(ctx, job, err)
+	})
+}

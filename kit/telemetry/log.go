@@ -1,0 +1,114 @@
+package telemetry
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+const redacted = "[redacted]"
+
+// The words that make an attribute's key secret. Keys are compared in lower case
+// without separators, so that api_key, apiKey and X-Api-Key are one.
+var secretWords = []string{
+	"token", "password", "passwd", "passphrase", "secret", "authorization", "cookie",
+	"credential", "apikey", "accesskey", "privatekey", "signingkey", "dsn",
+}
+
+// NewLogger returns a logger that writes lines of format "text" or "json" to w,
+// from level "debug", "info", "warn" or "error" upwards. Other values are faults of
+// kind Invalid that name the setting, "log_format" or "log_level".
+//
+// An attribute is written as "[redacted]" if its key, or the name of a group around
+// it, contains one of the words token, password, passwd, passphrase, secret,
+// authorization, cookie, credential, api key, access key, private key, signing key
+// and dsn, in any case and with any separators. The same goes for the keys of a
+// http.Header, map[string]string or map[string]any that is logged as a value. It is
+// a net under the house rule that secrets are not logged, with large meshes: it
+// does not look into messages, structs or the text of values.
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	opts := &slog.HandlerOptions{ReplaceAttr: redact}
+	switch level {
+	case "debug":
+		opts.Level = slog.LevelDebug
+	case "info":
+		opts.Level = slog.LevelInfo
+	case "warn":
+		opts.Level = slog.LevelWarn
+	case "error":
+		opts.Level = slog.LevelError
+	default:
+		return nil, fault.InvalidField("log_level", "must be debug, info, warn or error, not %q", level)
+	}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	default:
+		return nil, fault.InvalidField("log_format", "must be text or json, not %q", format)
+	}
+}
+
+// redact is a slog ReplaceAttr. Groups do not come here themselves, only what is in
+// them, with the names of the groups around.
+func redact(groups []string, a slog.Attr) slog.Attr {
+	if isSecret(a.Key) {
+		return slog.String(a.Key, redacted)
+	}
+	for _, g := range groups {
+		if isSecret(g) {
+			return slog.String(a.Key, redacted)
+		}
+	}
+	if a.Value.Kind() == slog.KindAny {
+		a.Value = slog.AnyValue(redactMap(a.Value.Any()))
+	}
+	return a
+}
+
+// redactMap returns v, or a copy without secrets if v is a map that has some.
+func redactMap(v any) any {
+	switch m := v.(type) {
+	case http.Header:
+		return redactValues(m, []string{redacted})
+	case map[string]string:
+		return redactValues(m, redacted)
+	case map[string]any:
+		out := make(map[string]any, len(m))
+		for k, inner := range m {
+			out[k] = redactMap(inner)
+		}
+		return redactValues(out, any(redacted))
+	}
+	return v
+}
+
+func redactValues[M ~map[string]V, V any](m M, mask V) M {
+	out := make(M, len(m))
+	for k, v := range m {
+		if isSecret(k) {
+			v = mask
+		}
+		out[k] = v
+	}
+	return out
+}
+
+func isSecret(key string) bool {
+	plain := strings.Map(func(c rune) rune {
+		if c == '_' || c == '-' || c == '.' || c == ' ' {
+			return -1
+		}
+		return c
+	}, strings.ToLower(key))
+	for _, w := range secretWords {
+		if strings.Contains(plain, w) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,77 @@
+package telemetry
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Config says where traces go and who sends them.
+type Config struct {
+	// Endpoint is the base URL of an OTLP/HTTP collector, for example
+	// "http://localhost:4318"; /v1/traces is added if it is not there, as the
+	// OpenTelemetry specification has it. Empty means no tracing.
+	Endpoint string
+	Service  string // service.name
+	Version  string // service.version; empty leaves it out
+}
+
+const tracesPath = "/v1/traces"
+
+// Tracing returns a provider that sends spans in batches to c.Endpoint, or one that
+// does nothing if there is no endpoint. It makes no connection; an absent collector
+// costs spans, never requests. shutdown sends what is waiting, as far as its context
+// allows, and must be called once, also for the provider that does nothing.
+//
+// The standard variables OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES,
+// OTEL_TRACES_SAMPLER and their kin apply. An endpoint that is no http or https
+// URL is a fault of kind Invalid that names the setting "otlp_endpoint".
+func Tracing(ctx context.Context, c Config) (shutdown func(context.Context) error, tp trace.TracerProvider, err error) {
+	if c.Endpoint == "" {
+		return func(context.Context) error { return nil }, noop.NewTracerProvider(), nil
+	}
+	endpoint, err := tracesURL(c.Endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	attrs := []attribute.KeyValue{attribute.String("service.name", c.Service)}
+	if c.Version != "" {
+		attrs = append(attrs, attribute.String("service.version", c.Version))
+	}
+	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithFromEnv(), resource.WithAttributes(attrs...))
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Invalid, err, "OTEL_RESOURCE_ATTRIBUTES: is malformed")
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Unavailable, err, "tracing cannot start")
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
+	return provider.Shutdown, provider, nil
+}
+
+func tracesURL(endpoint string) (string, error) {
+	const field = "otlp_endpoint"
+	u, err := url.Parse(endpoint)
+	// The endpoint is not repeated, because people put credentials into URLs.
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return "", fault.InvalidField(field, "must be a URL like http://localhost:4318")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fault.InvalidField(field, "must not have a user, a query or a fragment; credentials go into OTEL_EXPORTER_OTLP_HEADERS")
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	if !strings.HasSuffix(u.Path, tracesPath) {
+		u.Path += tracesPath
+	}
+	return u.String(), nil
+}

@@ -1,0 +1,257 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/service/edge/campaign"
+)
+
+// rolloutPage is how many devices one transaction of a rollout touches: few
+// enough that ingest hardly waits, whatever the size of the campaign.
+const rolloutPage = 500
+
+const rolloutKind = "campaign.rollout"
+
+// rollout are the arguments of the job that brings a campaign's current stage to
+// its devices. Where it stands is kept in the campaign and in its devices, so the
+// job can be run again at any point.
+type rollout struct {
+	CampaignID string `json:"campaign_id"`
+	Stage      int    `json:"stage"`
+}
+
+func (s *Service) enqueueRollout(ctx context.Context, tx *db.Tx, c Campaign) (string, error) {
+	return s.jobs.Enqueue(ctx, tx, rolloutKind, rollout{c.ID, c.CurrentStage}, jobs.Options{UniqueKey: fmt.Sprintf("%s/%d", c.ID, c.CurrentStage)})
+}
+
+// errStageOver ends a rollout whose campaign was aborted or has moved on.
+var errStageOver = errors.New("the stage is over")
+
+func (s *Service) runRollout(ctx context.Context, job *jobs.Job, args rollout) error {
+	ctx = asSystem(ctx)
+	err := s.selectTargets(ctx, args)
+	for more := true; more && err == nil; {
+		var done, total int64
+		if done, total, more, err = s.requestPage(ctx, args); err == nil {
+			err = job.Progress(ctx, done, total)
+		}
+	}
+	if errors.Is(err, errStageOver) {
+		return nil
+	}
+	return err
+}
+
+// rolling locks the campaign, if the rollout still has something to do.
+func (s *Service) rolling(ctx context.Context, tx *db.Tx, args rollout) (Campaign, error) {
+	c, err := s.campaign(ctx, tx, args.CampaignID, tx.ForUpdate())
+	if err == nil && (c.Status != campaign.Running || c.CurrentStage != args.Stage || c.Phase == phaseIdle) {
+		err = errStageOver
+	}
+	return c, err
+}
+
+// selectTargets freezes the campaign's targets, page by page.
+func (s *Service) selectTargets(ctx context.Context, args rollout) error {
+	after := ""
+	for {
+		var page []Device
+		err := s.db.Update(ctx, func(tx *db.Tx) error {
+			c, err := s.rolling(ctx, tx, args)
+			if err != nil || c.Phase != phaseSelecting {
+				page = nil
+				return err
+			}
+			page = nil
+			query, queryArgs := "SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked' WHERE d.device_id > ?", []any{after}
+			if c.OrgID != "" {
+				query, queryArgs = query+" AND d.org_id = ?", append(queryArgs, c.OrgID)
+			}
+			if err := tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(queryArgs, rolloutPage)...); err != nil {
+				return err
+			}
+			if len(page) == 0 {
+				_, err := tx.Exec(ctx, "UPDATE campaigns SET phase = ?, phase_done = 0, phase_total = 0 WHERE id = ?", phaseRequesting, c.ID)
+				return err
+			}
+			selected := 0
+			for i := range page {
+				if !c.Targets.V.admit(&page[i]) {
+					continue
+				}
+				selected++
+				if _, err := tx.Exec(ctx, `INSERT INTO campaign_devices (campaign_id, device_id, position, stage, outcome, request_id, message)
+					VALUES (?, ?, ?, -1, 'waiting', '', '') ON CONFLICT (campaign_id, device_id) DO NOTHING`,
+					c.ID, page[i].DeviceID, campaign.Position(c.ID, page[i].DeviceID)); err != nil {
+					return err
+				}
+			}
+			_, err = tx.Exec(ctx, "UPDATE campaigns SET phase_done = phase_done + ? WHERE id = ?", selected, c.ID)
+			return err
+		})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		after = page[len(page)-1].DeviceID
+	}
+}
+
+// requestPage asks the next devices of the stage to update.
+func (s *Service) requestPage(ctx context.Context, args rollout) (done, total int64, more bool, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		c, err := s.rolling(ctx, tx, args)
+		if err != nil {
+			return err
+		}
+		if c.PhaseTotal == 0 { // the first page of the stage
+			counts, err := countCampaign(ctx, tx, c.ID, -1)
+			if err != nil {
+				return err
+			}
+			asked := counts.Total() - counts.Waiting
+			c.PhaseTotal = max(campaign.Upto(c.Stages.V, c.CurrentStage, counts.Total())-asked, 0)
+		}
+		var next []string
+		if err := tx.Select(ctx, &next, "SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting' ORDER BY position LIMIT ?",
+			c.ID, min(rolloutPage, c.PhaseTotal-c.PhaseDone)); err != nil {
+			return err
+		}
+		for _, id := range next {
+			if err := s.requestCampaignDevice(ctx, tx, &c, id); err != nil {
+				return err
+			}
+		}
+		c.PhaseDone += int64(len(next))
+		done, total, more = c.PhaseDone, c.PhaseTotal, len(next) > 0 && c.PhaseDone < c.PhaseTotal
+		if !more {
+			c.Phase, c.StageStartedAt = phaseIdle, db.At(s.now())
+			tx.OnCommit(s.nudgeCampaigns)
+		}
+		_, err = tx.Exec(ctx, "UPDATE campaigns SET phase = ?, phase_done = ?, phase_total = ?, stage_started_at = ? WHERE id = ?", c.Phase, c.PhaseDone, c.PhaseTotal, c.StageStartedAt, c.ID)
+		return err
+	})
+	return done, total, more, err
+}
+
+func (s *Service) requestCampaignDevice(ctx context.Context, tx *db.Tx, c *Campaign, deviceID string) error {
+	d, err := s.device(ctx, tx, deviceID, tx.ForUpdate())
+	if err != nil {
+		return err
+	}
+	now := s.now().UTC()
+	req := OTARequest{RequestID: newID(), Version: c.Version, URL: c.URL, SHA256: c.SHA256, Size: c.Size, RequestedAt: now, CampaignID: c.ID}
+	if err := s.writeOTARequest(ctx, tx, &d, req); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "UPDATE campaign_devices SET stage = ?, outcome = 'pending', request_id = ?, requested_at = ? WHERE campaign_id = ? AND device_id = ?",
+		c.CurrentStage, req.RequestID, db.At(now), c.ID, deviceID)
+	return err
+}
+
+// advanceCampaigns judges all running campaigns.
+func (s *Service) advanceCampaigns(ctx context.Context) error {
+	ctx = asSystem(ctx)
+	var ids []string
+	if err := s.db.Select(ctx, &ids, "SELECT id FROM campaigns WHERE status = 'running' ORDER BY id"); err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		errs = append(errs, s.advanceCampaign(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+// advanceCampaign does what the outcomes of a running campaign's devices ask for.
+// It looks first and takes the write lock only when there is something to do.
+func (s *Service) advanceCampaign(ctx context.Context, id string) error {
+	c, err := s.campaign(ctx, s.db, id, "")
+	if err != nil {
+		return err
+	}
+	late, err := s.lateDevices(ctx, s.db, c)
+	if err != nil {
+		return err
+	}
+	if decision, _, err := s.decide(ctx, s.db, c); err != nil || decision == campaign.Wait && late == 0 {
+		return err
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		c, err := s.campaign(ctx, tx, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if late > 0 {
+			if _, err := tx.Exec(ctx, "UPDATE campaign_devices SET outcome = 'failed', message = ? WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?",
+				fmt.Sprintf("not finished within %d s", c.DeviceTimeoutSeconds), c.ID, s.deviceDeadline(c)); err != nil {
+				return err
+			}
+		}
+		decision, reason, err := s.decide(ctx, tx, c)
+		if err != nil {
+			return err
+		}
+		was, action, message := c.Status, "", ""
+		switch decision {
+		case campaign.Wait:
+			return nil
+		case campaign.Met:
+			_, err := tx.Exec(ctx, "UPDATE campaigns SET stage_met_at = ? WHERE id = ?", db.At(s.now()), c.ID)
+			return err
+		case campaign.Promote:
+			c.CurrentStage++
+			c.Phase, c.PhaseDone, c.PhaseTotal, c.StageMetAt = phaseRequesting, 0, 0, db.Time{}
+			action, message = "campaign.promote", fmt.Sprintf("campaign %s went on to stage %d of %d by itself", c.Name, c.CurrentStage+1, len(c.Stages.V))
+		case campaign.Pause:
+			c.PausedReason = reason
+			action, message = "campaign.pause", "campaign "+c.Name+" waits for a decision: "+reason
+		case campaign.Abort:
+			c.Status, c.PausedReason, c.FinishedAt = campaign.Aborted, reason, db.At(s.now())
+			action, message = "campaign.abort", "campaign "+c.Name+" aborted itself: "+reason
+		case campaign.Complete:
+			c.Status, c.FinishedAt = campaign.Completed, db.At(s.now())
+			action, message = "campaign.complete", "campaign "+c.Name+" is complete"
+		}
+		_, err = s.writeCampaign(ctx, tx, was, c, action, message)
+		return err
+	})
+}
+
+func (s *Service) deviceDeadline(c Campaign) db.Time {
+	return db.At(s.now().Add(-time.Duration(c.DeviceTimeoutSeconds) * time.Second))
+}
+
+// lateDevices counts devices that were asked too long ago.
+func (s *Service) lateDevices(ctx context.Context, q db.Querier, c Campaign) (n int64, err error) {
+	if c.DeviceTimeoutSeconds == 0 || c.Status != campaign.Running {
+		return 0, nil
+	}
+	err = q.Get(ctx, &n, "SELECT count(*) FROM campaign_devices WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?", c.ID, s.deviceDeadline(c))
+	return n, err
+}
+
+func (s *Service) decide(ctx context.Context, q db.Querier, c Campaign) (campaign.Decision, string, error) {
+	if c.Status != campaign.Running || c.Phase != phaseIdle {
+		return campaign.Wait, "", nil
+	}
+	counts, err := countCampaign(ctx, q, c.ID, c.CurrentStage)
+	if err != nil {
+		return campaign.Wait, "", err
+	}
+	// Devices of later stages have stage -1 and wait; removed ones may be either.
+	counts.Waiting = 0
+	soaked := time.Duration(-1)
+	if !c.StageMetAt.IsZero() {
+		soaked = s.now().Sub(c.StageMetAt.Time)
+	}
+	decision, reason := campaign.Decide(campaign.Plan{
+		SuccessThreshold: c.SuccessThreshold, FailureThreshold: c.FailureThreshold, MinDevices: c.MinDevices,
+		Soak: time.Duration(c.SoakSeconds) * time.Second, AutoPromote: c.AutoPromote, AutoAbort: c.AutoAbort,
+	}, campaign.State{Asked: counts, FinalStage: c.finalStage(), Paused: c.PausedReason != "", Soaked: soaked})
+	return decision, reason, nil
+}

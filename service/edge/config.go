@@ -1,0 +1,77 @@
+package edge
+
+import (
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+)
+
+// EnvPrefix precedes the names of the service's environment variables.
+const EnvPrefix = "EDGE"
+
+// Config are the service's settings. Each can be given as a flag, an environment
+// variable or in a file; the tags say how, and the table in the documentation is
+// made from them.
+type Config struct {
+	Listen     string `key:"listen" default:"127.0.0.1:8080" help:"Address to serve HTTP on."`
+	Data       string `key:"data" default:".mainstay/edge" help:"Folder for the database, the certificate authority and the secret key."`
+	Database   string `key:"database" env:"MAINSTAY_DATABASE_URL" secret:"true" help:"PostgreSQL URL. Without one, SQLite in the data folder."`
+	TLSCert    string `key:"tls-cert" help:"Certificate file to serve HTTPS with."`
+	TLSKey     string `key:"tls-key" help:"Key file of the certificate."`
+	ClientCA   string `key:"client-ca" help:"Certificate file of the authority whose client certificates are accepted."`
+	SelfSigned bool   `key:"tls-self-signed" default:"false" help:"Serve HTTPS with a certificate made at start."`
+
+	AdminUsername   string `key:"admin-username" help:"Name of the operator who may log in with a password."`
+	AdminPassword   string `key:"admin-password" secret:"true" help:"The operator's password."`
+	AdminToken      string `key:"admin-token" secret:"true" help:"Global admin token."`
+	ViewerToken     string `key:"viewer-token" secret:"true" help:"Global viewer token."`
+	EnrollmentToken string `key:"enrollment-token" secret:"true" help:"Token that enrolls sites without an org."`
+	SecretKey       string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
+
+	HeartbeatInterval time.Duration `key:"heartbeat-interval" default:"30s" min:"1s" max:"1h" help:"How often agents report; after three missed reports a site is offline."`
+	PKI               bool          `key:"pki" default:"true" help:"Run the embedded certificate authority."`
+	PKIDir            string        `key:"pki-dir" help:"Folder of the certificate authority; replicas must share it. Default: pki in the data folder."`
+
+	RetentionAge        time.Duration `key:"retention-age" default:"168h" min:"1m" help:"How long events are kept."`
+	RetentionSize       config.Bytes  `key:"retention-size" default:"10GiB" min:"1MiB" help:"How much room events may take; beyond it the oldest go."`
+	MaxBacklog          int64         `key:"max-backlog" default:"1000000" min:"1" help:"Pending deliveries beyond which events are refused with 503."`
+	DeliveryConcurrency int           `key:"delivery-concurrency" default:"16" min:"1" max:"1024" help:"Requests under way to one route's target."`
+	AllowPrivateTargets bool          `key:"allow-private-targets" env:"MAINSTAY_ALLOW_PRIVATE_TARGETS" default:"false" help:"Let routes reach loopback, link-local and private addresses."`
+	AlertDeadLetters    int64         `key:"alert-deadletters" default:"100" min:"1" help:"Dead letters of one route that raise an alert."`
+
+	MaxInFlight int    `key:"max-in-flight" default:"2048" min:"1" help:"Requests served at once; more get 503."`
+	AccessLog   string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+
+	OIDC OIDCConfig `prefix:"oidc-"`
+}
+
+// OIDCConfig are the settings of single sign-on. It is on when an issuer is set.
+type OIDCConfig struct {
+	Issuer       string   `key:"issuer" help:"URL of the OpenID Connect provider; turns single sign-on on."`
+	ClientID     string   `key:"client-id" help:"Client id at the provider."`
+	ClientSecret string   `key:"client-secret" secret:"true" help:"Client secret at the provider."`
+	RedirectURL  string   `key:"redirect-url" help:"This service's callback as the browser sees it, ending in /api/v1/auth/oidc/callback."`
+	GroupsClaim  string   `key:"groups-claim" default:"groups" help:"Claim that lists the user's groups."`
+	AdminGroups  []string `key:"admin-groups" help:"Groups whose members are admins."`
+	ViewerGroups []string `key:"viewer-groups" help:"Groups whose members are viewers."`
+	ConsoleURL   string   `key:"console-url" default:"/" help:"Where the browser goes after a login."`
+}
+
+// Validate reports settings that do not fit together.
+func (c *Config) Validate() error {
+	if (c.AdminUsername == "") != (c.AdminPassword == "") {
+		return fault.InvalidField("admin-password", "must be given together with admin-username")
+	}
+	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
+		return err
+	}
+	return c.server().Validate()
+}
+
+func (c *Config) server() httpserve.Config {
+	server := httpserve.Config{Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, ClientCA: c.ClientCA, SelfSigned: c.SelfSigned, MaxInFlight: c.MaxInFlight}
+	server.Defaults()
+	return server
+}

@@ -1,0 +1,370 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge/image"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// Statuses of a deployment. All but pending and rolled_back are the agent's word.
+const (
+	deploymentPending    = "pending"
+	deploymentDenied     = "denied"
+	deploymentRolledBack = "rolled_back"
+)
+
+// Port is a container port, and the port of the host that leads to it.
+type Port struct {
+	ContainerPort int    `json:"container_port"`
+	HostPort      int    `json:"host_port,omitempty"`
+	Protocol      string `json:"protocol"`
+}
+
+// Deployment is a container that a site should run.
+//
+// revision goes up with every change of what should run; the agent says in
+// observed_revision which one its status speaks of.
+type Deployment struct {
+	ID               string                     `db:"id"`
+	SiteID           string                     `db:"site_id"`
+	OrgID            string                     `db:"org_id"`
+	Name             string                     `db:"name"`
+	Image            string                     `db:"image"`
+	Version          string                     `db:"version"`
+	DesiredState     string                     `db:"desired_state"`
+	Env              db.JSON[map[string]string] `db:"env"`
+	Ports            db.JSON[[]Port]            `db:"ports"`
+	Revision         int64                      `db:"revision"`
+	ObservedRevision int64                      `db:"observed_revision"`
+	PreviousImage    string                     `db:"previous_image"` // empty: nothing to go back to
+	PreviousVersion  string                     `db:"previous_version"`
+	Status           string                     `db:"status"`
+	Message          string                     `db:"message"`
+	Violates         bool                       `db:"violates"` // no policy pack allows the image any more
+	CreatedAt        db.Time                    `db:"created_at"`
+	UpdatedAt        db.Time                    `db:"updated_at"`
+}
+
+// DeploymentInput is what a caller decides; nil fields of a change leave what is.
+type DeploymentInput struct {
+	Image, Version, DesiredState *string
+	Env                          map[string]string
+	Ports                        []Port
+}
+
+func (in DeploymentInput) apply(d *Deployment) {
+	set(&d.Image, in.Image)
+	set(&d.Version, in.Version)
+	set(&d.DesiredState, in.DesiredState)
+	if in.Env != nil {
+		d.Env.V = in.Env
+	}
+	if in.Ports != nil {
+		d.Ports.V = in.Ports
+	}
+}
+
+func checkDeployment(d *Deployment) error {
+	if err := topic.CheckText("version", d.Version); err != nil {
+		return err
+	}
+	for k, v := range d.Env.V {
+		if err := checkEnvName(k); err != nil {
+			return err
+		}
+		if err := checkLine("env."+k, v); err != nil {
+			return err
+		}
+	}
+	for i := range d.Ports.V {
+		if d.Ports.V[i].Protocol == "" {
+			d.Ports.V[i].Protocol = "tcp"
+		}
+	}
+	return nil
+}
+
+// checkEnvName admits what POSIX calls a name.
+func checkEnvName(name string) error {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return fault.InvalidField("env", "%q is no name of an environment variable", name)
+		}
+	}
+	if name == "" || len(name) > 256 {
+		return fault.InvalidField("env", "a name must have 1 to 256 characters")
+	}
+	return nil
+}
+
+// CreateDeployment has a site run an image, if the policy packs allow it.
+func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in DeploymentInput) (Deployment, error) {
+	now := db.At(s.now())
+	d := Deployment{ID: newID(), SiteID: siteID, Name: name, DesiredState: "running", Revision: 1, Status: deploymentPending, CreatedAt: now, UpdatedAt: now}
+	d.Ports.V = []Port{}
+	in.apply(&d)
+	if err := checkDeployment(&d); err != nil {
+		return d, err
+	}
+	ref, err := image.Parse("image", d.Image)
+	if err != nil {
+		return d, err
+	}
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		site, err := s.lockedSite(ctx, tx, siteID)
+		if err != nil {
+			return err
+		}
+		if site.Status == siteRevoked {
+			return fault.New(fault.Conflict, "site_id: the site is revoked").WithCode("site_revoked")
+		}
+		d.OrgID = site.OrgID
+		if err := s.mayRun(ctx, tx, siteID, ref); err != nil {
+			return err
+		}
+		if err := tx.Insert(ctx, "deployments", d); err != nil {
+			if db.IsUnique(err) {
+				return fault.New(fault.Conflict, "name: the site has a deployment %q already", name)
+			}
+			return err
+		}
+		if err := tally.Add(ctx, tx, d.OrgID, tally.Deployment, d.Status, 1); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "deployment.create", Target: d.ID, SiteID: siteID, OrgID: d.OrgID, Message: "deployment " + name + " created", Detail: map[string]any{"image": d.Image, "version": d.Version}})
+	})
+	return d, err
+}
+
+// Deployments lists deployments in scope after the given id.
+func (s *Service) Deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
+	where, args := callerFrom(ctx).scope()
+	if siteID != "" {
+		where, args = where+" AND site_id = ?", append(args, siteID)
+	}
+	deployments := []Deployment{}
+	err := s.db.Select(ctx, &deployments, "SELECT * FROM deployments WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	return deployments, err
+}
+
+// Deployment reads one deployment in scope.
+func (s *Service) Deployment(ctx context.Context, id string) (Deployment, error) {
+	return s.deployment(ctx, s.db, id, "")
+}
+
+func (s *Service) deployment(ctx context.Context, q db.Querier, id, lock string) (Deployment, error) {
+	var d Deployment
+	err := q.Get(ctx, &d, "SELECT * FROM deployments WHERE id = ?"+lock, id)
+	if err == nil && !callerFrom(ctx).sees(d.OrgID) {
+		err = db.ErrNoRows
+	}
+	return d, db.NotFound(err, "no deployment %s", id)
+}
+
+// ownDeployment reads a deployment of the calling site; another site's is denied.
+func (s *Service) ownDeployment(ctx context.Context, tx *db.Tx, id string) (Deployment, error) {
+	var d Deployment
+	if err := tx.Get(ctx, &d, "SELECT * FROM deployments WHERE id = ?"+tx.ForUpdate(), id); err != nil {
+		return d, db.NotFound(err, "no deployment %s", id)
+	}
+	caller := callerFrom(ctx)
+	switch {
+	case d.SiteID == caller.SiteID:
+		return d, nil
+	case d.OrgID != caller.OrgID:
+		return d, fault.New(fault.NotFound, "no deployment %s", id)
+	}
+	return d, fault.New(fault.Denied, "deployment %s belongs to another site", id)
+}
+
+func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus string, d *Deployment) error {
+	d.UpdatedAt = db.At(s.now())
+	if err := tally.Move(ctx, tx, d.OrgID, tally.Deployment, wasStatus, d.Status); err != nil {
+		return err
+	}
+	if wasStatus != d.Status {
+		tx.OnCommit(s.nudgeAlerts)
+	}
+	_, err := tx.Exec(ctx, `UPDATE deployments SET image = ?, version = ?, desired_state = ?, env = ?, ports = ?, revision = ?, observed_revision = ?,
+		previous_image = ?, previous_version = ?, status = ?, message = ?, updated_at = ? WHERE id = ?`,
+		d.Image, d.Version, d.DesiredState, d.Env, d.Ports, d.Revision, d.ObservedRevision, d.PreviousImage, d.PreviousVersion, d.Status, d.Message, d.UpdatedAt, d.ID)
+	return err
+}
+
+// PatchDeployment changes what should run. What ran before is kept as previous,
+// for a rollback.
+func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentInput) (Deployment, error) {
+	var d Deployment
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if d, err = s.deployment(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		was := d
+		in.apply(&d)
+		if err := checkDeployment(&d); err != nil {
+			return err
+		}
+		ref, err := image.Parse("image", d.Image)
+		if err != nil {
+			return err
+		}
+		if err := s.mayRun(ctx, tx, d.SiteID, ref); err != nil {
+			return err
+		}
+		if d.Image != was.Image || d.Version != was.Version {
+			d.PreviousImage, d.PreviousVersion = was.Image, was.Version
+		}
+		d.Revision++
+		d.Status, d.Message = deploymentPending, ""
+		if err := s.writeDeployment(ctx, tx, was.Status, &d); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "deployment.update", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "deployment " + d.Name + " changed",
+			Detail: map[string]any{"image": d.Image, "version": d.Version, "desired_state": d.DesiredState, "revision": d.Revision}})
+	})
+	return d, err
+}
+
+// DeleteDeployment takes a deployment away from its site.
+func (s *Service) DeleteDeployment(ctx context.Context, id string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		d, err := s.deployment(ctx, tx, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM deployments WHERE id = ?", id); err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, d.OrgID, tally.Deployment, d.Status, -1); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "deployment.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "deployment " + d.Name + " deleted"})
+	})
+}
+
+// AgentDeployment is a deployment as its agent sees it: policy packs may have
+// forbidden the image since it was deployed.
+type AgentDeployment struct {
+	Deployment
+	Allowed bool
+}
+
+// AgentDeployments lists what the calling site should run, after the given id.
+func (s *Service) AgentDeployments(ctx context.Context, siteID, after string, limit int) ([]AgentDeployment, error) {
+	if err := ownSite(ctx, siteID); err != nil {
+		return nil, err
+	}
+	own := callerFrom(ctx).SiteID
+	deployments, err := s.Deployments(ctx, own, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	packs, err := policiesOf(ctx, s.db, own)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]AgentDeployment, len(deployments))
+	for i, d := range deployments {
+		ref, err := image.Parse("image", d.Image)
+		shown[i] = AgentDeployment{Deployment: d, Allowed: err == nil && allowed(packs, ref)}
+	}
+	return shown, nil
+}
+
+// DeploymentReport is what an agent says of a deployment.
+type DeploymentReport struct {
+	SiteID, Status, Message string
+	ObservedRevision        *int64
+}
+
+// ReportDeployment notes how a deployment does on the calling site. A report on
+// an older revision than the last one is dropped: it came too late.
+func (s *Service) ReportDeployment(ctx context.Context, id string, rep DeploymentReport) (Deployment, error) {
+	if err := ownSite(ctx, rep.SiteID); err != nil {
+		return Deployment{}, err
+	}
+	if err := checkLine("message", rep.Message); err != nil {
+		return Deployment{}, err
+	}
+	var d Deployment
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if d, err = s.ownDeployment(ctx, tx, id); err != nil {
+			return err
+		}
+		if rep.ObservedRevision != nil {
+			if *rep.ObservedRevision > d.Revision {
+				return fault.InvalidField("observed_revision", "is %d, but the deployment is at revision %d", *rep.ObservedRevision, d.Revision)
+			}
+			if *rep.ObservedRevision < d.ObservedRevision {
+				return nil
+			}
+			d.ObservedRevision = *rep.ObservedRevision
+		}
+		was := d.Status
+		d.Status, d.Message = rep.Status, rep.Message
+		if was != d.Status && (d.Status == "failed" || d.Status == deploymentDenied) {
+			message := fmt.Sprintf("deployment %s %s: %s", d.Name, d.Status, d.Message)
+			if _, err := s.tell(ctx, tx, Activity{Level: levelError, Source: "agent", OrgID: d.OrgID, SiteID: d.SiteID, Chapter: "deployments", Action: "deployment." + d.Status, Message: message}); err != nil {
+				return err
+			}
+		}
+		return s.writeDeployment(ctx, tx, was, &d)
+	})
+	return d, err
+}
+
+// RollbackDeployment goes back to the image that ran before, if there is one and
+// the policy packs allow it. It reports whether it did.
+func (s *Service) RollbackDeployment(ctx context.Context, id, siteID, reason string) (d Deployment, rolledBack bool, err error) {
+	if err := ownSite(ctx, siteID); err != nil {
+		return d, false, err
+	}
+	if err := checkLine("reason", reason); err != nil {
+		return d, false, err
+	}
+	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		rolledBack = false
+		if d, err = s.ownDeployment(ctx, tx, id); err != nil {
+			return err
+		}
+		record := func(message string) error {
+			return s.record(ctx, tx, entry{Action: "deployment.rollback", Target: id, Message: message,
+				Detail: map[string]any{"rolled_back": rolledBack, "reason": reason, "image": d.Image, "version": d.Version}})
+		}
+		if d.PreviousImage == "" {
+			return record("deployment " + d.Name + ": nothing to roll back to")
+		}
+		ref, err := image.Parse("image", d.PreviousImage)
+		if err != nil {
+			return err
+		}
+		packs, err := policiesOf(ctx, tx, d.SiteID)
+		if err != nil {
+			return err
+		}
+		if !allowed(packs, ref) {
+			return record("deployment " + d.Name + ": the image before is no longer allowed")
+		}
+		rolledBack = true
+		was := d.Status
+		d.Image, d.Version, d.PreviousImage, d.PreviousVersion = d.PreviousImage, d.PreviousVersion, "", ""
+		d.Revision++
+		d.Status, d.Message = deploymentRolledBack, reason
+		if err := s.writeDeployment(ctx, tx, was, &d); err != nil {
+			return err
+		}
+		if _, err := s.tell(ctx, tx, Activity{Level: levelWarn, Source: "agent", OrgID: d.OrgID, SiteID: d.SiteID, Chapter: "deployments", Action: "deployment.rollback",
+			Message: fmt.Sprintf("deployment %s rolled back to %s: %s", d.Name, d.Version, reason)}); err != nil {
+			return err
+		}
+		return record("deployment " + d.Name + " rolled back to " + d.Version)
+	})
+	return d, rolledBack, err
+}

@@ -1,0 +1,381 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge/ota"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+	"github.com/mainstay-infra/mainstay/service/edge/twin"
+)
+
+// Device is a device of a site, with its twin and the state of its update.
+type Device struct {
+	DeviceID        string  `db:"device_id"`
+	SiteID          string  `db:"site_id"`
+	OrgID           string  `db:"org_id"`
+	Name            string  `db:"name"`
+	Model           string  `db:"model"`
+	FirmwareVersion string  `db:"firmware_version"`
+	Labels          Labels  `db:"labels"`
+	RegisteredAt    db.Time `db:"registered_at"`
+	LastSeenAt      db.Time `db:"last_seen_at"`
+
+	// The twin, without the key "ota" (package twin).
+	Desired         string  `db:"desired"`
+	Reported        string  `db:"reported"`
+	DesiredVersion  int64   `db:"desired_version"`
+	ReportedVersion int64   `db:"reported_version"`
+	TwinUpdatedAt   db.Time `db:"twin_updated_at"`
+
+	// The update. OTARequest is JSON and empty when none was ever asked for.
+	OTARequest    string    `db:"ota_request"`
+	OTARequestID  string    `db:"ota_request_id"`
+	OTACampaignID string    `db:"ota_campaign_id"`
+	OTAState      ota.State `db:"ota_state"`
+	OTAProgress   int       `db:"ota_progress"`
+	OTAMessage    string    `db:"ota_message"`
+	OTAUpdatedAt  db.Time   `db:"ota_updated_at"`
+}
+
+// OTARequest is what a device is asked to install; it stands at desired.ota.
+type OTARequest struct {
+	RequestID   string    `json:"request_id"`
+	Version     string    `json:"version"`
+	URL         string    `json:"url"`
+	SHA256      string    `json:"sha256"`
+	Size        int64     `json:"size,omitempty"`
+	Force       bool      `json:"force,omitempty"`
+	RequestedAt time.Time `json:"requested_at"`
+	CampaignID  string    `json:"campaign_id,omitempty"`
+}
+
+// OTAStatus is how far the device is; it stands at reported.ota.
+type OTAStatus struct {
+	RequestID string    `json:"request_id"`
+	State     ota.State `json:"state"`
+	Progress  int       `json:"progress"`
+	Message   string    `json:"message"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// ShownDesired is the desired state with the update at "ota".
+func (d *Device) ShownDesired() json.RawMessage {
+	return twin.With(json.RawMessage(d.Desired), json.RawMessage(d.OTARequest))
+}
+
+// ShownReported is the reported state with the update's status at "ota".
+func (d *Device) ShownReported() json.RawMessage {
+	if d.OTARequest == "" {
+		return json.RawMessage(d.Reported)
+	}
+	return twin.With(json.RawMessage(d.Reported), mustJSON(d.otaStatus()))
+}
+
+func (d *Device) otaStatus() OTAStatus {
+	return OTAStatus{RequestID: d.OTARequestID, State: d.OTAState, Progress: d.OTAProgress, Message: d.OTAMessage, UpdatedAt: d.OTAUpdatedAt.Time}
+}
+
+// DeviceInput is what an agent tells of a device.
+type DeviceInput struct {
+	DeviceID, Name, Model, FirmwareVersion string
+	Labels                                 map[string]string
+}
+
+// RegisterDevice makes a device of the calling site known, or refreshes what is
+// known of it. An id that another site has is a conflict.
+func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device, created bool, err error) {
+	if err := checkNamed(in.Name, in.Labels); err != nil {
+		return d, false, err
+	}
+	for field, text := range map[string]string{"model": in.Model, "firmware_version": in.FirmwareVersion} {
+		if err := topic.CheckText(field, text); err != nil {
+			return d, false, err
+		}
+	}
+	caller := callerFrom(ctx)
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		now := db.At(s.now())
+		created = false
+		err := tx.Get(ctx, &d, "SELECT * FROM devices WHERE device_id = ?"+tx.ForUpdate(), in.DeviceID)
+		if errors.Is(err, db.ErrNoRows) {
+			created = true
+			d = Device{DeviceID: in.DeviceID, SiteID: caller.SiteID, OrgID: caller.OrgID, RegisteredAt: now, Desired: "{}", Reported: "{}", TwinUpdatedAt: now}
+		} else if err != nil {
+			return err
+		}
+		if d.SiteID != caller.SiteID {
+			return fault.New(fault.Conflict, "device_id: %s belongs to another site", in.DeviceID).WithCode("device_of_another_site")
+		}
+		d.Name, d.Model, d.FirmwareVersion, d.LastSeenAt = in.Name, in.Model, in.FirmwareVersion, now
+		if in.Labels != nil || created {
+			d.Labels.V = in.Labels
+		}
+		if !created {
+			_, err := tx.Exec(ctx, "UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ? WHERE device_id = ?",
+				d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.DeviceID)
+			return err
+		}
+		if err := tx.Insert(ctx, "devices", d); err != nil {
+			if db.IsUnique(err) { // registered by another site at this moment
+				return fault.New(fault.Conflict, "device_id: %s is being registered by someone else; try again", in.DeviceID)
+			}
+			return err
+		}
+		if err := tally.Add(ctx, tx, d.OrgID, tally.Device, "registered", 1); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "device.register", Target: d.DeviceID, Message: "device " + d.DeviceID + " registered"})
+	})
+	return d, created, err
+}
+
+// Devices lists devices (and so twins) in scope after the given id.
+func (s *Service) Devices(ctx context.Context, siteID, after string, limit int) ([]Device, error) {
+	where, args := callerFrom(ctx).scope()
+	if siteID != "" {
+		where, args = where+" AND site_id = ?", append(args, siteID)
+	}
+	devices := []Device{}
+	err := s.db.Select(ctx, &devices, "SELECT * FROM devices WHERE "+where+" AND device_id > ? ORDER BY device_id LIMIT ?", append(args, after, limit)...)
+	return devices, err
+}
+
+// Device reads one device in scope.
+func (s *Service) Device(ctx context.Context, id string) (Device, error) {
+	return s.device(ctx, s.db, id, "")
+}
+
+func (s *Service) device(ctx context.Context, q db.Querier, id, lock string) (Device, error) {
+	var d Device
+	err := q.Get(ctx, &d, "SELECT * FROM devices WHERE device_id = ?"+lock, id)
+	caller := callerFrom(ctx)
+	if err == nil && (caller.Role == RoleAgent && d.SiteID != caller.SiteID || caller.Role != RoleAgent && !caller.sees(d.OrgID)) {
+		err = db.ErrNoRows
+	}
+	return d, db.NotFound(err, "no device %s", id)
+}
+
+// DeleteDevice forgets a device and its twin; campaigns stop counting it.
+func (s *Service) DeleteDevice(ctx context.Context, id string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		d, err := s.device(ctx, tx, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if err := untallyWhere(ctx, tx, "device_id = ?", id); err != nil {
+			return err
+		}
+		if err := removeFromCampaigns(ctx, tx, "device_id = ?", id); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM devices WHERE device_id = ?", id); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "device.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "device " + id + " deleted"})
+	})
+}
+
+// DesiredInput replaces the desired state of a twin.
+type DesiredInput struct {
+	Desired         json.RawMessage
+	ExpectedVersion *int64 // another desired version is a conflict
+	IfMatch         string // another ETag is a failed precondition (RFC 9110, 13.1.1)
+}
+
+// PutDesired replaces all of the desired state but "ota".
+func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (Device, error) {
+	desired, err := twin.Clean("desired", in.Desired)
+	if err != nil {
+		return Device{}, err
+	}
+	var d Device
+	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		if in.IfMatch != "" && !matchesETag(in.IfMatch, twin.ETag(d.DesiredVersion, d.ReportedVersion)) {
+			return fault.New(fault.Precondition, "If-Match: the twin is at %s now; read it again", twin.ETag(d.DesiredVersion, d.ReportedVersion))
+		}
+		if in.ExpectedVersion != nil && *in.ExpectedVersion != d.DesiredVersion {
+			return fault.New(fault.Conflict, "expected_version: the desired state is at version %d, not %d; read it again", d.DesiredVersion, *in.ExpectedVersion).WithCode("stale_version")
+		}
+		d.Desired, d.DesiredVersion, d.TwinUpdatedAt = string(desired), d.DesiredVersion+1, db.At(s.now())
+		if _, err := tx.Exec(ctx, "UPDATE devices SET desired = ?, desired_version = ?, twin_updated_at = ? WHERE device_id = ?", d.Desired, d.DesiredVersion, d.TwinUpdatedAt, id); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "twin.desired", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "desired state of " + id + " replaced",
+			Detail: map[string]any{"desired_version": d.DesiredVersion}})
+	})
+	return d, err
+}
+
+// matchesETag holds an If-Match header, which may list several tags, against one.
+func matchesETag(header, etag string) bool {
+	for _, candidate := range strings.Split(header, ",") {
+		if c := strings.TrimSpace(candidate); c == "*" || c == etag {
+			return true
+		}
+	}
+	return false
+}
+
+// ReportTwin merges a patch into the reported state of one of the calling site's
+// devices. version, if given, must be the present reported version.
+func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessage, version *int64) (Device, error) {
+	var d Device
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		if version != nil && *version != d.ReportedVersion {
+			return fault.New(fault.Conflict, "version: the reported state is at version %d, not %d; read it again", d.ReportedVersion, *version).WithCode("stale_version")
+		}
+		merged, err := twin.Merge("reported", json.RawMessage(d.Reported), patch)
+		if err != nil {
+			return err
+		}
+		now := db.At(s.now())
+		d.Reported, d.ReportedVersion, d.TwinUpdatedAt, d.LastSeenAt = string(merged), d.ReportedVersion+1, now, now
+		_, err = tx.Exec(ctx, "UPDATE devices SET reported = ?, reported_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+			d.Reported, d.ReportedVersion, now, now, id)
+		return err
+	})
+	return d, err
+}
+
+// checkArtifact checks what updates and campaigns have in common.
+func checkArtifact(version, rawURL string) error {
+	if err := topic.CheckText("version", version); err != nil {
+		return err
+	}
+	if err := topic.CheckText("url", rawURL); err != nil {
+		return err
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fault.InvalidField("url", "must be an http or https URL")
+	}
+	return nil
+}
+
+// RequestOTA asks a device to update. An update that it has under way for an
+// earlier request is superseded.
+func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (Device, error) {
+	if err := checkArtifact(req.Version, req.URL); err != nil {
+		return Device{}, err
+	}
+	var d Device
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		req.RequestID, req.RequestedAt, req.CampaignID = newID(), s.now().UTC(), ""
+		req.SHA256 = strings.ToLower(req.SHA256)
+		if err := s.writeOTARequest(ctx, tx, &d, req); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "ota.request", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: fmt.Sprintf("update of %s to %s requested", id, req.Version),
+			Detail: map[string]any{"request_id": req.RequestID, "version": req.Version, "url": req.URL}})
+	})
+	return d, err
+}
+
+// writeOTARequest puts a request into a device's twin, in state pending.
+func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req OTARequest) error {
+	if d.OTACampaignID != "" && !d.OTAState.Terminal() {
+		// The campaign that the device was in will not hear of its update again.
+		if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeFailed, "superseded by another update"); err != nil {
+			return err
+		}
+	}
+	if err := tally.Move(ctx, tx, d.OrgID, tally.OTA, string(d.OTAState), string(ota.Pending)); err != nil {
+		return err
+	}
+	now := db.At(s.now())
+	d.OTARequest, d.OTARequestID, d.OTACampaignID = string(mustJSON(req)), req.RequestID, req.CampaignID
+	d.OTAState, d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt = ota.Pending, 0, "", now
+	d.DesiredVersion, d.TwinUpdatedAt = d.DesiredVersion+1, now
+	_, err := tx.Exec(ctx, `UPDATE devices SET ota_request = ?, ota_request_id = ?, ota_campaign_id = ?, ota_state = ?, ota_progress = 0, ota_message = '', ota_updated_at = ?,
+		desired_version = ?, twin_updated_at = ? WHERE device_id = ?`,
+		d.OTARequest, d.OTARequestID, d.OTACampaignID, string(d.OTAState), now, d.DesiredVersion, now, d.DeviceID)
+	tx.OnCommit(s.nudgeAlerts)
+	return err
+}
+
+// OTA reads a device that has, or had, an update.
+func (s *Service) OTA(ctx context.Context, id string) (Device, error) {
+	d, err := s.Device(ctx, id)
+	if err == nil && d.OTARequest == "" {
+		err = fault.New(fault.NotFound, "no update was requested for device %s yet", id).WithCode("no_update")
+	}
+	return d, err
+}
+
+// OTAReport is what an agent says of a device's update.
+type OTAReport struct {
+	RequestID string // empty: the current request
+	State     ota.State
+	Progress  *int
+	Message   string
+}
+
+// ReportOTA moves a device's update as far as the rules of package ota allow.
+func (s *Service) ReportOTA(ctx context.Context, id string, rep OTAReport) (Device, error) {
+	if err := checkLine("status.message", rep.Message); err != nil {
+		return Device{}, err
+	}
+	var d Device
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		if d.OTARequest == "" {
+			return fault.New(fault.NotFound, "no update was requested for device %s", id).WithCode("no_update")
+		}
+		was := d.OTAState
+		changed, err := ota.Check(rep.RequestID, rep.State, d.OTARequestID, was)
+		if err != nil {
+			return err
+		}
+		if !changed && was.Terminal() {
+			return nil // said again; nothing is new
+		}
+		d.OTAState, d.OTAMessage, d.OTAUpdatedAt = rep.State, rep.Message, db.At(s.now())
+		set(&d.OTAProgress, rep.Progress)
+		if rep.State.Good() {
+			d.OTAProgress = 100
+		}
+		d.ReportedVersion++
+		if _, err := tx.Exec(ctx, "UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+			string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.OTAUpdatedAt, d.OTAUpdatedAt, id); err != nil {
+			return err
+		}
+		if !changed {
+			return nil
+		}
+		if err := tally.Move(ctx, tx, d.OrgID, tally.OTA, string(was), string(d.OTAState)); err != nil {
+			return err
+		}
+		if d.OTACampaignID != "" {
+			if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeOf(d.OTAState), d.OTAMessage); err != nil {
+				return err
+			}
+			tx.OnCommit(s.nudgeCampaigns)
+		}
+		if d.OTAState.Terminal() {
+			tx.OnCommit(s.nudgeAlerts)
+		}
+		return nil
+	})
+	return d, err
+}

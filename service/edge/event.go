@@ -1,0 +1,333 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+const (
+	maxEventBytes = 1 << 20 // of a request with one event
+	maxBatchBytes = 8 << 20
+	maxBatch      = 1000
+	maxEventID    = 128
+)
+
+// Event is something that happened at a site. Events are numbered in the order in
+// which they were accepted.
+type Event struct {
+	Seq        int64                      `db:"seq"`
+	OrgID      string                     `db:"org_id"`
+	EventID    string                     `db:"event_id"`
+	SiteID     string                     `db:"site_id"`
+	Topic      string                     `db:"topic"`
+	Payload    string                     `db:"payload"`
+	Headers    db.JSON[map[string]string] `db:"headers"`
+	EventTime  db.Time                    `db:"event_time"`
+	ReceivedAt db.Time                    `db:"received_at"`
+}
+
+// EventInput is an event as a caller hands it over.
+type EventInput struct {
+	EventID   string // made when empty
+	SiteID    string
+	Topic     string
+	Payload   json.RawMessage
+	Headers   map[string]string
+	EventTime *time.Time // the time of acceptance when nil
+}
+
+// Receipt says that an event is durable.
+type Receipt struct {
+	EventID   string
+	Duplicate bool
+}
+
+// check refuses malformed events. at precedes the names of fields in faults.
+func (e *EventInput) check(at string) error {
+	if e.SiteID == "" {
+		return fault.InvalidField(at+"site_id", "is required")
+	}
+	if err := topic.Check(at+"topic", e.Topic); err != nil {
+		return err
+	}
+	if len(e.Payload) == 0 {
+		return fault.InvalidField(at+"payload", "is required")
+	}
+	if len(e.Payload) > maxEventBytes {
+		return fault.New(fault.TooLarge, "%spayload: larger than %d bytes", at, maxEventBytes)
+	}
+	if !utf8.Valid(e.Payload) {
+		return fault.InvalidField(at+"payload", "is not valid UTF-8")
+	}
+	if len(e.EventID) > maxEventID {
+		return fault.InvalidField(at+"event_id", "is longer than %d bytes", maxEventID)
+	}
+	if err := topic.CheckText(at+"event_id", e.EventID); err != nil {
+		return err
+	}
+	if len(e.Headers) > 0 {
+		if err := webhook.CheckHeaders(e.Headers); err != nil {
+			f := fault.From(err)
+			return fault.InvalidField(at+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
+		}
+	}
+	return nil
+}
+
+// Ingest accepts one event. When it returns, the event and its deliveries are on
+// disk. Concurrent calls share commits.
+func (s *Service) Ingest(ctx context.Context, in EventInput) (Receipt, error) {
+	row, err := s.eventRow(ctx, "", in)
+	if err != nil {
+		return Receipt{}, err
+	}
+	duplicate, err := s.ingest.Do(ctx, row)
+	return Receipt{EventID: row.EventID, Duplicate: duplicate}, ingestFault(err)
+}
+
+// IngestBatch accepts up to maxBatch events, all or none.
+func (s *Service) IngestBatch(ctx context.Context, in []EventInput) ([]Receipt, error) {
+	if len(in) == 0 || len(in) > maxBatch {
+		return nil, fault.InvalidField("events", "must hold 1 to %d events", maxBatch)
+	}
+	rows := make([]*Event, len(in))
+	for i, e := range in {
+		row, err := s.eventRow(ctx, fmt.Sprintf("events.%d.", i), e)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = row
+	}
+	// A few at once keep the disk busy; more would only hold memory.
+	select {
+	case s.batchSlots <- struct{}{}:
+		defer func() { <-s.batchSlots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var duplicates []bool
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		duplicates, err = s.writeEvents(ctx, tx, rows)
+		return err
+	})
+	if err != nil {
+		return nil, ingestFault(err)
+	}
+	receipts := make([]Receipt, len(rows))
+	for i, row := range rows {
+		receipts[i] = Receipt{EventID: row.EventID, Duplicate: duplicates[i]}
+	}
+	return receipts, nil
+}
+
+// ingestFault makes a failure that is nobody's fault one of persistence: the
+// caller must know that nothing was accepted.
+func ingestFault(err error) error {
+	if err == nil || fault.KindOf(err) != fault.Internal {
+		return err
+	}
+	return fault.Wrap(fault.StorageFailed, err, "the event could not be stored; send it again")
+}
+
+func (s *Service) eventRow(ctx context.Context, at string, in EventInput) (*Event, error) {
+	if err := in.check(at); err != nil {
+		return nil, err
+	}
+	org, err := s.siteOrg(ctx, in.SiteID)
+	if err != nil {
+		return nil, err
+	}
+	row := &Event{OrgID: org, EventID: in.EventID, SiteID: in.SiteID, Topic: in.Topic, Payload: string(in.Payload)}
+	if row.EventID == "" {
+		row.EventID = newID()
+	}
+	row.Headers.V = in.Headers
+	if in.EventTime != nil {
+		row.EventTime = db.At(*in.EventTime)
+	}
+	return row, nil
+}
+
+var errBacklog = fault.New(fault.Unavailable, "too many deliveries are waiting for their targets; try again later").WithCode("backlog_full").WithRetryAfter(5 * time.Second)
+
+// writeEvents stores events with the deliveries that routes want of them, and
+// reports which are duplicates. It numbers them in commit order.
+func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) ([]bool, error) {
+	last, err := take(ctx, tx, "event", len(events))
+	if err != nil {
+		return nil, err
+	}
+	routes, err := s.routing.current(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if len(routes.all) > 0 {
+		var pending int64
+		if err := tx.Get(ctx, &pending, "SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'delivery'"); err != nil {
+			return nil, err
+		}
+		if pending >= s.cfg.MaxBacklog {
+			return nil, errBacklog
+		}
+	}
+	now := db.At(s.now())
+	first := last - int64(len(events)) + 1
+	for i, e := range events {
+		e.Seq, e.ReceivedAt = first+int64(i), now
+		if e.EventTime.IsZero() {
+			e.EventTime = now
+		}
+	}
+	stored, err := insertEvents(ctx, tx, events)
+	if err != nil {
+		return nil, err
+	}
+	duplicates := make([]bool, len(events))
+	minutes := map[string]*eventMinute{}
+	for i, e := range events {
+		if duplicates[i] = !stored[e.Seq]; duplicates[i] {
+			continue
+		}
+		m := minutes[e.OrgID]
+		if m == nil {
+			m = &eventMinute{firstSeq: e.Seq}
+			minutes[e.OrgID] = m
+		}
+		m.events++
+		m.bytes += int64(len(e.Payload)) + eventOverhead
+	}
+	for org, m := range minutes {
+		if _, err := tx.Exec(ctx, `INSERT INTO event_minutes (minute, org_id, events, first_seq, bytes) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (minute, org_id) DO UPDATE SET events = event_minutes.events + excluded.events, bytes = event_minutes.bytes + excluded.bytes`,
+			db.At(now.Truncate(time.Minute)), org, m.events, m.firstSeq, m.bytes); err != nil {
+			return nil, err
+		}
+	}
+	if len(routes.all) == 0 {
+		return duplicates, nil
+	}
+	return duplicates, s.routeEvents(ctx, tx, routes, events, duplicates, now)
+}
+
+type eventMinute struct{ events, firstSeq, bytes int64 }
+
+// eventOverhead is about what an event takes besides its payload, in bytes.
+const eventOverhead = 400
+
+// insertEvents stores events and returns the numbers of those that were new.
+func insertEvents(ctx context.Context, tx *db.Tx, events []*Event) (map[int64]bool, error) {
+	const chunk, columns = 100, 9
+	stored := make(map[int64]bool, len(events))
+	for len(events) > 0 {
+		n := min(chunk, len(events))
+		args := make([]any, 0, n*columns)
+		for _, e := range events[:n] {
+			headers := "{}"
+			if len(e.Headers.V) > 0 {
+				headers = string(mustJSON(e.Headers.V))
+			}
+			args = append(args, e.Seq, e.OrgID, e.EventID, e.SiteID, e.Topic, e.Payload, headers, e.EventTime.UnixMicro(), e.ReceivedAt.UnixMicro())
+		}
+		query := insertEventsHead + strings.Repeat(insertEventsRow+", ", n-1) + insertEventsRow + insertEventsTail
+		var seqs []int64
+		if err := tx.Select(ctx, &seqs, query, args...); err != nil {
+			return nil, err
+		}
+		for _, seq := range seqs {
+			stored[seq] = true
+		}
+		events = events[n:]
+	}
+	return stored, nil
+}
+
+const (
+	insertEventsHead = "INSERT INTO events (seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at) VALUES "
+	insertEventsRow  = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	insertEventsTail = " ON CONFLICT (org_id, event_id) DO NOTHING RETURNING seq"
+)
+
+// routeEvents adds a delivery for every new event and enabled route that match,
+// and a dead letter for every disabled route that would have matched.
+func (s *Service) routeEvents(ctx context.Context, tx *db.Tx, routes *routeTable, events []*Event, duplicates []bool, now db.Time) error {
+	var pending []delivery.Pending
+	buried := map[string][]int64{}
+	var woken []string
+	for i, e := range events {
+		if duplicates[i] {
+			continue
+		}
+		for _, r := range routes.all {
+			if !r.matches(e) {
+				continue
+			}
+			if !r.Enabled {
+				buried[r.ID] = append(buried[r.ID], e.Seq)
+				continue
+			}
+			pending = append(pending, delivery.Pending{RouteID: r.ID, EventSeq: e.Seq, Shard: delivery.ShardOf(r.ID, e.SiteID), SiteID: e.SiteID, CreatedAt: now, NextAt: now})
+			woken = append(woken, r.ID)
+		}
+	}
+	for id, seqs := range buried {
+		if err := delivery.BuryEvents(ctx, tx, id, routes.org[id], seqs, delivery.RouteDisabled, now.Time); err != nil {
+			return err
+		}
+	}
+	if len(pending) == 0 {
+		return nil
+	}
+	tx.OnCommit(func() { s.delivery.Wake(woken...) })
+	return delivery.Add(ctx, tx, pending, func(id string) string { return routes.org[id] })
+}
+
+// EventFilter selects events; zero fields select all.
+type EventFilter struct {
+	SiteID  string
+	Minutes int
+	Topic   string // a pattern
+	Before  int64  // only events accepted before this number
+	Limit   int
+}
+
+// Events lists events newest first.
+func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
+	where, args := callerFrom(ctx).scope()
+	if f.SiteID != "" {
+		if _, err := s.Site(ctx, f.SiteID); err != nil {
+			return nil, err
+		}
+		where, args = where+" AND site_id = ?", append(args, f.SiteID)
+	}
+	if f.Before > 0 {
+		where, args = where+" AND seq < ?", append(args, f.Before)
+	}
+	if f.Minutes > 0 {
+		since := s.now().Add(-time.Duration(f.Minutes) * time.Minute)
+		// The minutes' first numbers narrow the search; the time decides.
+		where += " AND seq >= (SELECT COALESCE(MIN(first_seq), 9223372036854775807) FROM event_minutes WHERE minute >= ?) AND received_at >= ?"
+		args = append(args, db.At(since.Truncate(time.Minute)), db.At(since))
+	}
+	events := []Event{}
+	if f.Topic == "" || !strings.Contains(f.Topic, "*") {
+		if f.Topic != "" {
+			where, args = where+" AND topic = ?", append(args, f.Topic)
+		}
+		err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE "+where+" ORDER BY seq DESC LIMIT ?", append(args, f.Limit)...)
+		return events, err
+	}
+	// LIKE would ask for an index we do not have; * becomes % and the rest is escaped.
+	like := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(f.Topic)
+	err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE "+where+` AND topic LIKE ? ESCAPE '\' ORDER BY seq DESC LIMIT ?`, append(args, like, f.Limit)...)
+	return events, err
+}

@@ -1,0 +1,177 @@
+package edge
+
+import (
+	"context"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+func apiDeployment(d Deployment) edgeapi.Deployment {
+	out := edgeapi.Deployment{Id: d.ID, SiteId: d.SiteID, OrgId: d.OrgID, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: edgeapi.DesiredState(d.DesiredState),
+		Env: orEmpty(d.Env.V), Ports: each(d.Ports.V, apiPort), Revision: d.Revision, ObservedRevision: d.ObservedRevision,
+		Status: edgeapi.DeploymentStatus(d.Status), Message: d.Message, CreatedAt: d.CreatedAt.Time, UpdatedAt: d.UpdatedAt.Time}
+	if d.PreviousImage != "" {
+		out.Previous = &edgeapi.Release{Image: d.PreviousImage, Version: d.PreviousVersion}
+	}
+	return out
+}
+
+func apiPort(p Port) edgeapi.Port {
+	out := edgeapi.Port{ContainerPort: p.ContainerPort, Protocol: ref(edgeapi.PortProtocol(p.Protocol))}
+	if p.HostPort != 0 {
+		out.HostPort = &p.HostPort
+	}
+	return out
+}
+
+func ports(in *[]edgeapi.Port) []Port {
+	if in == nil {
+		return nil
+	}
+	return each(*in, func(p edgeapi.Port) Port {
+		return Port{ContainerPort: p.ContainerPort, HostPort: value(p.HostPort), Protocol: string(value(p.Protocol))}
+	})
+}
+
+// ListDeployments lists deployments in scope.
+func (a api) ListDeployments(ctx context.Context, req edgeapi.ListDeploymentsRequestObject) (edgeapi.ListDeploymentsResponseObject, error) {
+	p, err := page(req.Params.Limit, req.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	deployments, err := a.s.Deployments(ctx, value(req.Params.SiteId), p.After, p.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListDeployments200JSONResponse(each(trim(ctx, deployments, p, func(d Deployment) string { return d.ID }), apiDeployment)), nil
+}
+
+// CreateDeployment has a site run an image.
+func (a api) CreateDeployment(ctx context.Context, req edgeapi.CreateDeploymentRequestObject) (edgeapi.CreateDeploymentResponseObject, error) {
+	b := req.Body
+	d, err := a.s.CreateDeployment(ctx, b.SiteId, b.Name, DeploymentInput{Image: &b.Image, Version: &b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports)})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.CreateDeployment201JSONResponse(apiDeployment(d)), nil
+}
+
+// GetDeployment reads one deployment.
+func (a api) GetDeployment(ctx context.Context, req edgeapi.GetDeploymentRequestObject) (edgeapi.GetDeploymentResponseObject, error) {
+	d, err := a.s.Deployment(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.GetDeployment200JSONResponse(apiDeployment(d)), nil
+}
+
+// PatchDeployment changes a deployment.
+func (a api) PatchDeployment(ctx context.Context, req edgeapi.PatchDeploymentRequestObject) (edgeapi.PatchDeploymentResponseObject, error) {
+	b := req.Body
+	d, err := a.s.PatchDeployment(ctx, req.Id, DeploymentInput{Image: b.Image, Version: b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports)})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.PatchDeployment200JSONResponse(apiDeployment(d)), nil
+}
+
+// DeleteDeployment removes a deployment.
+func (a api) DeleteDeployment(ctx context.Context, req edgeapi.DeleteDeploymentRequestObject) (edgeapi.DeleteDeploymentResponseObject, error) {
+	return edgeapi.DeleteDeployment204Response{}, a.s.DeleteDeployment(ctx, req.Id)
+}
+
+// ListAgentDeployments lists what the calling site should run.
+func (a api) ListAgentDeployments(ctx context.Context, req edgeapi.ListAgentDeploymentsRequestObject) (edgeapi.ListAgentDeploymentsResponseObject, error) {
+	p, err := page(req.Params.Limit, req.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	deployments, err := a.s.AgentDeployments(ctx, value(req.Params.SiteId), p.After, p.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListAgentDeployments200JSONResponse(each(trim(ctx, deployments, p, func(d AgentDeployment) string { return d.ID }), apiAgentDeployment)), nil
+}
+
+func apiAgentDeployment(d AgentDeployment) edgeapi.AgentDeployment {
+	o := apiDeployment(d.Deployment)
+	return edgeapi.AgentDeployment{Allowed: d.Allowed, Id: o.Id, SiteId: o.SiteId, OrgId: o.OrgId, Name: o.Name, Image: o.Image, Version: o.Version, DesiredState: o.DesiredState,
+		Env: o.Env, Ports: o.Ports, Revision: o.Revision, ObservedRevision: o.ObservedRevision, Previous: o.Previous, Status: o.Status, Message: o.Message,
+		CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt}
+}
+
+// ReportDeploymentStatus notes how a deployment does.
+func (a api) ReportDeploymentStatus(ctx context.Context, req edgeapi.ReportDeploymentStatusRequestObject) (edgeapi.ReportDeploymentStatusResponseObject, error) {
+	b := req.Body
+	d, err := a.s.ReportDeployment(ctx, req.Id, DeploymentReport{SiteID: b.SiteId, Status: string(b.Status), Message: value(b.Message), ObservedRevision: b.ObservedRevision})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ReportDeploymentStatus200JSONResponse(apiDeployment(d)), nil
+}
+
+// RollbackDeployment goes back to the image before.
+func (a api) RollbackDeployment(ctx context.Context, req edgeapi.RollbackDeploymentRequestObject) (edgeapi.RollbackDeploymentResponseObject, error) {
+	d, rolledBack, err := a.s.RollbackDeployment(ctx, req.Id, req.Body.SiteId, value(req.Body.Reason))
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.RollbackDeployment200JSONResponse{RolledBack: rolledBack, Deployment: apiDeployment(d)}, nil
+}
+
+func apiPolicyPack(p PolicyPack) edgeapi.PolicyPack {
+	images := p.AllowedImages.V
+	if images == nil {
+		images = []string{}
+	}
+	return edgeapi.PolicyPack{Id: p.ID, OrgId: p.OrgID, Name: p.Name, Version: p.Version, SiteId: p.SiteID, Enabled: p.Enabled, AllowedImages: images, CreatedAt: p.CreatedAt.Time, UpdatedAt: p.UpdatedAt.Time}
+}
+
+// ListPolicyPacks lists the packs that concern the caller.
+func (a api) ListPolicyPacks(ctx context.Context, req edgeapi.ListPolicyPacksRequestObject) (edgeapi.ListPolicyPacksResponseObject, error) {
+	p, err := page(req.Params.Limit, req.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	packs, err := a.s.PolicyPacks(ctx, p.After, p.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListPolicyPacks200JSONResponse(each(trim(ctx, packs, p, func(p PolicyPack) string { return p.ID }), apiPolicyPack)), nil
+}
+
+// CreatePolicyPack makes a pack.
+func (a api) CreatePolicyPack(ctx context.Context, req edgeapi.CreatePolicyPackRequestObject) (edgeapi.CreatePolicyPackResponseObject, error) {
+	b := req.Body
+	p := PolicyPack{Name: b.Name, SiteID: value(b.SiteId), Enabled: true, AllowedImages: db.JSON[[]string]{V: value(b.AllowedImages)}}
+	set(&p.Enabled, b.Enabled)
+	p, err := a.s.CreatePolicyPack(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.CreatePolicyPack201JSONResponse(apiPolicyPack(p)), nil
+}
+
+// GetPolicyPack reads one pack.
+func (a api) GetPolicyPack(ctx context.Context, req edgeapi.GetPolicyPackRequestObject) (edgeapi.GetPolicyPackResponseObject, error) {
+	p, err := a.s.PolicyPack(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.GetPolicyPack200JSONResponse(apiPolicyPack(p)), nil
+}
+
+// PatchPolicyPack changes a pack.
+func (a api) PatchPolicyPack(ctx context.Context, req edgeapi.PatchPolicyPackRequestObject) (edgeapi.PatchPolicyPackResponseObject, error) {
+	p, err := a.s.PatchPolicyPack(ctx, req.Id, PolicyPackInput{Name: req.Body.Name, Enabled: req.Body.Enabled, AllowedImages: value(req.Body.AllowedImages)})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.PatchPolicyPack200JSONResponse(apiPolicyPack(p)), nil
+}
+
+// DeletePolicyPack removes a pack.
+func (a api) DeletePolicyPack(ctx context.Context, req edgeapi.DeletePolicyPackRequestObject) (edgeapi.DeletePolicyPackResponseObject, error) {
+	return edgeapi.DeletePolicyPack204Response{}, a.s.DeletePolicyPack(ctx, req.Id)
+}

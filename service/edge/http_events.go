@@ -1,0 +1,223 @@
+package edge
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
+)
+
+func eventInput(e edgeapi.EventInput) EventInput {
+	return EventInput{EventID: value(e.EventId), SiteID: e.SiteId, Topic: e.Topic, Payload: e.Payload, Headers: value(e.Headers), EventTime: e.EventTime}
+}
+
+// IngestEvent accepts one event.
+func (a api) IngestEvent(ctx context.Context, req edgeapi.IngestEventRequestObject) (edgeapi.IngestEventResponseObject, error) {
+	receipt, err := a.s.Ingest(ctx, eventInput(*req.Body))
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.IngestEvent202JSONResponse{EventId: receipt.EventID, Duplicate: receipt.Duplicate}, nil
+}
+
+// IngestEvents accepts many events, all or none.
+func (a api) IngestEvents(ctx context.Context, req edgeapi.IngestEventsRequestObject) (edgeapi.IngestEventsResponseObject, error) {
+	receipts, err := a.s.IngestBatch(ctx, each(req.Body.Events, eventInput))
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.IngestEvents202JSONResponse(each(receipts, func(r Receipt) edgeapi.EventReceipt {
+		return edgeapi.EventReceipt{EventId: r.EventID, Duplicate: r.Duplicate}
+	})), nil
+}
+
+// beforeSeq reads the cursor of a list that goes down by number.
+func beforeSeq(p httpserve.Page) (int64, error) {
+	if p.After == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(p.After, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fault.InvalidField("cursor", "is not from this list")
+	}
+	return n, nil
+}
+
+// ListEvents lists events, newest first.
+func (a api) ListEvents(ctx context.Context, req edgeapi.ListEventsRequestObject) (edgeapi.ListEventsResponseObject, error) {
+	p, err := page(req.Params.Limit, req.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	before, err := beforeSeq(p)
+	if err != nil {
+		return nil, err
+	}
+	events, err := a.s.Events(ctx, EventFilter{SiteID: value(req.Params.SiteId), Minutes: value(req.Params.Minutes), Topic: value(req.Params.Topic), Before: before, Limit: p.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListEvents200JSONResponse(each(trim(ctx, events, p, func(e Event) string { return strconv.FormatInt(e.Seq, 10) }), apiEvent)), nil
+}
+
+func apiEvent(e Event) edgeapi.Event {
+	return edgeapi.Event{EventId: e.EventID, OrgId: e.OrgID, SiteId: e.SiteID, Topic: e.Topic, Payload: []byte(e.Payload), Headers: orEmpty(e.Headers.V),
+		EventTime: e.EventTime.Time, ReceivedAt: e.ReceivedAt.Time}
+}
+
+func apiRoute(r Route) edgeapi.Route {
+	out := edgeapi.Route{Id: r.ID, OrgId: r.OrgID, Name: r.Name, SiteId: r.SiteID, Topic: r.Topic, TargetUrl: r.TargetURL, Method: edgeapi.RouteMethod(r.Method),
+		Enabled: r.Enabled, RetryMax: r.RetryMax, TimeoutSeconds: r.TimeoutSeconds, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time}
+	if r.DisabledReason != "" {
+		out.DisabledReason = &r.DisabledReason
+	}
+	return out
+}
+
+// ListRoutes lists routes in scope.
+func (a api) ListRoutes(ctx context.Context, req edgeapi.ListRoutesRequestObject) (edgeapi.ListRoutesResponseObject, error) {
+	p, err := page(req.Params.Limit, req.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := a.s.Routes(ctx, p.After, p.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListRoutes200JSONResponse(each(trim(ctx, routes, p, func(r Route) string { return r.ID }), apiRoute)), nil
+}
+
+// CreateRoute makes a route and shows its secret, this once.
+func (a api) CreateRoute(ctx context.Context, req edgeapi.CreateRouteRequestObject) (edgeapi.CreateRouteResponseObject, error) {
+	b := req.Body
+	r, secret, err := a.s.CreateRoute(ctx, RouteInput{Name: &b.Name, SiteID: b.SiteId, Topic: &b.Topic, TargetURL: &b.TargetUrl, Method: (*string)(b.Method), Secret: b.Secret,
+		Enabled: b.Enabled, RetryMax: b.RetryMax, TimeoutSeconds: b.TimeoutSeconds})
+	if err != nil {
+		return nil, err
+	}
+	out := apiRoute(r)
+	out.Secret = &secret
+	return edgeapi.CreateRoute201JSONResponse(out), nil
+}
+
+// GetRoute reads one route.
+func (a api) GetRoute(ctx context.Context, req edgeapi.GetRouteRequestObject) (edgeapi.GetRouteResponseObject, error) {
+	r, err := a.s.Route(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.GetRoute200JSONResponse(apiRoute(r)), nil
+}
+
+// PatchRoute changes a route.
+func (a api) PatchRoute(ctx context.Context, req edgeapi.PatchRouteRequestObject) (edgeapi.PatchRouteResponseObject, error) {
+	b := req.Body
+	r, err := a.s.PatchRoute(ctx, req.Id, RouteInput{Name: b.Name, SiteID: b.SiteId, Topic: b.Topic, TargetURL: b.TargetUrl, Method: (*string)(b.Method), Secret: b.Secret,
+		Enabled: b.Enabled, RetryMax: b.RetryMax, TimeoutSeconds: b.TimeoutSeconds})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.PatchRoute200JSONResponse(apiRoute(r)), nil
+}
+
+// DeleteRoute removes a route.
+func (a api) DeleteRoute(ctx context.Context, req edgeapi.DeleteRouteRequestObject) (edgeapi.DeleteRouteResponseObject, error) {
+	return edgeapi.DeleteRoute204Response{}, a.s.DeleteRoute(ctx, req.Id)
+}
+
+// TestRoute sends a made-up event over a route.
+func (a api) TestRoute(ctx context.Context, req edgeapi.TestRouteRequestObject) (edgeapi.TestRouteResponseObject, error) {
+	var payload []byte
+	if req.Body != nil && req.Body.Payload != nil {
+		payload = *req.Body.Payload
+	}
+	res, err := a.s.TestRoute(ctx, req.Id, payload)
+	if err != nil {
+		return nil, err
+	}
+	out := edgeapi.TestRoute200JSONResponse{Delivered: webhook.Classify(res.Status, res.Err) == webhook.Delivered, Status: res.Status, DurationMs: int(res.Duration / time.Millisecond)}
+	out.Error = delivery.Describe(res)
+	if res.BodySnippet != "" {
+		out.Response = &res.BodySnippet
+	}
+	return out, nil
+}
+
+// GetRouteStats tells how delivery over a route goes.
+func (a api) GetRouteStats(ctx context.Context, req edgeapi.GetRouteStatsRequestObject) (edgeapi.GetRouteStatsResponseObject, error) {
+	minutes := 60
+	set(&minutes, req.Params.Minutes)
+	st, err := a.s.RouteStats(ctx, req.Id, minutes)
+	if err != nil {
+		return nil, err
+	}
+	breaker := edgeapi.RouteStatsBreakerClosed
+	switch st.Breaker {
+	case webhook.Open:
+		breaker = edgeapi.RouteStatsBreakerOpen
+	case webhook.HalfOpen:
+		breaker = edgeapi.RouteStatsBreakerHalfOpen
+	}
+	return edgeapi.GetRouteStats200JSONResponse{RouteId: req.Id, Pending: st.Pending, Delivered: st.Delivered, FailedAttempts: st.FailedAttempts, DeadLettered: st.DeadLettered,
+		Breaker: breaker, LastStatus: st.LastStatus, LastError: st.LastError, LastSuccessAt: st.LastSuccessAt.Ptr(), LastFailureAt: st.LastFailureAt.Ptr(),
+		Series: each(st.Minutes, func(m RouteMinute) edgeapi.RouteMinute {
+			return edgeapi.RouteMinute{Minute: m.Minute.Time, Delivered: m.Delivered, FailedAttempts: m.FailedAttempts, DeadLettered: m.DeadLettered}
+		})}, nil
+}
+
+func apiDeadLetter(d delivery.DeadLetter) edgeapi.DeadLetter {
+	return edgeapi.DeadLetter{Id: d.ID, RouteId: d.RouteID, Attempts: d.Attempts, LastStatus: d.LastStatus, LastError: d.LastError, Reason: edgeapi.DeadLetterReason(d.Reason),
+		Status: edgeapi.DeadLetterStatus(d.Status), CreatedAt: d.CreatedAt.Time, ReplayCount: d.ReplayCount,
+		Event: edgeapi.Event{EventId: d.EventID, OrgId: d.EventOrgID, SiteId: d.SiteID, Topic: d.Topic, Payload: []byte(d.Payload), Headers: orEmpty(d.Headers.V),
+			EventTime: d.EventTime.Time, ReceivedAt: d.ReceivedAt.Time}}
+}
+
+// ListDeadLetters lists dead letters, newest first.
+func (a api) ListDeadLetters(ctx context.Context, req edgeapi.ListDeadLettersRequestObject) (edgeapi.ListDeadLettersResponseObject, error) {
+	p, err := page(req.Params.Limit, req.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := a.s.DeadLetters(ctx, DeadLetterFilter{SiteID: value(req.Params.SiteId), RouteID: value(req.Params.RouteId), Reason: string(value(req.Params.Reason)), After: p.After, Limit: p.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListDeadLetters200JSONResponse(each(trim(ctx, letters, p, deadLetterCursor), apiDeadLetter)), nil
+}
+
+// GetDeadLetter reads one dead letter.
+func (a api) GetDeadLetter(ctx context.Context, req edgeapi.GetDeadLetterRequestObject) (edgeapi.GetDeadLetterResponseObject, error) {
+	d, err := a.s.DeadLetter(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.GetDeadLetter200JSONResponse(apiDeadLetter(d)), nil
+}
+
+// DeleteDeadLetter gives up on a dead letter.
+func (a api) DeleteDeadLetter(ctx context.Context, req edgeapi.DeleteDeadLetterRequestObject) (edgeapi.DeleteDeadLetterResponseObject, error) {
+	return edgeapi.DeleteDeadLetter204Response{}, a.s.DeleteDeadLetter(ctx, req.Id)
+}
+
+// ReplayDeadLetter delivers a dead letter again.
+func (a api) ReplayDeadLetter(ctx context.Context, req edgeapi.ReplayDeadLetterRequestObject) (edgeapi.ReplayDeadLetterResponseObject, error) {
+	d, err := a.s.ReplayDeadLetter(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ReplayDeadLetter202JSONResponse(apiDeadLetter(d)), nil
+}
+
+// ReplayDeadLetters delivers many dead letters again.
+func (a api) ReplayDeadLetters(ctx context.Context, req edgeapi.ReplayDeadLettersRequestObject) (edgeapi.ReplayDeadLettersResponseObject, error) {
+	job, matched, err := a.s.ReplayDeadLetters(ctx, req.Body.RouteId, value(req.Body.From), value(req.Body.To))
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ReplayDeadLetters202JSONResponse{JobId: job, Matched: matched}, nil
+}

@@ -1,0 +1,145 @@
+package edge
+
+import (
+	"context"
+	"crypto/subtle"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+)
+
+// Session is a login: a global admin or viewer for twelve hours.
+type Session struct {
+	Token     string
+	Role      Role
+	ExpiresAt time.Time
+}
+
+var errBadLogin = fault.New(fault.Unauthenticated, "unknown username or wrong password")
+
+// Login exchanges the operator's username and password for a session. Attempts
+// are throttled by username and by address.
+func (s *Service) Login(ctx context.Context, username, password string) (Session, error) {
+	address := remoteIP(ctx)
+	done, err := s.throttle.Begin("login "+strings.ToLower(username)+" "+address, "login "+address)
+	if err != nil {
+		return Session{}, err
+	}
+	ok, err := s.verifyPassword(ctx, username, password)
+	done(ok)
+	if err != nil {
+		return Session{}, err
+	}
+	if !ok {
+		err := s.db.Update(ctx, func(tx *db.Tx) error {
+			return s.record(ctx, tx, entry{Action: "auth.login", Target: clip(username, 256), Result: audit.Denied, Message: "login failed", Detail: map[string]any{"address": address}})
+		})
+		if err != nil {
+			return Session{}, err
+		}
+		return Session{}, errBadLogin
+	}
+	return s.openSession(ctx, username, RoleAdmin, "password")
+}
+
+func (s *Service) verifyPassword(ctx context.Context, username, password string) (bool, error) {
+	if s.cfg.AdminUsername == "" || subtle.ConstantTimeCompare([]byte(username), []byte(s.cfg.AdminUsername)) != 1 {
+		// As much work as for a known name, so that the time tells nothing.
+		return s.hasher.VerifyUnknown(ctx, password)
+	}
+	return s.hasher.VerifyPassword(ctx, s.adminPasswordHash, password)
+}
+
+func (s *Service) openSession(ctx context.Context, subject string, role Role, method string) (Session, error) {
+	session := Session{Role: role, ExpiresAt: s.now().Add(sessionLifetime).UTC().Truncate(time.Second)}
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		session.Token, err = s.issue(ctx, tx, prefixSession, tokenRow{Kind: KindSession, Role: role, Subject: subject, ExpiresAt: db.At(session.ExpiresAt)})
+		if err != nil {
+			return err
+		}
+		ctx := withCall(ctx, &call{caller: Caller{Subject: subject, Kind: KindSession, Role: role}})
+		return s.record(ctx, tx, entry{Action: "auth.login", Target: subject, Message: "login with " + method, Detail: map[string]any{"address": remoteIP(ctx)}})
+	})
+	return session, err
+}
+
+// Logout ends the calling session. Tokens that are no session cannot log out.
+func (s *Service) Logout(ctx context.Context) error {
+	caller := callerFrom(ctx)
+	if caller.Kind != KindSession {
+		return fault.New(fault.Conflict, "this token is no session; there is nothing to log out of").WithCode("no_session")
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, "DELETE FROM tokens WHERE hash = ?", caller.tokenHash); err != nil {
+			return err
+		}
+		s.tokensChanged(tx)
+		return s.record(ctx, tx, entry{Action: "auth.logout", Target: caller.Subject, Message: "logout"})
+	})
+}
+
+var errNoOIDC = fault.New(fault.Unavailable, "single sign-on is not configured; set --oidc-issuer, --oidc-client-id and --oidc-redirect-url").WithCode("oidc_not_configured")
+
+// OIDCLogin sends the browser to the identity provider.
+func (s *Service) OIDCLogin(ctx context.Context) error {
+	if s.oidc == nil {
+		return errNoOIDC
+	}
+	c := callFrom(ctx)
+	return s.oidc.Login(c.w, c.r)
+}
+
+// OIDCCallback completes a login at the identity provider and returns where the
+// browser goes next: the console, with the session's token in the fragment, which
+// is never sent to a server or written to its logs.
+func (s *Service) OIDCCallback(ctx context.Context) (location string, err error) {
+	if s.oidc == nil {
+		return "", errNoOIDC
+	}
+	c := callFrom(ctx)
+	id, err := s.oidc.Callback(c.w, c.r)
+	if err != nil {
+		if fault.Is(err, fault.Denied) {
+			if auditErr := s.db.Update(ctx, func(tx *db.Tx) error {
+				return s.record(ctx, tx, entry{Action: "auth.login", Target: id.Subject, Result: audit.Denied, Message: fault.From(err).Message})
+			}); auditErr != nil {
+				return "", auditErr
+			}
+		}
+		return "", err
+	}
+	role := RoleViewer
+	if id.Role.AtLeast(auth.Admin) {
+		role = RoleAdmin
+	}
+	subject := id.Email
+	if subject == "" {
+		subject = id.Subject
+	}
+	session, err := s.openSession(ctx, subject, role, "single sign-on")
+	if err != nil {
+		return "", err
+	}
+	return s.cfg.OIDC.ConsoleURL + "#oidc_token=" + url.QueryEscape(session.Token), nil
+}
+
+func remoteIP(ctx context.Context) string {
+	if r := callFrom(ctx).r; r != nil {
+		return httpserve.RemoteIP(r)
+	}
+	return ""
+}
+
+// clip bounds what is kept of a caller's words.
+func clip(s string, n int) string {
+	if len(s) > n {
+		return strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}

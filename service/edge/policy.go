@@ -1,0 +1,193 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge/image"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// PolicyPack is an allowlist of images, for one site or for the whole fleet. Once
+// an enabled pack applies to a site, the site runs only images that one of the
+// packs applying to it allows.
+type PolicyPack struct {
+	ID            string            `db:"id"`
+	OrgID         string            `db:"org_id"`
+	Name          string            `db:"name"`
+	Version       int64             `db:"version"`
+	SiteID        string            `db:"site_id"` // empty: the whole fleet
+	Enabled       bool              `db:"enabled"`
+	AllowedImages db.JSON[[]string] `db:"allowed_images"`
+	CreatedAt     db.Time           `db:"created_at"`
+	UpdatedAt     db.Time           `db:"updated_at"`
+}
+
+func (p *PolicyPack) state() string {
+	if p.Enabled {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+func checkPolicyPack(p *PolicyPack) error {
+	if err := topic.CheckText("name", p.Name); err != nil {
+		return err
+	}
+	for i, pattern := range p.AllowedImages.V {
+		if err := image.CheckPattern(fmt.Sprintf("allowed_images.%d", i), pattern); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// policiesOf reads the enabled packs that apply to a site.
+func policiesOf(ctx context.Context, q db.Querier, siteID string) ([]PolicyPack, error) {
+	var packs []PolicyPack
+	err := q.Select(ctx, &packs, "SELECT * FROM policy_packs WHERE site_id IN ('', ?) AND enabled ORDER BY id", siteID)
+	return packs, err
+}
+
+// allowed reports whether packs, being all that apply, admit an image.
+func allowed(packs []PolicyPack, ref image.Reference) bool {
+	for _, p := range packs {
+		if ref.Allowed(p.AllowedImages.V) {
+			return true
+		}
+	}
+	return len(packs) == 0
+}
+
+// mayRun refuses an image that no pack applying to the site allows.
+func (s *Service) mayRun(ctx context.Context, q db.Querier, siteID string, ref image.Reference) error {
+	packs, err := policiesOf(ctx, q, siteID)
+	if err != nil || allowed(packs, ref) {
+		return err
+	}
+	return fault.New(fault.Denied, "image: %s is not on the allowlist of any policy pack that applies to site %s", ref, siteID).WithCode("image_not_allowed")
+}
+
+// CreatePolicyPack makes a pack. One for the whole fleet binds every org, so only
+// global admins may make it.
+func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPack, error) {
+	if err := checkPolicyPack(&p); err != nil {
+		return p, err
+	}
+	if p.SiteID == "" && !callerFrom(ctx).Global() {
+		return p, fault.New(fault.Denied, "site_id: only a global admin may make a pack for the whole fleet")
+	}
+	p.ID, p.Version, p.CreatedAt = newID(), 1, db.At(s.now())
+	p.UpdatedAt = p.CreatedAt
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
+		if p.SiteID != "" {
+			site, err := s.lockedSite(ctx, tx, p.SiteID)
+			if err != nil {
+				return err
+			}
+			p.OrgID = site.OrgID
+		}
+		if err := tx.Insert(ctx, "policy_packs", p); err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, p.OrgID, tally.PolicyPack, p.state(), 1); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "policy.create", Target: p.ID, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " created", Detail: map[string]any{"allowed_images": p.AllowedImages.V}})
+	})
+	return p, err
+}
+
+// PolicyPacks lists the packs that concern the caller, after the given id: an
+// org's own, and those for the whole fleet.
+func (s *Service) PolicyPacks(ctx context.Context, after string, limit int) ([]PolicyPack, error) {
+	where, args := callerFrom(ctx).scope()
+	packs := []PolicyPack{}
+	err := s.db.Select(ctx, &packs, "SELECT * FROM policy_packs WHERE ("+where+" OR site_id = '') AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	return packs, err
+}
+
+// PolicyPack reads one pack that concerns the caller.
+func (s *Service) PolicyPack(ctx context.Context, id string) (PolicyPack, error) {
+	return s.policyPack(ctx, s.db, id, "")
+}
+
+func (s *Service) policyPack(ctx context.Context, q db.Querier, id, lock string) (PolicyPack, error) {
+	var p PolicyPack
+	err := q.Get(ctx, &p, "SELECT * FROM policy_packs WHERE id = ?"+lock, id)
+	if err == nil && p.SiteID != "" && !callerFrom(ctx).sees(p.OrgID) {
+		err = db.ErrNoRows
+	}
+	return p, db.NotFound(err, "no policy pack %s", id)
+}
+
+// ownPolicyPack reads a pack that the caller may change.
+func (s *Service) ownPolicyPack(ctx context.Context, tx *db.Tx, id string) (PolicyPack, error) {
+	p, err := s.policyPack(ctx, tx, id, tx.ForUpdate())
+	if err == nil && p.SiteID == "" && !callerFrom(ctx).Global() {
+		err = fault.New(fault.Denied, "policy pack %s is for the whole fleet; only a global admin may change it", id)
+	}
+	return p, err
+}
+
+// PolicyPackInput changes a pack; nil leaves a field as it is.
+type PolicyPackInput struct {
+	Name          *string
+	Enabled       *bool
+	AllowedImages []string
+}
+
+// PatchPolicyPack changes a pack and raises its version. What already runs is
+// judged again: agents are told (AgentDeployments), operators get an alert.
+func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackInput) (PolicyPack, error) {
+	var p PolicyPack
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if p, err = s.ownPolicyPack(ctx, tx, id); err != nil {
+			return err
+		}
+		was := p.state()
+		set(&p.Name, in.Name)
+		set(&p.Enabled, in.Enabled)
+		if in.AllowedImages != nil {
+			p.AllowedImages.V = in.AllowedImages
+		}
+		if err := checkPolicyPack(&p); err != nil {
+			return err
+		}
+		p.Version++
+		p.UpdatedAt = db.At(s.now())
+		if _, err := tx.Exec(ctx, "UPDATE policy_packs SET name = ?, enabled = ?, allowed_images = ?, version = ?, updated_at = ? WHERE id = ?",
+			p.Name, p.Enabled, p.AllowedImages, p.Version, p.UpdatedAt, id); err != nil {
+			return err
+		}
+		if err := tally.Move(ctx, tx, p.OrgID, tally.PolicyPack, was, p.state()); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "policy.update", Target: id, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " changed",
+			Detail: map[string]any{"enabled": p.Enabled, "allowed_images": p.AllowedImages.V, "version": p.Version}})
+	})
+	return p, err
+}
+
+// DeletePolicyPack removes a pack.
+func (s *Service) DeletePolicyPack(ctx context.Context, id string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		p, err := s.ownPolicyPack(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM policy_packs WHERE id = ?", id); err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, p.OrgID, tally.PolicyPack, p.state(), -1); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "policy.delete", Target: id, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " deleted"})
+	})
+}

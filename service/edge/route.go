@@ -1,0 +1,380 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topic"
+)
+
+// Route says which events go to which HTTP target.
+type Route struct {
+	ID             string  `db:"id"`
+	OrgID          string  `db:"org_id"` // empty: a global route, which sees every org's events
+	Name           string  `db:"name"`
+	SiteID         string  `db:"site_id"` // empty: every site in scope
+	Topic          string  `db:"topic"`   // a pattern
+	TargetURL      string  `db:"target_url"`
+	Method         string  `db:"method"`
+	Enabled        bool    `db:"enabled"`
+	DisabledReason string  `db:"disabled_reason"`
+	RetryMax       int     `db:"retry_max"`
+	TimeoutSeconds int     `db:"timeout_seconds"`
+	Secret         string  `db:"secret"` // sealed
+	CreatedAt      db.Time `db:"created_at"`
+	UpdatedAt      db.Time `db:"updated_at"`
+}
+
+func (r *Route) state() string {
+	if r.Enabled {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+// matches reports whether an event goes over the route.
+func (r *Route) matches(e *Event) bool {
+	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) && topic.Match(r.Topic, e.Topic)
+}
+
+func (s *Service) checkRoute(ctx context.Context, r *Route) error {
+	if err := topic.CheckText("name", r.Name); err != nil {
+		return err
+	}
+	if err := topic.Check("topic", r.Topic); err != nil {
+		return err
+	}
+	if _, err := s.targets.CheckURL(r.TargetURL); err != nil {
+		return err
+	}
+	if r.SiteID == "" {
+		return nil
+	}
+	_, err := s.Site(ctx, r.SiteID)
+	return err
+}
+
+// RouteInput is what a caller decides of a route. Nil fields of a change leave
+// what is there, nil fields of a new route take the defaults.
+type RouteInput struct {
+	Name, SiteID, Topic, TargetURL, Method, Secret *string
+	Enabled                                        *bool
+	RetryMax, TimeoutSeconds                       *int
+}
+
+func (in RouteInput) apply(r *Route) {
+	set(&r.Name, in.Name)
+	set(&r.SiteID, in.SiteID)
+	set(&r.Topic, in.Topic)
+	set(&r.TargetURL, in.TargetURL)
+	set(&r.Method, in.Method)
+	set(&r.Enabled, in.Enabled)
+	set(&r.RetryMax, in.RetryMax)
+	set(&r.TimeoutSeconds, in.TimeoutSeconds)
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+// CreateRoute makes a route and returns it with its signing secret in plain text.
+func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string, error) {
+	r := Route{ID: newID(), OrgID: callerFrom(ctx).OrgID, Method: "POST", Enabled: true, RetryMax: 5, TimeoutSeconds: 10}
+	in.apply(&r)
+	r.CreatedAt = db.At(s.now())
+	r.UpdatedAt = r.CreatedAt
+	if err := s.checkRoute(ctx, &r); err != nil {
+		return r, "", err
+	}
+	secret := webhook.NewSecret()
+	set(&secret, in.Secret)
+	if err := s.sealSecret(&r, secret); err != nil {
+		return r, "", err
+	}
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
+		if err := tx.Insert(ctx, "routes", r); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES (?, 0, 0, 0, 0, '')", r.ID); err != nil {
+			return err
+		}
+		if err := s.routesChanged(ctx, tx, r.ID); err != nil {
+			return err
+		}
+		if err := tally.Add(ctx, tx, r.OrgID, tally.Route, r.state(), 1); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, entry{Action: "route.create", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: "route " + r.Name + " created", Detail: routeDetail(r)})
+	})
+	return r, secret, err
+}
+
+func routeDetail(r Route) map[string]any {
+	return map[string]any{"name": r.Name, "topic": r.Topic, "site_id": r.SiteID, "target_url": r.TargetURL, "enabled": r.Enabled}
+}
+
+func (s *Service) sealSecret(r *Route, secret string) error {
+	if _, err := webhook.ParseSecret(secret); err != nil {
+		return fault.InvalidField("secret", "%s", fault.From(err).Message)
+	}
+	r.Secret = s.routeSecrets.Seal([]byte(secret), r.ID)
+	return nil
+}
+
+// Routes lists routes in scope after the given id.
+func (s *Service) Routes(ctx context.Context, after string, limit int) ([]Route, error) {
+	where, args := callerFrom(ctx).scope()
+	routes := []Route{}
+	err := s.db.Select(ctx, &routes, "SELECT * FROM routes WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	return routes, err
+}
+
+// Route reads one route in scope.
+func (s *Service) Route(ctx context.Context, id string) (Route, error) {
+	return s.route(ctx, s.db, id, "")
+}
+
+func (s *Service) route(ctx context.Context, q db.Querier, id, lock string) (Route, error) {
+	var r Route
+	err := q.Get(ctx, &r, "SELECT * FROM routes WHERE id = ?"+lock, id)
+	if err == nil && !callerFrom(ctx).sees(r.OrgID) {
+		err = db.ErrNoRows
+	}
+	return r, db.NotFound(err, "no route %s", id)
+}
+
+// PatchRoute changes a route. Disabling it makes dead letters of what it has
+// pending, so that nothing is lost and nothing waits unseen.
+func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Route, error) {
+	var r Route
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = s.route(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		was := r
+		in.apply(&r)
+		if err := s.checkRoute(ctx, &r); err != nil {
+			return err
+		}
+		if in.Secret != nil {
+			if err := s.sealSecret(&r, *in.Secret); err != nil {
+				return err
+			}
+		}
+		if r.Enabled {
+			r.DisabledReason = ""
+		}
+		r.UpdatedAt = db.At(s.now())
+		return s.changeRoute(ctx, tx, was, r, "route "+r.Name+" changed")
+	})
+	return r, err
+}
+
+func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, message string) error {
+	if _, err := tx.Exec(ctx, `UPDATE routes SET name = ?, site_id = ?, topic = ?, target_url = ?, method = ?, enabled = ?, disabled_reason = ?,
+		retry_max = ?, timeout_seconds = ?, secret = ?, updated_at = ? WHERE id = ?`,
+		r.Name, r.SiteID, r.Topic, r.TargetURL, r.Method, r.Enabled, r.DisabledReason, r.RetryMax, r.TimeoutSeconds, r.Secret, r.UpdatedAt, r.ID); err != nil {
+		return err
+	}
+	if was.Enabled && !r.Enabled {
+		if err := delivery.BuryRoute(ctx, tx, r.ID, r.OrgID, delivery.RouteDisabled, s.now()); err != nil {
+			return err
+		}
+	}
+	if err := tally.Move(ctx, tx, r.OrgID, tally.Route, was.state(), r.state()); err != nil {
+		return err
+	}
+	if err := s.routesChanged(ctx, tx, r.ID); err != nil {
+		return err
+	}
+	tx.OnCommit(s.nudgeAlerts)
+	return s.record(ctx, tx, entry{Action: "route.update", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: message, Detail: routeDetail(r)})
+}
+
+// routeGone disables a route whose target answered 410 Gone.
+func (s *Service) routeGone(ctx context.Context, tx *db.Tx, id string) error {
+	ctx = asSystem(ctx)
+	r, err := s.route(ctx, tx, id, tx.ForUpdate())
+	if fault.Is(err, fault.NotFound) || err == nil && !r.Enabled {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	was := r
+	r.Enabled, r.DisabledReason, r.UpdatedAt = false, "the target answered 410 Gone", db.At(s.now())
+	if _, err := s.tell(ctx, tx, Activity{Level: levelError, OrgID: r.OrgID, SiteID: r.SiteID, Chapter: "delivery", Action: "route.disable",
+		Message: fmt.Sprintf("route %s was disabled: %s", r.Name, r.DisabledReason)}); err != nil {
+		return err
+	}
+	return s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason)
+}
+
+// DeleteRoute removes a route; what it has pending becomes dead letters.
+func (s *Service) DeleteRoute(ctx context.Context, id string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		r, err := s.route(ctx, tx, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if err := delivery.BuryRoute(ctx, tx, id, r.OrgID, delivery.RouteDeleted, s.now()); err != nil {
+			return err
+		}
+		for _, statement := range []string{"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?", "DELETE FROM route_minutes WHERE route_id = ?"} {
+			if _, err := tx.Exec(ctx, statement, id); err != nil {
+				return err
+			}
+		}
+		if err := tally.Add(ctx, tx, r.OrgID, tally.Route, r.state(), -1); err != nil {
+			return err
+		}
+		if err := s.routesChanged(ctx, tx, id); err != nil {
+			return err
+		}
+		tx.OnCommit(s.nudgeAlerts)
+		return s.record(ctx, tx, entry{Action: "route.delete", Target: id, SiteID: r.SiteID, OrgID: r.OrgID, Message: "route " + r.Name + " deleted"})
+	})
+}
+
+// routesChanged must be called in every transaction that changes routes.
+func (s *Service) routesChanged(ctx context.Context, tx *db.Tx, id string) error {
+	tx.OnCommit(func() { s.delivery.Changed(id) })
+	_, err := take(ctx, tx, "routes", 1)
+	return err
+}
+
+// TestRoute sends a made-up event to the route's target, once.
+func (s *Service) TestRoute(ctx context.Context, id string, payload []byte) (webhook.Result, error) {
+	r, err := s.Route(ctx, id)
+	if err != nil {
+		return webhook.Result{}, err
+	}
+	dr, err := s.deliveryRoute(r)
+	if err != nil {
+		return webhook.Result{}, err
+	}
+	if len(payload) == 0 {
+		payload = []byte(`{"test":true}`)
+	}
+	now := s.now().UTC()
+	res := s.delivery.Try(ctx, dr, delivery.Event{EventID: "test-" + newID(), OrgID: r.OrgID, SiteID: r.SiteID, Topic: r.Topic,
+		Payload: payload, Headers: map[string]string{}, EventTime: now, ReceivedAt: now})
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		return s.record(ctx, tx, entry{Action: "route.test", Target: id, SiteID: r.SiteID, OrgID: r.OrgID,
+			Message: "route " + r.Name + " tested", Detail: map[string]any{"status": res.Status}})
+	})
+	return res, err
+}
+
+// deliveryRoute is the route as the delivery engine wants it, its secret opened.
+func (s *Service) deliveryRoute(r Route) (delivery.Route, error) {
+	text, err := s.routeSecrets.Open(r.Secret, r.ID)
+	if err != nil {
+		return delivery.Route{}, fault.Wrap(fault.Internal, err, "the route's secret cannot be opened; was the secret key changed?")
+	}
+	secret, err := webhook.ParseSecret(string(text))
+	if err != nil {
+		return delivery.Route{}, err
+	}
+	return delivery.Route{ID: r.ID, OrgID: r.OrgID, TargetURL: r.TargetURL, Method: r.Method, Enabled: r.Enabled,
+		RetryMax: r.RetryMax, Timeout: time.Duration(r.TimeoutSeconds) * time.Second, Secret: secret}, nil
+}
+
+// routeForDelivery reads a route for the delivery engine.
+func (s *Service) routeForDelivery(ctx context.Context, id string) (delivery.Route, error) {
+	r, err := s.Route(asSystem(ctx), id)
+	if fault.Is(err, fault.NotFound) {
+		return delivery.Route{}, db.ErrNoRows
+	}
+	if err != nil {
+		return delivery.Route{}, err
+	}
+	return s.deliveryRoute(r)
+}
+
+// routeTable is the set of routes at some moment.
+type routeTable struct {
+	revision int64
+	all      []Route
+	org      map[string]string // route id -> org id
+}
+
+// routing keeps the routes in memory for ingest, and reads them again whenever
+// the counter "routes" says that they changed, on whichever replica.
+type routing struct {
+	mu    sync.Mutex
+	table *routeTable
+}
+
+func (rt *routing) current(ctx context.Context, tx *db.Tx) (*routeTable, error) {
+	var revision int64
+	if err := tx.Get(ctx, &revision, "SELECT value FROM counters WHERE name = 'routes'"); err != nil {
+		return nil, err
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.table != nil && rt.table.revision == revision {
+		return rt.table, nil
+	}
+	table := &routeTable{revision: revision, org: map[string]string{}}
+	if err := tx.Select(ctx, &table.all, "SELECT * FROM routes ORDER BY id"); err != nil {
+		return nil, err
+	}
+	for _, r := range table.all {
+		table.org[r.ID] = r.OrgID
+	}
+	rt.table = table
+	return table, nil
+}
+
+// RouteStats are a route's numbers since it was made, and by the minute.
+type RouteStats struct {
+	Pending        int64
+	Delivered      int64         `db:"delivered"`
+	FailedAttempts int64         `db:"failed_attempts"`
+	DeadLettered   int64         `db:"dead_lettered"`
+	LastStatus     int           `db:"last_status"`
+	LastError      string        `db:"last_error"`
+	LastSuccessAt  db.Time       `db:"last_success_at"`
+	LastFailureAt  db.Time       `db:"last_failure_at"`
+	Minutes        []RouteMinute `db:"-"`
+	Breaker        webhook.State `db:"-"`
+}
+
+// RouteMinute is a minute of a route's deliveries.
+type RouteMinute struct {
+	Minute         db.Time `db:"minute"`
+	Delivered      int64   `db:"delivered"`
+	FailedAttempts int64   `db:"failed_attempts"`
+	DeadLettered   int64   `db:"dead_lettered"`
+}
+
+// RouteStats reads a route's numbers.
+func (s *Service) RouteStats(ctx context.Context, id string, minutes int) (RouteStats, error) {
+	if _, err := s.Route(ctx, id); err != nil {
+		return RouteStats{}, err
+	}
+	var st RouteStats
+	err := s.db.Get(ctx, &st, "SELECT delivered, failed_attempts, dead_lettered, last_status, last_error, last_success_at, last_failure_at FROM route_stats WHERE route_id = ?", id)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return st, err
+	}
+	if err := s.db.Get(ctx, &st.Pending, "SELECT count(*) FROM deliveries WHERE route_id = ?", id); err != nil {
+		return st, err
+	}
+	st.Minutes = []RouteMinute{}
+	since := s.now().Add(-time.Duration(minutes) * time.Minute)
+	err = s.db.Select(ctx, &st.Minutes, "SELECT minute, delivered, failed_attempts, dead_lettered FROM route_minutes WHERE route_id = ? AND minute > ? ORDER BY minute", id, db.At(since))
+	st.Breaker = s.delivery.Breaker(id)
+	return st, err
+}

@@ -1,0 +1,312 @@
+package edge
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Deps is what the service needs besides its settings.
+type Deps struct {
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Now      func() time.Time
+}
+
+// Service is the edge control plane.
+type Service struct {
+	cfg Config
+	log *slog.Logger
+	now func() time.Time
+
+	db       *db.DB
+	audit    *audit.Log
+	jobs     *jobs.Runner
+	delivery *delivery.Engine
+	ca       *pki.Authority // nil when switched off
+	oidc     *auth.OIDC     // nil when not configured
+	hasher   *auth.Hasher
+	throttle *auth.Throttle
+	targets  webhook.Guard // where routes may lead
+
+	routeSecrets      *auth.Sealer
+	adminPasswordHash string
+	// SHA-256 of the global tokens; empty for those that are not set.
+	adminTokenHash, viewerTokenHash, enrollmentTokenHash string
+
+	tokens     tokenCache
+	routing    routing
+	ingest     *db.Batcher[*Event, bool]
+	heartbeats *db.Batcher[Heartbeat, Site]
+	batchSlots chan struct{}
+
+	activityBell   bell
+	alertNudge     chan struct{}
+	campaignNudge  chan struct{}
+	render         httpserve.ErrorRenderer
+	contract       *contract.Contract
+	registry       *prometheus.Registry
+	closeTransport func()
+}
+
+// Contract loads the service's contract.
+func Contract() (*contract.Contract, error) {
+	return contract.Load(edgeapi.Document, edgeapi.BasePath, AccessClasses)
+}
+
+// New opens the database and everything else that can fail at start. Close must
+// be called when it succeeded.
+func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{
+		cfg: cfg, log: deps.Log, now: deps.Now, registry: deps.Registry,
+		throttle:      auth.NewThrottle(10_000, deps.Now),
+		targets:       webhook.Guard{AllowPrivate: cfg.AllowPrivateTargets},
+		alertNudge:    make(chan struct{}, 1),
+		campaignNudge: make(chan struct{}, 1),
+		batchSlots:    make(chan struct{}, 8),
+		render:        httpserve.JSONErrors(deps.Log),
+	}
+	if s.contract, err = Contract(); err != nil {
+		return nil, err
+	}
+	if s.db, err = openDatabase(ctx, cfg); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.db.Close())
+		}
+	}()
+	if err := s.openSecrets(ctx); err != nil {
+		return nil, err
+	}
+	if cfg.PKI {
+		dir := cfg.PKIDir
+		if dir == "" {
+			dir = filepath.Join(cfg.Data, "pki")
+		}
+		if s.ca, err = pki.LoadOrCreate(dir, "Mainstay edge", s.now()); err != nil {
+			return nil, err
+		}
+	}
+	s.tokens.enabled = s.db.Engine() == db.SQLite // the file is ours alone
+	s.ingest = db.NewBatcher(s.db, 1000, s.writeEvents)
+	s.heartbeats = db.NewBatcher(s.db, 500, s.writeHeartbeats)
+
+	replica := newID()
+	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{"default": 4}, Worker: replica, Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
+	jobs.Register(s.jobs, "default", rolloutKind, s.runRollout)
+	jobs.Register(s.jobs, "default", bulkReplayKind, s.runBulkReplay)
+
+	client := webhook.NewClient(s.targets, webhook.Options{})
+	s.closeTransport = client.CloseIdleConnections
+	s.delivery = delivery.New(delivery.Config{
+		DB: s.db, Client: client, Route: s.routeForDelivery, OnGone: s.routeGone, Concurrency: cfg.DeliveryConcurrency,
+		Replica: replica, Log: s.log, Registry: deps.Registry, Now: s.now,
+	})
+	return s, nil
+}
+
+func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
+	d, err := db.Open(ctx, db.Config{URL: cfg.Database, Path: filepath.Join(cfg.Data, "edge.db"), Schema: "edge"})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range Migrations() {
+		if err := d.Migrate(ctx, m.Owner, m.Files); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	return d, nil
+}
+
+// Migration is a set of tables and who owns it.
+type Migration struct {
+	Owner string
+	Files fs.FS
+}
+
+// Migrations are all tables of the service, in the order in which to make them.
+func Migrations() []Migration {
+	own, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"edge", own}}
+}
+
+// openSecrets derives the service's keys from its secret key, and hashes the
+// credentials of the configuration.
+func (s *Service) openSecrets(ctx context.Context) error {
+	key, err := secretKey(s.cfg)
+	if err != nil {
+		return err
+	}
+	if s.routeSecrets, err = auth.NewSealer(key, "edge route secrets"); err != nil {
+		return err
+	}
+	seed, err := hkdf.Key(sha256.New, key, nil, "edge audit head", 32)
+	if err != nil {
+		return fmt.Errorf("derive audit key: %w", err)
+	}
+	s.audit = audit.NewLog(seed, s.now)
+	for token, hash := range map[*string]*string{&s.cfg.AdminToken: &s.adminTokenHash, &s.cfg.ViewerToken: &s.viewerTokenHash, &s.cfg.EnrollmentToken: &s.enrollmentTokenHash} {
+		if *token != "" {
+			*hash = auth.HashToken(*token)
+		}
+	}
+	if s.hasher, err = auth.NewHasher(auth.DefaultPasswordParams(), 2); err != nil {
+		return err
+	}
+	if s.cfg.AdminPassword != "" {
+		if s.adminPasswordHash, err = s.hasher.HashPassword(ctx, s.cfg.AdminPassword); err != nil {
+			return err
+		}
+	}
+	s.cfg.AdminPassword, s.cfg.AdminToken, s.cfg.ViewerToken, s.cfg.EnrollmentToken, s.cfg.SecretKey = "", "", "", "", ""
+	if s.cfg.OIDC.Issuer == "" {
+		return nil
+	}
+	cookies, err := auth.NewSealer(key, "edge sign-on cookies")
+	if err != nil {
+		return err
+	}
+	o := auth.OIDCConfig{Issuer: s.cfg.OIDC.Issuer, ClientID: s.cfg.OIDC.ClientID, ClientSecret: s.cfg.OIDC.ClientSecret, RedirectURL: s.cfg.OIDC.RedirectURL,
+		GroupsClaim: s.cfg.OIDC.GroupsClaim, AdminGroups: s.cfg.OIDC.AdminGroups, ViewerGroups: s.cfg.OIDC.ViewerGroups, ConsoleURL: s.cfg.OIDC.ConsoleURL}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	s.oidc = auth.NewOIDC(o, &http.Client{Timeout: 10 * time.Second}, cookies, s.now)
+	return nil
+}
+
+// secretKey is the configured key, or one that is made once and kept with the
+// data, readable by its owner only.
+func secretKey(cfg Config) ([]byte, error) {
+	if cfg.SecretKey != "" {
+		if len(cfg.SecretKey) < 16 {
+			return nil, fault.InvalidField("secret-key", "must have at least 16 characters")
+		}
+		return []byte(cfg.SecretKey), nil
+	}
+	path := filepath.Join(cfg.Data, "secret.key")
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("make secret key: %w", err)
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(hex.EncodeToString(key) + "\n")
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "data: cannot write %s", path)
+		}
+		return key, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot read %s", path)
+	}
+	if key, err = hex.DecodeString(strings.TrimSpace(string(text))); err != nil || len(key) != 32 {
+		return nil, fault.New(fault.Invalid, "data: %s does not hold 32 bytes in hex; restore it from a backup", path)
+	}
+	return key, nil
+}
+
+// Close gives back what New opened. Run must have ended.
+func (s *Service) Close() error {
+	s.closeTransport()
+	return s.db.Close()
+}
+
+// Run does the service's background work until ctx ends, then finishes what is
+// under way. Requests need it running.
+func (s *Service) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	// Requests are still being answered while ctx ends; what they need ends last.
+	serving, stopServing := context.WithCancel(context.Background())
+	var serve sync.WaitGroup
+	serve.Go(func() { s.ingest.Run(serving) })
+	serve.Go(func() { s.heartbeats.Run(serving) })
+	defer serve.Wait()
+	defer stopServing()
+
+	work.Go(func() { s.delivery.Run(ctx) })
+	var jobsErr error
+	work.Go(func() { jobsErr = s.jobs.Run(ctx) })
+	for _, p := range []jobs.Periodic{
+		{Name: "mark offline", Interval: max(s.cfg.HeartbeatInterval/2, 500*time.Millisecond), Run: s.markOffline},
+		{Name: "alerts", Interval: 15 * time.Second, Nudge: s.alertNudge, Run: s.sweepAlerts},
+		{Name: "campaigns", Interval: 2 * time.Second, Nudge: s.campaignNudge, Run: s.advanceCampaigns},
+		{Name: "retention", Interval: time.Minute, Run: s.expire},
+		{Name: "revocation list", Interval: time.Hour, Run: s.renewCRL},
+	} {
+		p.Log, p.Rand, p.Jitter = s.log, mathrand.Float64, 0.1
+		work.Go(func() { jobs.Every(ctx, p) })
+	}
+	work.Wait()
+	return jobsErr
+}
+
+func nudge(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Service) nudgeAlerts()    { nudge(s.alertNudge) }
+func (s *Service) nudgeCampaigns() { nudge(s.campaignNudge) }
+
+// Serve listens where the configuration says and answers requests until ctx ends.
+// ready is called with the URL once the service can be reached.
+func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
+	server, err := httpserve.Listen(s.cfg.server(), s.Handler(), s.log)
+	if err != nil {
+		return err
+	}
+	background, stop := context.WithCancel(context.Background())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(background) }()
+	ready(server.URL())
+	err = server.Run(ctx) // drains before it returns
+	stop()
+	return errors.Join(err, <-done)
+}
