@@ -171,7 +171,7 @@ func (s *Service) DeleteDevice(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := untallyWhere(ctx, tx, "device_id = ?", id); err != nil {
+		if err := untally(ctx, tx, talliedDevices, "device_id = ?", id); err != nil {
 			return err
 		}
 		if err := removeFromCampaigns(ctx, tx, "device_id = ?", id); err != nil {

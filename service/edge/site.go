@@ -253,7 +253,7 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 		if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
 			return err
 		}
-		if err := untallyWhere(ctx, tx, "site_id = ?", id); err != nil {
+		if err := untally(ctx, tx, talliedOfSite, "site_id = ?", id); err != nil {
 			return err
 		}
 		for _, table := range []string{"devices", "deployments", "policy_packs", "tokens"} {
@@ -276,26 +276,29 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 	})
 }
 
-// untallyWhere takes a site's devices, deployments and policy packs out of the
-// tallies before they are deleted.
-func untallyWhere(ctx context.Context, tx *db.Tx, condition string, args ...any) error {
-	for _, q := range []struct{ kind, state, table, extra string }{
-		{tally.Device, "'registered'", "devices", ""},
-		{tally.OTA, "ota_state", "devices", " AND ota_state <> ''"},
-		{tally.Deployment, "status", "deployments", ""},
-		{tally.PolicyPack, "CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END", "policy_packs", ""},
-	} {
+// tallied is a table whose rows are counted by state.
+type tallied struct{ kind, state, table, condition string }
+
+var (
+	talliedDevices = []tallied{{tally.Device, "'registered'", "devices", ""}, {tally.OTA, "ota_state", "devices", " AND ota_state <> ''"}}
+	talliedOfSite  = append(talliedDevices, tallied{tally.Deployment, "status", "deployments", ""},
+		tallied{tally.PolicyPack, "CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END", "policy_packs", ""})
+)
+
+// untally takes rows that are about to be deleted out of the tallies.
+func untally(ctx context.Context, tx *db.Tx, tables []tallied, condition string, args ...any) error {
+	for _, t := range tables {
 		var counts []struct {
 			OrgID string `db:"org_id"`
 			State string `db:"state"`
 			N     int64  `db:"n"`
 		}
-		query := fmt.Sprintf("SELECT org_id, %s AS state, count(*) AS n FROM %s WHERE %s%s GROUP BY 1, 2", q.state, q.table, condition, q.extra)
+		query := fmt.Sprintf("SELECT org_id, %s AS state, count(*) AS n FROM %s WHERE %s%s GROUP BY 1, 2", t.state, t.table, condition, t.condition)
 		if err := tx.Select(ctx, &counts, query, args...); err != nil {
 			return err
 		}
 		for _, c := range counts {
-			if err := tally.Add(ctx, tx, c.OrgID, q.kind, c.State, -c.N); err != nil {
+			if err := tally.Add(ctx, tx, c.OrgID, t.kind, c.State, -c.N); err != nil {
 				return err
 			}
 		}

@@ -41,8 +41,13 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := rec.mux.Handler(r)
 		op, known := rec.contract.Operation(pattern)
-		if !known || r.Header.Get("Accept") == "text/event-stream" {
+		if !known {
 			next.ServeHTTP(w, r)
+			return
+		}
+		if r.Header.Get("Accept") == "text/event-stream" {
+			stream := &streamWriter{ResponseWriter: w, begun: func(status int) { rec.count(op.ID, status) }}
+			next.ServeHTTP(stream, r)
 			return
 		}
 		answer := httptest.NewRecorder()
@@ -59,6 +64,30 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 		_, _ = w.Write(answer.Body.Bytes())
 	})
 }
+
+// streamWriter passes an endless answer through and notes how it begins.
+type streamWriter struct {
+	http.ResponseWriter
+	begun func(status int)
+	wrote bool
+}
+
+func (w *streamWriter) WriteHeader(status int) {
+	if !w.wrote {
+		w.wrote = true
+		w.begun(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *streamWriter) Write(b []byte) (int, error) {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // withPathValues matches r, so that r.PathValue answers as in the handler.
 func withPathValues(r *http.Request, mux *http.ServeMux) *http.Request {
