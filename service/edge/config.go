@@ -44,7 +44,7 @@ type Config struct {
 	MaxInFlight int    `key:"max-in-flight" default:"2048" min:"1" help:"Requests served at once; more get 503."`
 	AccessLog   string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
 
-	OIDC OIDCConfig `prefix:"oidc-"`
+	OIDC OIDCConfig `prefix:"oidc"`
 }
 
 // OIDCConfig are the settings of single sign-on. It is on when an issuer is set.

@@ -294,6 +294,15 @@ func nudge(ch chan struct{}) {
 func (s *Service) nudgeAlerts()    { nudge(s.alertNudge) }
 func (s *Service) nudgeCampaigns() { nudge(s.campaignNudge) }
 
+// StandsOn says what the service keeps its state in.
+func (s *Service) StandsOn() string {
+	on := s.db.Engine().String()
+	if s.ca == nil {
+		return on
+	}
+	return on + ", own CA"
+}
+
 // Serve listens where the configuration says and answers requests until ctx ends.
 // ready is called with the URL once the service can be reached.
 func (s *Service) Serve(ctx context.Context, ready func(url string)) error {

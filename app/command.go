@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/edge"
+)
+
+// Commands are the commands that run services: dev, serve, doctor, and settings,
+// which prints the table of settings for the documentation.
+func Commands() []*cobra.Command {
+	commands := []*cobra.Command{devCommand(), serveCommand(), doctorCommand(), settingsCommand()}
+	for _, c := range commands {
+		c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+			cmd.SilenceUsage = true // what fails from here on is no question of usage
+			cmd.SetContext(context.WithValue(cmd.Context(), environKey{}, os.Environ()))
+		}
+	}
+	return commands
+}
+
+type environKey struct{}
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "serve", Short: "Run one service, for production"}
+	cmd.AddCommand(serveEdgeCommand())
+	return cmd
+}
+
+func serveEdgeCommand() *cobra.Command {
+	var file, logLevel, logFormat string
+	cmd := &cobra.Command{
+		Use:   "edge",
+		Short: "Run the edge control plane",
+		Long: `Run the edge control plane.
+
+Each setting can be given as a flag, as an environment variable, or in a file; a flag beats the environment, and the
+environment beats the file. A secret can also be read from a file: set the variable's name with _FILE appended to the
+file's path. An unknown setting or a bad value stops the start.`,
+		Example: `  EDGE_ADMIN_TOKEN_FILE=/run/secrets/admin mainstay serve edge --listen 0.0.0.0:8080 --data /var/lib/mainstay/edge
+  mainstay serve edge --config /etc/mainstay/edge.yaml --database "$DATABASE_URL"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
+			if err != nil {
+				return err
+			}
+			var cfg edge.Config
+			environ := cmd.Context().Value(environKey{}).([]string)
+			if err := config.Load(&cfg, edge.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ, File: file}); err != nil {
+				return err
+			}
+			module := edgeModule(cfg, log, func(url, engine string) { log.Info("listening", "service", "edge", "url", url, "stands_on", engine) })
+			return Run(cmd.Context(), []Module{module}, func() {})
+		},
+	}
+	config.BindFlags(cmd.Flags(), &edge.Config{}, edge.EnvPrefix)
+	cmd.Flags().StringVar(&file, "config", "", "YAML file with settings")
+	cmd.Flags().StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&logFormat, "log-format", "text", "text or json")
+	return cmd
+}
+
+func settingsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "settings", Short: "Print a service's settings as a Markdown table", Hidden: true}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "edge",
+		Short: "Print the settings of the edge control plane",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			_, _ = fmt.Fprint(cmd.OutOrStdout(), config.Markdown(config.Settings(&edge.Config{}, edge.EnvPrefix)))
+		},
+	})
+	return cmd
+}

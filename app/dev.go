@@ -1,0 +1,103 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/edge"
+)
+
+// services are those that dev mode runs.
+var services = []string{"edge"}
+
+func devCommand() *cobra.Command {
+	var data, host, logLevel string
+	var only []string
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run all services on this machine, with all they need built in",
+		Long: `Run all services in one process on loopback, each at its default address, with embedded databases.
+
+State is kept in one folder. On the first start the credentials are made there, in credentials.json.
+Environment variables of the services (see "mainstay serve edge --help") are honoured.`,
+		Example: `  mainstay dev
+  mainstay dev --data /tmp/try --only edge
+  EDGE_LISTEN=127.0.0.1:9080 mainstay dev`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range only {
+				if !slices.Contains(services, name) {
+					return fault.InvalidField("only", "there is no service %q; there are: %s", name, strings.Join(services, ", "))
+				}
+			}
+			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), "text", logLevel)
+			if err != nil {
+				return err
+			}
+			creds, credsPath, err := loadCredentials(data)
+			if err != nil {
+				return err
+			}
+			cfg, err := devEdgeConfig(cmd, data, host, creds.Edge)
+			if err != nil {
+				return err
+			}
+			table := &strings.Builder{}
+			w := tabwriter.NewWriter(table, 2, 8, 2, ' ', 0)
+			line := func(columns ...string) { _, _ = fmt.Fprintln(w, "  "+strings.Join(columns, "\t")) } // a Builder does not fail
+			line("SERVICE", "ADDRESS", "STANDS ON", "SIGN IN")
+			modules := []Module{edgeModule(cfg, log, func(url, engine string) {
+				line("edge", url, engine, fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, credsPath))
+			})}
+			return Run(cmd.Context(), modules, func() {
+				_ = w.Flush()
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nThe API reference is at /docs of each service. Try: mainstay edge overview\n", telemetry.BuildInfo().Version, table)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", ".mainstay", "folder for all state")
+	cmd.Flags().StringVar(&host, "host", "127.0.0.1", "address to listen on")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "run only these services, for example edge,lb")
+	cmd.Flags().StringVar(&logLevel, "log-level", "warn", "debug, info, warn or error")
+	return cmd
+}
+
+// devEdgeConfig is the edge control plane's configuration in dev mode: the
+// environment's, completed with what dev mode decides.
+func devEdgeConfig(cmd *cobra.Command, data, host string, creds edgeCredentials) (edge.Config, error) {
+	var cfg edge.Config
+	environ := cmd.Context().Value(environKey{}).([]string)
+	if err := config.Load(&cfg, edge.EnvPrefix, config.Sources{Environ: environ}); err != nil {
+		return cfg, err
+	}
+	isSet := func(name string) bool {
+		return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	}
+	if !isSet("EDGE_LISTEN") {
+		cfg.Listen = net.JoinHostPort(host, "8080")
+	}
+	if !isSet("EDGE_DATA") {
+		cfg.Data = filepath.Join(data, "edge")
+	}
+	if !isSet("MAINSTAY_ALLOW_PRIVATE_TARGETS") {
+		cfg.AllowPrivateTargets = true // routes to programs on this machine are what one tries first
+	}
+	for setting, made := range map[*string]string{&cfg.AdminToken: creds.AdminToken, &cfg.ViewerToken: creds.ViewerToken, &cfg.EnrollmentToken: creds.EnrollmentToken} {
+		if *setting == "" {
+			*setting = made
+		}
+	}
+	if cfg.AdminUsername == "" && cfg.AdminPassword == "" {
+		cfg.AdminUsername, cfg.AdminPassword = creds.AdminUsername, creds.AdminPassword
+	}
+	return cfg, nil
+}

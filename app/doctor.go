@@ -1,0 +1,60 @@
+package app
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// engine is a program outside Mainstay that something in it can use.
+type engine struct {
+	name    string
+	present func() (where string, ok bool)
+	costs   string // what is missing without it
+	install string
+}
+
+func onPath(name string) func() (string, bool) {
+	return func() (string, bool) {
+		path, err := exec.LookPath(name)
+		return path, err == nil
+	}
+}
+
+// engines are those that the services here can use.
+func engines() []engine {
+	return []engine{
+		{"PostgreSQL", func() (string, bool) {
+			// Debian keeps the server's programs off PATH.
+			if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err == nil && len(found) > 0 {
+				return found[len(found)-1], true
+			}
+			return onPath("postgres")()
+		}, "no local PostgreSQL to run several replicas on, or to test with; SQLite needs nothing", "apt-get install postgresql"},
+		{"OpenSSL", onPath("openssl"), "no independent look at certificates and revocation lists", "apt-get install openssl"},
+	}
+}
+
+func doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "doctor",
+		Short:   "Show what is installed, what is missing, and what that costs",
+		Example: "  mainstay doctor",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 2, 8, 2, ' ', 0)
+			_, _ = fmt.Fprintln(w, "ENGINE\tSTATE\tWITHOUT IT\tINSTALL")
+			for _, e := range engines() {
+				if where, ok := e.present(); ok {
+					_, _ = fmt.Fprintf(w, "%s\tfound: %s\t\t\n", e.name, where)
+				} else {
+					_, _ = fmt.Fprintf(w, "%s\tmissing\t%s\t%s\n", e.name, e.costs, e.install)
+				}
+			}
+			return w.Flush()
+		},
+	}
+}

@@ -1,0 +1,111 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Module is a part of the process that starts and stops as one.
+type Module struct {
+	Name string
+	// After names the modules that must be running before this one starts.
+	After []string
+	// Start returns once the module is ready. The module runs until ctx ends, and
+	// wait returns once it has stopped, with what made it stop if that was not ctx.
+	Start func(ctx context.Context) (wait func() error, err error)
+}
+
+type running struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // set when done is closed
+}
+
+// Run starts the modules in the order of their After, calls ready, and runs until
+// ctx ends or one of them stops by itself. Then it stops all in reverse order.
+func Run(ctx context.Context, modules []Module, ready func()) error {
+	ordered, err := order(modules)
+	if err != nil {
+		return err
+	}
+	var started []*running
+	failed := make(chan *running, len(ordered))
+	var startErr error
+	for _, m := range ordered {
+		// A module's life ends when it is its turn to stop, not with ctx.
+		life, stop := context.WithCancel(context.WithoutCancel(ctx))
+		wait, err := m.Start(life)
+		if err != nil {
+			stop()
+			startErr = fmt.Errorf("%s: %w", m.Name, err)
+			break
+		}
+		r := &running{name: m.Name, stop: stop, done: make(chan struct{})}
+		started = append(started, r)
+		go func() {
+			r.err = wait()
+			close(r.done)
+			if life.Err() == nil {
+				failed <- r
+			}
+		}()
+	}
+	if startErr == nil {
+		ready()
+		select {
+		case <-ctx.Done():
+		case r := <-failed:
+			startErr = fmt.Errorf("%s stopped", r.name)
+		}
+	}
+	errs := []error{startErr}
+	for i := len(started) - 1; i >= 0; i-- {
+		r := started[i]
+		r.stop()
+		<-r.done
+		if r.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.name, r.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// order sorts modules so that each comes after those it names.
+func order(modules []Module) ([]Module, error) {
+	byName := map[string]Module{}
+	for _, m := range modules {
+		byName[m.Name] = m
+	}
+	var sorted []Module
+	state := map[string]int{} // 1: being visited, 2: done
+	var visit func(name string, path []string) error
+	visit = func(name string, path []string) error {
+		m, known := byName[name]
+		switch {
+		case !known:
+			return fmt.Errorf("module %s: there is no module %s", path[len(path)-1], name)
+		case state[name] == 2:
+			return nil
+		case state[name] == 1:
+			return fmt.Errorf("modules need each other in a circle: %s", strings.Join(append(path, name), " -> "))
+		}
+		state[name] = 1
+		for _, before := range m.After {
+			if err := visit(before, append(path, name)); err != nil {
+				return err
+			}
+		}
+		state[name] = 2
+		sorted = append(sorted, m)
+		return nil
+	}
+	for _, m := range modules {
+		if err := visit(m.Name, nil); err != nil {
+			return nil, err
+		}
+	}
+	return sorted, nil
+}
