@@ -41,6 +41,15 @@ type control struct {
 	contract *contract.Contract
 	skew     *atomic.Int64 // nanoseconds that the service's clock is ahead
 	stop     func()
+	service  *edge.Service
+}
+
+// maintain does all periodic work now.
+func (c *control) maintain() {
+	c.Helper()
+	if err := c.service.Maintain(c.Context()); err != nil {
+		c.Fatal(err)
+	}
 }
 
 // engines runs a test on a control plane on SQLite and on one on PostgreSQL.
@@ -93,7 +102,7 @@ func start(t *testing.T, change ...func(*edge.Config)) *control {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- svc.Run(ctx) }()
-	c.url = server.URL
+	c.url, c.service = server.URL, svc
 	c.stop = sync.OnceFunc(func() {
 		server.Close()
 		cancel()

@@ -1,0 +1,371 @@
+package edge_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/edge"
+)
+
+// route makes a route to a target.
+func (c *control) route(tg *target, more object) edgeapi.Route {
+	c.Helper()
+	body := object{"name": "r", "topic": "*", "target_url": tg.url}
+	for k, v := range more {
+		body[k] = v
+	}
+	return as[edgeapi.Route](c.call("POST", "/routes", adminToken, body).want(201))
+}
+
+func (c *control) send(token, site, id, topic string) {
+	c.Helper()
+	c.call("POST", "/events", token, object{"event_id": id, "site_id": site, "topic": topic, "payload": object{"id": id}, "headers": object{"X-Line": "4"}}).want(202)
+}
+
+func (c *control) deadLetters(route string) []edgeapi.DeadLetter {
+	c.Helper()
+	return as[[]edgeapi.DeadLetter](c.call("GET", "/deadletters?limit=1000&route_id="+route, adminToken, nil).want(200))
+}
+
+func TestAnEventReachesItsTargetSignedAndWithItsHeaders(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		tg := newTarget(c.T, nil)
+		site, agent := c.site("plant", enrollmentToken)
+		route := c.route(tg, object{"topic": "temp.*", "method": "PUT"})
+		if route.Secret == nil {
+			c.Fatal("creation does not show the secret")
+		}
+		if r := as[edgeapi.Route](c.call("GET", "/routes/"+route.Id, adminToken, nil).want(200)); r.Secret != nil {
+			c.Error("a read shows the secret")
+		}
+		c.send(agent, site, "e1", "temp.oven")
+		c.send(agent, site, "e2", "other")
+		c.eventually("delivery", func() bool { return len(tg.got()) == 1 })
+		got := tg.got()[0]
+		if got.method != "PUT" || got.header.Get("X-Line") != "4" || got.event.EventID != "e1" || string(got.event.Payload) != `{"id":"e1"}` || got.header.Get("webhook-id") != "e1" {
+			c.Errorf("%s %v %s", got.method, got.header, got.body)
+		}
+		secret, err := webhook.ParseSecret(*route.Secret)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if err := secret.Verify(got.header, got.body, time.Now(), webhook.DefaultTolerance); err != nil {
+			c.Errorf("signature: %v", err)
+		}
+		c.eventually("statistics", func() bool {
+			st := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+			return st.Delivered == 1 && st.Pending == 0 && st.LastStatus == 200 && len(st.Series) == 1
+		})
+	})
+}
+
+func TestEventsOfASiteArriveInOrder(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		tg := newTarget(c.T, nil)
+		c.route(tg, nil)
+		const sites, each = 4, 40
+		var ids, tokens [sites]string
+		for i := range sites {
+			ids[i], tokens[i] = c.site(fmt.Sprint(i), enrollmentToken)
+		}
+		for n := range each {
+			for i := range sites {
+				c.send(tokens[i], ids[i], fmt.Sprintf("%d-%03d", i, n), "t")
+			}
+		}
+		c.eventually("all deliveries", func() bool { return len(tg.got()) >= sites*each })
+		bySite := map[string][]string{}
+		for _, r := range tg.got() {
+			bySite[r.event.SiteID] = append(bySite[r.event.SiteID], r.event.EventID)
+		}
+		for site, got := range bySite {
+			if len(got) != each || !slices.IsSorted(got) {
+				c.Errorf("site %s: %v", site, got)
+			}
+		}
+	})
+}
+
+func TestATargetThatFailsIsTriedAgainAndItsSuccessorsDoNotWait(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		tg := newTarget(c.T, func(n int, _ *http.Request, body []byte) int {
+			if n <= 1 {
+				return 503
+			}
+			return 200
+		})
+		site, agent := c.site("plant", enrollmentToken)
+		c.route(tg, nil)
+		c.send(agent, site, "first", "t")
+		c.eventually("the first attempt", func() bool { return len(tg.got()) == 1 })
+		c.send(agent, site, "second", "t")
+		c.eventually("a retry", func() bool { return len(tg.got()) == 3 })
+		ids := tg.ids()
+		slices.Sort(ids)
+		if !slices.Equal(ids, []string{"first", "first", "second"}) {
+			c.Errorf("%v", ids)
+		}
+	})
+}
+
+func TestWhatATargetsAnswerMeans(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	site, agent := c.site("plant", enrollmentToken)
+	for status, want := range map[int]struct {
+		reason   edgeapi.DeadLetterReason
+		attempts int
+	}{
+		400: {edgeapi.DeadLetterReasonPermanent, 1}, 404: {edgeapi.DeadLetterReasonPermanent, 1}, 302: {edgeapi.DeadLetterReasonPermanent, 1},
+		408: {edgeapi.DeadLetterReasonExhausted, 2}, 429: {edgeapi.DeadLetterReasonExhausted, 2}, 500: {edgeapi.DeadLetterReasonExhausted, 2},
+	} {
+		tg := newTarget(t, func(int, *http.Request, []byte) int { return status })
+		route := c.route(tg, object{"topic": fmt.Sprint(status), "retry_max": 1})
+		c.send(agent, site, fmt.Sprintf("e%d", status), fmt.Sprint(status))
+		var letters []edgeapi.DeadLetter
+		c.eventually(fmt.Sprintf("dead letter after %d", status), func() bool { letters = c.deadLetters(route.Id); return len(letters) == 1 })
+		d := letters[0]
+		if d.Reason != want.reason || d.Attempts != want.attempts || d.LastStatus != status || d.Event.EventId != fmt.Sprintf("e%d", status) || !strings.Contains(d.LastError, fmt.Sprint(status)) {
+			t.Errorf("%d: %+v", status, d)
+		}
+	}
+}
+
+func TestATargetThatIsGoneDisablesItsRouteAndRaisesAnAlert(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		tg := newTarget(c.T, func(int, *http.Request, []byte) int { return 410 })
+		site, agent := c.site("plant", enrollmentToken)
+		route := c.route(tg, nil)
+		c.send(agent, site, "e1", "t")
+		c.eventually("the route is disabled", func() bool {
+			r := as[edgeapi.Route](c.call("GET", "/routes/"+route.Id, adminToken, nil).want(200))
+			return !r.Enabled && r.DisabledReason != nil
+		})
+		c.send(agent, site, "e2", "t") // not lost, though the route is off
+		c.eventually("two dead letters", func() bool { return len(c.deadLetters(route.Id)) == 2 })
+		reasons := map[string]edgeapi.DeadLetterReason{}
+		for _, d := range c.deadLetters(route.Id) {
+			reasons[d.Event.EventId] = d.Reason
+		}
+		if reasons["e1"] != "permanent" || reasons["e2"] != "route_disabled" {
+			c.Errorf("%v", reasons)
+		}
+		c.eventually("an alert", func() bool {
+			alerts := as[[]edgeapi.Alert](c.call("GET", "/alerts", adminToken, nil).want(200))
+			return slices.ContainsFunc(alerts, func(a edgeapi.Alert) bool { return a.Kind == "route_failing" && a.Subject == route.Id })
+		})
+	})
+}
+
+func TestADeadLetterCanBeReplayedUntilItIsDelivered(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		status := make(chan int, 10)
+		tg := newTarget(c.T, func(int, *http.Request, []byte) int { return <-status })
+		site, agent := c.site("plant", enrollmentToken)
+		route := c.route(tg, nil)
+		status <- 400
+		c.send(agent, site, "e1", "t")
+		c.eventually("a dead letter", func() bool { return len(c.deadLetters(route.Id)) == 1 })
+		id := c.deadLetters(route.Id)[0].Id
+
+		// A replay that fails comes back.
+		if d := as[edgeapi.DeadLetter](c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).want(202)); d.Status != "replaying" || d.ReplayCount != 1 {
+			c.Errorf("%+v", d)
+		}
+		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).refused(409, "replaying", "")
+		c.call("DELETE", "/deadletters/"+id, adminToken, nil).refused(409, "replaying", "")
+		status <- 404
+		c.eventually("the replay failed", func() bool {
+			d := c.deadLetters(route.Id)
+			return len(d) == 1 && d[0].Status == "dead" && d[0].LastStatus == 404 && d[0].ReplayCount == 1
+		})
+		// One that succeeds removes it, also when the event itself is long gone.
+		c.ahead(8 * 24 * time.Hour)
+		c.maintain()
+		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).want(202)
+		status <- 200
+		c.eventually("the dead letter is gone", func() bool { return len(c.deadLetters(route.Id)) == 0 })
+		c.call("GET", "/deadletters/"+id, adminToken, nil).want(404)
+		if ids := tg.ids(); !slices.Equal(ids, []string{"e1", "e1", "e1"}) {
+			c.Errorf("%v", ids)
+		}
+		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.Deadletters != 0 || o.DeliveriesPending != 0 {
+			c.Errorf("%+v", o)
+		}
+	})
+}
+
+func TestManyDeadLettersCanBeReplayedAtOnce(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		tg := newTarget(c.T, nil)
+		site, agent := c.site("plant", enrollmentToken)
+		route := c.route(tg, object{"enabled": false})
+		const n = 120
+		for i := range n {
+			c.send(agent, site, fmt.Sprintf("e%03d", i), "t")
+		}
+		if got := len(c.deadLetters(route.Id)); got != n {
+			c.Fatalf("%d dead letters", got)
+		}
+		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).refused(409, "route_disabled", "")
+		c.call("PATCH", "/routes/"+route.Id, adminToken, object{"enabled": true}).want(200)
+		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id, "from": "2026-02-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}).refused(400, "invalid", "to")
+		if r := as[edgeapi.ReplayReceipt](c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).want(202)); r.Matched != n {
+			c.Errorf("%+v", r)
+		}
+		c.eventually("all are delivered", func() bool { return len(c.deadLetters(route.Id)) == 0 })
+		ids := tg.ids()
+		if len(ids) != n || !slices.IsSorted(ids) {
+			c.Errorf("%d deliveries, sorted %t", len(ids), slices.IsSorted(ids))
+		}
+	})
+}
+
+func TestDisablingAndDeletingARouteKeepsWhatItHadPending(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		gate := make(chan struct{})
+		tg := newTarget(c.T, func(int, *http.Request, []byte) int { <-gate; return 500 })
+		defer close(gate)
+		site, agent := c.site("plant", enrollmentToken)
+		off, gone := c.route(tg, object{"topic": "off"}), c.route(tg, object{"topic": "gone"})
+		for i := range 3 {
+			c.send(agent, site, fmt.Sprintf("off%d", i), "off")
+			c.send(agent, site, fmt.Sprintf("gone%d", i), "gone")
+		}
+		c.call("PATCH", "/routes/"+off.Id, adminToken, object{"enabled": false}).want(200)
+		c.call("DELETE", "/routes/"+gone.Id, adminToken, nil).want(204)
+		for route, reason := range map[string]edgeapi.DeadLetterReason{off.Id: "route_disabled", gone.Id: "route_deleted"} {
+			letters := c.deadLetters(route)
+			if len(letters) != 3 {
+				c.Errorf("%s: %d dead letters", reason, len(letters))
+			}
+			for _, d := range letters {
+				if d.Reason != reason {
+					c.Errorf("%+v", d)
+				}
+			}
+		}
+		c.call("POST", "/deadletters/"+c.deadLetters(gone.Id)[0].Id+"/replay", adminToken, nil).refused(409, "route_deleted", "")
+		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.DeliveriesPending != 0 || o.Deadletters != 6 {
+			c.Errorf("pending %d, dead %d", o.DeliveriesPending, o.Deadletters)
+		}
+	})
+}
+
+func TestADeadTargetDelaysNoOtherRoute(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	gate := make(chan struct{})
+	defer close(gate)
+	stuck := newTarget(t, func(int, *http.Request, []byte) int { <-gate; return 200 })
+	fine := newTarget(t, nil)
+	site, agent := c.site("plant", enrollmentToken)
+	c.route(stuck, nil)
+	c.route(fine, nil)
+	for i := range 50 {
+		c.send(agent, site, fmt.Sprintf("e%02d", i), "t")
+	}
+	c.eventually("the other route delivers", func() bool { return len(fine.got()) == 50 })
+	if n := len(stuck.got()); n > 1 {
+		t.Errorf("%d requests of one site at once", n)
+	}
+}
+
+func TestABrokenTargetIsSparedByItsCircuitBreaker(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	tg := newTarget(t, func(int, *http.Request, []byte) int { return 500 })
+	route := c.route(tg, object{"retry_max": 20})
+	for i := range 8 {
+		site, agent := c.site(fmt.Sprint(i), enrollmentToken)
+		c.send(agent, site, fmt.Sprintf("e%d", i), "t")
+	}
+	c.eventually("the breaker opens", func() bool {
+		st := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+		return st.Breaker == "open" && st.FailedAttempts >= 5
+	})
+	// What waits for the breaker longer than its retries may take is given up.
+	c.ahead(3 * time.Hour)
+	c.eventually("all are dead letters", func() bool { return len(c.deadLetters(route.Id)) == 8 })
+}
+
+func TestPendingDeliveriesSurviveARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(cfg *edge.Config) { cfg.Data = dir }
+	first := start(t, at)
+	gate := make(chan struct{})
+	stuck := newTarget(t, func(n int, _ *http.Request, _ []byte) int {
+		if n == 1 {
+			<-gate
+			return 500
+		}
+		return 200
+	})
+	site, agent := first.site("plant", enrollmentToken)
+	first.route(stuck, nil)
+	for i := range 5 {
+		first.send(agent, site, fmt.Sprintf("e%d", i), "t")
+	}
+	first.eventually("the first attempt", func() bool { return len(stuck.got()) == 1 })
+	close(gate)
+	first.stop()
+	second := start(t, at)
+	second.eventually("all are delivered", func() bool {
+		ids := stuck.ids()
+		slices.Sort(ids)
+		return len(slices.Compact(ids)) == 5
+	})
+}
+
+func TestRoutesAreChecked(t *testing.T) {
+	t.Parallel()
+	c := start(t, func(cfg *edge.Config) { cfg.AllowPrivateTargets = false })
+	for name, tt := range map[string]struct {
+		change object
+		field  string
+	}{
+		"no scheme":        {object{"target_url": "example.com/x"}, "target_url"},
+		"file":             {object{"target_url": "file:///etc/passwd"}, "target_url"},
+		"loopback":         {object{"target_url": "http://127.0.0.1/"}, "target_url"},
+		"mapped loopback":  {object{"target_url": "http://[::ffff:127.0.0.1]/"}, "target_url"},
+		"decimal loopback": {object{"target_url": "http://2130706433/"}, "target_url"},
+		"metadata":         {object{"target_url": "http://169.254.169.254/latest"}, "target_url"},
+		"private":          {object{"target_url": "https://10.1.2.3/"}, "target_url"},
+		"credentials":      {object{"target_url": "https://user:pass@example.com/"}, "target_url"},
+		"no topic":         {object{"topic": ""}, "topic"},
+		"retries":          {object{"retry_max": 21}, "retry_max"},
+		"no retries":       {object{"retry_max": 0}, "retry_max"},
+		"timeout":          {object{"timeout_seconds": 61}, "timeout_seconds"},
+		"method":           {object{"method": "GET"}, "method"},
+		"secret":           {object{"secret": "whsec_" + strings.Repeat("?", 40)}, "secret"},
+	} {
+		body := object{"name": "r", "topic": "*", "target_url": "https://example.com/hook"}
+		for k, v := range tt.change {
+			body[k] = v
+		}
+		a := c.call("POST", "/routes", adminToken, body)
+		if e := as[edgeapi.Error](a); a.status != 400 || ptr(e.Error.Field) != tt.field {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	ok := as[edgeapi.Route](c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "https://example.com/hook"}).want(201))
+	if ok.Method != "POST" || !ok.Enabled || ok.RetryMax != 5 || ok.TimeoutSeconds != 10 {
+		t.Errorf("defaults: %+v", ok)
+	}
+	c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "https://example.com/hook", "site_id": "nowhere"}).want(404)
+	c.call("PATCH", "/routes/"+ok.Id, adminToken, object{"target_url": "http://localhost/"}).refused(400, "target_blocked", "target_url")
+}
