@@ -152,16 +152,18 @@ func (s *Service) ListActivity(ctx context.Context, siteID string, before int64,
 // Without Last-Event-ID it begins with what happens next.
 func (s *Service) Stream(ctx context.Context) error {
 	c := callFrom(ctx)
+	// Where the stream begins is read before its client can see it open: whatever
+	// happens from then on is in it.
+	var newest int64
+	if err := s.db.Get(ctx, &newest, "SELECT value FROM counters WHERE name = 'activity'"); err != nil {
+		return err
+	}
 	stream, err := httpserve.NewEventStream(c.w, c.r, 0)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	if _, resumed := stream.LastEventID(); !resumed {
-		var newest int64
-		if err := s.db.Get(ctx, &newest, "SELECT value FROM counters WHERE name = 'activity'"); err != nil {
-			return err
-		}
 		stream.StartAfter(newest)
 	}
 	wake, cancel := s.activityBell.subscribe()

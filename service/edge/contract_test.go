@@ -172,7 +172,7 @@ func takeTour(tr *tour) {
 
 	stream := tr.follow(org.ViewerToken, "")
 	tr.ok("AddActivity", "/activity", agent, object{"entries": []any{object{"message": "hello", "level": "ok"}}, "extra": true}, 200)
-	if line := <-stream; !strings.Contains(line.data, "hello") {
+	if line := tr.next(stream); !strings.Contains(line.data, "hello") {
 		tr.Errorf("the stream says %q", line.data)
 	}
 	tr.ok("ListActivity", "/activity?limit=10", org.ViewerToken, nil, 200)

@@ -573,14 +573,14 @@ func TestTheStreamResumesWhereItWasLeft(t *testing.T) {
 	}
 	live := c.follow(viewerToken, "")
 	first := say("one")
-	if e := <-live; e.id != first || !strings.Contains(e.data, `"message":"one"`) {
+	if e := c.next(live); e.id != first || !strings.Contains(e.data, `"message":"one"`) {
 		t.Errorf("%+v", e)
 	}
 	say("two")
 	say("three")
 	resumed := c.follow(viewerToken, first)
 	for _, want := range []string{"two", "three"} {
-		if e := <-resumed; !strings.Contains(e.data, want) {
+		if e := c.next(resumed); !strings.Contains(e.data, want) {
 			t.Errorf("%+v, want %s", e, want)
 		}
 	}

@@ -278,6 +278,18 @@ func (c *control) follow(token, lastEventID string) <-chan streamed {
 	return lines
 }
 
+// next is the next event of a stream.
+func (c *control) next(stream <-chan streamed) streamed {
+	c.Helper()
+	select {
+	case e := <-stream:
+		return e
+	case <-time.After(20 * time.Second):
+		c.Fatal("nothing comes over the stream")
+		return streamed{}
+	}
+}
+
 // eventually waits for a condition that the control plane brings about by itself.
 func (c *control) eventually(what string, ok func() bool) {
 	c.Helper()

@@ -222,7 +222,9 @@ func (w *worker) read(ctx context.Context) ([]item, error) {
 	items := make([]item, 0, len(rows))
 	seen := map[int64]bool{}
 	for _, r := range rows {
-		if seen[r.EventSeq] || w.known[r.EventSeq] || r.NextAt.After(now) || !slices.Contains(w.shards, r.Shard) {
+		// What was never tried is due, even if a clock that ran ahead accepted it.
+		waiting := r.Attempts > 0 && r.NextAt.After(now)
+		if waiting || seen[r.EventSeq] || w.known[r.EventSeq] || !slices.Contains(w.shards, r.Shard) {
 			continue
 		}
 		seen[r.EventSeq] = true
