@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
@@ -28,9 +30,15 @@ func Commands() []*cobra.Command {
 type environKey struct{}
 
 func serveCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "serve", Short: "Run one service, for production"}
+	cmd := &cobra.Command{Use: "serve", Short: "Run one service, for production", Args: cobra.NoArgs, RunE: needsService}
 	cmd.AddCommand(serveEdgeCommand())
 	return cmd
+}
+
+// needsService answers a command that was called without a service, or with one
+// that does not exist (cobra.NoArgs names it).
+func needsService(cmd *cobra.Command, _ []string) error {
+	return fault.New(fault.Invalid, "name a service: %s", strings.Join(services, ", "))
 }
 
 func serveEdgeCommand() *cobra.Command {
@@ -68,7 +76,7 @@ file's path. An unknown setting or a bad value stops the start.`,
 }
 
 func settingsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "settings", Short: "Print a service's settings as a Markdown table", Hidden: true}
+	cmd := &cobra.Command{Use: "settings", Short: "Print a service's settings as a Markdown table", Hidden: true, Args: cobra.NoArgs, RunE: needsService}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "edge",
 		Short: "Print the settings of the edge control plane",

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
@@ -50,18 +51,9 @@ func loadCredentials(dir string) (c credentials, path string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return c, path, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", dir)
 	}
-	// Written whole or not at all: a half-written file would stop the next start.
-	tmp, err := os.CreateTemp(dir, ".credentials-*")
-	if err != nil {
-		return c, path, fault.Wrap(fault.Invalid, err, "cannot write to %s", dir)
+	if err := durable.Create(path, append(b, '\n'), 0o600); err != nil {
+		return c, path, fault.Wrap(fault.Invalid, err, "cannot write %s", path)
 	}
-	_, err = tmp.Write(append(b, '\n'))
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path) // CreateTemp made it with mode 0600
-	}
-	if err != nil {
-		return c, path, errors.Join(fault.Wrap(fault.Invalid, err, "cannot write %s", path), os.Remove(tmp.Name()))
-	}
-	return c, path, nil
+	// Another process may have been first.
+	return loadCredentials(dir)
 }

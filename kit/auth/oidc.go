@@ -155,7 +155,8 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 	}
 	id := Identity{Subject: idToken.Subject, Email: claims.email, Name: claims.name, Groups: claims.groups, Role: o.cfg.RoleOf(claims.groups)}
 	if id.Role == None {
-		return Identity{}, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
+		// Who it was is for the audit log.
+		return id, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
 	}
 	return id, nil
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // ParseLogMode accepts the three modes; the empty string is LogErrors. Anything
-// else is a fault of kind Invalid with the field "access_log".
+// else is a fault of kind Invalid with the field "access-log".
 func ParseLogMode(s string) (LogMode, error) {
 	switch m := LogMode(s); m {
 	case "":
@@ -28,7 +28,7 @@ func ParseLogMode(s string) (LogMode, error) {
 	case LogAll, LogErrors, LogOff:
 		return m, nil
 	}
-	return "", fault.InvalidField("access_log", "must be all, errors or off, not %q", s)
+	return "", fault.InvalidField("access-log", "must be all, errors or off, not %q", s)
 }
 
 const (

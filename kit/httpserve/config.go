@@ -16,32 +16,32 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// TLSCert and TLSKey are PEM files, read again when they change on disk.
 	// Both empty means cleartext unless SelfSigned is set.
-	TLSCert string `yaml:"tls_cert"`
-	TLSKey  string `yaml:"tls_key"`
+	TLSCert string `yaml:"tls-cert"`
+	TLSKey  string `yaml:"tls-key"`
 	// ClientCA is a PEM file of the authorities whose client certificates are
 	// accepted. A certificate is verified if one is given; whether one is needed
 	// is decided per route from r.TLS.
-	ClientCA string `yaml:"client_ca"`
+	ClientCA string `yaml:"client-ca"`
 	// SelfSigned serves TLS with a throw-away certificate, for development only.
-	SelfSigned bool `yaml:"self_signed"`
+	SelfSigned bool `yaml:"tls-self-signed"`
 	// MaxInFlight is the value for LimitInFlight. Listen does not apply it
 	// itself, because the refusal is written by the service's own ErrorRenderer.
-	MaxInFlight int `yaml:"max_in_flight"`
+	MaxInFlight int `yaml:"max-in-flight"`
 	// DrainTimeout is how long requests in flight may take once Run was told to
 	// stop.
-	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	DrainTimeout time.Duration `yaml:"drain-timeout"`
 	// ReadHeaderTimeout and ReadTimeout limit how long a client may take to send
 	// a request's headers, and the whole request.
-	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout"`
-	ReadTimeout       time.Duration `yaml:"read_timeout"`
+	ReadHeaderTimeout time.Duration `yaml:"read-header-timeout"`
+	ReadTimeout       time.Duration `yaml:"read-timeout"`
 	// WriteTimeout limits a response, counted from the end of the request's
 	// headers. EventStream replaces it by a deadline per write; a handler that
 	// sends something large does the same with http.ResponseController.
-	WriteTimeout time.Duration `yaml:"write_timeout"`
+	WriteTimeout time.Duration `yaml:"write-timeout"`
 	// IdleTimeout closes a kept-alive connection without requests.
-	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	IdleTimeout time.Duration `yaml:"idle-timeout"`
 	// MaxHeaderBytes limits the request line and headers together.
-	MaxHeaderBytes int `yaml:"max_header_bytes"`
+	MaxHeaderBytes int `yaml:"max-header-bytes"`
 }
 
 // Defaults fills every limit that is zero.
@@ -70,29 +70,29 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case c.TLSCert == "" && c.TLSKey != "":
-		return fault.InvalidField("tls_cert", "must be set together with tls_key")
+		return fault.InvalidField("tls-cert", "must be set together with tls-key")
 	case c.TLSCert != "" && c.TLSKey == "":
-		return fault.InvalidField("tls_key", "must be set together with tls_cert")
+		return fault.InvalidField("tls-key", "must be set together with tls-cert")
 	case c.SelfSigned && c.TLSCert != "":
-		return fault.InvalidField("self_signed", "cannot be combined with tls_cert")
+		return fault.InvalidField("tls-self-signed", "cannot be combined with tls-cert")
 	case c.ClientCA != "" && !c.tls():
-		return fault.InvalidField("client_ca", "needs TLS: set tls_cert and tls_key, or self_signed")
+		return fault.InvalidField("client-ca", "needs TLS: set tls-cert and tls-key, or tls-self-signed")
 	}
 	if c.MaxInFlight < 1 {
-		return fault.InvalidField("max_in_flight", "must be at least 1, not %d", c.MaxInFlight)
+		return fault.InvalidField("max-in-flight", "must be at least 1, not %d", c.MaxInFlight)
 	}
 	if c.MaxHeaderBytes < 4<<10 || c.MaxHeaderBytes > 16<<20 {
-		return fault.InvalidField("max_header_bytes", "must be between 4096 and 16777216, not %d", c.MaxHeaderBytes)
+		return fault.InvalidField("max-header-bytes", "must be between 4096 and 16777216, not %d", c.MaxHeaderBytes)
 	}
 	for _, t := range []struct {
 		key string
 		d   time.Duration
 	}{
-		{"drain_timeout", c.DrainTimeout},
-		{"read_header_timeout", c.ReadHeaderTimeout},
-		{"read_timeout", c.ReadTimeout},
-		{"write_timeout", c.WriteTimeout},
-		{"idle_timeout", c.IdleTimeout},
+		{"drain-timeout", c.DrainTimeout},
+		{"read-header-timeout", c.ReadHeaderTimeout},
+		{"read-timeout", c.ReadTimeout},
+		{"write-timeout", c.WriteTimeout},
+		{"idle-timeout", c.IdleTimeout},
 	} {
 		if t.d <= 0 {
 			return fault.InvalidField(t.key, "must be positive, not %s", t.d)

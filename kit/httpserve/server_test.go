@@ -27,17 +27,17 @@ func TestValidateNamesTheWrongKey(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*httpserve.Config){
 		"listen":              func(c *httpserve.Config) { c.Listen = "8080" },
-		"tls_key":             func(c *httpserve.Config) { c.TLSCert = "a.pem" },
-		"tls_cert":            func(c *httpserve.Config) { c.TLSKey = "a.pem" },
-		"self_signed":         func(c *httpserve.Config) { c.TLSCert, c.TLSKey, c.SelfSigned = "a", "b", true },
-		"client_ca":           func(c *httpserve.Config) { c.ClientCA = "ca.pem" },
-		"max_in_flight":       func(c *httpserve.Config) { c.MaxInFlight = -1 },
-		"drain_timeout":       func(c *httpserve.Config) { c.DrainTimeout = -1 },
-		"read_header_timeout": func(c *httpserve.Config) { c.ReadHeaderTimeout = -1 },
-		"read_timeout":        func(c *httpserve.Config) { c.ReadTimeout = -1 },
-		"write_timeout":       func(c *httpserve.Config) { c.WriteTimeout = -1 },
-		"idle_timeout":        func(c *httpserve.Config) { c.IdleTimeout = -1 },
-		"max_header_bytes":    func(c *httpserve.Config) { c.MaxHeaderBytes = 1 },
+		"tls-key":             func(c *httpserve.Config) { c.TLSCert = "a.pem" },
+		"tls-cert":            func(c *httpserve.Config) { c.TLSKey = "a.pem" },
+		"tls-self-signed":     func(c *httpserve.Config) { c.TLSCert, c.TLSKey, c.SelfSigned = "a", "b", true },
+		"client-ca":           func(c *httpserve.Config) { c.ClientCA = "ca.pem" },
+		"max-in-flight":       func(c *httpserve.Config) { c.MaxInFlight = -1 },
+		"drain-timeout":       func(c *httpserve.Config) { c.DrainTimeout = -1 },
+		"read-header-timeout": func(c *httpserve.Config) { c.ReadHeaderTimeout = -1 },
+		"read-timeout":        func(c *httpserve.Config) { c.ReadTimeout = -1 },
+		"write-timeout":       func(c *httpserve.Config) { c.WriteTimeout = -1 },
+		"idle-timeout":        func(c *httpserve.Config) { c.IdleTimeout = -1 },
+		"max-header-bytes":    func(c *httpserve.Config) { c.MaxHeaderBytes = 1 },
 	} {
 		c := httpserve.Config{Listen: ":8080"}
 		c.Defaults()
@@ -309,8 +309,8 @@ func TestUnreadableTLSFilesStopTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for field, cfg := range map[string]httpserve.Config{
-		"tls_cert":  {TLSCert: filepath.Join(dir, "no"), TLSKey: filepath.Join(dir, "no")},
-		"client_ca": {SelfSigned: true, ClientCA: filepath.Join(dir, "no")},
+		"tls-cert":  {TLSCert: filepath.Join(dir, "no"), TLSKey: filepath.Join(dir, "no")},
+		"client-ca": {SelfSigned: true, ClientCA: filepath.Join(dir, "no")},
 	} {
 		cfg.Listen = "127.0.0.1:0"
 		_, err := httpserve.Listen(cfg, http.NotFoundHandler(), quiet())

@@ -90,8 +90,8 @@ func (f *tlsFiles) load() (*tls.Config, error) {
 	} else {
 		cert, err := tls.LoadX509KeyPair(f.cfg.TLSCert, f.cfg.TLSKey)
 		if err != nil {
-			e := fault.Wrap(fault.Invalid, err, "tls_cert: cannot use %s with the key %s", f.cfg.TLSCert, f.cfg.TLSKey)
-			e.Field = "tls_cert"
+			e := fault.Wrap(fault.Invalid, err, "tls-cert: cannot use %s with the key %s", f.cfg.TLSCert, f.cfg.TLSKey)
+			e.Field = "tls-cert"
 			return nil, e
 		}
 		c.Certificates = []tls.Certificate{cert}
@@ -99,13 +99,13 @@ func (f *tlsFiles) load() (*tls.Config, error) {
 	if f.cfg.ClientCA != "" {
 		pem, err := os.ReadFile(f.cfg.ClientCA)
 		if err != nil {
-			e := fault.Wrap(fault.Invalid, err, "client_ca: cannot read %s", f.cfg.ClientCA)
-			e.Field = "client_ca"
+			e := fault.Wrap(fault.Invalid, err, "client-ca: cannot read %s", f.cfg.ClientCA)
+			e.Field = "client-ca"
 			return nil, e
 		}
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fault.InvalidField("client_ca", "%s holds no PEM certificate", f.cfg.ClientCA)
+			return nil, fault.InvalidField("client-ca", "%s holds no PEM certificate", f.cfg.ClientCA)
 		}
 		c.ClientAuth = tls.VerifyClientCertIfGiven
 	}

@@ -20,7 +20,7 @@ var secretWords = []string{
 
 // NewLogger returns a logger that writes lines of format "text" or "json" to w,
 // from level "debug", "info", "warn" or "error" upwards. Other values are faults of
-// kind Invalid that name the setting, "log_format" or "log_level".
+// kind Invalid that name the setting, "log-format" or "log-level".
 //
 // An attribute is written as "[redacted]" if its key, or the name of a group around
 // it, contains one of the words token, password, passwd, passphrase, secret,
@@ -41,7 +41,7 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "error":
 		opts.Level = slog.LevelError
 	default:
-		return nil, fault.InvalidField("log_level", "must be debug, info, warn or error, not %q", level)
+		return nil, fault.InvalidField("log-level", "must be debug, info, warn or error, not %q", level)
 	}
 	switch format {
 	case "text":
@@ -49,7 +49,7 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	default:
-		return nil, fault.InvalidField("log_format", "must be text or json, not %q", format)
+		return nil, fault.InvalidField("log-format", "must be text or json, not %q", format)
 	}
 }
 

@@ -95,7 +95,7 @@ func TestEachLevelHidesTheLowerOnes(t *testing.T) {
 func TestBadLogSettingsAreFaultsThatNameTheSetting(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ format, level, field string }{
-		{"xml", "info", "log_format"}, {"", "info", "log_format"}, {"json", "loud", "log_level"}, {"json", "", "log_level"},
+		{"xml", "info", "log-format"}, {"", "info", "log-format"}, {"json", "loud", "log-level"}, {"json", "", "log-level"},
 	} {
 		_, err := telemetry.NewLogger(&bytes.Buffer{}, c.format, c.level)
 		if !fault.Is(err, fault.Invalid) || fault.From(err).Field != c.field || !strings.Contains(err.Error(), c.field) {

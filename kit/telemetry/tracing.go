@@ -34,7 +34,7 @@ const tracesPath = "/v1/traces"
 //
 // The standard variables OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES,
 // OTEL_TRACES_SAMPLER and their kin apply. An endpoint that is no http or https
-// URL is a fault of kind Invalid that names the setting "otlp_endpoint".
+// URL is a fault of kind Invalid that names the setting "otlp-endpoint".
 func Tracing(ctx context.Context, c Config) (shutdown func(context.Context) error, tp trace.TracerProvider, err error) {
 	if c.Endpoint == "" {
 		return func(context.Context) error { return nil }, noop.NewTracerProvider(), nil
@@ -60,7 +60,7 @@ func Tracing(ctx context.Context, c Config) (shutdown func(context.Context) erro
 }
 
 func tracesURL(endpoint string) (string, error) {
-	const field = "otlp_endpoint"
+	const field = "otlp-endpoint"
 	u, err := url.Parse(endpoint)
 	// The endpoint is not repeated, because people put credentials into URLs.
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {

@@ -92,7 +92,7 @@ func TestABadEndpointIsAFaultThatNamesTheSetting(t *testing.T) {
 	t.Parallel()
 	for _, e := range []string{"localhost:4318", "grpc://localhost:4317", "http://", "http://:4318", "://", "http://a b", "http://u:hunter2@c:4318", "http://c?x=1", "http://c#f"} {
 		_, _, err := telemetry.Tracing(t.Context(), telemetry.Config{Endpoint: e, Service: "s"})
-		if !fault.Is(err, fault.Invalid) || fault.From(err).Field != "otlp_endpoint" {
+		if !fault.Is(err, fault.Invalid) || fault.From(err).Field != "otlp-endpoint" {
 			t.Errorf("%s: %v", e, err)
 		}
 		if err != nil && strings.Contains(err.Error(), leak) {

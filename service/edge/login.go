@@ -107,7 +107,7 @@ func (s *Service) OIDCCallback(ctx context.Context) (location string, err error)
 	if err != nil {
 		if fault.Is(err, fault.Denied) {
 			if auditErr := s.db.Update(ctx, func(tx *db.Tx) error {
-				return s.record(ctx, tx, entry{Action: "auth.login", Target: id.Subject, Result: audit.Denied, Message: fault.From(err).Message})
+				return s.record(ctx, tx, entry{Action: "auth.login", Target: subjectOf(id), Result: audit.Denied, Message: fault.From(err).Message, Detail: map[string]any{"address": remoteIP(ctx)}})
 			}); auditErr != nil {
 				return "", auditErr
 			}
@@ -118,15 +118,19 @@ func (s *Service) OIDCCallback(ctx context.Context) (location string, err error)
 	if id.Role.AtLeast(auth.Admin) {
 		role = RoleAdmin
 	}
-	subject := id.Email
-	if subject == "" {
-		subject = id.Subject
-	}
-	session, err := s.openSession(ctx, subject, role, "single sign-on")
+	session, err := s.openSession(ctx, subjectOf(id), role, "single sign-on")
 	if err != nil {
 		return "", err
 	}
 	return s.cfg.OIDC.ConsoleURL + "#oidc_token=" + url.QueryEscape(session.Token), nil
+}
+
+// subjectOf is what a user of single sign-on is called here.
+func subjectOf(id auth.Identity) string {
+	if id.Email != "" {
+		return id.Email
+	}
+	return id.Subject
 }
 
 func remoteIP(ctx context.Context) string {

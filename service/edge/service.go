@@ -26,6 +26,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
@@ -208,42 +209,42 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	o := auth.OIDCConfig{Issuer: s.cfg.OIDC.Issuer, ClientID: s.cfg.OIDC.ClientID, ClientSecret: s.cfg.OIDC.ClientSecret, RedirectURL: s.cfg.OIDC.RedirectURL,
 		GroupsClaim: s.cfg.OIDC.GroupsClaim, AdminGroups: s.cfg.OIDC.AdminGroups, ViewerGroups: s.cfg.OIDC.ViewerGroups, ConsoleURL: s.cfg.OIDC.ConsoleURL}
 	if err := o.Validate(); err != nil {
-		return err
+		f := fault.From(err)
+		return fault.InvalidField("oidc-"+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
 	}
 	s.oidc = auth.NewOIDC(o, &http.Client{Timeout: 10 * time.Second}, cookies, s.now)
 	return nil
 }
 
+// minSecretKey is the shortest secret key that may be configured.
+const minSecretKey = 32
+
 // secretKey is the configured key, or one that is made once and kept with the
 // data, readable by its owner only.
 func secretKey(cfg Config) ([]byte, error) {
 	if cfg.SecretKey != "" {
-		if len(cfg.SecretKey) < 16 {
-			return nil, fault.InvalidField("secret-key", "must have at least 16 characters")
+		if len(cfg.SecretKey) < minSecretKey {
+			return nil, fault.InvalidField("secret-key", "must have at least %d characters", minSecretKey)
 		}
 		return []byte(cfg.SecretKey), nil
 	}
-	path := filepath.Join(cfg.Data, "secret.key")
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
+	fresh := make([]byte, 32)
+	if _, err := rand.Read(fresh); err != nil {
 		return nil, fmt.Errorf("make secret key: %w", err)
 	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = f.WriteString(hex.EncodeToString(key) + "\n")
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return nil, fault.Wrap(fault.Invalid, err, "data: cannot write %s", path)
-		}
-		return key, nil
+	path := filepath.Join(cfg.Data, "secret.key")
+	if err := durable.Create(path, []byte(hex.EncodeToString(fresh)+"\n"), 0o600); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot write %s", path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot read %s", path)
 	}
-	if key, err = hex.DecodeString(strings.TrimSpace(string(text))); err != nil || len(key) != 32 {
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != len(fresh) {
 		return nil, fault.New(fault.Invalid, "data: %s does not hold 32 bytes in hex; restore it from a backup", path)
 	}
 	return key, nil

@@ -75,7 +75,8 @@ func TestDecide(t *testing.T) {
 
 func TestPositionsAreStableAndSpread(t *testing.T) {
 	t.Parallel()
-	if campaign.Position("c", "d") != campaign.Position("c", "d") || campaign.Position("c", "d") == campaign.Position("c2", "d") {
+	first := campaign.Position("c", "d")
+	if again := campaign.Position("c", "d"); again != first || first == campaign.Position("c2", "d") {
 		t.Error("a position must depend on campaign and device, and on nothing else")
 	}
 }

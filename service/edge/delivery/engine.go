@@ -58,6 +58,7 @@ type Engine struct {
 	woken    map[string]bool
 	breakers map[string]*webhook.Breaker
 	workers  map[string]*worker
+	cursors  map[string]int64 // where the last worker of a route had read to
 }
 
 type metrics struct {
@@ -71,7 +72,7 @@ func New(cfg Config) *Engine {
 		Config: cfg, now: cfg.Now, onGone: cfg.OnGone,
 		schedule: webhook.Schedule{Base: time.Second, Max: 5 * time.Minute},
 		poke:     make(chan struct{}, 1),
-		woken:    map[string]bool{}, breakers: map[string]*webhook.Breaker{}, workers: map[string]*worker{},
+		woken:    map[string]bool{}, breakers: map[string]*webhook.Breaker{}, workers: map[string]*worker{}, cursors: map[string]int64{},
 		metrics: metrics{
 			attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "edge_delivery_attempts_total", Help: "Requests to route targets by outcome."}, []string{"outcome"}),
 			latency:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "edge_delivery_seconds", Help: "From acceptance of an event to the target's yes.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
@@ -102,6 +103,7 @@ func (e *Engine) Changed(routeID string) {
 	if w := e.workers[routeID]; w != nil {
 		w.stale.Store(true)
 	}
+	delete(e.cursors, routeID)
 	e.mu.Unlock()
 	e.Wake(routeID)
 }
@@ -150,12 +152,15 @@ const pollInterval = 250 * time.Millisecond
 // work runs a worker for every route that has something due in the given shards,
 // until ctx ends and all requests under way are settled.
 func (e *Engine) work(ctx context.Context, shards []int64) {
+	e.mu.Lock()
+	clear(e.cursors) // they were read with other shards
+	e.mu.Unlock()
 	var running sync.WaitGroup
 	defer running.Wait()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		ids, err := e.dueRoutes(ctx)
+		ids, err := e.dueRoutes(ctx, shards)
 		if err != nil && ctx.Err() == nil {
 			e.Log.Error("delivery: find due routes", "error", err)
 		}
@@ -177,7 +182,7 @@ func (e *Engine) work(ctx context.Context, shards []int64) {
 }
 
 // dueRoutes are the routes that were woken and those with something due.
-func (e *Engine) dueRoutes(ctx context.Context) ([]string, error) {
+func (e *Engine) dueRoutes(ctx context.Context, shards []int64) ([]string, error) {
 	e.mu.Lock()
 	ids := make([]string, 0, len(e.woken))
 	for id := range e.woken {
@@ -188,9 +193,16 @@ func (e *Engine) dueRoutes(ctx context.Context) ([]string, error) {
 	}
 	clear(e.woken)
 	e.mu.Unlock()
+	if len(shards) == 0 {
+		return nil, nil
+	}
+	query, args, err := db.In(`SELECT id FROM routes r WHERE r.enabled AND EXISTS
+		(SELECT 1 FROM deliveries d WHERE d.route_id = r.id AND d.next_at <= ? AND d.shard IN (?))`, db.At(e.now()), shards)
+	if err != nil {
+		return ids, err
+	}
 	var due []string
-	err := e.DB.Select(ctx, &due, `SELECT id FROM routes r WHERE r.enabled AND EXISTS
-		(SELECT 1 FROM deliveries d WHERE d.route_id = r.id AND d.next_at <= ?)`, db.At(e.now()))
+	err = e.DB.Select(ctx, &due, query, args...)
 	return append(ids, due...), err
 }
 
@@ -209,8 +221,12 @@ func (e *Engine) endWorker(w *worker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.workers, w.routeID)
-	if w.removed {
+	delete(e.cursors, w.routeID)
+	switch {
+	case w.removed:
 		delete(e.breakers, w.routeID)
+	case w.queued == 0 && !w.stale.Load():
+		e.cursors[w.routeID] = w.cursor
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 // few seconds that it lives; the living, sorted by name, get every n-th shard
 // each. A replica takes a shard only when nobody holds it, and gives one up only
 // after its last request on it was settled. A replica that cannot renew its
-// leases stops sending well before they run out.
+// leases stops sending well before they run out; one that stays cut off from the
+// database for longer than a lease counts as crashed, and what it had under way
+// may be sent again by another.
 const (
 	leaseTime     = 15 * time.Second
 	leaseRenewal  = 3 * time.Second
@@ -35,12 +37,12 @@ func (e *Engine) shareShards(ctx context.Context) {
 	ticker := time.NewTicker(leaseRenewal)
 	defer ticker.Stop()
 	for {
-		want, err := e.renew(ctx, held)
+		want, err := e.renew(ctx)
 		switch {
 		case err == nil:
 			renewed = time.Now()
 			if !slices.Equal(want, held) {
-				stop()
+				e.holding(ctx, stop)
 				if held, err = e.exchange(ctx, want); err != nil {
 					held = nil
 				}
@@ -55,10 +57,29 @@ func (e *Engine) shareShards(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			stop()
+			e.holding(context.WithoutCancel(ctx), stop)
 			e.leave()
 			return
 		case <-ticker.C:
+		}
+	}
+}
+
+// holding keeps the leases alive while stop waits for requests under way, which
+// may take longer than a lease lasts.
+func (e *Engine) holding(ctx context.Context, stop func()) {
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	ticker := time.NewTicker(leaseRenewal)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stopped:
+			return
+		case <-ticker.C:
+			if _, err := e.renew(ctx); err != nil {
+				e.Log.Error("delivery: cannot renew shards", "error", err)
+			}
 		}
 	}
 }
@@ -72,7 +93,7 @@ func (e *Engine) startWork(ctx context.Context, shards []int64) (stop func()) {
 
 // renew says that this replica lives and holds on to its shards, and returns the
 // shards it should hold: its share, as far as they are free or its own.
-func (e *Engine) renew(ctx context.Context, held []int64) (want []int64, err error) {
+func (e *Engine) renew(ctx context.Context) (want []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
 	err = e.DB.Update(ctx, func(tx *db.Tx) error {

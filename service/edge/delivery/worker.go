@@ -62,7 +62,7 @@ type sent struct {
 func newWorker(e *Engine, routeID string, shards []int64) *worker {
 	return &worker{
 		engine: e, routeID: routeID, shards: shards, breaker: e.breakerLocked(routeID),
-		lanes: map[string]*lane{}, known: map[int64]bool{},
+		lanes: map[string]*lane{}, known: map[int64]bool{}, cursor: e.cursors[routeID],
 		finished: make(chan sent), stored: make(chan int64, maxUnstored), wake: make(chan struct{}, 1),
 	}
 }
@@ -79,7 +79,7 @@ func (w *worker) nudge() {
 func (w *worker) run(ctx context.Context) {
 	var storing sync.WaitGroup
 	defer storing.Wait()
-	w.stale.Store(true)
+	w.stale.Store(true) // so that the route is read
 	for {
 		more, wait := w.refill(ctx)
 		wait = w.dispatch(ctx, wait)
@@ -135,8 +135,11 @@ func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 			w.stale.Store(true)
 			return true, time.Second
 		}
+		first := w.route.ID == ""
 		w.route, w.removed = route, isGone(err)
-		w.forgetQueued()
+		if !first {
+			w.forgetQueued()
+		}
 	}
 	if w.removed || !w.route.Enabled {
 		return false, 0
@@ -204,17 +207,28 @@ func (w *worker) read(ctx context.Context) ([]item, error) {
 		LEFT JOIN deadletters l ON l.id = d.dead_letter_id AND d.dead_letter_id <> ''
 		WHERE d.route_id = ? `
 	now := w.engine.now()
+	ours, shards := w.ours("d.")
+	// What was never tried is due, even if a clock that ran ahead accepted it.
+	query, args, err := db.In(columns+"AND d.event_seq > ? AND (d.attempts = 0 AND d.dead_letter_id = '' OR d.next_at <= ?)"+ours+" ORDER BY d.event_seq LIMIT ?",
+		append(append([]any{w.routeID, w.cursor, db.At(now)}, shards...), readAhead)...)
+	if err != nil {
+		return nil, err
+	}
 	var rows []deliveryRow
-	if err := w.engine.DB.Select(ctx, &rows, columns+"AND d.event_seq > ? ORDER BY d.event_seq LIMIT ?", w.routeID, w.cursor, readAhead); err != nil {
+	if err := w.engine.DB.Select(ctx, &rows, query, args...); err != nil {
 		return nil, err
 	}
 	if n := len(rows); n > 0 {
 		w.cursor = rows[n-1].EventSeq
 	}
 	if len(rows) < readAhead {
+		query, args, err := db.In(columns+"AND d.next_at <= ? AND d.event_seq <= ?"+ours+" ORDER BY d.next_at LIMIT ?",
+			append(append([]any{w.routeID, db.At(now), w.cursor}, shards...), readAhead+len(w.known))...)
+		if err != nil {
+			return nil, err
+		}
 		var again []deliveryRow
-		if err := w.engine.DB.Select(ctx, &again, columns+"AND d.next_at <= ? AND d.event_seq <= ? ORDER BY d.next_at LIMIT ?",
-			w.routeID, db.At(now), w.cursor, readAhead+len(w.known)); err != nil {
+		if err := w.engine.DB.Select(ctx, &again, query, args...); err != nil {
 			return nil, err
 		}
 		rows = append(rows, again...)
@@ -222,9 +236,7 @@ func (w *worker) read(ctx context.Context) ([]item, error) {
 	items := make([]item, 0, len(rows))
 	seen := map[int64]bool{}
 	for _, r := range rows {
-		// What was never tried is due, even if a clock that ran ahead accepted it.
-		waiting := r.Attempts > 0 && r.NextAt.After(now)
-		if waiting || seen[r.EventSeq] || w.known[r.EventSeq] || !slices.Contains(w.shards, r.Shard) {
+		if seen[r.EventSeq] || w.known[r.EventSeq] {
 			continue
 		}
 		seen[r.EventSeq] = true
@@ -234,11 +246,25 @@ func (w *worker) read(ctx context.Context) ([]item, error) {
 	return items, nil
 }
 
+// ours is the condition that keeps a query on deliveries within this replica's
+// shards. A replica that has all of them needs none.
+func (w *worker) ours(prefix string) (condition string, args []any) {
+	if len(w.shards) == shardCount {
+		return "", nil
+	}
+	return " AND " + prefix + "shard IN (?)", []any{w.shards}
+}
+
 // untilRetry is how long until the next retry falls due, 0 if none waits.
 func (w *worker) untilRetry(ctx context.Context) time.Duration {
 	var next db.Time
 	now := w.engine.now()
-	if err := w.engine.DB.Get(ctx, &next, "SELECT MIN(next_at) FROM deliveries WHERE route_id = ? AND next_at > ?", w.routeID, db.At(now)); err != nil || next.IsZero() {
+	ours, shards := w.ours("")
+	query, args, err := db.In("SELECT MIN(next_at) FROM deliveries WHERE route_id = ? AND next_at > ?"+ours, append([]any{w.routeID, db.At(now)}, shards...)...)
+	if err != nil {
+		return 0
+	}
+	if err := w.engine.DB.Get(ctx, &next, query, args...); err != nil || next.IsZero() {
 		return 0
 	}
 	return max(next.Sub(now), time.Millisecond)

@@ -1,0 +1,63 @@
+# Mainstay. `make help` lists what can be made.
+
+GO       ?= go
+TOOL      = $(GO) tool -modfile=tools/go.mod
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS   = -X github.com/mainstay-infra/mainstay/kit/telemetry.version=$(VERSION)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/mainstay
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainstay ./cmd/mainstay
+
+.PHONY: run
+run: build ## Build and run all services on this machine (mainstay dev)
+	./bin/mainstay dev
+
+.PHONY: test
+test: deps check-generated lint ## Run everything that CI runs
+	./scripts/test.sh
+
+.PHONY: test-fast
+test-fast: ## Run the tests that need nothing installed
+	$(GO) test ./...
+
+.PHONY: deps
+deps: ## Install what the tests need (PostgreSQL, OpenSSL, e2fsprogs), if it is missing
+	./scripts/deps.sh
+
+.PHONY: generate
+generate: ## Make the generated code and the settings tables in the documentation anew
+	$(GO) generate ./...
+	./scripts/settings.sh
+
+.PHONY: check-generated
+check-generated: generate ## Fail if generated files differ from their sources
+	@git diff --exit-code -- api docs || { echo 'Generated files differ from their sources: run "make generate" and commit.'; exit 1; }
+
+.PHONY: lint
+lint: ## Look for mistakes that the compiler does not find
+	$(TOOL) golangci-lint run ./...
+	cd e2e && $(GO) vet ./...
+	cd bench && $(GO) vet ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder of outside bytes, FUZZTIME (10s) each
+	./scripts/fuzz.sh
+
+.PHONY: bench
+bench: bench-edge ## Run all benchmarks
+
+.PHONY: bench-edge
+bench-edge: ## Compare the edge control plane with its peers and the disk
+	cd bench && $(GO) run ./edge $(BENCH_FLAGS)
+
+.PHONY: clean
+clean: ## Remove what was built; state in .mainstay stays
+	rm -rf bin

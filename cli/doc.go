@@ -1,0 +1,13 @@
+// Package cli is the command line of Mainstay.
+//
+// # What is where
+//
+//	main.go      Main: run a command line, print what went wrong, name the exit code
+//	root.go      the root command; version.go
+//	edge/        `mainstay edge`, the client of the edge control plane
+//	output/      tables, JSON and YAML, for people and for programs
+//	exit/        errors with exit codes and hints
+//
+// The commands talk to servers through the generated clients of api/* only; what
+// runs servers is handed in as extra commands.
+package cli

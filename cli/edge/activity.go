@@ -1,0 +1,78 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) activity() *cobra.Command {
+	cmd := group("activity", "Activity: what happened lately, and what happens now", "  mainstay edge activity follow")
+	cmd.AddCommand(s.activityList(), s.activityAdd(), s.activityFollow())
+	return cmd
+}
+
+func activityColumns() output.Columns[edgeapi.ActivityEntry] {
+	return output.Columns[edgeapi.ActivityEntry]{
+		Heads: []string{"TIME", "LEVEL", "SOURCE", "SITE", "ACTION", "MESSAGE"},
+		Row: func(v edgeapi.ActivityEntry) []any {
+			site := v.Site
+			if site == "" {
+				site = v.SiteId
+			}
+			return []any{v.Time, v.Level, v.Source, site, v.Action, v.Message}
+		},
+	}
+}
+
+func (s *session) activityList() *cobra.Command {
+	var site string
+	cmd := list(s, verb{use: "list", short: "List activity, newest first", example: "  mainstay edge activity list --site ID --limit 20"},
+		activityColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListActivity(ctx, &edgeapi.ListActivityParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
+		})
+	cmd.Flags().StringVar(&site, "site", "", "only what concerns this site")
+	return cmd
+}
+
+func (s *session) activityAdd() *cobra.Command {
+	var level, source, chapter, site, action, detail string
+	cmd := s.command(verb{
+		use: "add MESSAGE", short: "Add a line of activity",
+		example: "  mainstay edge activity add 'maintenance begins' --level chapter\n" +
+			"  mainstay edge activity add 'valve stuck' --site ID --level error --detail '{\"valve\": 3}'",
+	}, func(ctx context.Context, c *call) error {
+		line := edgeapi.ActivityLine{Message: c.args[0], Level: given(c, "level", edgeapi.ActivityLevel(level)), Source: given(c, "source", source),
+			Chapter: given(c, "chapter", chapter), SiteId: given(c, "site", site), Action: given(c, "action", action)}
+		if c.cmd.Flags().Changed("detail") {
+			raw, err := c.json("detail", detail)
+			if err != nil {
+				return err
+			}
+			line.Detail = &raw
+		}
+		a, err := c.send(c.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}}))
+		items, err := decode[[]json.RawMessage](a, err)
+		if err != nil {
+			return err
+		}
+		l := output.NewList(c.out, activityColumns())
+		if err := l.Page(items); err != nil {
+			return err
+		}
+		return l.Close()
+	})
+	f := cmd.Flags()
+	f.StringVar(&level, "level", "info", "info, warn, error, chapter or ok")
+	f.StringVar(&source, "source", "", "where it comes from")
+	f.StringVar(&chapter, "chapter", "", "chapter that it belongs to")
+	f.StringVar(&site, "site", "", "site that it concerns")
+	f.StringVar(&action, "action", "", "a stable word for programs")
+	f.StringVar(&detail, "detail", "", "details: a JSON object, @FILE, or - for standard input")
+	return cmd
+}

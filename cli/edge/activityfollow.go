@@ -1,0 +1,134 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+const (
+	firstPause = 500 * time.Millisecond
+	maxPause   = 30 * time.Second
+	// silence is how long a stream may say nothing, heartbeats included, before it
+	// counts as dead.
+	silence = time.Minute
+)
+
+func (s *session) activityFollow() *cobra.Command {
+	var last string
+	cmd := s.command(verb{
+		use: "follow", short: "Print activity as it happens, until interrupted",
+		long: `Print activity as it happens, until interrupted. When the connection breaks it is made anew and goes on where it
+ended, so nothing is missed that the server still keeps. --output json prints a line an entry.`,
+		example: "  mainstay edge activity follow\n  mainstay edge activity follow -o json --last-event-id 120 | jq .message",
+	}, func(ctx context.Context, c *call) error {
+		api, err := c.client(0) // a stream has no end, so no time to end by
+		if err != nil {
+			return err
+		}
+		c.api = api
+		return c.follow(ctx, last)
+	})
+	cmd.Flags().StringVar(&last, "last-event-id", "", "go on after this entry")
+	return cmd
+}
+
+func (c *call) follow(ctx context.Context, last string) error {
+	pause, connected := firstPause, false
+	for {
+		before := last
+		accepted, err := c.stream(ctx, &last)
+		if ctx.Err() != nil {
+			return nil // the only way in which following ends well
+		}
+		connected = connected || accepted
+		// What the server refuses, it would refuse again; and without a first
+		// connection the person should know.
+		if !connected || exit.Code(err) != exit.Failure {
+			return err
+		}
+		if last != before {
+			pause = firstPause
+		}
+		if _, err := fmt.Fprintf(c.cmd.ErrOrStderr(), "The stream broke (%v); connecting again.\n", err); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// stream prints one connection's entries and keeps the id of the last one.
+func (c *call) stream(ctx context.Context, last *string) (accepted bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	dead := time.AfterFunc(silence, func() { cancel(errors.New("no sign of life")) })
+	defer dead.Stop()
+
+	params := &edgeapi.GetStreamParams{}
+	if *last != "" {
+		params.LastEventID = last
+	}
+	r, err := c.api.GetStream(ctx, params, func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Accept", "text/event-stream")
+		return nil
+	})
+	if err != nil {
+		return false, transportError(err)
+	}
+	// The connection is over, whatever closing says.
+	defer func() { _ = r.Body.Close() }()
+	if r.StatusCode != http.StatusOK {
+		return false, apiError(r)
+	}
+	err = readEvents(r.Body, func() { dead.Reset(silence) }, func(id, name, data string) error {
+		if name == "activity" {
+			if err := c.printActivity([]byte(data)); err != nil {
+				return err
+			}
+		}
+		if id != "" {
+			*last = id
+		}
+		return nil
+	})
+	switch {
+	case context.Cause(ctx) != nil:
+		err = context.Cause(ctx)
+	case err == nil:
+		err = io.ErrUnexpectedEOF
+	}
+	return true, err
+}
+
+func (c *call) printActivity(raw []byte) error {
+	var entry edgeapi.ActivityEntry
+	if err := json.Unmarshal(raw, &entry); err != nil {
+		return fmt.Errorf("the stream is not as the API's contract says: %w", err)
+	}
+	return c.out.Line(raw, func() string {
+		// A clock tells more than a distance in lines that stay on the screen.
+		cells := []string{entry.Time.Local().Format(time.DateTime)}
+		if !c.out.People {
+			cells[0] = c.out.Time(entry.Time)
+		}
+		for _, v := range activityColumns().Row(entry)[1:] {
+			cells = append(cells, c.out.Cell(v))
+		}
+		return strings.Join(cells, "  ")
+	})
+}

@@ -1,0 +1,123 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+)
+
+func (a *agentSession) reportDeployment() *cobra.Command {
+	var status, message string
+	var revision int64
+	cmd := a.object(verb{
+		use: "report-deployment ID", short: "Say how a deployment does on the site",
+		example: "  mainstay edge agent report-deployment ID --status running --revision 3",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("status"); err != nil {
+			return nil, err
+		}
+		site, err := a.siteID(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.ReportDeploymentStatus(ctx, c.args[0], edgeapi.DeploymentReport{SiteId: site, Status: edgeapi.DeploymentStatus(status),
+			Message: given(c, "message", message), ObservedRevision: given(c, "revision", revision)})
+	})
+	f := cmd.Flags()
+	f.StringVar(&status, "status", "", "pending, pulling, running, stopped, failed, denied or rolled_back (required)")
+	f.StringVar(&message, "message", "", "a sentence for people")
+	f.Int64Var(&revision, "revision", 0, "revision that this is about")
+	return cmd
+}
+
+func (a *agentSession) rollback() *cobra.Command {
+	var reason string
+	cmd := a.object(verb{
+		use: "rollback ID", short: "Go back to the image that a deployment ran before",
+		example: "  mainstay edge agent rollback ID --reason 'does not start'",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		site, err := a.siteID(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.RollbackDeployment(ctx, c.args[0], edgeapi.RollbackRequest{SiteId: site, Reason: given(c, "reason", reason)})
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	return cmd
+}
+
+func (a *agentSession) report() *cobra.Command {
+	var data string
+	var version int64
+	cmd := a.object(verb{
+		use: "report DEVICE", short: "Merge into a device's reported state (RFC 7396; null deletes)",
+		example: "  mainstay edge agent report pump-1 --data '{\"interval\": 30}'",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		reported, err := c.json("data", data)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.ReportTwin(ctx, c.args[0], edgeapi.ReportedInput{SiteId: given(c, "site", a.site), Reported: reported,
+			Version: given(c, "expected-version", version)})
+	})
+	cmd.Flags().StringVar(&data, "data", "", "changes: a JSON object, @FILE, or - for standard input (the default)")
+	cmd.Flags().Int64Var(&version, "expected-version", 0, "reported_version that you read")
+	return cmd
+}
+
+func (a *agentSession) reportOTA() *cobra.Command {
+	var state, message, request string
+	var progress int
+	cmd := a.object(verb{
+		use: "ota DEVICE", short: "Say how far a device's update is",
+		example: "  mainstay edge agent ota pump-1 --state downloading --progress 40\n  mainstay edge agent ota pump-1 --state succeeded",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("state"); err != nil {
+			return nil, err
+		}
+		site, err := a.siteID(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		in := edgeapi.OTAReport{SiteId: site}
+		in.Status.State = edgeapi.OTAState(state)
+		in.Status.Progress = given(c, "progress", progress)
+		in.Status.Message = given(c, "message", message)
+		in.Status.RequestId = given(c, "request", request)
+		return c.api.ReportOTAStatus(ctx, c.args[0], in)
+	})
+	f := cmd.Flags()
+	f.StringVar(&state, "state", "", "pending, downloading, downloaded, installing, ..., succeeded or failed (required)")
+	f.IntVar(&progress, "progress", 0, "percent")
+	f.StringVar(&message, "message", "", "a sentence for people")
+	f.StringVar(&request, "request", "", "request that this is about; the current one when absent")
+	return cmd
+}
+
+func (a *agentSession) rotate() *cobra.Command {
+	var csr string
+	cmd := a.object(verb{
+		use: "rotate", short: "Have a new certificate signed for the site",
+		example: "  mainstay edge agent rotate --csr site.csr -o json",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("csr"); err != nil {
+			return nil, err
+		}
+		pem, err := os.ReadFile(csr)
+		if err != nil {
+			return nil, fmt.Errorf("--csr: %w", err)
+		}
+		site, err := a.siteID(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.RotateCertificate(ctx, site, edgeapi.RotateRequest{CsrPem: string(pem)})
+	})
+	cmd.Flags().StringVar(&csr, "csr", "", "PEM file with a certificate request (required)")
+	return cmd
+}

@@ -1,0 +1,61 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+func (s *session) campaignCreate() *cobra.Command {
+	var a artifactFlags
+	var sites, devices []string
+	var labels pairs
+	var stages []int
+	var success, failure float64
+	var minDevices, soak, deviceTimeout int
+	var promote, abort bool
+	cmd := s.object(verb{
+		use: "create NAME", short: "Draft a staged update",
+		long: `Draft a staged update; 'mainstay edge campaign start' begins it.
+
+A device is a target when --device names it, or when --site names its site and it has all of the labels. Labels without
+a site select from all sites.`,
+		example: `  mainstay edge campaign create fw-2.1 --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \
+    --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1) --site ID --stages 5,25,100 --auto-promote --soak-seconds 600`,
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("version", "url", "sha256"); err != nil {
+			return nil, err
+		}
+		in := edgeapi.CampaignInput{
+			Name: c.args[0], Version: a.version, Url: a.url, Sha256: a.sha256, Size: given(c, "size", a.size),
+			Targets: edgeapi.CampaignTargets{SiteIds: given(c, "site", sites), DeviceIds: given(c, "device", devices),
+				Labels: given(c, "label", edgeapi.Labels(labels))},
+			Stages: given(c, "stages", stages), SuccessThreshold: given(c, "success-threshold", success),
+			FailureThreshold: given(c, "failure-threshold", failure), MinDevices: given(c, "min-devices", minDevices),
+			SoakSeconds: given(c, "soak-seconds", soak), DeviceTimeoutSeconds: given(c, "device-timeout-seconds", deviceTimeout),
+			AutoPromote: given(c, "auto-promote", promote), AutoAbort: given(c, "auto-abort", abort),
+		}
+		if in.Targets.SiteIds == nil && in.Targets.DeviceIds == nil && in.Targets.Labels == nil {
+			return nil, exit.Usagef("the targets are missing: --site, --label or --device")
+		}
+		return c.api.CreateCampaign(ctx, in)
+	})
+	a.add(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&sites, "site", nil, "site whose devices are targets; may be repeated")
+	f.StringArrayVar(&devices, "device", nil, "device that is a target; may be repeated")
+	f.Var(&labels, "label", "label that targets must have; may be repeated")
+	f.IntSliceVar(&stages, "stages", []int{5, 25, 100}, "cumulative percent, ending with 100")
+	f.Float64Var(&success, "success-threshold", 0.9, "share of a stage's devices that must succeed")
+	f.Float64Var(&failure, "failure-threshold", 0.1, "share of failed devices above which the campaign pauses or aborts")
+	f.IntVar(&minDevices, "min-devices", 1, "failures count only when so many devices have finished")
+	f.IntVar(&soak, "soak-seconds", 0, "wait so long before a stage is promoted automatically")
+	f.IntVar(&deviceTimeout, "device-timeout-seconds", 3600, "a device that has not finished by then counts as failed; 0 waits forever")
+	f.BoolVar(&promote, "auto-promote", false, "go on to the next stage without being asked")
+	f.BoolVar(&abort, "auto-abort", false, "abort instead of pausing when too many devices fail")
+	return cmd
+}

@@ -1,0 +1,46 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) crl() *cobra.Command {
+	var pem bool
+	var out string
+	cmd := s.command(verb{
+		use: "get", short: "Fetch the certificate revocation list",
+		example: "  mainstay edge crl get --pem | openssl crl -noout -text\n  mainstay edge crl get --out edge.crl",
+	}, func(ctx context.Context, c *call) error {
+		format := edgeapi.GetCRLParamsFormatDer
+		if pem {
+			format = edgeapi.GetCRLParamsFormatPem
+		} else if out == "" && output.IsTerminal(c.out.Out) {
+			return exit.Usagef("DER is not for terminals: --pem for text, --out FILE for a file")
+		}
+		a, err := c.send(c.api.GetCRL(ctx, &edgeapi.GetCRLParams{Format: &format}))
+		if err != nil {
+			return err
+		}
+		if out == "" {
+			_, err = c.out.Out.Write(a.body)
+			return err
+		}
+		if err := os.WriteFile(out, a.body, 0o644); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		return nil
+	})
+	cmd.Flags().BoolVar(&pem, "pem", false, "PEM instead of DER")
+	cmd.Flags().StringVar(&out, "out", "", "file to write to; standard output when absent")
+	parent := group("crl", "The certificate revocation list", "  mainstay edge crl get --pem")
+	parent.AddCommand(cmd)
+	return parent
+}

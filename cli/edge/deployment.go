@@ -1,0 +1,139 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) deployments() *cobra.Command {
+	cmd := group("deployment", "Deployments: containers that sites run", "  mainstay edge deployment list --site ID", "deployments", "deploy")
+	cmd.AddCommand(
+		s.deploymentList(),
+		s.get("deployment", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
+			return c.api.GetDeployment(ctx, c.args[0])
+		}),
+		s.deploymentCreate(), s.deploymentUpdate(),
+		s.delete("deployment", "deployment", "", func(ctx context.Context, c *call) (*http.Response, error) {
+			return c.api.DeleteDeployment(ctx, c.args[0])
+		}),
+	)
+	return cmd
+}
+
+func deploymentRow(v edgeapi.Deployment) []any {
+	return []any{v.Id, v.SiteId, v.Name, v.Image, v.Version, v.DesiredState, v.Status, v.UpdatedAt}
+}
+
+func deploymentHeads(more ...string) []string {
+	return append([]string{"ID", "SITE", "NAME", "IMAGE", "VERSION", "DESIRED", "STATUS", "UPDATED"}, more...)
+}
+
+func (s *session) deploymentList() *cobra.Command {
+	var site string
+	cmd := list(s, verb{use: "list", short: "List deployments", example: "  mainstay edge deployment list --site ID"},
+		output.Columns[edgeapi.Deployment]{Heads: deploymentHeads(), Row: deploymentRow},
+		func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListDeployments(ctx, &edgeapi.ListDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
+		})
+	cmd.Flags().StringVar(&site, "site", "", "only deployments of this site")
+	return cmd
+}
+
+// deploymentFlags are what creating and changing a deployment have in common.
+type deploymentFlags struct {
+	site, image, version, state string
+	env                         pairs
+	ports                       []string
+}
+
+func (d *deploymentFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.image, "image", "", "OCI image reference")
+	f.StringVar(&d.version, "version", "", "what people call this release")
+	f.StringVar(&d.state, "state", "running", "running or stopped")
+	f.Var(&d.env, "env", "environment variable; may be repeated, replaces all of them")
+	f.StringArrayVar(&d.ports, "port", nil, "[HOST:]CONTAINER[/udp]; may be repeated, replaces all of them")
+}
+
+func (s *session) deploymentCreate() *cobra.Command {
+	var d deploymentFlags
+	cmd := s.object(verb{
+		use: "create NAME", short: "Have a site run a container image",
+		example: `  mainstay edge deployment create web --site ID --image docker.io/library/nginx:1.29 --version 1.29 \
+    --port 8080:80 --env NGINX_ENTRYPOINT_QUIET_LOGS=1`,
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("site", "image", "version"); err != nil {
+			return nil, err
+		}
+		ports, err := parsePorts(d.ports)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.CreateDeployment(ctx, edgeapi.DeploymentInput{Name: c.args[0], SiteId: d.site, Image: d.image, Version: d.version,
+			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports)})
+	})
+	d.add(cmd)
+	cmd.Flags().StringVar(&d.site, "site", "", "site to run it (required)")
+	return cmd
+}
+
+func (s *session) deploymentUpdate() *cobra.Command {
+	var d deploymentFlags
+	cmd := s.object(verb{
+		use: "update ID", short: "Change image or version, start or stop it; what no flag names stays",
+		example: "  mainstay edge deployment update ID --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update ID --state stopped",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		ports, err := parsePorts(d.ports)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.PatchDeployment(ctx, c.args[0], edgeapi.DeploymentPatch{Image: given(c, "image", d.image), Version: given(c, "version", d.version),
+			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports)})
+	})
+	d.add(cmd)
+	return cmd
+}
+
+// parsePorts reads [HOST:]CONTAINER[/PROTOCOL], as container tools write it.
+func parsePorts(texts []string) ([]edgeapi.Port, error) {
+	ports := make([]edgeapi.Port, 0, len(texts))
+	for _, text := range texts {
+		var p edgeapi.Port
+		numbers, protocol, ok := strings.Cut(text, "/")
+		if ok {
+			p.Protocol = new(edgeapi.PortProtocol(protocol))
+		}
+		host, container, mapped := strings.Cut(numbers, ":")
+		if !mapped {
+			container = host
+		}
+		var err error
+		if p.ContainerPort, err = portNumber(container); err == nil && mapped {
+			var n int
+			n, err = portNumber(host)
+			p.HostPort = &n
+		}
+		if err != nil {
+			return nil, exit.Usagef("--port %q must be [HOST:]CONTAINER[/udp]: %w", text, err)
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+func portNumber(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err == nil && (n < 1 || n > 65535) {
+		err = fmt.Errorf("%d is no port", n)
+	}
+	return n, err
+}

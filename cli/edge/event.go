@@ -1,0 +1,75 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) events() *cobra.Command {
+	cmd := group("event", "Events: send, list, import", "  mainstay edge event list --minutes 5", "events")
+	cmd.AddCommand(s.eventSend(), s.eventList(), s.eventImport())
+	return cmd
+}
+
+func (s *session) eventList() *cobra.Command {
+	var site, topic string
+	var minutes int
+	cmd := list(s, verb{
+		use: "list", short: "List events, newest first",
+		example: "  mainstay edge event list --minutes 5 --topic 'alarm.*'\n  mainstay edge event list --site ID --limit 1000 -o json",
+	}, output.Columns[edgeapi.Event]{
+		Heads: []string{"RECEIVED", "SITE", "TOPIC", "EVENT ID", "PAYLOAD"},
+		Row: func(v edgeapi.Event) []any {
+			return []any{v.ReceivedAt, v.SiteId, v.Topic, v.EventId, v.Payload}
+		},
+	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
+		return c.api.ListEvents(ctx, &edgeapi.ListEventsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
+			Minutes: given(c, "minutes", minutes), Topic: given(c, "topic", topic)})
+	})
+	f := cmd.Flags()
+	f.StringVar(&site, "site", "", "only events of this site")
+	f.IntVar(&minutes, "minutes", 0, "only events received in the last so many minutes")
+	f.StringVar(&topic, "topic", "", "only topics that match this pattern (* is any run of characters)")
+	return cmd
+}
+
+func (s *session) eventSend() *cobra.Command {
+	var site, topic, id, data string
+	var headers pairs
+	var at moment
+	cmd := s.object(verb{
+		use: "send", short: "Send one event; success means that it is on disk",
+		long: `Send one event; success means that it is on the server's disk.
+
+With --id, sending again is safe: the server recognises the event and answers that it is a duplicate.`,
+		example: `  mainstay edge event send --site ID --topic sensor.temp --data '{"celsius": 21.5}'
+  mainstay edge event send --site ID --topic report --id report-1 --data @report.json
+  date +%s | mainstay edge event send --site ID --topic clock`,
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("site", "topic"); err != nil {
+			return nil, err
+		}
+		payload, err := c.json("data", data)
+		if err != nil {
+			return nil, err
+		}
+		e := edgeapi.EventInput{SiteId: site, Topic: topic, Payload: payload, EventId: given(c, "id", id), EventTime: at.at}
+		if headers != nil {
+			e.Headers = new(edgeapi.Headers(headers))
+		}
+		return c.api.IngestEvent(ctx, e)
+	})
+	f := cmd.Flags()
+	f.StringVar(&site, "site", "", "site that the event is of (required)")
+	f.StringVar(&topic, "topic", "", "topic (required)")
+	f.StringVar(&id, "id", "", "id of the event; made by the server when absent")
+	f.StringVar(&data, "data", "", "payload: JSON, @FILE, or - for standard input (the default)")
+	f.Var(&headers, "header", "header of the event; may be repeated")
+	f.Var(&at, "time", "when it happened; now when absent")
+	return cmd
+}

@@ -1,0 +1,115 @@
+package edge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+// given is a flag's value when the flag was given, else nil: what was not given
+// is the server's to decide.
+func given[T any](c *call, flag string, value T) *T {
+	if !c.cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return &value
+}
+
+// required fails when one of the flags was not given.
+func (c *call) required(flags ...string) error {
+	for _, name := range flags {
+		if !c.cmd.Flags().Changed(name) {
+			return exit.Usagef("--%s is missing", name)
+		}
+	}
+	return nil
+}
+
+// json reads the JSON of a flag: the value itself, @FILE, or - for standard
+// input, which is also read when the flag was not given.
+func (c *call) json(flag, value string) (json.RawMessage, error) {
+	raw := []byte(value)
+	var err error
+	switch {
+	case value == "-" || !c.cmd.Flags().Changed(flag):
+		in := c.cmd.InOrStdin()
+		if value != "-" && output.IsTerminal(in) {
+			return nil, exit.Usagef("--%s is missing: JSON, @FILE or - for standard input", flag)
+		}
+		raw, err = io.ReadAll(in)
+	case strings.HasPrefix(value, "@"):
+		raw, err = os.ReadFile(value[1:])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if !json.Valid(raw) {
+		return nil, exit.Usagef("--%s is no valid JSON (text needs quotes, as in '\"text\"')", flag)
+	}
+	return raw, nil
+}
+
+// pairs is a flag that takes k=v and may be repeated.
+type pairs map[string]string
+
+// String, Set and Type make pairs a flag's value.
+func (p *pairs) String() string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(*p)) {
+		all = append(all, k+"="+(*p)[k])
+	}
+	return strings.Join(all, ",")
+}
+
+// Set adds one pair.
+func (p *pairs) Set(s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return errors.New("must be KEY=VALUE")
+	}
+	if *p == nil {
+		*p = pairs{}
+	}
+	(*p)[k] = v
+	return nil
+}
+
+// Type is the placeholder in the help.
+func (p *pairs) Type() string { return "KEY=VALUE" }
+
+// moment is a flag that takes a time or a span before now.
+type moment struct{ at *time.Time }
+
+// String, Set and Type make a moment a flag's value.
+func (m *moment) String() string {
+	if m.at == nil {
+		return ""
+	}
+	return m.at.Format(time.RFC3339)
+}
+
+// Set takes RFC 3339 or a span such as 2h, which means so long ago.
+func (m *moment) Set(s string) error {
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		d, durationErr := time.ParseDuration(s)
+		if durationErr != nil {
+			return errors.New("must be a time such as 2026-01-31T08:00:00Z, or a span such as 2h, which means two hours ago")
+		}
+		at = time.Now().Add(-d).UTC()
+	}
+	m.at = &at
+	return nil
+}
+
+// Type is the placeholder in the help.
+func (m *moment) Type() string { return "TIME" }

@@ -1,0 +1,104 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+// largestPage is the most that the API puts on one page.
+const largestPage = 1000
+
+// page is which part of a list a request asks for.
+type page struct {
+	limit  *int
+	cursor *string
+}
+
+// list makes a command that prints a list of T, of as many pages as it takes.
+func list[T any](s *session, v verb, columns output.Columns[T], r func(context.Context, *call, page) (*http.Response, error)) *cobra.Command {
+	var limit int
+	var all bool
+	cmd := s.command(v, func(ctx context.Context, c *call) error {
+		if all {
+			limit = 0
+		} else if limit < 1 {
+			return exit.Usagef("--limit must be at least 1; --all asks for everything")
+		}
+		l := output.NewList(c.out, columns)
+		more, err := c.pages(limit, l.Page, func(p page) (*http.Response, error) { return r(ctx, c, p) })
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+		if more && c.format == output.Table {
+			_, err = fmt.Fprintln(c.cmd.ErrOrStderr(), "There is more: --limit asks for more of it, --all for everything.")
+		}
+		return err
+	})
+	cmd.Flags().IntVar(&limit, "limit", 100, "print at most so many")
+	cmd.Flags().BoolVar(&all, "all", false, "print everything, however much it is")
+	cmd.MarkFlagsMutuallyExclusive("limit", "all")
+	return cmd
+}
+
+// pages passes on the items of page after page until there are limit (0 for all)
+// and tells whether the server has more.
+func (c *call) pages(limit int, use func([]json.RawMessage) error, r func(page) (*http.Response, error)) (more bool, err error) {
+	next := ""
+	for got := 0; ; {
+		size := largestPage
+		if limit > 0 {
+			size = min(size, limit-got)
+		}
+		p := page{limit: &size}
+		if next != "" {
+			p.cursor = &next
+		}
+		a, err := c.send(r(p))
+		items, err := decode[[]json.RawMessage](a, err)
+		if err != nil {
+			return false, err
+		}
+		if err := use(items); err != nil {
+			return false, err
+		}
+		got += len(items)
+		before := next
+		next = nextCursor(a.header)
+		if next == "" || limit > 0 && got >= limit {
+			return next != "", nil
+		}
+		if next == before {
+			return false, errors.New("the server names the same next page twice; the list is not complete")
+		}
+	}
+}
+
+// nextCursor is the cursor in the Link header's rel="next" (RFC 8288). The rest
+// of that link is this very request.
+func nextCursor(h http.Header) string {
+	for _, line := range h.Values("Link") {
+		for link := range strings.SplitSeq(line, ",") {
+			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
+			if !strings.Contains(params, `rel="next"`) && !strings.Contains(params, "rel=next") {
+				continue
+			}
+			if u, err := url.Parse(strings.TrimPrefix(target, "<")); err == nil {
+				return u.Query().Get("cursor")
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,96 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) login() *cobra.Command {
+	var username string
+	cmd := s.command(verb{
+		use: "login", short: "Exchange username and password for a token of 12 hours",
+		long: `Exchange username and password for a token of 12 hours, and print the token.
+
+The password is the one in EDGE_PASSWORD, else the first line of standard input. It is no flag, since other users of the
+machine can see those.`,
+		example: `  export EDGE_TOKEN=$(mainstay edge login --username admin < password.txt)
+  EDGE_PASSWORD=... mainstay edge login -o json`,
+	}, func(ctx context.Context, c *call) error {
+		password, err := c.password()
+		if err != nil {
+			return err
+		}
+		a, err := c.send(c.api.Login(ctx, edgeapi.LoginRequest{Username: username, Password: password}))
+		if err != nil {
+			return err
+		}
+		session, err := decode[edgeapi.Session](a, nil)
+		if err != nil {
+			return err
+		}
+		// The token alone is what a shell can put into EDGE_TOKEN.
+		return c.out.ObjectAs(a.body, func() error {
+			_, err := fmt.Fprintln(c.out.Out, output.Escape(session.Token))
+			return err
+		})
+	})
+	cmd.Flags().StringVarP(&username, "username", "u", "admin", "who to log in as")
+	return cmd
+}
+
+func (c *call) password() (string, error) {
+	if p := c.env.Getenv("EDGE_PASSWORD"); p != "" {
+		return p, nil
+	}
+	in := c.cmd.InOrStdin()
+	if output.IsTerminal(in) {
+		return "", exit.Hinted(exit.Usagef("the password is missing: EDGE_PASSWORD or standard input"),
+			"read -rs EDGE_PASSWORD && export EDGE_PASSWORD reads it without showing it")
+	}
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	p := strings.TrimRight(line, "\r\n")
+	if p == "" {
+		return "", exit.Usagef("the password is missing: EDGE_PASSWORD or standard input")
+	}
+	return p, nil
+}
+
+func (s *session) logout() *cobra.Command {
+	return s.command(verb{
+		use: "logout", short: "End the session whose token this is",
+		example: "  mainstay edge logout --token TOKEN",
+	}, func(ctx context.Context, c *call) error {
+		if _, err := c.send(c.api.Logout(ctx)); err != nil {
+			return err
+		}
+		return c.say("The session is over.")
+	})
+}
+
+func (s *session) whoami() *cobra.Command {
+	return s.object(verb{
+		use: "whoami", short: "Show whose token this is and what it may do",
+		example: "  mainstay edge whoami",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetMe(ctx) })
+}
+
+func (s *session) version() *cobra.Command {
+	return s.object(verb{
+		use: "version", short: "Show what the server was built from",
+		example: "  mainstay edge version -o json",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetVersion(ctx) })
+}

@@ -1,0 +1,107 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) routes() *cobra.Command {
+	cmd := group("route", "Routes: deliver matching events to HTTP targets", "  mainstay edge route list", "routes")
+	cmd.AddCommand(
+		s.routeList(),
+		s.get("route", "route", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetRoute(ctx, c.args[0]) }),
+		s.routeCreate(), s.routeUpdate(),
+		s.routeSwitch("enable", "Deliver over a route again", true),
+		s.routeSwitch("disable", "Stop delivery over a route; what is pending becomes dead letters", false),
+		s.delete("route", "route", " (its pending deliveries become dead letters)", func(ctx context.Context, c *call) (*http.Response, error) {
+			return c.api.DeleteRoute(ctx, c.args[0])
+		}),
+		s.routeTest(), s.routeStats(),
+	)
+	return cmd
+}
+
+func (s *session) routeList() *cobra.Command {
+	return list(s, verb{
+		use: "list", short: "List routes",
+		example: "  mainstay edge route list",
+	}, output.Columns[edgeapi.Route]{
+		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED"},
+		Row: func(v edgeapi.Route) []any {
+			return []any{v.Id, v.Name, v.Topic, v.SiteId, v.Method, v.TargetUrl, v.Enabled}
+		},
+	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
+		return c.api.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.limit, Cursor: p.cursor})
+	})
+}
+
+// routeFlags are what creating and changing a route have in common.
+type routeFlags struct {
+	name, topic, url, site, method, secret string
+	retryMax, timeout                      int
+}
+
+func (f *routeFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.topic, "topic", "", "topic of the events, in which * is any run of characters")
+	fs.StringVar(&f.url, "url", "", "where to deliver")
+	fs.StringVar(&f.site, "site", "", "only events of this site")
+	fs.StringVar(&f.method, "method", "POST", "POST, PUT or PATCH")
+	fs.StringVar(&f.secret, "secret", "", "Standard Webhooks secret (whsec_...) to sign with")
+	fs.IntVar(&f.retryMax, "retry-max", 5, "retries after the first attempt, 1 to 20")
+	// The timeout of a request has the name --timeout on every command; this is
+	// the target's.
+	fs.IntVar(&f.timeout, "timeout-seconds", 10, "how long the target may take, 1 to 60 s")
+}
+
+func (s *session) routeCreate() *cobra.Command {
+	var f routeFlags
+	var disabled bool
+	cmd := s.object(verb{
+		use: "create NAME", short: "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
+		example: `  mainstay edge route create alarms --topic 'alarm.*' --url https://hooks.example.com/alarms
+  mainstay edge route create one-site --topic '*' --site ID --url http://10.0.0.7:9000/in --retry-max 10 --disabled`,
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		if err := c.required("topic", "url"); err != nil {
+			return nil, err
+		}
+		return c.api.CreateRoute(ctx, edgeapi.RouteInput{
+			Name: c.args[0], Topic: f.topic, TargetUrl: f.url,
+			SiteId: given(c, "site", f.site), Method: given(c, "method", edgeapi.RouteMethod(f.method)), Secret: given(c, "secret", f.secret),
+			RetryMax: given(c, "retry-max", f.retryMax), TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
+			Enabled: given(c, "disabled", !disabled),
+		})
+	})
+	f.add(cmd)
+	cmd.Flags().BoolVar(&disabled, "disabled", false, "create it without delivering yet")
+	return cmd
+}
+
+func (s *session) routeUpdate() *cobra.Command {
+	var f routeFlags
+	cmd := s.object(verb{
+		use: "update ID", short: "Change a route; what no flag names stays",
+		example: "  mainstay edge route update ID --url https://hooks.example.com/v2 --retry-max 10",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		return c.api.PatchRoute(ctx, c.args[0], edgeapi.RoutePatch{
+			Name: given(c, "name", f.name), Topic: given(c, "topic", f.topic), TargetUrl: given(c, "url", f.url),
+			SiteId: given(c, "site", f.site), Method: given(c, "method", edgeapi.RouteMethod(f.method)), Secret: given(c, "secret", f.secret),
+			RetryMax: given(c, "retry-max", f.retryMax), TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
+		})
+	})
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.name, "name", "", "another name")
+	return cmd
+}
+
+func (s *session) routeSwitch(name, short string, enabled bool) *cobra.Command {
+	return s.object(verb{use: name + " ID", short: short, example: "  mainstay edge route " + name + " ID"},
+		func(ctx context.Context, c *call) (*http.Response, error) {
+			return c.api.PatchRoute(ctx, c.args[0], edgeapi.RoutePatch{Enabled: &enabled})
+		})
+}

@@ -1,0 +1,66 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+func (s *session) twins() *cobra.Command {
+	cmd := group("twin", "Device twins: desired and reported state", "  mainstay edge twin get DEVICE", "twins")
+	cmd.AddCommand(
+		s.twinList(),
+		s.get("twin", "twin, by its device's id", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetTwin(ctx, c.args[0]) }),
+		s.twinSet(),
+	)
+	return cmd
+}
+
+// twinColumns are shared with the agent's own list.
+func twinColumns() output.Columns[edgeapi.Twin] {
+	return output.Columns[edgeapi.Twin]{
+		Heads: []string{"DEVICE", "SITE", "DESIRED", "REPORTED", "UPDATED", "DESIRED STATE"},
+		Row: func(v edgeapi.Twin) []any {
+			return []any{v.DeviceId, v.SiteId, v.DesiredVersion, v.ReportedVersion, v.UpdatedAt, v.Desired}
+		},
+	}
+}
+
+func (s *session) twinList() *cobra.Command {
+	var site string
+	cmd := list(s, verb{use: "list", short: "List twins", example: "  mainstay edge twin list --site ID"}, twinColumns(),
+		func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListTwins(ctx, &edgeapi.ListTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
+		})
+	cmd.Flags().StringVar(&site, "site", "", "only twins of this site's devices")
+	return cmd
+}
+
+func (s *session) twinSet() *cobra.Command {
+	var data, ifMatch string
+	var expected int64
+	cmd := s.object(verb{
+		use: "set ID", short: "Replace a device's desired state, except its update",
+		long: `Replace a device's desired state, except "ota", which 'mainstay edge ota request' sets.
+
+--expected-version and --if-match make sure that nobody else has changed it since you read it.`,
+		example: `  mainstay edge twin set DEVICE --data '{"interval": 30}'
+  mainstay edge twin set DEVICE --data @desired.json --expected-version 4`,
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		desired, err := c.json("data", data)
+		if err != nil {
+			return nil, err
+		}
+		return c.api.PutDesired(ctx, c.args[0], &edgeapi.PutDesiredParams{IfMatch: given(c, "if-match", ifMatch)},
+			edgeapi.DesiredInput{Desired: desired, ExpectedVersion: given(c, "expected-version", expected)})
+	})
+	f := cmd.Flags()
+	f.StringVar(&data, "data", "", "desired state: a JSON object, @FILE, or - for standard input (the default)")
+	f.Int64Var(&expected, "expected-version", 0, "desired_version that you read")
+	f.StringVar(&ifMatch, "if-match", "", "ETag that you read")
+	return cmd
+}

@@ -1,0 +1,60 @@
+package exit
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The exit codes, as the root command's help documents them.
+const (
+	OK       = 0
+	Failure  = 1 // anything that has no code of its own
+	Usage    = 2 // the command line is wrong
+	NotFound = 3 // the object does not exist, or lies outside the caller's scope
+	Denied   = 4 // no valid credentials, or they do not permit this
+)
+
+// Error is an error with an exit code and a hint.
+type Error struct {
+	Code int
+	Hint string // what to do next; may be empty
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usagef makes an error about the command line.
+func Usagef(format string, args ...any) error {
+	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
+}
+
+// Hinted gives err a hint and keeps its code.
+func Hinted(err error, hint string) error {
+	return &Error{Code: Code(err), Hint: hint, Err: err}
+}
+
+// Code is the exit code that belongs to err.
+func Code(err error) int {
+	if err == nil {
+		return OK
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Failure
+}
+
+// Hint is what err tells a person to do next; empty when it says nothing.
+func Hint(err error) string {
+	var e *Error
+	for errors.As(err, &e) {
+		if e.Hint != "" {
+			return e.Hint
+		}
+		err = e.Err
+	}
+	return ""
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/edge"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+// IO is what a command line takes from the process around it.
+type IO struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Getenv reads environment variables; os.Getenv when nil.
+	Getenv func(string) string
+	// Dir is the folder in which .mainstay is looked for; the working directory
+	// when empty.
+	Dir string
+}
+
+func (s IO) environment() edge.Environment {
+	env := edge.Environment{Getenv: s.Getenv, Dir: cmp.Or(s.Dir, ".")}
+	if env.Getenv == nil {
+		env.Getenv = os.Getenv
+	}
+	return env
+}
+
+// Main runs a command line (without the program's name) and returns the exit
+// code. extra are commands beside those of this package.
+func Main(ctx context.Context, args []string, stdio IO, extra ...*cobra.Command) int {
+	root := NewRoot(stdio, extra...)
+	ran := markRuns(root)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exit.OK
+	}
+	code, hint := exit.Code(err), exit.Hint(err)
+	if !*ran {
+		code = exit.Usage
+	}
+	if hint == "" {
+		hint = hintFor(cmd, code)
+	}
+	// There is nowhere left to tell of a failure to write this.
+	_, _ = fmt.Fprintf(stdio.Err, "mainstay: %v\n", err)
+	if hint != "" {
+		_, _ = fmt.Fprintf(stdio.Err, "hint: %s\n", hint)
+	}
+	return code
+}
+
+// markRuns makes every command below root say that it ran. What fails before is
+// the command line's fault, for which cobra has no type of error.
+func markRuns(root *cobra.Command) *bool {
+	ran := false
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if run := cmd.RunE; run != nil {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				ran = true
+				return run(cmd, args)
+			}
+		}
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk(root)
+	return &ran
+}
+
+// hintFor is what to do next when the error itself does not say.
+func hintFor(cmd *cobra.Command, code int) string {
+	switch code {
+	case exit.Usage:
+		return fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	case exit.NotFound:
+		if cmd.Parent() == nil {
+			return ""
+		}
+		for _, sibling := range cmd.Parent().Commands() {
+			if sibling.Name() == "list" && sibling != cmd {
+				return fmt.Sprintf("'%s' shows what there is", sibling.CommandPath())
+			}
+		}
+	}
+	return ""
+}

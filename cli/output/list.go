@@ -1,0 +1,107 @@
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Columns say how a table shows a list of T.
+type Columns[T any] struct {
+	Heads []string
+	Row   func(T) []any
+}
+
+// List writes a list page by page, so that a long one needs little memory. The
+// columns of a table are aligned within a page.
+type List[T any] struct {
+	p       *Printer
+	columns Columns[T]
+	begun   bool
+}
+
+// NewList begins a list. Close must be called after the last page, also when
+// there was none.
+func NewList[T any](p *Printer, columns Columns[T]) *List[T] {
+	return &List[T]{p: p, columns: columns}
+}
+
+// Page writes some items.
+func (l *List[T]) Page(items []json.RawMessage) error {
+	if len(items) == 0 {
+		return nil
+	}
+	switch l.p.Format {
+	case JSON:
+		return l.json(items)
+	case YAML:
+		l.begun = true
+		for _, item := range items {
+			one := append(append([]byte("["), item...), ']')
+			if err := writeYAML(l.p.Out, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return l.table(items)
+	}
+}
+
+// Close ends the list.
+func (l *List[T]) Close() error {
+	var err error
+	switch {
+	case l.p.Format == JSON && l.begun:
+		_, err = io.WriteString(l.p.Out, "\n]\n")
+	case l.p.Format != Table && !l.begun:
+		_, err = io.WriteString(l.p.Out, "[]\n")
+	case !l.begun:
+		err = l.table(nil) // the heads alone say that the list is empty
+	}
+	return err
+}
+
+func (l *List[T]) json(items []json.RawMessage) error {
+	for _, item := range items {
+		before := ",\n  "
+		if !l.begun {
+			before = "[\n  "
+		}
+		l.begun = true
+		var b strings.Builder
+		if err := writeJSON(&b, item, "  "); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(l.p.Out, before+strings.TrimSuffix(b.String(), "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *List[T]) table(items []json.RawMessage) error {
+	tw := tabwriter.NewWriter(l.p.Out, 0, 0, 3, ' ', 0)
+	if !l.begun {
+		if err := writeRow(tw, l.columns.Heads); err != nil {
+			return err
+		}
+	}
+	l.begun = true
+	for _, item := range items {
+		var v T
+		if err := json.Unmarshal(item, &v); err != nil {
+			return fmt.Errorf("the answer is not as the API's contract says: %w", err)
+		}
+		cells := make([]string, len(l.columns.Heads))
+		for i, c := range l.columns.Row(v) {
+			cells[i] = cut(l.p.Cell(c))
+		}
+		if err := writeRow(tw, cells); err != nil {
+			return err
+		}
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,41 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Progress is a line on a terminal that tells how far a long job is. Elsewhere it
+// writes nothing, since a log has no use for it.
+type Progress struct {
+	w     io.Writer
+	show  bool
+	total int64
+	start time.Time
+}
+
+// NewProgress begins a job of total units; 0 means that nobody knows how many.
+func NewProgress(w io.Writer, total int64) *Progress {
+	return &Progress{w: w, show: IsTerminal(w), total: total, start: time.Now()}
+}
+
+// Update draws the line anew: done units of the total, and count things so far.
+func (p *Progress) Update(done, count int64, things string) {
+	if !p.show {
+		return
+	}
+	bar := ""
+	if p.total > 0 {
+		bar = fmt.Sprintf("%s %3d%%  ", Bar(done, p.total, 30), min(done*100/p.total, 100))
+	}
+	rate := float64(count) / max(time.Since(p.start).Seconds(), 0.001)
+	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s%d %s, %.0f/s", bar, count, things, rate)
+}
+
+// Done removes the line.
+func (p *Progress) Done() {
+	if p.show {
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

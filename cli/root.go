@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/edge"
+)
+
+// NewRoot makes the command `mainstay` with everything below it.
+func NewRoot(stdio IO, extra ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mainstay",
+		Short: "Mainstay: infrastructure services in one binary",
+		Long: `Mainstay: infrastructure services in one binary.
+
+Exit codes:
+  0  success
+  1  failure
+  2  the command line is wrong
+  3  the object does not exist
+  4  no valid credentials, or they do not permit this`,
+		Example: "  mainstay dev\n  mainstay edge overview",
+		// Main prints errors itself; the usage would push them off the screen.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(stdio.In)
+	root.SetOut(stdio.Out)
+	root.SetErr(stdio.Err)
+	root.AddCommand(extra...)
+	root.AddCommand(version(), edge.New(stdio.environment()))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	return root
+}

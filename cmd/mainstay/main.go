@@ -1,0 +1,22 @@
+// Command mainstay is the Mainstay platform: its servers, and the client for
+// them.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mainstay-infra/mainstay/app"
+	"github.com/mainstay-infra/mainstay/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks to end; after it the default is back, so that a second
+	// one kills a program that takes too long.
+	context.AfterFunc(ctx, stop)
+	stdio := cli.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	os.Exit(cli.Main(ctx, os.Args[1:], stdio, app.Commands()...))
+}

@@ -1,0 +1,55 @@
+// Package durable writes small files that must be whole after any crash: keys,
+// certificates, credentials.
+//
+// Invariants: no reader ever sees a part of a file; once a call has returned, the
+// file survives power loss; of several processes that create a file at once, one
+// wins and the others see its content.
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Create puts a file with content at path, unless there is one already, which is
+// left alone and no error: read the file afterwards to learn whose content it
+// has. The folder must exist on a file system with hard links.
+func Create(path string, content []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	// CreateTemp gives the mode 0600, so a secret is private from the start.
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if err := write(tmp, content, mode); err != nil {
+		return err
+	}
+	// Linking a finished file into place, rather than renaming it, fails if the
+	// name is taken.
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+func write(f *os.File, content []byte, mode fs.FileMode) error {
+	_, err := f.Write(content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs what the tests need and this machine lacks: through apt as root, else it prints the line to run.
+set -eu
+
+missing=""
+need() { # need DEBIAN-PACKAGE TEST...
+	package=$1
+	shift
+	"$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+need postgresql sh -c 'ls /usr/lib/postgresql/*/bin/initdb || command -v initdb'
+need openssl command -v openssl
+need e2fsprogs sh -c 'command -v mkfs.ext4 || ls /sbin/mkfs.ext4'
+need mount command -v mount
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	echo "Installing for the tests:$missing"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	# shellcheck disable=SC2086 # a list of packages
+	apt-get install -y -qq --no-install-recommends $missing >/dev/null
+	exit 0
+fi
+echo "The tests need more than this machine has. Run:"
+echo "  sudo apt-get install -y$missing"
+exit 1

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Fuzzes each fuzz target for FUZZTIME (10s).
+set -eu
+cd "$(dirname "$0")/.."
+for file in $(grep -rl --include='*_test.go' '^func Fuzz' api app cli kit service); do
+	for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' "$file"); do
+		echo "== $(dirname "$file") $target"
+		go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-10s}"
+	done
+done

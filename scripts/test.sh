@@ -1,0 +1,23 @@
+#!/bin/sh
+# Runs the tests of all modules with every engine required, and ends with the number of tests passed, failed and skipped.
+set -u
+cd "$(dirname "$0")/.."
+export MAINSTAY_REQUIRE=all
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+status=0
+
+run() { # run NAME FOLDER GO-TEST-FLAGS...
+	name=$1 folder=$2
+	shift 2
+	(cd "$folder" && go tool -modfile="$OLDPWD/tools/go.mod" gotestsum --format pkgname-and-test-fails --jsonfile "$results/$name.json" -- "$@") || status=1
+}
+root=$PWD
+cd "$root" && run root . -race -timeout 10m ./...
+cd "$root" && run e2e e2e -timeout 15m ./...
+cd "$root" && run bench bench -timeout 5m ./...
+
+# One line an ended test; packages have no "Test".
+count() { cat "$results"/*.json | grep '"Test":' | grep -c "\"Action\":\"$1\"" || true; }
+echo "$(count pass) passed, $(count fail) failed, $(count skip) skipped"
+exit $status
