@@ -21,7 +21,7 @@ func (s *session) routes() *cobra.Command {
 		s.delete("route", "route", " (its pending deliveries become dead letters)", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.DeleteRoute(ctx, c.args[0])
 		}),
-		s.routeTest(), s.routeStats(),
+		s.routeTest(), s.routeStats(), s.routeListen(),
 	)
 	return cmd
 }

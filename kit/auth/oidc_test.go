@@ -426,14 +426,14 @@ func TestOIDCValidateNamesTheWrongKey(t *testing.T) {
 		{"issuer", func(c *auth.OIDCConfig) { c.Issuer = "" }},
 		{"issuer", func(c *auth.OIDCConfig) { c.Issuer = "ftp://id.example" }},
 		{"issuer", func(c *auth.OIDCConfig) { c.Issuer = "https://id.example?x=1" }},
-		{"client_id", func(c *auth.OIDCConfig) { c.ClientID = "" }},
-		{"redirect_url", func(c *auth.OIDCConfig) { c.RedirectURL = "/callback" }},
-		{"redirect_url", func(c *auth.OIDCConfig) { c.RedirectURL = "https://demo.example/#x" }},
-		{"admin_groups", func(c *auth.OIDCConfig) { c.AdminGroups, c.ViewerGroups = nil, nil }},
-		{"admin_groups", func(c *auth.OIDCConfig) { c.AdminGroups = []string{""} }},
-		{"viewer_groups", func(c *auth.OIDCConfig) { c.ViewerGroups = []string{"a", ""} }},
-		{"console_url", func(c *auth.OIDCConfig) { c.ConsoleURL = "javascript:alert(1)" }},
-		{"console_url", func(c *auth.OIDCConfig) { c.ConsoleURL = "//evil.example" }},
+		{"client-id", func(c *auth.OIDCConfig) { c.ClientID = "" }},
+		{"redirect-url", func(c *auth.OIDCConfig) { c.RedirectURL = "/callback" }},
+		{"redirect-url", func(c *auth.OIDCConfig) { c.RedirectURL = "https://demo.example/#x" }},
+		{"admin-groups", func(c *auth.OIDCConfig) { c.AdminGroups, c.ViewerGroups = nil, nil }},
+		{"admin-groups", func(c *auth.OIDCConfig) { c.AdminGroups = []string{""} }},
+		{"viewer-groups", func(c *auth.OIDCConfig) { c.ViewerGroups = []string{"a", ""} }},
+		{"console-url", func(c *auth.OIDCConfig) { c.ConsoleURL = "javascript:alert(1)" }},
+		{"console-url", func(c *auth.OIDCConfig) { c.ConsoleURL = "//evil.example" }},
 	} {
 		cfg := good
 		e.change(&cfg)

@@ -14,24 +14,24 @@ type OIDCConfig struct {
 	Issuer string `yaml:"issuer"`
 	// ClientID and ClientSecret are those of the registration at the provider. A
 	// public client has no secret.
-	ClientID     string `yaml:"client_id"`
-	ClientSecret string `yaml:"client_secret"`
+	ClientID     string `yaml:"client-id"`
+	ClientSecret string `yaml:"client-secret"`
 	// RedirectURL is this service's callback, as registered at the provider. Its
 	// scheme decides whether cookies are Secure: it is what the browser sees,
 	// whatever a proxy in between speaks.
-	RedirectURL string `yaml:"redirect_url"`
+	RedirectURL string `yaml:"redirect-url"`
 	// Scopes are asked for; "openid" is added if missing. Empty means openid,
 	// profile and email.
 	Scopes []string `yaml:"scopes"`
 	// GroupsClaim is the claim that holds the user's groups; empty means "groups".
-	GroupsClaim string `yaml:"groups_claim"`
+	GroupsClaim string `yaml:"groups-claim"`
 	// AdminGroups and ViewerGroups give their members the role. A member of both is
 	// an admin, a member of neither is refused.
-	AdminGroups  []string `yaml:"admin_groups"`
-	ViewerGroups []string `yaml:"viewer_groups"`
+	AdminGroups  []string `yaml:"admin-groups"`
+	ViewerGroups []string `yaml:"viewer-groups"`
 	// ConsoleURL is where the service sends the browser after a login; it may be
 	// empty or a path.
-	ConsoleURL string `yaml:"console_url"`
+	ConsoleURL string `yaml:"console-url"`
 }
 
 // Validate reports the first wrong value as a fault of kind Invalid whose Field is
@@ -41,18 +41,18 @@ func (c OIDCConfig) Validate() error {
 		return fault.InvalidField("issuer", "must be an http or https URL without query and fragment")
 	}
 	if c.ClientID == "" {
-		return fault.InvalidField("client_id", "must be set")
+		return fault.InvalidField("client-id", "must be set")
 	}
 	if u, err := url.Parse(c.RedirectURL); err != nil || !absoluteHTTP(u) || u.Fragment != "" {
-		return fault.InvalidField("redirect_url", "must be an http or https URL without fragment")
+		return fault.InvalidField("redirect-url", "must be an http or https URL without fragment")
 	}
 	if len(c.AdminGroups) == 0 && len(c.ViewerGroups) == 0 {
-		return fault.InvalidField("admin_groups", "without admin_groups and viewer_groups nobody could log in")
+		return fault.InvalidField("admin-groups", "without admin-groups and viewer-groups nobody could log in")
 	}
 	for _, g := range []struct {
 		key    string
 		groups []string
-	}{{"admin_groups", c.AdminGroups}, {"viewer_groups", c.ViewerGroups}} {
+	}{{"admin-groups", c.AdminGroups}, {"viewer-groups", c.ViewerGroups}} {
 		if slices.Contains(g.groups, "") {
 			return fault.InvalidField(g.key, "must not contain an empty name")
 		}
@@ -60,7 +60,7 @@ func (c OIDCConfig) Validate() error {
 	if c.ConsoleURL != "" {
 		u, err := url.Parse(c.ConsoleURL)
 		if err != nil || !absoluteHTTP(u) && (u.Scheme != "" || u.Host != "" || u.Path == "" || u.Path[0] != '/') {
-			return fault.InvalidField("console_url", "must be an http or https URL or an absolute path")
+			return fault.InvalidField("console-url", "must be an http or https URL or an absolute path")
 		}
 	}
 	return nil
