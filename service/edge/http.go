@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
@@ -60,21 +62,44 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text)) // a client that hung up needs no answer
 }
 
-// page reads the limit and cursor of a list request.
-func page(limit *edgeapi.Limit, cursor *edgeapi.Cursor) (httpserve.Page, error) {
-	return httpserve.ParsePage(limit, cursor, 100, 1000)
+// paged answers a list request: it asks fetch for one row more than the page
+// holds, beginning after the cursor, and links the next page if that row came.
+func paged[T, A any](ctx context.Context, limit *edgeapi.Limit, cursor *edgeapi.Cursor, fetch func(after string, limit int) ([]T, error), key func(T) string, translate func(T) A) ([]A, error) {
+	p, err := httpserve.ParsePage(limit, cursor, 100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	return fetchPage(ctx, p, func(p httpserve.Page) ([]T, error) { return fetch(p.After, p.Limit) }, key, translate)
 }
 
-// trim cuts rows, of which one more than the page holds was asked for, to the
-// page, and links the next one.
-func trim[T any](ctx context.Context, rows []T, p httpserve.Page, key func(T) string) []T {
-	if len(rows) <= p.Limit {
-		return rows
+// pagedDown is paged for lists that go down by number, with their own default of
+// items a page.
+func pagedDown[T, A any](ctx context.Context, limit *edgeapi.Limit, cursor *edgeapi.Cursor, usual int, fetch func(before int64, limit int) ([]T, error), number func(T) int64, translate func(T) A) ([]A, error) {
+	p, err := httpserve.ParsePage(limit, cursor, usual, 1000)
+	if err != nil {
+		return nil, err
 	}
-	rows = rows[:p.Limit]
-	c := callFrom(ctx)
-	c.w.Header().Set("Link", httpserve.NextLink(c.r, httpserve.EncodeCursor(key(rows[p.Limit-1]))))
-	return rows
+	var before int64
+	if p.After != "" {
+		if before, err = strconv.ParseInt(p.After, 10, 64); err != nil || before <= 0 {
+			return nil, fault.InvalidField("cursor", "is not from this list")
+		}
+	}
+	key := func(row T) string { return strconv.FormatInt(number(row), 10) }
+	return fetchPage(ctx, p, func(p httpserve.Page) ([]T, error) { return fetch(before, p.Limit) }, key, translate)
+}
+
+func fetchPage[T, A any](ctx context.Context, p httpserve.Page, fetch func(httpserve.Page) ([]T, error), key func(T) string, translate func(T) A) ([]A, error) {
+	rows, err := fetch(httpserve.Page{After: p.After, Limit: p.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		c := callFrom(ctx)
+		c.w.Header().Set("Link", httpserve.NextLink(c.r, httpserve.EncodeCursor(key(rows[p.Limit-1]))))
+	}
+	return each(rows, translate), nil
 }
 
 // each translates a list.

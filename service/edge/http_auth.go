@@ -51,15 +51,10 @@ func (a api) OIDCCallback(ctx context.Context, _ edgeapi.OIDCCallbackRequestObje
 
 // ListOrgs lists all orgs.
 func (a api) ListOrgs(ctx context.Context, req edgeapi.ListOrgsRequestObject) (edgeapi.ListOrgsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	orgs, err := a.s.Orgs(ctx, p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListOrgs200JSONResponse(each(trim(ctx, orgs, p, func(o Org) string { return o.ID }), apiOrg)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Org, error) {
+		return a.s.Orgs(ctx, after, limit)
+	}, func(o Org) string { return o.ID }, apiOrg)
+	return edgeapi.ListOrgs200JSONResponse(out), err
 }
 
 // redacted is what reads show in place of the hashes of tokens.

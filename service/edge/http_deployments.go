@@ -36,15 +36,10 @@ func ports(in *[]edgeapi.Port) []Port {
 
 // ListDeployments lists deployments in scope.
 func (a api) ListDeployments(ctx context.Context, req edgeapi.ListDeploymentsRequestObject) (edgeapi.ListDeploymentsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	deployments, err := a.s.Deployments(ctx, value(req.Params.SiteId), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListDeployments200JSONResponse(each(trim(ctx, deployments, p, func(d Deployment) string { return d.ID }), apiDeployment)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Deployment, error) {
+		return a.s.Deployments(ctx, value(req.Params.SiteId), after, limit)
+	}, func(d Deployment) string { return d.ID }, apiDeployment)
+	return edgeapi.ListDeployments200JSONResponse(out), err
 }
 
 // CreateDeployment has a site run an image.
@@ -83,15 +78,10 @@ func (a api) DeleteDeployment(ctx context.Context, req edgeapi.DeleteDeploymentR
 
 // ListAgentDeployments lists what the calling site should run.
 func (a api) ListAgentDeployments(ctx context.Context, req edgeapi.ListAgentDeploymentsRequestObject) (edgeapi.ListAgentDeploymentsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	deployments, err := a.s.AgentDeployments(ctx, value(req.Params.SiteId), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListAgentDeployments200JSONResponse(each(trim(ctx, deployments, p, func(d AgentDeployment) string { return d.ID }), apiAgentDeployment)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]AgentDeployment, error) {
+		return a.s.AgentDeployments(ctx, value(req.Params.SiteId), after, limit)
+	}, func(d AgentDeployment) string { return d.ID }, apiAgentDeployment)
+	return edgeapi.ListAgentDeployments200JSONResponse(out), err
 }
 
 func apiAgentDeployment(d AgentDeployment) edgeapi.AgentDeployment {
@@ -130,15 +120,10 @@ func apiPolicyPack(p PolicyPack) edgeapi.PolicyPack {
 
 // ListPolicyPacks lists the packs that concern the caller.
 func (a api) ListPolicyPacks(ctx context.Context, req edgeapi.ListPolicyPacksRequestObject) (edgeapi.ListPolicyPacksResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	packs, err := a.s.PolicyPacks(ctx, p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListPolicyPacks200JSONResponse(each(trim(ctx, packs, p, func(p PolicyPack) string { return p.ID }), apiPolicyPack)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]PolicyPack, error) {
+		return a.s.PolicyPacks(ctx, after, limit)
+	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
+	return edgeapi.ListPolicyPacks200JSONResponse(out), err
 }
 
 // CreatePolicyPack makes a pack.

@@ -29,15 +29,10 @@ func deviceKey(d Device) string { return d.DeviceID }
 
 // ListDevices lists devices in scope.
 func (a api) ListDevices(ctx context.Context, req edgeapi.ListDevicesRequestObject) (edgeapi.ListDevicesResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := a.s.Devices(ctx, value(req.Params.SiteId), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListDevices200JSONResponse(each(trim(ctx, devices, p, deviceKey), apiDevice)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Device, error) {
+		return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
+	}, deviceKey, apiDevice)
+	return edgeapi.ListDevices200JSONResponse(out), err
 }
 
 // RegisterDevice makes a device known or refreshes it.
@@ -106,15 +101,10 @@ func (a api) ReportOTAStatus(ctx context.Context, req edgeapi.ReportOTAStatusReq
 
 // ListTwins lists twins in scope.
 func (a api) ListTwins(ctx context.Context, req edgeapi.ListTwinsRequestObject) (edgeapi.ListTwinsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := a.s.Devices(ctx, value(req.Params.SiteId), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListTwins200JSONResponse(each(trim(ctx, devices, p, deviceKey), apiTwin)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Device, error) {
+		return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
+	}, deviceKey, apiTwin)
+	return edgeapi.ListTwins200JSONResponse(out), err
 }
 
 // ListAgentTwins lists the twins of the calling site.
@@ -122,15 +112,10 @@ func (a api) ListAgentTwins(ctx context.Context, req edgeapi.ListAgentTwinsReque
 	if err := ownSite(ctx, value(req.Params.SiteId)); err != nil {
 		return nil, err
 	}
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := a.s.Devices(ctx, callerFrom(ctx).SiteID, p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListAgentTwins200JSONResponse(each(trim(ctx, devices, p, deviceKey), apiTwin)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Device, error) {
+		return a.s.Devices(ctx, callerFrom(ctx).SiteID, after, limit)
+	}, deviceKey, apiTwin)
+	return edgeapi.ListAgentTwins200JSONResponse(out), err
 }
 
 // GetTwin reads one twin.
@@ -190,15 +175,10 @@ func apiCampaign(c Campaign) edgeapi.Campaign {
 
 // ListCampaigns lists campaigns in scope, newest first.
 func (a api) ListCampaigns(ctx context.Context, req edgeapi.ListCampaignsRequestObject) (edgeapi.ListCampaignsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	campaigns, err := a.s.Campaigns(ctx, string(value(req.Params.Status)), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListCampaigns200JSONResponse(each(trim(ctx, campaigns, p, func(c Campaign) string { return c.ID }), apiCampaign)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Campaign, error) {
+		return a.s.Campaigns(ctx, string(value(req.Params.Status)), after, limit)
+	}, func(c Campaign) string { return c.ID }, apiCampaign)
+	return edgeapi.ListCampaigns200JSONResponse(out), err
 }
 
 // CreateCampaign drafts a campaign.
@@ -234,17 +214,12 @@ func (a api) GetCampaign(ctx context.Context, req edgeapi.GetCampaignRequestObje
 
 // ListCampaignDevices lists a campaign's devices.
 func (a api) ListCampaignDevices(ctx context.Context, req edgeapi.ListCampaignDevicesRequestObject) (edgeapi.ListCampaignDevicesResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := a.s.CampaignDevices(ctx, req.Id, string(value(req.Params.Outcome)), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListCampaignDevices200JSONResponse(each(trim(ctx, devices, p, func(d CampaignDevice) string { return d.Position }), func(d CampaignDevice) edgeapi.CampaignDevice {
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]CampaignDevice, error) {
+		return a.s.CampaignDevices(ctx, req.Id, string(value(req.Params.Outcome)), after, limit)
+	}, func(d CampaignDevice) string { return d.Position }, func(d CampaignDevice) edgeapi.CampaignDevice {
 		return edgeapi.CampaignDevice{DeviceId: d.DeviceID, SiteId: d.SiteID, Stage: d.Stage, Outcome: edgeapi.CampaignOutcome(d.Outcome), RequestId: d.RequestID, Message: d.Message}
-	})), nil
+	})
+	return edgeapi.ListCampaignDevices200JSONResponse(out), err
 }
 
 // StartCampaign begins a campaign.

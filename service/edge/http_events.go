@@ -2,12 +2,9 @@ package edge
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
-	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 )
@@ -36,33 +33,13 @@ func (a api) IngestEvents(ctx context.Context, req edgeapi.IngestEventsRequestOb
 	})), nil
 }
 
-// beforeSeq reads the cursor of a list that goes down by number.
-func beforeSeq(p httpserve.Page) (int64, error) {
-	if p.After == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(p.After, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, fault.InvalidField("cursor", "is not from this list")
-	}
-	return n, nil
-}
-
 // ListEvents lists events, newest first.
 func (a api) ListEvents(ctx context.Context, req edgeapi.ListEventsRequestObject) (edgeapi.ListEventsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	before, err := beforeSeq(p)
-	if err != nil {
-		return nil, err
-	}
-	events, err := a.s.Events(ctx, EventFilter{SiteID: value(req.Params.SiteId), Minutes: value(req.Params.Minutes), Topic: value(req.Params.Topic), Before: before, Limit: p.Limit + 1})
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListEvents200JSONResponse(each(trim(ctx, events, p, func(e Event) string { return strconv.FormatInt(e.Seq, 10) }), apiEvent)), nil
+	q := req.Params
+	out, err := pagedDown(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, error) {
+		return a.s.Events(ctx, EventFilter{SiteID: value(q.SiteId), Minutes: value(q.Minutes), Topic: value(q.Topic), Before: before, Limit: limit})
+	}, func(e Event) int64 { return e.Seq }, apiEvent)
+	return edgeapi.ListEvents200JSONResponse(out), err
 }
 
 func apiEvent(e Event) edgeapi.Event {
@@ -81,15 +58,10 @@ func apiRoute(r Route) edgeapi.Route {
 
 // ListRoutes lists routes in scope.
 func (a api) ListRoutes(ctx context.Context, req edgeapi.ListRoutesRequestObject) (edgeapi.ListRoutesResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	routes, err := a.s.Routes(ctx, p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListRoutes200JSONResponse(each(trim(ctx, routes, p, func(r Route) string { return r.ID }), apiRoute)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Route, error) {
+		return a.s.Routes(ctx, after, limit)
+	}, func(r Route) string { return r.ID }, apiRoute)
+	return edgeapi.ListRoutes200JSONResponse(out), err
 }
 
 // CreateRoute makes a route and shows its secret, this once.
@@ -179,15 +151,11 @@ func apiDeadLetter(d delivery.DeadLetter) edgeapi.DeadLetter {
 
 // ListDeadLetters lists dead letters, newest first.
 func (a api) ListDeadLetters(ctx context.Context, req edgeapi.ListDeadLettersRequestObject) (edgeapi.ListDeadLettersResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	letters, err := a.s.DeadLetters(ctx, DeadLetterFilter{SiteID: value(req.Params.SiteId), RouteID: value(req.Params.RouteId), Reason: string(value(req.Params.Reason)), After: p.After, Limit: p.Limit + 1})
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListDeadLetters200JSONResponse(each(trim(ctx, letters, p, deadLetterCursor), apiDeadLetter)), nil
+	q := req.Params
+	out, err := paged(ctx, q.Limit, q.Cursor, func(after string, limit int) ([]delivery.DeadLetter, error) {
+		return a.s.DeadLetters(ctx, DeadLetterFilter{SiteID: value(q.SiteId), RouteID: value(q.RouteId), Reason: string(value(q.Reason)), After: after, Limit: limit})
+	}, deadLetterCursor, apiDeadLetter)
+	return edgeapi.ListDeadLetters200JSONResponse(out), err
 }
 
 // GetDeadLetter reads one dead letter.

@@ -2,12 +2,10 @@ package edge
 
 import (
 	"context"
-	"strconv"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -28,20 +26,18 @@ func (a api) GetOverview(ctx context.Context, _ edgeapi.GetOverviewRequestObject
 
 // ListAlerts lists alerts, newest first.
 func (a api) ListAlerts(ctx context.Context, req edgeapi.ListAlertsRequestObject) (edgeapi.ListAlertsResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
+	q := req.Params
 	status := edgeapi.ListAlertsParamsStatusFiring
-	set(&status, req.Params.Status)
-	alerts, err := a.s.Alerts(ctx, AlertFilter{SiteID: value(req.Params.SiteId), Status: string(status), After: p.After, Limit: p.Limit + 1})
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListAlerts200JSONResponse(each(trim(ctx, alerts, p, alertCursor), func(al Alert) edgeapi.Alert {
-		return edgeapi.Alert{Id: al.ID, Kind: edgeapi.AlertKind(al.Kind), Severity: edgeapi.AlertSeverity(al.Severity), Status: edgeapi.AlertStatus(al.Status), OrgId: al.OrgID, SiteId: al.SiteID,
-			Subject: al.Subject, Message: al.Message, FirstSeenAt: al.FirstSeenAt.Time, LastSeenAt: al.LastSeenAt.Time, ResolvedAt: al.ResolvedAt.Ptr()}
-	})), nil
+	set(&status, q.Status)
+	out, err := paged(ctx, q.Limit, q.Cursor, func(after string, limit int) ([]Alert, error) {
+		return a.s.Alerts(ctx, AlertFilter{SiteID: value(q.SiteId), Status: string(status), After: after, Limit: limit})
+	}, alertCursor, apiAlert)
+	return edgeapi.ListAlerts200JSONResponse(out), err
+}
+
+func apiAlert(al Alert) edgeapi.Alert {
+	return edgeapi.Alert{Id: al.ID, Kind: edgeapi.AlertKind(al.Kind), Severity: edgeapi.AlertSeverity(al.Severity), Status: edgeapi.AlertStatus(al.Status), OrgId: al.OrgID, SiteId: al.SiteID,
+		Subject: al.Subject, Message: al.Message, FirstSeenAt: al.FirstSeenAt.Time, LastSeenAt: al.LastSeenAt.Time, ResolvedAt: al.ResolvedAt.Ptr()}
 }
 
 func apiActivity(l Activity) edgeapi.ActivityEntry {
@@ -51,19 +47,11 @@ func apiActivity(l Activity) edgeapi.ActivityEntry {
 
 // ListActivity lists activity lines, newest first.
 func (a api) ListActivity(ctx context.Context, req edgeapi.ListActivityRequestObject) (edgeapi.ListActivityResponseObject, error) {
-	p, err := httpserve.ParsePage(req.Params.Limit, req.Params.Cursor, 250, 1000)
-	if err != nil {
-		return nil, err
-	}
-	before, err := beforeSeq(p)
-	if err != nil {
-		return nil, err
-	}
-	lines, err := a.s.ListActivity(ctx, value(req.Params.SiteId), before, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListActivity200JSONResponse(each(trim(ctx, lines, p, Activity.ID), apiActivity)), nil
+	q := req.Params
+	out, err := pagedDown(ctx, q.Limit, q.Cursor, 250, func(before int64, limit int) ([]Activity, error) {
+		return a.s.ListActivity(ctx, value(q.SiteId), before, limit)
+	}, func(l Activity) int64 { return l.Seq }, apiActivity)
+	return edgeapi.ListActivity200JSONResponse(out), err
 }
 
 // AddActivity stores activity lines.
@@ -85,26 +73,21 @@ func (a api) GetStream(ctx context.Context, _ edgeapi.GetStreamRequestObject) (e
 
 // ListAudit lists audit entries, newest first.
 func (a api) ListAudit(ctx context.Context, req edgeapi.ListAuditRequestObject) (edgeapi.ListAuditResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	before, err := beforeSeq(p)
-	if err != nil {
-		return nil, err
-	}
-	f := audit.Filter{Site: value(req.Params.SiteId), Actor: value(req.Params.Actor), Action: value(req.Params.Action), From: value(req.Params.From), To: value(req.Params.To), Before: before, Limit: p.Limit + 1}
+	q := req.Params
+	f := audit.Filter{Site: value(q.SiteId), Actor: value(q.Actor), Action: value(q.Action), From: value(q.From), To: value(q.To)}
 	if caller := callerFrom(ctx); !caller.Global() {
 		f.Tenant = &caller.OrgID
 	}
-	entries, err := a.s.audit.List(ctx, a.s.db, f)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListAudit200JSONResponse(each(trim(ctx, entries, p, func(e audit.Entry) string { return strconv.FormatInt(e.Seq, 10) }), func(e audit.Entry) edgeapi.AuditEntry {
-		return edgeapi.AuditEntry{Id: e.ID, Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, ActorType: edgeapi.AuditEntryActorType(e.ActorType), Action: e.Action, Target: e.Target,
-			SiteId: e.Site, OrgId: e.Tenant, Result: edgeapi.AuditEntryResult(e.Result), Message: e.Message, Detail: object(e.Detail), Hash: e.Hash}
-	})), nil
+	out, err := pagedDown(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
+		f.Before, f.Limit = before, limit
+		return a.s.audit.List(ctx, a.s.db, f)
+	}, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry)
+	return edgeapi.ListAudit200JSONResponse(out), err
+}
+
+func apiAuditEntry(e audit.Entry) edgeapi.AuditEntry {
+	return edgeapi.AuditEntry{Id: e.ID, Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, ActorType: edgeapi.AuditEntryActorType(e.ActorType), Action: e.Action, Target: e.Target,
+		SiteId: e.Site, OrgId: e.Tenant, Result: edgeapi.AuditEntryResult(e.Result), Message: e.Message, Detail: object(e.Detail), Hash: e.Hash}
 }
 
 // VerifyAudit recomputes the audit log's chain.

@@ -37,15 +37,10 @@ func (a api) Enroll(ctx context.Context, req edgeapi.EnrollRequestObject) (edgea
 
 // ListSites lists sites in scope.
 func (a api) ListSites(ctx context.Context, req edgeapi.ListSitesRequestObject) (edgeapi.ListSitesResponseObject, error) {
-	p, err := page(req.Params.Limit, req.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	sites, err := a.s.Sites(ctx, string(value(req.Params.Status)), p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.ListSites200JSONResponse(each(trim(ctx, sites, p, func(s Site) string { return s.ID }), apiSite)), nil
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Site, error) {
+		return a.s.Sites(ctx, string(value(req.Params.Status)), after, limit)
+	}, func(s Site) string { return s.ID }, apiSite)
+	return edgeapi.ListSites200JSONResponse(out), err
 }
 
 // GetSite reads one site.
