@@ -42,6 +42,8 @@ func (s *Service) handler(server edgeapi.ServerInterface, badRequest func(http.R
 		}
 		writeText(w, http.StatusOK, "ready: "+s.db.Engine().String()+"\n")
 	}))
+	// A person who opens the address finds something to read.
+	router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
 	router.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
 	mode, err := httpserve.ParseLogMode(s.cfg.AccessLog)
 	if err != nil {
