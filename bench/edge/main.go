@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what the flags say.
+type options struct {
+	duration time.Duration
+	warmup   time.Duration
+	rounds   int
+	quick    bool
+	dir      string // everything that is written goes below it
+	product  string // the built binary
+}
+
+var sections = []struct {
+	name string
+	run  func(context.Context, options, *report) error
+}{
+	{"1", ingestSection}, {"2", deliverySection}, {"3", fleetSection}, {"4", campaignSection}, {"5", heartbeatSection},
+}
+
+func main() {
+	var o options
+	chosen := flag.String("sections", "1,2,3,4,5", "sections to run")
+	data := flag.String("data", "", "folder for data (default: a temporary one); choose one on the disk to measure")
+	flag.DurationVar(&o.duration, "duration", 8*time.Second, "how long each load lasts")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the ingest comparison, of which the median counts")
+	flag.BoolVar(&o.quick, "quick", false, "everything short, to see that it works")
+	reference := flag.String("reference", "", "serve as a reference (used by this program itself)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if *reference != "" {
+		exit(serveReference(ctx, *reference, *data))
+		return
+	}
+	o.warmup = 2 * time.Second
+	if o.quick {
+		o.duration, o.warmup, o.rounds = time.Second, 300*time.Millisecond, 1
+	}
+	exit(run(ctx, o, *data, strings.Split(*chosen, ",")))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, data string, chosen []string) (err error) {
+	if data != "" {
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			return err
+		}
+	}
+	if o.dir, err = os.MkdirTemp(data, "mainstay-bench-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(o.dir) }()
+	o.product = filepath.Join(o.dir, "mainstay")
+	progress("building the product")
+	if err := buildProduct(ctx, o.product); err != nil {
+		return fmt.Errorf("build the product: %w", err)
+	}
+	r := &report{w: os.Stdout}
+	r.header(o.dir)
+	for _, s := range sections {
+		for _, name := range chosen {
+			if strings.TrimSpace(name) != s.name {
+				continue
+			}
+			if err := s.run(ctx, o, r); err != nil {
+				return fmt.Errorf("section %s: %w", s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// buildProduct builds in the product's own module, so that it stands on the
+// versions that it is shipped with, not on those that the comparisons bring.
+func buildProduct(ctx context.Context, out string) error {
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mainstay-infra/mainstay").Output()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(module)), "-o", out, "./cmd/mainstay")
+	build.Stderr = os.Stderr
+	return build.Run()
+}
