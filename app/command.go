@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,12 +21,20 @@ func Commands() []*cobra.Command {
 	commands := []*cobra.Command{devCommand(), serveCommand(), doctorCommand(), settingsCommand()}
 	for _, c := range commands {
 		c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
+			}
 			cmd.SilenceUsage = true // what fails from here on is no question of usage
 			cmd.SetContext(context.WithValue(cmd.Context(), environKey{}, os.Environ()))
 		}
 	}
 	return commands
 }
+
+// gcPercent is the garbage collector's target unless GOGC says otherwise. A
+// server's live heap is a few tens of MiB, so letting it grow to five times that
+// between collections costs little memory and saves a good part of their time.
+const gcPercent = 400
 
 type environKey struct{}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"reflect"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -72,12 +71,4 @@ func readFault(err error) error {
 		return fault.Wrap(fault.Unavailable, err, "the database cannot be reached")
 	}
 	return err
-}
-
-func reflectType(v any) reflect.Type {
-	t := reflect.TypeOf(v)
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t
 }

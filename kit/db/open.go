@@ -52,8 +52,9 @@ type Config struct {
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	engine Engine
-	write  *sqlx.DB // SQLite: one connection
+	write  *sqlx.DB // SQLite: for migrations, and what lite's connection comes from
 	read   *sqlx.DB // PostgreSQL: the same pool as write
+	lite   *liteWriter
 	lock   *os.File
 }
 
@@ -70,7 +71,11 @@ func (d *DB) Engine() Engine { return d.engine }
 
 // Close ends all connections.
 func (d *DB) Close() error {
-	err := d.write.Close()
+	var err error
+	if d.lite != nil {
+		err = d.lite.close()
+	}
+	err = errors.Join(err, d.write.Close())
 	if d.read != d.write {
 		err = errors.Join(err, d.read.Close())
 	}
@@ -97,19 +102,20 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	pragmas := "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
-		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)&_pragma=cache_size(-65536)"
+		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)"
 	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
-	write, err := sqlx.Open("sqlite", file+"?_txlock=immediate&"+pragmas)
+	write, err := sqlx.Open("sqlite", file+"?_txlock=immediate&_pragma=cache_size(-65536)&"+pragmas)
+	var lite *liteWriter
 	if err == nil {
-		write.SetMaxOpenConns(1)
-		err = write.PingContext(ctx)
+		write.SetMaxOpenConns(2) // one for lite, one for migrations
+		lite, err = newLiteWriter(ctx, write)
 	}
 	if err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lock.Close())
 	}
-	read, err := sqlx.Open("sqlite", file+"?_pragma=query_only(1)&"+pragmas)
+	read, err := sqlx.Open("sqlite", file+"?_pragma=query_only(1)&_pragma=cache_size(-8192)&"+pragmas)
 	if err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), write.Close(), lock.Close())
+		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lite.close(), write.Close(), lock.Close())
 	}
 	readers := cfg.MaxConns
 	if readers == 0 {
@@ -117,7 +123,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
-	return &DB{engine: SQLite, write: write, read: read, lock: lock}, nil
+	return &DB{engine: SQLite, write: write, read: read, lite: lite, lock: lock}, nil
 }
 
 // lockFile keeps a second process out for as long as the returned file is open;

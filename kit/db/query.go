@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/jmoiron/sqlx/reflectx"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -38,8 +40,8 @@ func (d *DB) Select(ctx context.Context, dest any, query string, args ...any) er
 
 // Tx is a running write transaction. It must not be used by two goroutines.
 type Tx struct {
-	tx       *sqlx.Tx
-	engine   Engine
+	pg       *sqlx.Tx    // on PostgreSQL, where the driver keeps prepared statements
+	lite     *liteWriter // on SQLite
 	onCommit []func()
 }
 
@@ -58,45 +60,92 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 func (d *DB) updateOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
-	sqlTx, err := d.write.BeginTxx(ctx, nil)
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return writeFault(err)
 	}
-	tx := &Tx{tx: sqlTx, engine: d.engine}
-	committed := false
+	ended := false
 	defer func() {
-		if !committed { // also when fn panics
-			if rbErr := sqlTx.Rollback(); rbErr != nil && !errors.Is(rbErr, sql.ErrTxDone) && err == nil {
-				err = writeFault(rbErr)
+		if !ended { // also when fn panics
+			if endErr := tx.end(ctx, false); err == nil {
+				err = writeFault(endErr)
 			}
 		}
 	}()
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := sqlTx.Commit(); err != nil {
+	ended = true
+	if err := tx.end(ctx, true); err != nil {
 		return writeFault(err)
 	}
-	committed = true
 	for _, f := range tx.onCommit {
 		f()
 	}
 	return nil
 }
 
+func (d *DB) begin(ctx context.Context) (*Tx, error) {
+	if d.lite != nil {
+		return &Tx{lite: d.lite}, d.lite.begin(ctx)
+	}
+	pg, err := d.write.BeginTxx(ctx, nil)
+	return &Tx{pg: pg}, err
+}
+
+func (tx *Tx) end(ctx context.Context, commit bool) error {
+	switch {
+	case tx.lite != nil:
+		return tx.lite.end(ctx, commit)
+	case commit:
+		return tx.pg.Commit()
+	}
+	if err := tx.pg.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return nil
+}
+
 // Get reads inside the transaction.
 func (tx *Tx) Get(ctx context.Context, dest any, query string, args ...any) error {
-	return readFault(tx.tx.GetContext(ctx, dest, tx.tx.Rebind(query), args...))
+	if tx.lite == nil {
+		return readFault(tx.pg.GetContext(ctx, dest, tx.pg.Rebind(query), args...))
+	}
+	stmt, err := tx.lite.prepare(ctx, query)
+	if err != nil {
+		return writeFault(err)
+	}
+	// With RETURNING this may be a write.
+	if err := stmt.GetContext(ctx, dest, args...); !errors.Is(err, ErrNoRows) {
+		return writeFault(err)
+	}
+	return ErrNoRows
 }
 
 // Select reads inside the transaction.
 func (tx *Tx) Select(ctx context.Context, dest any, query string, args ...any) error {
-	return readFault(tx.tx.SelectContext(ctx, dest, tx.tx.Rebind(query), args...))
+	if tx.lite == nil {
+		return readFault(tx.pg.SelectContext(ctx, dest, tx.pg.Rebind(query), args...))
+	}
+	stmt, err := tx.lite.prepare(ctx, query)
+	if err != nil {
+		return writeFault(err)
+	}
+	return writeFault(stmt.SelectContext(ctx, dest, args...))
 }
 
 // Exec runs a statement and returns the number of rows it changed.
 func (tx *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	res, err := tx.tx.ExecContext(ctx, tx.tx.Rebind(query), args...)
+	var res sql.Result
+	var err error
+	if tx.lite == nil {
+		res, err = tx.pg.ExecContext(ctx, tx.pg.Rebind(query), args...)
+	} else {
+		var stmt *sqlx.Stmt
+		if stmt, err = tx.lite.prepare(ctx, query); err == nil {
+			res, err = stmt.ExecContext(ctx, args...)
+		}
+	}
 	if err != nil {
 		return 0, writeFault(err)
 	}
@@ -106,17 +155,22 @@ func (tx *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error
 
 // Insert adds a row to table from a struct with db tags.
 func (tx *Tx) Insert(ctx context.Context, table string, row any) error {
-	fields := tx.tx.Mapper.TypeMap(reflectType(row)).Index
-	names := make([]string, 0, len(fields))
-	for _, f := range fields {
+	v := reflect.Indirect(reflect.ValueOf(row))
+	var names []string
+	var args []any
+	for _, f := range columns.TypeMap(v.Type()).Index {
 		if f.Parent != nil && f.Parent.Path == "" && f.Name != "" {
 			names = append(names, f.Name)
+			args = append(args, reflectx.FieldByIndexesReadOnly(v, f.Index).Interface())
 		}
 	}
-	query := fmt.Sprintf("INSERT INTO %s (%s) VALUES (:%s)", table, strings.Join(names, ", "), strings.Join(names, ", :"))
-	_, err := tx.tx.NamedExecContext(ctx, query, row)
-	return writeFault(err)
+	query := fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", table, strings.Join(names, ", "), strings.Repeat(", ?", len(names)-1))
+	_, err := tx.Exec(ctx, query, args...)
+	return err
 }
+
+// columns finds the columns of structs by their db tags.
+var columns = reflectx.NewMapperFunc("db", strings.ToLower)
 
 // OnCommit has f run after the transaction was committed, and not otherwise.
 func (tx *Tx) OnCommit(f func()) { tx.onCommit = append(tx.onCommit, f) }
@@ -124,7 +178,7 @@ func (tx *Tx) OnCommit(f func()) { tx.onCommit = append(tx.onCommit, f) }
 // ForUpdate is the clause that locks the rows a SELECT reads until the end of
 // the transaction. SQLite needs none: it has one writer.
 func (tx *Tx) ForUpdate() string {
-	if tx.engine == Postgres {
+	if tx.pg != nil {
 		return " FOR UPDATE"
 	}
 	return ""
@@ -133,7 +187,7 @@ func (tx *Tx) ForUpdate() string {
 // ForUpdateSkipLocked locks like ForUpdate and passes over rows that another
 // transaction has locked.
 func (tx *Tx) ForUpdateSkipLocked() string {
-	if tx.engine == Postgres {
+	if tx.pg != nil {
 		return " FOR UPDATE SKIP LOCKED"
 	}
 	return ""

@@ -11,9 +11,13 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/campaign"
 )
 
-// rolloutPage is how many devices one transaction of a rollout touches: few
-// enough that ingest hardly waits, whatever the size of the campaign.
-const rolloutPage = 500
+const (
+	// selectPage and requestPage are how many devices one transaction of a rollout
+	// reads, and asks: so few that ingest, whose turn comes in between, hardly
+	// waits, whatever the size of the campaign.
+	selectPage  = 500
+	requestPage = 50
+)
 
 const rolloutKind = "campaign.rollout"
 
@@ -37,7 +41,7 @@ func (s *Service) runRollout(ctx context.Context, job *jobs.Job, args rollout) e
 	err := s.selectTargets(ctx, args)
 	for more := true; more && err == nil; {
 		var done, total int64
-		if done, total, more, err = s.requestPage(ctx, args); err == nil {
+		if done, total, more, err = s.requestNext(ctx, args); err == nil {
 			err = job.Progress(ctx, done, total)
 		}
 	}
@@ -72,7 +76,7 @@ func (s *Service) selectTargets(ctx context.Context, args rollout) error {
 			if c.OrgID != "" {
 				query, queryArgs = query+" AND d.org_id = ?", append(queryArgs, c.OrgID)
 			}
-			if err := tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(queryArgs, rolloutPage)...); err != nil {
+			if err := tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(queryArgs, selectPage)...); err != nil {
 				return err
 			}
 			if len(page) == 0 {
@@ -101,8 +105,8 @@ func (s *Service) selectTargets(ctx context.Context, args rollout) error {
 	}
 }
 
-// requestPage asks the next devices of the stage to update.
-func (s *Service) requestPage(ctx context.Context, args rollout) (done, total int64, more bool, err error) {
+// requestNext asks the next devices of the stage to update.
+func (s *Service) requestNext(ctx context.Context, args rollout) (done, total int64, more bool, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		c, err := s.rolling(ctx, tx, args)
 		if err != nil {
@@ -118,13 +122,11 @@ func (s *Service) requestPage(ctx context.Context, args rollout) (done, total in
 		}
 		var next []string
 		if err := tx.Select(ctx, &next, "SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting' ORDER BY position LIMIT ?",
-			c.ID, min(rolloutPage, c.PhaseTotal-c.PhaseDone)); err != nil {
+			c.ID, min(requestPage, c.PhaseTotal-c.PhaseDone)); err != nil {
 			return err
 		}
-		for _, id := range next {
-			if err := s.requestCampaignDevice(ctx, tx, &c, id); err != nil {
-				return err
-			}
+		if err := s.requestCampaignDevices(ctx, tx, &c, next); err != nil {
+			return err
 		}
 		c.PhaseDone += int64(len(next))
 		done, total, more = c.PhaseDone, c.PhaseTotal, len(next) > 0 && c.PhaseDone < c.PhaseTotal
@@ -138,19 +140,31 @@ func (s *Service) requestPage(ctx context.Context, args rollout) (done, total in
 	return done, total, more, err
 }
 
-func (s *Service) requestCampaignDevice(ctx context.Context, tx *db.Tx, c *Campaign, deviceID string) error {
-	d, err := s.device(ctx, tx, deviceID, tx.ForUpdate())
+func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Campaign, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	query, args, err := db.In("SELECT * FROM devices WHERE device_id IN (?) ORDER BY device_id", ids)
 	if err != nil {
 		return err
 	}
-	now := s.now().UTC()
-	req := OTARequest{RequestID: newID(), Version: c.Version, URL: c.URL, SHA256: c.SHA256, Size: c.Size, RequestedAt: now, CampaignID: c.ID}
-	if err := s.writeOTARequest(ctx, tx, &d, req); err != nil {
+	var devices []Device
+	if err := tx.Select(ctx, &devices, query+tx.ForUpdate(), args...); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "UPDATE campaign_devices SET stage = ?, outcome = 'pending', request_id = ?, requested_at = ? WHERE campaign_id = ? AND device_id = ?",
-		c.CurrentStage, req.RequestID, db.At(now), c.ID, deviceID)
-	return err
+	now := s.now().UTC()
+	moves := otaMoves{}
+	for i := range devices {
+		req := OTARequest{RequestID: newID(), Version: c.Version, URL: c.URL, SHA256: c.SHA256, Size: c.Size, RequestedAt: now, CampaignID: c.ID}
+		if err := s.writeOTARequest(ctx, tx, &devices[i], req, moves); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE campaign_devices SET stage = ?, outcome = 'pending', request_id = ?, requested_at = ? WHERE campaign_id = ? AND device_id = ?",
+			c.CurrentStage, req.RequestID, db.At(now), c.ID, devices[i].DeviceID); err != nil {
+			return err
+		}
+	}
+	return moves.tally(ctx, tx)
 }
 
 // advanceCampaigns judges all running campaigns.

@@ -281,7 +281,11 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 		}
 		req.RequestID, req.RequestedAt, req.CampaignID = newID(), s.now().UTC(), ""
 		req.SHA256 = strings.ToLower(req.SHA256)
-		if err := s.writeOTARequest(ctx, tx, &d, req); err != nil {
+		moves := otaMoves{}
+		if err := s.writeOTARequest(ctx, tx, &d, req, moves); err != nil {
+			return err
+		}
+		if err := moves.tally(ctx, tx); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, entry{Action: "ota.request", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: fmt.Sprintf("update of %s to %s requested", id, req.Version),
@@ -290,17 +294,37 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 	return d, err
 }
 
-// writeOTARequest puts a request into a device's twin, in state pending.
-func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req OTARequest) error {
+// otaMoves adds up moves of updates between states, by org, so that a page of
+// devices costs a tally or two and not one each.
+type otaMoves map[struct{ org, state string }]int64
+
+func (m otaMoves) move(org string, from, to ota.State) {
+	m[struct{ org, state string }{org, string(from)}]--
+	m[struct{ org, state string }{org, string(to)}]++
+}
+
+func (m otaMoves) tally(ctx context.Context, tx *db.Tx) error {
+	for key, n := range m {
+		if key.state == "" { // there was no update before
+			continue
+		}
+		if err := tally.Add(ctx, tx, key.org, tally.OTA, key.state, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeOTARequest puts a request into a device's twin, in state pending, and
+// notes the move for the tallies, which the caller writes.
+func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req OTARequest, moves otaMoves) error {
 	if d.OTACampaignID != "" && !d.OTAState.Terminal() {
 		// The campaign that the device was in will not hear of its update again.
 		if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeFailed, "superseded by another update"); err != nil {
 			return err
 		}
 	}
-	if err := tally.Move(ctx, tx, d.OrgID, tally.OTA, string(d.OTAState), string(ota.Pending)); err != nil {
-		return err
-	}
+	moves.move(d.OrgID, d.OTAState, ota.Pending)
 	now := db.At(s.now())
 	d.OTARequest, d.OTARequestID, d.OTACampaignID = string(mustJSON(req)), req.RequestID, req.CampaignID
 	d.OTAState, d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt = ota.Pending, 0, "", now

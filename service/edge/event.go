@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -195,7 +196,7 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 	duplicates := make([]bool, len(events))
 	minutes := map[string]*eventMinute{}
 	for i, e := range events {
-		if duplicates[i] = !stored[e.Seq]; duplicates[i] {
+		if duplicates[i] = stored != nil && !stored[e.Seq]; duplicates[i] {
 			continue
 		}
 		m := minutes[e.OrgID]
@@ -224,38 +225,57 @@ type eventMinute struct{ events, firstSeq, bytes int64 }
 // eventOverhead is about what an event takes besides its payload, in bytes.
 const eventOverhead = 400
 
-// insertEvents stores events and returns the numbers of those that were new.
+// insertEvents stores events, whose numbers follow one another, and returns the
+// numbers of those that were new; nil means all of them.
 func insertEvents(ctx context.Context, tx *db.Tx, events []*Event) (map[int64]bool, error) {
-	const chunk, columns = 100, 9
-	stored := make(map[int64]bool, len(events))
-	for len(events) > 0 {
-		n := min(chunk, len(events))
-		args := make([]any, 0, n*columns)
-		for _, e := range events[:n] {
+	var inserted int64
+	for rest := events; len(rest) > 0; {
+		// Powers of two make few distinct statements, which stay prepared.
+		n := min(maxInsert, 1<<(bits.Len(uint(len(rest)))-1))
+		args := make([]any, 0, n*insertColumns)
+		for _, e := range rest[:n] {
 			headers := "{}"
 			if len(e.Headers.V) > 0 {
 				headers = string(mustJSON(e.Headers.V))
 			}
 			args = append(args, e.Seq, e.OrgID, e.EventID, e.SiteID, e.Topic, e.Payload, headers, e.EventTime.UnixMicro(), e.ReceivedAt.UnixMicro())
 		}
-		query := insertEventsHead + strings.Repeat(insertEventsRow+", ", n-1) + insertEventsRow + insertEventsTail
-		var seqs []int64
-		if err := tx.Select(ctx, &seqs, query, args...); err != nil {
+		changed, err := tx.Exec(ctx, insertEventsSQL[n], args...)
+		if err != nil {
 			return nil, err
 		}
-		for _, seq := range seqs {
-			stored[seq] = true
-		}
-		events = events[n:]
+		inserted += changed
+		rest = rest[n:]
+	}
+	if inserted == int64(len(events)) {
+		return nil, nil
+	}
+	var seqs []int64
+	if err := tx.Select(ctx, &seqs, "SELECT seq FROM events WHERE seq BETWEEN ? AND ?", events[0].Seq, events[len(events)-1].Seq); err != nil {
+		return nil, err
+	}
+	stored := make(map[int64]bool, len(seqs))
+	for _, seq := range seqs {
+		stored[seq] = true
 	}
 	return stored, nil
 }
 
 const (
-	insertEventsHead = "INSERT INTO events (seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at) VALUES "
-	insertEventsRow  = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	insertEventsTail = " ON CONFLICT (org_id, event_id) DO NOTHING RETURNING seq"
+	maxInsert     = 128 // events in a statement
+	insertColumns = 9
 )
+
+// insertEventsSQL has the statement that inserts so many events.
+var insertEventsSQL = func() map[int]string {
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	texts := map[int]string{}
+	for n := 1; n <= maxInsert; n *= 2 {
+		texts[n] = "INSERT INTO events (seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at) VALUES " +
+			row + strings.Repeat(", "+row, n-1) + " ON CONFLICT (org_id, event_id) DO NOTHING"
+	}
+	return texts
+}()
 
 // routeEvents adds a delivery for every new event and enabled route that match,
 // and a dead letter for every disabled route that would have matched.

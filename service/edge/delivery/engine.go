@@ -209,7 +209,8 @@ func (e *Engine) dueRoutes(ctx context.Context, shards []int64) ([]string, error
 func (e *Engine) startWorker(routeID string, shards []int64) *worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.workers[routeID] != nil {
+	if w := e.workers[routeID]; w != nil {
+		w.nudge() // what another replica accepted, it may not know of
 		return nil
 	}
 	w := newWorker(e, routeID, shards)

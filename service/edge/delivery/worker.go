@@ -41,6 +41,8 @@ type worker struct {
 	sending  int
 	known    map[int64]bool // queued, under way, or not stored yet
 	cursor   int64          // all deliveries up to this event were read once
+	unread   bool           // there may be deliveries that were not read yet
+	wait     time.Duration  // until a retry falls due, as of the last read; 0: none is known
 	finished chan sent      // from the goroutines that send
 	stored   chan int64     // event numbers whose outcome is stored
 
@@ -100,7 +102,9 @@ func (w *worker) run(ctx context.Context) {
 		case seq := <-w.stored:
 			delete(w.known, seq)
 		case <-w.wake:
+			w.unread = true
 		case <-timer.C:
+			w.unread, w.wait = true, 0
 		}
 		timer.Stop()
 	}
@@ -136,7 +140,7 @@ func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 			return true, time.Second
 		}
 		first := w.route.ID == ""
-		w.route, w.removed = route, isGone(err)
+		w.route, w.removed, w.unread = route, isGone(err), true
 		if !first {
 			w.forgetQueued()
 		}
@@ -144,16 +148,17 @@ func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 	if w.removed || !w.route.Enabled {
 		return false, 0
 	}
-	if w.queued >= readAhead/2 || len(w.known) >= readAhead+maxUnstored {
-		return true, 0
+	if !w.unread || w.queued >= readAhead/2 || len(w.known) >= readAhead+maxUnstored {
+		return w.unread || w.queued > 0, w.wait
 	}
-	items, err := w.read(ctx)
+	items, full, err := w.read(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.engine.Log.Error("delivery: read deliveries", "route", w.routeID, "error", err)
 		}
 		return true, time.Second
 	}
+	w.unread = full
 	for _, it := range items {
 		w.known[it.EventSeq] = true
 		l := w.lanes[it.SiteID]
@@ -167,7 +172,8 @@ func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 		l.queue = append(l.queue, it)
 		w.queued++
 	}
-	return len(items) > 0 || w.queued > 0, w.untilRetry(ctx)
+	w.wait = w.untilRetry(ctx)
+	return w.unread || w.queued > 0, w.wait
 }
 
 // forgetQueued drops what was read ahead for an older state of the route.
@@ -197,8 +203,9 @@ type deliveryRow struct {
 
 // read fetches deliveries that are due and not yet known: first those never read,
 // in order of acceptance, then those whose retry is due and replays. An event is
-// found in events or, for a replay, in its dead letter.
-func (w *worker) read(ctx context.Context) ([]item, error) {
+// found in events or, for a replay, in its dead letter. full tells that there may
+// be more.
+func (w *worker) read(ctx context.Context) (items []item, full bool, err error) {
 	const columns = `SELECT d.route_id, d.event_seq, d.shard, d.site_id, d.attempts, d.created_at, d.next_at, d.dead_letter_id,
 		COALESCE(l.event_org_id, e.org_id) AS org_id, COALESCE(l.event_id, e.event_id) AS event_id, COALESCE(l.topic, e.topic) AS topic,
 		COALESCE(l.payload, e.payload) AS payload, COALESCE(l.headers, e.headers) AS headers,
@@ -212,28 +219,29 @@ func (w *worker) read(ctx context.Context) ([]item, error) {
 	query, args, err := db.In(columns+"AND d.event_seq > ? AND (d.attempts = 0 AND d.dead_letter_id = '' OR d.next_at <= ?)"+ours+" ORDER BY d.event_seq LIMIT ?",
 		append(append([]any{w.routeID, w.cursor, db.At(now)}, shards...), readAhead)...)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var rows []deliveryRow
 	if err := w.engine.DB.Select(ctx, &rows, query, args...); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if n := len(rows); n > 0 {
 		w.cursor = rows[n-1].EventSeq
 	}
-	if len(rows) < readAhead {
+	if full = len(rows) == readAhead; !full {
 		query, args, err := db.In(columns+"AND d.next_at <= ? AND d.event_seq <= ?"+ours+" ORDER BY d.next_at LIMIT ?",
 			append(append([]any{w.routeID, db.At(now), w.cursor}, shards...), readAhead+len(w.known))...)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		var again []deliveryRow
 		if err := w.engine.DB.Select(ctx, &again, query, args...); err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		full = len(again) == readAhead+len(w.known)
 		rows = append(rows, again...)
 	}
-	items := make([]item, 0, len(rows))
+	items = make([]item, 0, len(rows))
 	seen := map[int64]bool{}
 	for _, r := range rows {
 		if seen[r.EventSeq] || w.known[r.EventSeq] {
@@ -243,7 +251,7 @@ func (w *worker) read(ctx context.Context) ([]item, error) {
 		items = append(items, item{Pending: r.Pending, event: Event{EventID: r.EventID, OrgID: r.OrgID, SiteID: r.SiteID, Topic: r.Topic,
 			Payload: []byte(r.Payload), Headers: r.Headers.V, EventTime: r.EventTime.Time, ReceivedAt: r.ReceivedAt.Time}})
 	}
-	return items, nil
+	return items, full, nil
 }
 
 // ours is the condition that keeps a query on deliveries within this replica's

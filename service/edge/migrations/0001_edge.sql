@@ -259,6 +259,7 @@ CREATE TABLE campaign_devices (
 );
 CREATE INDEX campaign_devices_by_position ON campaign_devices (campaign_id, position);
 CREATE INDEX campaign_devices_by_outcome ON campaign_devices (campaign_id, stage, outcome, position);
+CREATE INDEX campaign_devices_by_request ON campaign_devices (campaign_id, outcome, requested_at);
 CREATE INDEX campaign_devices_by_device ON campaign_devices (device_id);
 
 CREATE TABLE deployments (
