@@ -72,10 +72,36 @@ func (t *Throttle) Begin(keys ...string) (done func(success bool), err error) {
 }
 
 // wait is how long the key is refused from now on. It also forgets.
-func (a *attempts) wait(now time.Time) time.Duration {
+// Allowed is Begin for attempts that are checked at once, such as the lookup of a
+// random token: it refuses keys that must still wait, but lets any number of
+// attempts run side by side. Those that fail are reported with Failed.
+func (t *Throttle) Allowed(keys ...string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for _, key := range keys {
+		if e, ok := t.byKey[key]; ok {
+			a := e.Value.(*attempts)
+			a.forgetIfIdle(now)
+			if wait := a.until.Sub(now); wait > 0 {
+				return fault.New(fault.TooMany, "too many failed attempts; try again later").WithCode("throttled").WithRetryAfter(wait)
+			}
+		}
+	}
+	return nil
+}
+
+// Failed counts a failed attempt that Allowed let through.
+func (t *Throttle) Failed(keys ...string) { t.finish(keys, false) }
+
+func (a *attempts) forgetIfIdle(now time.Time) {
 	if now.Sub(a.used) >= forgetAfter {
 		a.failures, a.pending, a.until = 0, 0, time.Time{}
 	}
+}
+
+func (a *attempts) wait(now time.Time) time.Duration {
+	a.forgetIfIdle(now)
 	if d := a.until.Sub(now); d > 0 {
 		return d
 	}

@@ -130,7 +130,7 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = s.http.Close()
 		err = fmt.Errorf("httpserve: requests were cut off after draining for %s: %w", s.cfg.DrainTimeout, err)
 	}
-	<-served
+	<-served //nolint:errcheck // after Shutdown it is always ErrServerClosed
 	return err
 }
 

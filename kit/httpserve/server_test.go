@@ -161,7 +161,7 @@ func TestRequestsThatOutlastTheDrainAreCutOff(t *testing.T) {
 	if err := stop(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Run = %v", err)
 	}
-	<-failed
+	<-failed //nolint:errcheck // that it ended is what counts
 }
 
 func TestSelfSignedServesTLS12AndHTTP2(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,6 +191,22 @@ func TestEnrollmentRefusesBadTokensAndBadRequests(t *testing.T) {
 	e := as[edgeapi.Enrollment](c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).want(200))
 	if e.OrgId != org.Id || e.CertificatePem != nil || e.HeartbeatIntervalSeconds != 30 {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestManySitesEnrollAtOnceAndGuessersAreSlowedDown(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	var sites sync.WaitGroup
+	for i := range 30 {
+		sites.Go(func() { c.site(fmt.Sprint(i), enrollmentToken) })
+	}
+	sites.Wait()
+	for range 5 {
+		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(401)
+	}
+	if a := c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(429); a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
 	}
 }
 
