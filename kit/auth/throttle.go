@@ -71,7 +71,6 @@ func (t *Throttle) Begin(keys ...string) (done func(success bool), err error) {
 	return func(success bool) { once.Do(func() { t.finish(keys, success) }) }, nil
 }
 
-// wait is how long the key is refused from now on. It also forgets.
 // Allowed is Begin for attempts that are checked at once, such as the lookup of a
 // random token: it refuses keys that must still wait, but lets any number of
 // attempts run side by side. Those that fail are reported with Failed.
@@ -100,6 +99,7 @@ func (a *attempts) forgetIfIdle(now time.Time) {
 	}
 }
 
+// wait is how long the key is refused from now on. It also forgets.
 func (a *attempts) wait(now time.Time) time.Duration {
 	a.forgetIfIdle(now)
 	if d := a.until.Sub(now); d > 0 {
