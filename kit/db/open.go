@@ -102,7 +102,8 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	pragmas := "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
-		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)"
+		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)" +
+		"&_pragma=case_sensitive_like(1)" // as PostgreSQL has it
 	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
 	write, err := sqlx.Open("sqlite", file+"?_txlock=immediate&_pragma=cache_size(-65536)&"+pragmas)
 	var lite *liteWriter

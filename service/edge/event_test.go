@@ -159,7 +159,7 @@ func TestEventsCanBeFilteredAndPaged(t *testing.T) {
 		c.call("POST", "/events", agentTwo, object{"site_id": two, "topic": "100%_x", "payload": 1}).want(202)
 		for path, want := range map[string]int{
 			"/events": 8, "/events?limit=3": 8, "/events?site_id=" + two: 1, "/events?minutes=5": 1, "/events?minutes=60": 8,
-			"/events?topic=temp.3": 1, "/events?topic=" + url.QueryEscape("temp.*"): 7, "/events?topic=" + url.QueryEscape("100%_*"): 1, "/events?topic=" + url.QueryEscape("*_*"): 1,
+			"/events?topic=temp.3": 1, "/events?topic=" + url.QueryEscape("temp.*"): 7, "/events?topic=" + url.QueryEscape("100%_*"): 1, "/events?topic=" + url.QueryEscape("*_*"): 1, "/events?topic=" + url.QueryEscape("TEMP.*"): 0,
 		} {
 			if got := len(c.all(path, viewerToken)); got != want {
 				c.Errorf("%s: %d events, want %d", path, got, want)

@@ -82,6 +82,7 @@ CREATE TABLE events (
 );
 CREATE UNIQUE INDEX events_by_id ON events (org_id, event_id);
 CREATE INDEX events_by_site ON events (site_id, seq);
+CREATE INDEX events_by_org ON events (org_id, seq);
 
 -- One row a minute and org: the rates of the overview, and where in the sequence
 -- a minute begins, which stands in for an index on received_at.
