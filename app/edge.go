@@ -14,13 +14,27 @@ import (
 // what it stands on.
 func edgeModule(cfg edge.Config, log *slog.Logger, started func(url, engine string)) Module {
 	return Module{Name: "edge", Start: func(ctx context.Context) (func() error, error) {
-		svc, err := edge.New(ctx, cfg, edge.Deps{Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now})
+		deps := edge.Deps{Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now}
+		stopTracing := func(context.Context) error { return nil }
+		if cfg.OTLPEndpoint != "" {
+			var err error
+			if stopTracing, deps.Tracer, err = telemetry.Tracing(ctx, telemetry.Config{Endpoint: cfg.OTLPEndpoint, Service: "mainstay-edge", Version: telemetry.BuildInfo().Version}); err != nil {
+				return nil, err
+			}
+		}
+		svc, err := edge.New(ctx, cfg, deps)
 		if err != nil {
 			return nil, err
 		}
 		listening, done := make(chan string, 1), make(chan error, 1)
 		go func() {
-			done <- errors.Join(svc.Serve(ctx, func(url string) { listening <- url }), svc.Close())
+			err := errors.Join(svc.Serve(ctx, func(url string) { listening <- url }), svc.Close())
+			flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			if traceErr := stopTracing(flush); traceErr != nil {
+				log.Warn("the last traces were not sent", "error", traceErr) // no reason to fail
+			}
+			done <- err
 		}()
 		select {
 		case url := <-listening:

@@ -41,8 +41,9 @@ type Config struct {
 	AllowPrivateTargets bool          `key:"allow-private-targets" env:"MAINSTAY_ALLOW_PRIVATE_TARGETS" default:"false" help:"Let routes reach loopback, link-local and private addresses."`
 	AlertDeadLetters    int64         `key:"alert-deadletters" default:"100" min:"1" help:"Dead letters of one route that raise an alert."`
 
-	MaxInFlight int    `key:"max-in-flight" default:"2048" min:"1" help:"Requests served at once; more get 503."`
-	AccessLog   string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+	MaxInFlight  int    `key:"max-in-flight" default:"2048" min:"1" help:"Requests served at once; more get 503."`
+	OTLPEndpoint string `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
+	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
 
 	OIDC OIDCConfig `prefix:"oidc"`
 }

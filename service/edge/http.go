@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/contract"
@@ -49,13 +51,17 @@ func (s *Service) handler(server edgeapi.ServerInterface, badRequest func(http.R
 	if err != nil {
 		panic(err) // Validate has checked it
 	}
-	return httpserve.Chain(router,
+	handler := httpserve.Chain(router,
 		httpserve.RequestID,
 		httpserve.AccessLog(s.log, mode),
 		httpserve.Metrics(s.registry, "edge"),
 		httpserve.Recover(s.render, s.log),
 		httpserve.LimitInFlight(s.cfg.MaxInFlight, s.render),
 	)
+	if s.tracer == nil {
+		return handler
+	}
+	return otelhttp.NewHandler(handler, "edge", otelhttp.WithTracerProvider(s.tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
 }
 
 func writeText(w http.ResponseWriter, status int, text string) {

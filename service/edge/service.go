@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -43,6 +44,7 @@ type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
+	Tracer   trace.TracerProvider // nil: no traces
 }
 
 // Service is the edge control plane.
@@ -78,6 +80,7 @@ type Service struct {
 	render         httpserve.ErrorRenderer
 	contract       *contract.Contract
 	registry       *prometheus.Registry
+	tracer         trace.TracerProvider
 	closeTransport func()
 }
 
@@ -93,7 +96,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, log: deps.Log, now: deps.Now, registry: deps.Registry,
+		cfg: cfg, log: deps.Log, now: deps.Now, registry: deps.Registry, tracer: deps.Tracer,
 		throttle:      auth.NewThrottle(10_000, deps.Now),
 		targets:       webhook.Guard{AllowPrivate: cfg.AllowPrivateTargets},
 		alertNudge:    make(chan struct{}, 1),
