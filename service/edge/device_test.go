@@ -1,0 +1,110 @@
+package edge_test
+
+import (
+	"strings"
+	"testing"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+)
+
+func TestADesiredStateIsReplacedUnderItsVersion(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		c.device(agent, "d1")
+		c.call("POST", "/devices/d1/ota", adminToken, artifact("2.0")).want(200)
+		put := func(body object, ifMatch string) answer {
+			return c.callWith("PUT", "/twins/d1/desired", adminToken, body, map[string]string{"If-Match": ifMatch})
+		}
+		a := put(object{"desired": object{"rate": 5, "ota": object{"version": "evil"}}, "expected_version": 1}, "").want(200)
+		tw := as[edgeapi.Twin](a)
+		if tw.DesiredVersion != 2 || !strings.Contains(string(tw.Desired), `"version":"2.0"`) || strings.Contains(string(tw.Desired), "evil") || tw.SiteId != site {
+			c.Errorf("%+v %s", tw, tw.Desired)
+		}
+		put(object{"desired": object{}, "expected_version": 1}, "").refused(409, "stale_version", "")
+		put(object{"desired": object{}}, `"0-0"`).want(412)
+		put(object{"desired": object{}}, a.header.Get("ETag")).want(200)
+		put(object{"desired": object{"x": strings.Repeat("y", 33<<10)}}, "").want(413)
+		put(object{"desired": []any{}}, "").refused(400, "invalid", "desired")
+		put(object{}, "").refused(400, "invalid", "desired")
+		c.call("PUT", "/twins/none/desired", adminToken, object{"desired": object{}}).want(404)
+		if got := c.call("GET", "/twins/d1", viewerToken, nil).want(200); got.header.Get("ETag") == a.header.Get("ETag") {
+			c.Error("the ETag did not change with the twin")
+		}
+	})
+}
+
+func TestAReportIsMerged(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		_, agent := c.site("plant", enrollmentToken)
+		c.device(agent, "d1")
+		report := func(body object) answer { return c.call("POST", "/agent/twins/d1/reported", agent, body) }
+		report(object{"reported": object{"a": 1, "b": object{"x": 1, "y": 2}}}).want(200)
+		tw := as[edgeapi.Twin](report(object{"reported": object{"a": nil, "b": object{"x": nil}}, "version": 1}).want(200))
+		if string(tw.Reported) != `{"b":{"y":2}}` || tw.ReportedVersion != 2 {
+			c.Errorf("%s at %d", tw.Reported, tw.ReportedVersion)
+		}
+		report(object{"reported": object{}, "version": 1}).refused(409, "stale_version", "")
+		report(object{"reported": object{"x": strings.Repeat("y", 33<<10)}}).want(413)
+		twins := as[[]edgeapi.Twin](c.call("GET", "/agent/twins", agent, nil).want(200))
+		if len(twins) != 1 || twins[0].DeviceId != "d1" {
+			c.Errorf("%+v", twins)
+		}
+	})
+}
+
+func artifact(version string) object {
+	return object{"version": version, "url": "https://fw.example/" + version, "sha256": strings.Repeat("ab", 32), "size": 1000}
+}
+
+func (c *control) ota(agent, site, device string, state string, more object) answer {
+	c.Helper()
+	status := object{"state": state}
+	for k, v := range more {
+		status[k] = v
+	}
+	return c.call("POST", "/agent/devices/"+device+"/ota/status", agent, object{"site_id": site, "status": status})
+}
+
+func TestAnUpdateFollowsItsStates(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		c.device(agent, "d1")
+		c.call("GET", "/devices/d1/ota", viewerToken, nil).refused(404, "no_update", "")
+		c.call("POST", "/devices/none/ota", adminToken, artifact("2")).want(404)
+		c.call("POST", "/devices/d1/ota", adminToken, object{"version": "2", "url": "ftp://x/y", "sha256": strings.Repeat("ab", 32)}).refused(400, "invalid", "url")
+		c.call("POST", "/devices/d1/ota", adminToken, object{"version": "2", "url": "https://x/y", "sha256": "short"}).refused(400, "invalid", "sha256")
+		c.ota(agent, site, "d1", "downloading", nil).refused(404, "no_update", "")
+		tw := as[edgeapi.Twin](c.call("POST", "/devices/d1/ota", adminToken, artifact("2")).want(200))
+		if tw.DesiredVersion != 1 || !strings.Contains(string(tw.Desired), `"ota":{"request_id"`) {
+			c.Errorf("%s", tw.Desired)
+		}
+		first := as[edgeapi.OTA](c.call("GET", "/devices/d1/ota", viewerToken, nil).want(200))
+		if first.Status.State != "pending" || first.Request.Version != "2" || first.Request.RequestId != first.Status.RequestId {
+			c.Errorf("%+v", first)
+		}
+		c.ota(agent, site, "d1", "downloading", object{"progress": 40}).want(200)
+		c.ota(agent, site, "d1", "downloading", object{"progress": 60}).want(200)
+		c.ota(agent, site, "d1", "pending", nil).refused(409, "illegal_transition", "")
+		c.ota(agent, site, "d1", "flying", nil).want(400)
+		c.ota(agent, site, "d1", "installing", object{"progress": 101}).want(400)
+		if got := as[edgeapi.OTA](c.ota(agent, site, "d1", "succeeded", nil).want(200)); got.Status.Progress != 100 {
+			c.Errorf("%+v", got)
+		}
+		c.ota(agent, site, "d1", "succeeded", nil).want(200)
+		c.ota(agent, site, "d1", "failed", nil).refused(409, "illegal_transition", "")
+
+		c.call("POST", "/devices/d1/ota", adminToken, artifact("3")).want(200)
+		c.ota(agent, site, "d1", "downloading", object{"request_id": first.Request.RequestId}).refused(409, "superseded", "")
+		c.ota(agent, site, "d1", "failed", object{"message": "no space\nleft"}).want(200)
+		c.maintain()
+		if got := c.alerts("ota_failed"); len(got) != 1 || got[0].Subject != "d1" {
+			c.Errorf("%+v", got)
+		}
+		if o := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)); o.Devices != 1 || o.Ota["failed"] != 1 || len(o.Ota) != 1 {
+			c.Errorf("%+v", o.Ota)
+		}
+	})
+}

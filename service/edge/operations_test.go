@@ -1,0 +1,95 @@
+package edge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+)
+
+func TestTheStreamResumesWhereItWasLeft(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	say := func(text string) string {
+		return as[[]edgeapi.ActivityEntry](c.call("POST", "/activity", adminToken, object{"entries": []any{object{"message": text}}}).want(200))[0].Id
+	}
+	live := c.follow(viewerToken, "")
+	first := say("one")
+	if e := c.next(live); e.id != first || !strings.Contains(e.data, `"message":"one"`) {
+		t.Errorf("%+v", e)
+	}
+	say("two")
+	say("three")
+	resumed := c.follow(viewerToken, first)
+	for _, want := range []string{"two", "three"} {
+		if e := c.next(resumed); !strings.Contains(e.data, want) {
+			t.Errorf("%+v, want %s", e, want)
+		}
+	}
+	c.callWith("GET", "/stream", viewerToken, nil, map[string]string{"Last-Event-ID": "x"}).want(400)
+}
+
+func TestActivityKeepsItsLimits(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	entries := make([]any, 300)
+	for i := range entries {
+		entries[i] = object{"message": fmt.Sprint(i), "level": "info", "detail": object{"i": i}}
+	}
+	c.call("POST", "/activity", adminToken, object{"entries": entries, "more": 1}).want(200)
+	for path, want := range map[string]int{"/activity": 250, "/activity?limit=1": 1, "/activity?limit=1000": 300} {
+		if got := len(as[[]edgeapi.ActivityEntry](c.call("GET", path, viewerToken, nil).want(200))); got != want {
+			t.Errorf("%s: %d lines, want %d", path, got, want)
+		}
+	}
+	for _, path := range []string{"/activity?limit=0", "/activity?limit=1001"} {
+		c.call("GET", path, viewerToken, nil).refused(400, "invalid", "limit")
+	}
+	c.call("POST", "/activity", adminToken, object{"entries": []any{object{"level": "info"}}}).refused(400, "invalid", "entries.0.message")
+	c.call("POST", "/activity", adminToken, object{"entries": []any{object{"message": "m", "level": "loud"}}}).refused(400, "invalid", "entries.0.level")
+	c.call("POST", "/activity", adminToken, object{}).refused(400, "invalid", "entries")
+}
+
+// The overview reads tallies that every change keeps up. They must say what
+// counting would.
+func TestTheOverviewCountsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		tr := &tour{c, map[string]int{}}
+		takeTour(tr)
+		site, agent := c.fleet("a", 5)
+		c.fleet("b", 3)
+		c.call("POST", "/devices/a-000/ota", adminToken, artifact("2")).want(200)
+		c.ota(agent, site, "a-000", "downloading", nil).want(200)
+		c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": "web", "image": "nginx", "version": "1"}).want(201)
+		o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200))
+		if int(o.Devices) != len(c.all("/devices", adminToken)) || o.Devices != 8 {
+			c.Errorf("devices: %d", o.Devices)
+		}
+		if o.Sites["online"] != 2 || o.Sites["revoked"] != 0 || o.Ota["downloading"] != 1 || len(o.Ota) != 1 || o.Deployments["pending"] != 1 || len(o.Deployments) != 1 {
+			c.Errorf("%+v", o)
+		}
+		if int(o.Routes["enabled"]) != len(c.all("/routes", adminToken)) || int(o.Deadletters) != len(c.all("/deadletters", adminToken)) || o.Orgs != 0 {
+			c.Errorf("%+v", o)
+		}
+		var events int64
+		for _, m := range o.Rates {
+			events += m.Events
+		}
+		if events != 6 {
+			c.Errorf("%d events in the rates", events)
+		}
+	})
+}
+
+func TestUnknownPathsAndMethodsAnswerInTheErrorBody(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.call("GET", "/nothing", adminToken, nil).refused(404, "not_found", "")
+	a := c.call("DELETE", "/version", adminToken, nil)
+	a.refused(405, "method_not_allowed", "")
+	if !strings.Contains(a.header.Get("Allow"), "GET") {
+		t.Errorf("Allow: %q", a.header.Get("Allow"))
+	}
+}
