@@ -135,18 +135,31 @@ func (s *Service) renewCRL(ctx context.Context) error {
 	if s.ca == nil {
 		return nil
 	}
-	var next db.Time
-	err := s.db.Get(ctx, &next, "SELECT next_update FROM crl WHERE one = 1")
-	if err != nil && !errors.Is(err, db.ErrNoRows) {
+	if fresh, err := s.freshCRL(ctx, s.db); err != nil || fresh {
 		return err
 	}
-	if err == nil && s.now().Before(next.Add(-crlValidity/2)) {
-		return nil
-	}
 	return s.db.Update(ctx, func(tx *db.Tx) error {
+		// Whoever was first to lock the counter has made the list meanwhile.
+		var number int64
+		if err := tx.Get(ctx, &number, "SELECT value FROM counters WHERE name = 'crl'"+tx.ForUpdate()); err != nil {
+			return err
+		}
+		if fresh, err := s.freshCRL(ctx, tx); err != nil || fresh {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "DELETE FROM certificates WHERE not_after < ?", db.At(s.now().Add(-renewalGrace))); err != nil {
 			return err
 		}
 		return s.writeCRL(ctx, tx)
 	})
+}
+
+// freshCRL reports whether there is a list with more than half its life ahead.
+func (s *Service) freshCRL(ctx context.Context, q db.Querier) (bool, error) {
+	var next db.Time
+	err := q.Get(ctx, &next, "SELECT next_update FROM crl WHERE one = 1")
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	return s.now().Before(next.Add(-crlValidity / 2)), err
 }
