@@ -58,7 +58,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 	case "IngestEvents":
 		limit = maxBatchBytes
 	}
-	handle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{w: w}
 		if op.Access != accessOpen {
 			caller, err := s.authorize(r, op)
@@ -79,7 +79,6 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		}
 		next.ServeHTTP(w, r)
 	})
-	return handle
 }
 
 // authorize says who calls, or why they may not call op.

@@ -13,8 +13,8 @@ import (
 
 const (
 	// selectPage and requestPage are how many devices one transaction of a rollout
-	// reads, and asks: so few that ingest, whose turn comes in between, hardly
-	// waits, whatever the size of the campaign.
+	// reads, and asks: so few that ingest, whose turn comes in between, waits for
+	// milliseconds, whatever the size of the campaign (docs/performance.md).
 	selectPage  = 500
 	requestPage = 50
 )
