@@ -2,6 +2,8 @@ module github.com/mainstay-infra/mainstay
 
 go 1.26.0
 
+ignore ./web/node_modules
+
 require (
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/distribution/reference v0.6.0

@@ -156,6 +156,13 @@ type ClientInterface interface {
 	// Corresponds with POST /agent/devices/{id}/ota/status (the `ReportOTAStatus` operationId).
 	ReportOTAStatus(ctx context.Context, id DeviceID, body ReportOTAStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListAgentPolicyPacks The enabled policy packs that bind the calling site
+	//
+	// The agent keeps them, and enforces them while the control plane is out of reach.
+	//
+	// Corresponds with GET /agent/policy-packs (the `ListAgentPolicyPacks` operationId).
+	ListAgentPolicyPacks(ctx context.Context, params *ListAgentPolicyPacksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAgentTwins The desired state of the calling site's devices
 	//
 	// Corresponds with GET /agent/twins (the `ListAgentTwins` operationId).
@@ -376,6 +383,32 @@ type ClientInterface interface {
 	// Corresponds with POST /enroll (the `Enroll` operationId).
 	Enroll(ctx context.Context, body EnrollJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEnrollmentTokens Enrollment tokens that were made here and have not expired
+	//
+	// The token of the configuration and the one that each org was created with are not listed.
+	//
+	// Corresponds with GET /enrollment-tokens (the `ListEnrollmentTokens` operationId).
+	ListEnrollmentTokens(ctx context.Context, params *ListEnrollmentTokensParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateEnrollmentTokenWithBody Make a token that enrolls a few sites for a short time
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+	CreateEnrollmentTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateEnrollmentToken Make a token that enrolls a few sites for a short time
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+	CreateEnrollmentToken(ctx context.Context, body CreateEnrollmentTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteEnrollmentToken Withdraw an enrollment token; sites that it enrolled stay
+	//
+	// Corresponds with DELETE /enrollment-tokens/{id} (the `DeleteEnrollmentToken` operationId).
+	DeleteEnrollmentToken(ctx context.Context, id ID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListEvents Recent events, newest first
 	//
 	// Corresponds with GET /events (the `ListEvents` operationId).
@@ -531,6 +564,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /policy-packs (the `CreatePolicyPack` operationId).
 	CreatePolicyPack(ctx context.Context, body CreatePolicyPackJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckImageWithBody Try an image against the policy packs
+	//
+	// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+	CheckImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckImage Try an image against the policy packs
+	//
+	// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+	CheckImage(ctx context.Context, body CheckImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeletePolicyPack Remove a policy pack
 	//
@@ -863,6 +914,23 @@ func (c *Client) ReportOTAStatusWithBody(ctx context.Context, id DeviceID, conte
 // Corresponds with POST /agent/devices/{id}/ota/status (the `ReportOTAStatus` operationId).
 func (c *Client) ReportOTAStatus(ctx context.Context, id DeviceID, body ReportOTAStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReportOTAStatusRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAgentPolicyPacks The enabled policy packs that bind the calling site
+//
+// The agent keeps them, and enforces them while the control plane is out of reach.
+//
+// Corresponds with GET /agent/policy-packs (the `ListAgentPolicyPacks` operationId).
+func (c *Client) ListAgentPolicyPacks(ctx context.Context, params *ListAgentPolicyPacksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAgentPolicyPacksRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1453,6 +1521,72 @@ func (c *Client) Enroll(ctx context.Context, body EnrollJSONRequestBody, reqEdit
 	return c.Client.Do(req)
 }
 
+// ListEnrollmentTokens Enrollment tokens that were made here and have not expired
+//
+// The token of the configuration and the one that each org was created with are not listed.
+//
+// Corresponds with GET /enrollment-tokens (the `ListEnrollmentTokens` operationId).
+func (c *Client) ListEnrollmentTokens(ctx context.Context, params *ListEnrollmentTokensParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEnrollmentTokensRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateEnrollmentTokenWithBody Make a token that enrolls a few sites for a short time
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+func (c *Client) CreateEnrollmentTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateEnrollmentTokenRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateEnrollmentToken Make a token that enrolls a few sites for a short time
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+func (c *Client) CreateEnrollmentToken(ctx context.Context, body CreateEnrollmentTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateEnrollmentTokenRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteEnrollmentToken Withdraw an enrollment token; sites that it enrolled stay
+//
+// Corresponds with DELETE /enrollment-tokens/{id} (the `DeleteEnrollmentToken` operationId).
+func (c *Client) DeleteEnrollmentToken(ctx context.Context, id ID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteEnrollmentTokenRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListEvents Recent events, newest first
 //
 // Corresponds with GET /events (the `ListEvents` operationId).
@@ -1839,6 +1973,44 @@ func (c *Client) CreatePolicyPackWithBody(ctx context.Context, contentType strin
 // Corresponds with POST /policy-packs (the `CreatePolicyPack` operationId).
 func (c *Client) CreatePolicyPack(ctx context.Context, body CreatePolicyPackJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreatePolicyPackRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckImageWithBody Try an image against the policy packs
+//
+// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+func (c *Client) CheckImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckImageRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckImage Try an image against the policy packs
+//
+// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+func (c *Client) CheckImage(ctx context.Context, body CheckImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckImageRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2636,6 +2808,84 @@ func NewReportOTAStatusRequestWithBody(server string, id DeviceID, contentType s
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListAgentPolicyPacksRequest constructs an http.Request for the ListAgentPolicyPacks method
+func NewListAgentPolicyPacksRequest(server string, params *ListAgentPolicyPacksParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/agent/policy-packs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SiteId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "site_id", *params.SiteId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -4045,6 +4295,146 @@ func NewEnrollRequestWithBody(server string, contentType string, body io.Reader)
 	return req, nil
 }
 
+// NewListEnrollmentTokensRequest constructs an http.Request for the ListEnrollmentTokens method
+func NewListEnrollmentTokensRequest(server string, params *ListEnrollmentTokensParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/enrollment-tokens")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateEnrollmentTokenRequest calls the generic CreateEnrollmentToken builder with application/json body
+func NewCreateEnrollmentTokenRequest(server string, body CreateEnrollmentTokenJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateEnrollmentTokenRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateEnrollmentTokenRequestWithBody constructs an http.Request for the CreateEnrollmentToken method, with any body, and a specified content type
+func NewCreateEnrollmentTokenRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/enrollment-tokens")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteEnrollmentTokenRequest constructs an http.Request for the DeleteEnrollmentToken method
+func NewDeleteEnrollmentTokenRequest(server string, id ID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/enrollment-tokens/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListEventsRequest constructs an http.Request for the ListEvents method
 func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
 	var err error
@@ -4894,6 +5284,46 @@ func NewCreatePolicyPackRequestWithBody(server string, contentType string, body 
 	}
 
 	operationPath := fmt.Sprintf("/policy-packs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCheckImageRequest calls the generic CheckImage builder with application/json body
+func NewCheckImageRequest(server string, body CheckImageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCheckImageRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCheckImageRequestWithBody constructs an http.Request for the CheckImage method, with any body, and a specified content type
+func NewCheckImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/policy-packs/check")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -5988,6 +6418,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /agent/devices/{id}/ota/status (the `ReportOTAStatus` operationId).
 	ReportOTAStatusWithResponse(ctx context.Context, id DeviceID, body ReportOTAStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportOTAStatusResult, error)
 
+	// ListAgentPolicyPacksWithResponse The enabled policy packs that bind the calling site
+	//
+	// The agent keeps them, and enforces them while the control plane is out of reach.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /agent/policy-packs (the `ListAgentPolicyPacks` operationId).
+	ListAgentPolicyPacksWithResponse(ctx context.Context, params *ListAgentPolicyPacksParams, reqEditors ...RequestEditorFn) (*ListAgentPolicyPacksResult, error)
+
 	// ListAgentTwinsWithResponse The desired state of the calling site's devices
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -6248,6 +6687,36 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /enroll (the `Enroll` operationId).
 	EnrollWithResponse(ctx context.Context, body EnrollJSONRequestBody, reqEditors ...RequestEditorFn) (*EnrollResult, error)
 
+	// ListEnrollmentTokensWithResponse Enrollment tokens that were made here and have not expired
+	//
+	// The token of the configuration and the one that each org was created with are not listed.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /enrollment-tokens (the `ListEnrollmentTokens` operationId).
+	ListEnrollmentTokensWithResponse(ctx context.Context, params *ListEnrollmentTokensParams, reqEditors ...RequestEditorFn) (*ListEnrollmentTokensResult, error)
+
+	// CreateEnrollmentTokenWithBodyWithResponse Make a token that enrolls a few sites for a short time
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+	CreateEnrollmentTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateEnrollmentTokenResult, error)
+
+	// CreateEnrollmentTokenWithResponse Make a token that enrolls a few sites for a short time
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+	CreateEnrollmentTokenWithResponse(ctx context.Context, body CreateEnrollmentTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateEnrollmentTokenResult, error)
+
+	// DeleteEnrollmentTokenWithResponse Withdraw an enrollment token; sites that it enrolled stay
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /enrollment-tokens/{id} (the `DeleteEnrollmentToken` operationId).
+	DeleteEnrollmentTokenWithResponse(ctx context.Context, id ID, reqEditors ...RequestEditorFn) (*DeleteEnrollmentTokenResult, error)
+
 	// ListEventsWithResponse Recent events, newest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -6427,6 +6896,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /policy-packs (the `CreatePolicyPack` operationId).
 	CreatePolicyPackWithResponse(ctx context.Context, body CreatePolicyPackJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePolicyPackResult, error)
+
+	// CheckImageWithBodyWithResponse Try an image against the policy packs
+	//
+	// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+	CheckImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckImageResult, error)
+
+	// CheckImageWithResponse Try an image against the policy packs
+	//
+	// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+	CheckImageWithResponse(ctx context.Context, body CheckImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckImageResult, error)
 
 	// DeletePolicyPackWithResponse Remove a policy pack
 	//
@@ -7032,6 +7519,68 @@ func (r ReportOTAStatusResult) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ReportOTAStatusResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListAgentPolicyPacksResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]PolicyPack
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAgentPolicyPacksResult) GetJSON200() *[]PolicyPack {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListAgentPolicyPacksResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListAgentPolicyPacksResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListAgentPolicyPacksResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAgentPolicyPacksResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAgentPolicyPacksResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAgentPolicyPacksResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAgentPolicyPacksResult) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8797,6 +9346,192 @@ func (r EnrollResult) ContentType() string {
 	return ""
 }
 
+type ListEnrollmentTokensResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]EnrollmentToken
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEnrollmentTokensResult) GetJSON200() *[]EnrollmentToken {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListEnrollmentTokensResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListEnrollmentTokensResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListEnrollmentTokensResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEnrollmentTokensResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEnrollmentTokensResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEnrollmentTokensResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEnrollmentTokensResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateEnrollmentTokenResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *NewEnrollmentToken
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateEnrollmentTokenResult) GetJSON201() *NewEnrollmentToken {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CreateEnrollmentTokenResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CreateEnrollmentTokenResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CreateEnrollmentTokenResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CreateEnrollmentTokenResult) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateEnrollmentTokenResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateEnrollmentTokenResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateEnrollmentTokenResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateEnrollmentTokenResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteEnrollmentTokenResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r DeleteEnrollmentTokenResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r DeleteEnrollmentTokenResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r DeleteEnrollmentTokenResult) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteEnrollmentTokenResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteEnrollmentTokenResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteEnrollmentTokenResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteEnrollmentTokenResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListEventsResult struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9991,6 +10726,75 @@ func (r CreatePolicyPackResult) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreatePolicyPackResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CheckImageResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ImageVerdict
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CheckImageResult) GetJSON200() *ImageVerdict {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CheckImageResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CheckImageResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CheckImageResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CheckImageResult) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetBody returns the raw response body bytes
+func (r CheckImageResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckImageResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckImageResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CheckImageResult) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11478,6 +12282,21 @@ func (c *ClientWithResponses) ReportOTAStatusWithResponse(ctx context.Context, i
 	return ParseReportOTAStatusResult(rsp)
 }
 
+// ListAgentPolicyPacksWithResponse The enabled policy packs that bind the calling site
+//
+// The agent keeps them, and enforces them while the control plane is out of reach.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /agent/policy-packs (the `ListAgentPolicyPacks` operationId).
+func (c *ClientWithResponses) ListAgentPolicyPacksWithResponse(ctx context.Context, params *ListAgentPolicyPacksParams, reqEditors ...RequestEditorFn) (*ListAgentPolicyPacksResult, error) {
+	rsp, err := c.ListAgentPolicyPacks(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAgentPolicyPacksResult(rsp)
+}
+
 // ListAgentTwinsWithResponse The desired state of the calling site's devices
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11954,6 +12773,60 @@ func (c *ClientWithResponses) EnrollWithResponse(ctx context.Context, body Enrol
 	return ParseEnrollResult(rsp)
 }
 
+// ListEnrollmentTokensWithResponse Enrollment tokens that were made here and have not expired
+//
+// The token of the configuration and the one that each org was created with are not listed.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /enrollment-tokens (the `ListEnrollmentTokens` operationId).
+func (c *ClientWithResponses) ListEnrollmentTokensWithResponse(ctx context.Context, params *ListEnrollmentTokensParams, reqEditors ...RequestEditorFn) (*ListEnrollmentTokensResult, error) {
+	rsp, err := c.ListEnrollmentTokens(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEnrollmentTokensResult(rsp)
+}
+
+// CreateEnrollmentTokenWithBodyWithResponse Make a token that enrolls a few sites for a short time
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+func (c *ClientWithResponses) CreateEnrollmentTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateEnrollmentTokenResult, error) {
+	rsp, err := c.CreateEnrollmentTokenWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateEnrollmentTokenResult(rsp)
+}
+
+// CreateEnrollmentTokenWithResponse Make a token that enrolls a few sites for a short time
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /enrollment-tokens (the `CreateEnrollmentToken` operationId).
+func (c *ClientWithResponses) CreateEnrollmentTokenWithResponse(ctx context.Context, body CreateEnrollmentTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateEnrollmentTokenResult, error) {
+	rsp, err := c.CreateEnrollmentToken(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateEnrollmentTokenResult(rsp)
+}
+
+// DeleteEnrollmentTokenWithResponse Withdraw an enrollment token; sites that it enrolled stay
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /enrollment-tokens/{id} (the `DeleteEnrollmentToken` operationId).
+func (c *ClientWithResponses) DeleteEnrollmentTokenWithResponse(ctx context.Context, id ID, reqEditors ...RequestEditorFn) (*DeleteEnrollmentTokenResult, error) {
+	rsp, err := c.DeleteEnrollmentToken(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteEnrollmentTokenResult(rsp)
+}
+
 // ListEventsWithResponse Recent events, newest first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12276,6 +13149,36 @@ func (c *ClientWithResponses) CreatePolicyPackWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseCreatePolicyPackResult(rsp)
+}
+
+// CheckImageWithBodyWithResponse Try an image against the policy packs
+//
+// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+func (c *ClientWithResponses) CheckImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckImageResult, error) {
+	rsp, err := c.CheckImageWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckImageResult(rsp)
+}
+
+// CheckImageWithResponse Try an image against the policy packs
+//
+// Says what would happen if the image were deployed to the site, or, without `site_id`, to a site that no pack of its own binds.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /policy-packs/check (the `CheckImage` operationId).
+func (c *ClientWithResponses) CheckImageWithResponse(ctx context.Context, body CheckImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckImageResult, error) {
+	rsp, err := c.CheckImage(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckImageResult(rsp)
 }
 
 // DeletePolicyPackWithResponse Remove a policy pack
@@ -12959,6 +13862,53 @@ func ParseReportOTAStatusResult(rsp *http.Response) (*ReportOTAStatusResult, err
 			return nil, err
 		}
 		response.JSON409 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListAgentPolicyPacksResult parses an HTTP response from a ListAgentPolicyPacksWithResponse call
+func ParseListAgentPolicyPacksResult(rsp *http.Response) (*ListAgentPolicyPacksResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAgentPolicyPacksResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []PolicyPack
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
 
 	}
 
@@ -14346,6 +15296,150 @@ func ParseEnrollResult(rsp *http.Response) (*EnrollResult, error) {
 	return response, nil
 }
 
+// ParseListEnrollmentTokensResult parses an HTTP response from a ListEnrollmentTokensWithResponse call
+func ParseListEnrollmentTokensResult(rsp *http.Response) (*ListEnrollmentTokensResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEnrollmentTokensResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []EnrollmentToken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateEnrollmentTokenResult parses an HTTP response from a CreateEnrollmentTokenWithResponse call
+func ParseCreateEnrollmentTokenResult(rsp *http.Response) (*CreateEnrollmentTokenResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateEnrollmentTokenResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest NewEnrollmentToken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteEnrollmentTokenResult parses an HTTP response from a DeleteEnrollmentTokenWithResponse call
+func ParseDeleteEnrollmentTokenResult(rsp *http.Response) (*DeleteEnrollmentTokenResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteEnrollmentTokenResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListEventsResult parses an HTTP response from a ListEventsWithResponse call
 func ParseListEventsResult(rsp *http.Response) (*ListEventsResult, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -15245,6 +16339,60 @@ func ParseCreatePolicyPackResult(rsp *http.Response) (*CreatePolicyPackResult, e
 			return nil, err
 		}
 		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCheckImageResult parses an HTTP response from a CheckImageWithResponse call
+func ParseCheckImageResult(rsp *http.Response) (*CheckImageResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckImageResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ImageVerdict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Invalid

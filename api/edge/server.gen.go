@@ -37,6 +37,9 @@ type ServerInterface interface {
 	// ReportOTAStatus Say how far a device's update is
 	// (POST /agent/devices/{id}/ota/status)
 	ReportOTAStatus(w http.ResponseWriter, r *http.Request, id DeviceID)
+	// ListAgentPolicyPacks The enabled policy packs that bind the calling site
+	// (GET /agent/policy-packs)
+	ListAgentPolicyPacks(w http.ResponseWriter, r *http.Request, params ListAgentPolicyPacksParams)
 	// ListAgentTwins The desired state of the calling site's devices
 	// (GET /agent/twins)
 	ListAgentTwins(w http.ResponseWriter, r *http.Request, params ListAgentTwinsParams)
@@ -121,6 +124,15 @@ type ServerInterface interface {
 	// Enroll Make a site of whoever holds an enrollment token
 	// (POST /enroll)
 	Enroll(w http.ResponseWriter, r *http.Request)
+	// ListEnrollmentTokens Enrollment tokens that were made here and have not expired
+	// (GET /enrollment-tokens)
+	ListEnrollmentTokens(w http.ResponseWriter, r *http.Request, params ListEnrollmentTokensParams)
+	// CreateEnrollmentToken Make a token that enrolls a few sites for a short time
+	// (POST /enrollment-tokens)
+	CreateEnrollmentToken(w http.ResponseWriter, r *http.Request)
+	// DeleteEnrollmentToken Withdraw an enrollment token; sites that it enrolled stay
+	// (DELETE /enrollment-tokens/{id})
+	DeleteEnrollmentToken(w http.ResponseWriter, r *http.Request, id ID)
 	// ListEvents Recent events, newest first
 	// (GET /events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
@@ -175,6 +187,9 @@ type ServerInterface interface {
 	// CreatePolicyPack Allow images, for one site or for the whole fleet
 	// (POST /policy-packs)
 	CreatePolicyPack(w http.ResponseWriter, r *http.Request)
+	// CheckImage Try an image against the policy packs
+	// (POST /policy-packs/check)
+	CheckImage(w http.ResponseWriter, r *http.Request)
 	// DeletePolicyPack Remove a policy pack
 	// (DELETE /policy-packs/{id})
 	DeletePolicyPack(w http.ResponseWriter, r *http.Request, id ID)
@@ -450,6 +465,65 @@ func (siw *ServerInterfaceWrapper) ReportOTAStatus(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReportOTAStatus(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAgentPolicyPacks operation middleware
+func (siw *ServerInterfaceWrapper) ListAgentPolicyPacks(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAgentPolicyPacksParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "site_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAgentPolicyPacks(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1408,6 +1482,92 @@ func (siw *ServerInterfaceWrapper) Enroll(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// ListEnrollmentTokens operation middleware
+func (siw *ServerInterfaceWrapper) ListEnrollmentTokens(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEnrollmentTokensParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEnrollmentTokens(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateEnrollmentToken operation middleware
+func (siw *ServerInterfaceWrapper) CreateEnrollmentToken(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateEnrollmentToken(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteEnrollmentToken operation middleware
+func (siw *ServerInterfaceWrapper) DeleteEnrollmentToken(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id ID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteEnrollmentToken(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListEvents operation middleware
 func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
 
@@ -1957,6 +2117,20 @@ func (siw *ServerInterfaceWrapper) CreatePolicyPack(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreatePolicyPack(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CheckImage operation middleware
+func (siw *ServerInterfaceWrapper) CheckImage(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CheckImage(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2756,6 +2930,9 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/auth/oidc/login", wrapper.OIDCLogin)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/auth/oidc/callback", wrapper.OIDCCallback)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/enroll", wrapper.Enroll)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/enrollment-tokens", wrapper.ListEnrollmentTokens)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/enrollment-tokens", wrapper.CreateEnrollmentToken)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/enrollment-tokens/{id}", wrapper.DeleteEnrollmentToken)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/sites", wrapper.ListSites)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/sites/{id}", wrapper.DeleteSite)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/sites/{id}", wrapper.GetSite)
@@ -2801,6 +2978,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/deployments/{id}", wrapper.PatchDeployment)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/policy-packs", wrapper.ListPolicyPacks)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/policy-packs", wrapper.CreatePolicyPack)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/policy-packs/check", wrapper.CheckImage)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/policy-packs/{id}", wrapper.DeletePolicyPack)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/policy-packs/{id}", wrapper.GetPolicyPack)
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/policy-packs/{id}", wrapper.PatchPolicyPack)
@@ -2808,6 +2986,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/agent/deployments", wrapper.ListAgentDeployments)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/deployments/{id}/status", wrapper.ReportDeploymentStatus)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/deployments/{id}/rollback", wrapper.RollbackDeployment)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/agent/policy-packs", wrapper.ListAgentPolicyPacks)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/agent/twins", wrapper.ListAgentTwins)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/twins/{id}/reported", wrapper.ReportTwin)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/devices/{id}/ota/status", wrapper.ReportOTAStatus)
@@ -3307,6 +3486,70 @@ func (response ReportOTAStatus409JSONResponse) VisitReportOTAStatusResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAgentPolicyPacksRequestObject struct {
+	Params ListAgentPolicyPacksParams
+}
+
+type ListAgentPolicyPacksResponseObject interface {
+	VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error
+}
+
+type ListAgentPolicyPacks200JSONResponse []PolicyPack
+
+func (response ListAgentPolicyPacks200JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAgentPolicyPacks400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListAgentPolicyPacks400JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAgentPolicyPacks401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response ListAgentPolicyPacks401JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAgentPolicyPacks403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListAgentPolicyPacks403JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5194,6 +5437,206 @@ func (response Enroll503JSONResponse) VisitEnrollResponse(w http.ResponseWriter)
 	return err
 }
 
+type ListEnrollmentTokensRequestObject struct {
+	Params ListEnrollmentTokensParams
+}
+
+type ListEnrollmentTokensResponseObject interface {
+	VisitListEnrollmentTokensResponse(w http.ResponseWriter) error
+}
+
+type ListEnrollmentTokens200JSONResponse []EnrollmentToken
+
+func (response ListEnrollmentTokens200JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEnrollmentTokens400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListEnrollmentTokens400JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEnrollmentTokens401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response ListEnrollmentTokens401JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEnrollmentTokens403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListEnrollmentTokens403JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateEnrollmentTokenRequestObject struct {
+	Body *CreateEnrollmentTokenJSONRequestBody
+}
+
+type CreateEnrollmentTokenResponseObject interface {
+	VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error
+}
+
+type CreateEnrollmentToken201JSONResponse NewEnrollmentToken
+
+func (response CreateEnrollmentToken201JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateEnrollmentToken400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CreateEnrollmentToken400JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateEnrollmentToken401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response CreateEnrollmentToken401JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateEnrollmentToken403JSONResponse struct{ DeniedJSONResponse }
+
+func (response CreateEnrollmentToken403JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateEnrollmentToken404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response CreateEnrollmentToken404JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteEnrollmentTokenRequestObject struct {
+	Id ID `json:"id"`
+}
+
+type DeleteEnrollmentTokenResponseObject interface {
+	VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error
+}
+
+type DeleteEnrollmentToken204Response struct {
+}
+
+func (response DeleteEnrollmentToken204Response) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteEnrollmentToken401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response DeleteEnrollmentToken401JSONResponse) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteEnrollmentToken403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DeleteEnrollmentToken403JSONResponse) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteEnrollmentToken404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response DeleteEnrollmentToken404JSONResponse) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListEventsRequestObject struct {
 	Params ListEventsParams
 }
@@ -6511,6 +6954,84 @@ func (response CreatePolicyPack403JSONResponse) VisitCreatePolicyPackResponse(w 
 type CreatePolicyPack404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response CreatePolicyPack404JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImageRequestObject struct {
+	Body *CheckImageJSONRequestBody
+}
+
+type CheckImageResponseObject interface {
+	VisitCheckImageResponse(w http.ResponseWriter) error
+}
+
+type CheckImage200JSONResponse ImageVerdict
+
+func (response CheckImage200JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImage400JSONResponse struct{ InvalidJSONResponse }
+
+func (response CheckImage400JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImage401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response CheckImage401JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImage403JSONResponse struct{ DeniedJSONResponse }
+
+func (response CheckImage403JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckImage404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response CheckImage404JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -8050,6 +8571,9 @@ type StrictServerInterface interface {
 	// ReportOTAStatus Say how far a device's update is
 	// (POST /agent/devices/{id}/ota/status)
 	ReportOTAStatus(ctx context.Context, request ReportOTAStatusRequestObject) (ReportOTAStatusResponseObject, error)
+	// ListAgentPolicyPacks The enabled policy packs that bind the calling site
+	// (GET /agent/policy-packs)
+	ListAgentPolicyPacks(ctx context.Context, request ListAgentPolicyPacksRequestObject) (ListAgentPolicyPacksResponseObject, error)
 	// ListAgentTwins The desired state of the calling site's devices
 	// (GET /agent/twins)
 	ListAgentTwins(ctx context.Context, request ListAgentTwinsRequestObject) (ListAgentTwinsResponseObject, error)
@@ -8134,6 +8658,15 @@ type StrictServerInterface interface {
 	// Enroll Make a site of whoever holds an enrollment token
 	// (POST /enroll)
 	Enroll(ctx context.Context, request EnrollRequestObject) (EnrollResponseObject, error)
+	// ListEnrollmentTokens Enrollment tokens that were made here and have not expired
+	// (GET /enrollment-tokens)
+	ListEnrollmentTokens(ctx context.Context, request ListEnrollmentTokensRequestObject) (ListEnrollmentTokensResponseObject, error)
+	// CreateEnrollmentToken Make a token that enrolls a few sites for a short time
+	// (POST /enrollment-tokens)
+	CreateEnrollmentToken(ctx context.Context, request CreateEnrollmentTokenRequestObject) (CreateEnrollmentTokenResponseObject, error)
+	// DeleteEnrollmentToken Withdraw an enrollment token; sites that it enrolled stay
+	// (DELETE /enrollment-tokens/{id})
+	DeleteEnrollmentToken(ctx context.Context, request DeleteEnrollmentTokenRequestObject) (DeleteEnrollmentTokenResponseObject, error)
 	// ListEvents Recent events, newest first
 	// (GET /events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -8188,6 +8721,9 @@ type StrictServerInterface interface {
 	// CreatePolicyPack Allow images, for one site or for the whole fleet
 	// (POST /policy-packs)
 	CreatePolicyPack(ctx context.Context, request CreatePolicyPackRequestObject) (CreatePolicyPackResponseObject, error)
+	// CheckImage Try an image against the policy packs
+	// (POST /policy-packs/check)
+	CheckImage(ctx context.Context, request CheckImageRequestObject) (CheckImageResponseObject, error)
 	// DeletePolicyPack Remove a policy pack
 	// (DELETE /policy-packs/{id})
 	DeletePolicyPack(ctx context.Context, request DeletePolicyPackRequestObject) (DeletePolicyPackResponseObject, error)
@@ -8467,6 +9003,32 @@ func (sh *strictHandler) ReportOTAStatus(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReportOTAStatusResponseObject); ok {
 		if err := validResponse.VisitReportOTAStatusResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAgentPolicyPacks operation middleware
+func (sh *strictHandler) ListAgentPolicyPacks(w http.ResponseWriter, r *http.Request, params ListAgentPolicyPacksParams) {
+	var request ListAgentPolicyPacksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAgentPolicyPacks(ctx, request.(ListAgentPolicyPacksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAgentPolicyPacks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAgentPolicyPacksResponseObject); ok {
+		if err := validResponse.VisitListAgentPolicyPacksResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -9240,6 +9802,89 @@ func (sh *strictHandler) Enroll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ListEnrollmentTokens operation middleware
+func (sh *strictHandler) ListEnrollmentTokens(w http.ResponseWriter, r *http.Request, params ListEnrollmentTokensParams) {
+	var request ListEnrollmentTokensRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEnrollmentTokens(ctx, request.(ListEnrollmentTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEnrollmentTokens")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListEnrollmentTokensResponseObject); ok {
+		if err := validResponse.VisitListEnrollmentTokensResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateEnrollmentToken operation middleware
+func (sh *strictHandler) CreateEnrollmentToken(w http.ResponseWriter, r *http.Request) {
+	var request CreateEnrollmentTokenRequestObject
+
+	var body CreateEnrollmentTokenJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateEnrollmentToken(ctx, request.(CreateEnrollmentTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateEnrollmentToken")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateEnrollmentTokenResponseObject); ok {
+		if err := validResponse.VisitCreateEnrollmentTokenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteEnrollmentToken operation middleware
+func (sh *strictHandler) DeleteEnrollmentToken(w http.ResponseWriter, r *http.Request, id ID) {
+	var request DeleteEnrollmentTokenRequestObject
+
+	request.Id = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteEnrollmentToken(ctx, request.(DeleteEnrollmentTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteEnrollmentToken")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteEnrollmentTokenResponseObject); ok {
+		if err := validResponse.VisitDeleteEnrollmentTokenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListEvents operation middleware
 func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
 	var request ListEventsRequestObject
@@ -9733,6 +10378,37 @@ func (sh *strictHandler) CreatePolicyPack(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CreatePolicyPackResponseObject); ok {
 		if err := validResponse.VisitCreatePolicyPackResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CheckImage operation middleware
+func (sh *strictHandler) CheckImage(w http.ResponseWriter, r *http.Request) {
+	var request CheckImageRequestObject
+
+	var body CheckImageJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckImage(ctx, request.(CheckImageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckImage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CheckImageResponseObject); ok {
+		if err := validResponse.VisitCheckImageResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

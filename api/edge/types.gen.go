@@ -482,6 +482,48 @@ func (e PortProtocol) Valid() bool {
 	}
 }
 
+// Defines values for PullPolicy.
+const (
+	PullPolicyAlways  PullPolicy = "always"
+	PullPolicyMissing PullPolicy = "missing"
+	PullPolicyNever   PullPolicy = "never"
+)
+
+// Valid indicates whether the value is a known member of the PullPolicy enum.
+func (e PullPolicy) Valid() bool {
+	switch e {
+	case PullPolicyAlways:
+		return true
+	case PullPolicyMissing:
+		return true
+	case PullPolicyNever:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RestartPolicy.
+const (
+	RestartPolicyAlways    RestartPolicy = "always"
+	RestartPolicyNo        RestartPolicy = "no"
+	RestartPolicyOnFailure RestartPolicy = "on_failure"
+)
+
+// Valid indicates whether the value is a known member of the RestartPolicy enum.
+func (e RestartPolicy) Valid() bool {
+	switch e {
+	case RestartPolicyAlways:
+		return true
+	case RestartPolicyNo:
+		return true
+	case RestartPolicyOnFailure:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RouteMethod.
 const (
 	RouteMethodPATCH RouteMethod = "PATCH"
@@ -662,6 +704,7 @@ type AgentDeployment struct {
 	CreatedAt    time.Time    `json:"created_at"`
 	DesiredState DesiredState `json:"desired_state"`
 	Env          Env          `json:"env"`
+	Health       *HealthCheck `json:"health"`
 	Id           string       `json:"id"`
 	Image        string       `json:"image"`
 	Message      string       `json:"message"`
@@ -672,6 +715,12 @@ type AgentDeployment struct {
 	OrgId            string   `json:"org_id"`
 	Ports            []Port   `json:"ports"`
 	Previous         *Release `json:"previous"`
+
+	// PullPolicy When the agent asks the registry for the image; `missing` unless given
+	PullPolicy PullPolicy `json:"pull_policy"`
+
+	// Restart When a container that ended is started again; `always` unless given
+	Restart RestartPolicy `json:"restart"`
 
 	// Revision Goes up with every change of what should run
 	Revision  int64            `json:"revision"`
@@ -922,6 +971,7 @@ type Deployment struct {
 	CreatedAt    time.Time    `json:"created_at"`
 	DesiredState DesiredState `json:"desired_state"`
 	Env          Env          `json:"env"`
+	Health       *HealthCheck `json:"health"`
 	Id           string       `json:"id"`
 	Image        string       `json:"image"`
 	Message      string       `json:"message"`
@@ -932,6 +982,12 @@ type Deployment struct {
 	OrgId            string   `json:"org_id"`
 	Ports            []Port   `json:"ports"`
 	Previous         *Release `json:"previous"`
+
+	// PullPolicy When the agent asks the registry for the image; `missing` unless given
+	PullPolicy PullPolicy `json:"pull_policy"`
+
+	// Restart When a container that ended is started again; `always` unless given
+	Restart RestartPolicy `json:"restart"`
 
 	// Revision Goes up with every change of what should run
 	Revision  int64            `json:"revision"`
@@ -946,21 +1002,39 @@ type DeploymentInput struct {
 	DesiredState *DesiredState `json:"desired_state,omitempty"`
 	Env          *Env          `json:"env,omitempty"`
 
+	// Health How the agent tells whether the container does its work. A new version that does not become healthy is rolled back. Without a check, a container that keeps running is healthy.
+	Health *HealthCheck `json:"health,omitempty"`
+
 	// Image An OCI image reference
-	Image   string  `json:"image"`
-	Name    string  `json:"name"`
-	Ports   *[]Port `json:"ports,omitempty"`
-	SiteId  string  `json:"site_id"`
-	Version string  `json:"version"`
+	Image string  `json:"image"`
+	Name  string  `json:"name"`
+	Ports *[]Port `json:"ports,omitempty"`
+
+	// PullPolicy When the agent asks the registry for the image; `missing` unless given
+	PullPolicy *PullPolicy `json:"pull_policy,omitempty"`
+
+	// Restart When a container that ended is started again; `always` unless given
+	Restart *RestartPolicy `json:"restart,omitempty"`
+	SiteId  string         `json:"site_id"`
+	Version string         `json:"version"`
 }
 
 // DeploymentPatch defines model for DeploymentPatch.
 type DeploymentPatch struct {
 	DesiredState *DesiredState `json:"desired_state,omitempty"`
 	Env          *Env          `json:"env,omitempty"`
-	Image        *string       `json:"image,omitempty"`
-	Ports        *[]Port       `json:"ports,omitempty"`
-	Version      *string       `json:"version,omitempty"`
+
+	// Health How the agent tells whether the container does its work. A new version that does not become healthy is rolled back. Without a check, a container that keeps running is healthy.
+	Health *HealthCheck `json:"health,omitempty"`
+	Image  *string      `json:"image,omitempty"`
+	Ports  *[]Port      `json:"ports,omitempty"`
+
+	// PullPolicy When the agent asks the registry for the image; `missing` unless given
+	PullPolicy *PullPolicy `json:"pull_policy,omitempty"`
+
+	// Restart When a container that ended is started again; `always` unless given
+	Restart *RestartPolicy `json:"restart,omitempty"`
+	Version *string        `json:"version,omitempty"`
 }
 
 // DeploymentReport defines model for DeploymentReport.
@@ -1032,6 +1106,32 @@ type Enrollment struct {
 	SiteId                   string     `json:"site_id"`
 }
 
+// EnrollmentToken defines model for EnrollmentToken.
+type EnrollmentToken struct {
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Id        string    `json:"id"`
+	MaxUses   int64     `json:"max_uses"`
+	Name      string    `json:"name"`
+	OrgId     string    `json:"org_id"`
+	Uses      int64     `json:"uses"`
+}
+
+// EnrollmentTokenInput defines model for EnrollmentTokenInput.
+type EnrollmentTokenInput struct {
+	// MaxUses How many sites it may enroll
+	MaxUses *int64 `json:"max_uses,omitempty"`
+
+	// Name What the token is for, for the people who read the list
+	Name string `json:"name"`
+
+	// OrgId The org that the sites will belong to; only a global admin may name one
+	OrgId *string `json:"org_id,omitempty"`
+
+	// TtlSeconds Seconds until the token expires
+	TtlSeconds *int64 `json:"ttl_seconds,omitempty"`
+}
+
 // Env defines model for Env.
 type Env map[string]string
 
@@ -1090,6 +1190,24 @@ type EventReceipt struct {
 // Headers defines model for Headers.
 type Headers map[string]string
 
+// HealthCheck How the agent tells whether the container does its work. A new version that does not become healthy is rolled back. Without a check, a container that keeps running is healthy.
+type HealthCheck struct {
+	// Command Program and arguments, run inside the container; exit status 0 means healthy. An empty list means no check.
+	Command []string `json:"command"`
+
+	// IntervalSeconds Time between two checks
+	IntervalSeconds *int `json:"interval_seconds,omitempty"`
+
+	// Retries Failed checks in a row that make a container unhealthy
+	Retries *int `json:"retries,omitempty"`
+
+	// StartPeriodSeconds Time after the start in which failed checks do not count
+	StartPeriodSeconds *int `json:"start_period_seconds,omitempty"`
+
+	// TimeoutSeconds A check that takes longer has failed
+	TimeoutSeconds *int `json:"timeout_seconds,omitempty"`
+}
+
 // HeartbeatInput defines model for HeartbeatInput.
 type HeartbeatInput struct {
 	Labels  *Labels `json:"labels,omitempty"`
@@ -1098,13 +1216,40 @@ type HeartbeatInput struct {
 
 // HeartbeatReply defines model for HeartbeatReply.
 type HeartbeatReply struct {
-	HeartbeatIntervalSeconds int `json:"heartbeat_interval_seconds"`
+	// DesiredRevision Changes whenever the desired state of a device, a deployment or a policy pack of the site changes; an agent that has pulled since it saw this number has nothing new to pull
+	DesiredRevision          int64 `json:"desired_revision"`
+	HeartbeatIntervalSeconds int   `json:"heartbeat_interval_seconds"`
 
 	// RenewCertificate Two thirds of the certificate's life are over
 	RenewCertificate bool       `json:"renew_certificate"`
 	ServerTime       time.Time  `json:"server_time"`
 	SiteId           string     `json:"site_id"`
 	Status           SiteStatus `json:"status"`
+}
+
+// ImageCheck defines model for ImageCheck.
+type ImageCheck struct {
+	// Image An OCI image reference
+	Image  string  `json:"image"`
+	SiteId *string `json:"site_id,omitempty"`
+}
+
+// ImageVerdict defines model for ImageVerdict.
+type ImageVerdict struct {
+	Allowed bool `json:"allowed"`
+
+	// Image The reference with registry and tag written out
+	Image string `json:"image"`
+
+	// Matches The patterns that admit the image
+	Matches []struct {
+		PackId   string `json:"pack_id"`
+		PackName string `json:"pack_name"`
+		Pattern  string `json:"pattern"`
+	} `json:"matches"`
+
+	// Packs How many enabled policy packs apply; without any, every image may run
+	Packs int `json:"packs"`
 }
 
 // IssuedCertificate defines model for IssuedCertificate.
@@ -1122,6 +1267,18 @@ type Labels map[string]string
 type LoginRequest struct {
 	Password string `json:"password"`
 	Username string `json:"username"`
+}
+
+// NewEnrollmentToken defines model for NewEnrollmentToken.
+type NewEnrollmentToken struct {
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Id        string    `json:"id"`
+	MaxUses   int64     `json:"max_uses"`
+	Name      string    `json:"name"`
+	OrgId     string    `json:"org_id"`
+	Token     string    `json:"token"`
+	Uses      int64     `json:"uses"`
 }
 
 // NewOrg defines model for NewOrg.
@@ -1296,6 +1453,9 @@ type Port struct {
 // PortProtocol defines model for Port.Protocol.
 type PortProtocol string
 
+// PullPolicy When the agent asks the registry for the image; `missing` unless given
+type PullPolicy string
+
 // RateMinute defines model for RateMinute.
 type RateMinute struct {
 	DeadLettered   int64     `json:"dead_lettered"`
@@ -1334,6 +1494,9 @@ type ReportedInput struct {
 	// Version The reported_version that was read; another one is 409
 	Version *int64 `json:"version,omitempty"`
 }
+
+// RestartPolicy When a container that ended is started again; `always` unless given
+type RestartPolicy string
 
 // RollbackRequest defines model for RollbackRequest.
 type RollbackRequest struct {
@@ -1584,6 +1747,18 @@ type ListAgentDeploymentsParams struct {
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
 }
 
+// ListAgentPolicyPacksParams defines parameters for ListAgentPolicyPacks.
+type ListAgentPolicyPacksParams struct {
+	// Limit Items a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; take it from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// SiteId Only what concerns this site
+	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
+}
+
 // ListAgentTwinsParams defines parameters for ListAgentTwins.
 type ListAgentTwinsParams struct {
 	// Limit Items a page
@@ -1680,6 +1855,15 @@ type ListDevicesParams struct {
 
 	// SiteId Only what concerns this site
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
+}
+
+// ListEnrollmentTokensParams defines parameters for ListEnrollmentTokens.
+type ListEnrollmentTokensParams struct {
+	// Limit Items a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; take it from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListEventsParams defines parameters for ListEvents.
@@ -1822,6 +2006,9 @@ type RequestOTAJSONRequestBody = OTAInput
 // EnrollJSONRequestBody defines body for Enroll for application/json ContentType.
 type EnrollJSONRequestBody = EnrollRequest
 
+// CreateEnrollmentTokenJSONRequestBody defines body for CreateEnrollmentToken for application/json ContentType.
+type CreateEnrollmentTokenJSONRequestBody = EnrollmentTokenInput
+
 // IngestEventJSONRequestBody defines body for IngestEvent for application/json ContentType.
 type IngestEventJSONRequestBody = EventInput
 
@@ -1839,6 +2026,9 @@ type CreateCampaignJSONRequestBody = CampaignInput
 
 // CreatePolicyPackJSONRequestBody defines body for CreatePolicyPack for application/json ContentType.
 type CreatePolicyPackJSONRequestBody = PolicyPackInput
+
+// CheckImageJSONRequestBody defines body for CheckImage for application/json ContentType.
+type CheckImageJSONRequestBody = ImageCheck
 
 // PatchPolicyPackJSONRequestBody defines body for PatchPolicyPack for application/json ContentType.
 type PatchPolicyPackJSONRequestBody = PolicyPackPatch

@@ -25,7 +25,7 @@ func (s *session) agent() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&a.site, "site", "", "the agent's site; asked of the server when absent")
 	cmd.AddCommand(
 		a.heartbeat(), a.register(), a.rotate(),
-		a.agentDeployments(), a.reportDeployment(), a.rollback(),
+		a.agentDeployments(), a.agentPolicies(), a.reportDeployment(), a.rollback(),
 		a.agentTwins(), a.report(), a.reportOTA(),
 	)
 	return cmd
@@ -79,6 +79,13 @@ func (a *agentSession) agentTwins() *cobra.Command {
 	return list(a.session, verb{use: "twins", short: "List the desired state of the site's devices", example: "  mainstay edge agent twins -o json"},
 		twinColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
 			return c.api.ListAgentTwins(ctx, &edgeapi.ListAgentTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)})
+		})
+}
+
+func (a *agentSession) agentPolicies() *cobra.Command {
+	return list(a.session, verb{use: "policies", short: "List the policy packs that bind the site", example: "  mainstay edge agent policies"},
+		policyColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListAgentPolicyPacks(ctx, &edgeapi.ListAgentPolicyPacksParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)})
 		})
 }
 

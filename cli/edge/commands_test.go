@@ -29,6 +29,10 @@ func commandLines(t *testing.T) map[string]string {
 		"site revoke s1 --yes":   "RevokeSite",
 		"site delete s1 --yes":   "DeleteSite",
 
+		"enrollment-token list": "ListEnrollmentTokens",
+		"enrollment-token create x --org o1 --uses 5 --ttl-seconds 60": "CreateEnrollmentToken",
+		"enrollment-token delete e1 --yes":                             "DeleteEnrollmentToken",
+
 		"event send --site s1 --topic t --id e1 --header a=b --data 1 --time 1h": "IngestEvent",
 		"events list --site s1 --minutes 5 --topic t --limit 10":                 "ListEvents",
 		"event import " + events: "IngestEvents",
@@ -69,14 +73,15 @@ func commandLines(t *testing.T) map[string]string {
 
 		"deploy list --site s1": "ListDeployments",
 		"deployment get p1":     "GetDeployment",
-		"deployment create web --site s1 --image nginx --version 1 --state stopped --env A=b --port 8080:80/tcp --port 53/udp": "CreateDeployment",
-		"deployment update p1 --image nginx:2 --version 2 --port 80":                                                           "PatchDeployment",
-		"deployment delete p1 --yes": "DeleteDeployment",
+		"deployment create web --site s1 --image nginx --version 1 --state stopped --env A=b --port 8080:80/tcp --port 53/udp --pull always --restart on_failure --health-command /check --health-interval 5": "CreateDeployment",
+		"deployment update p1 --image nginx:2 --version 2 --port 80": "PatchDeployment",
+		"deployment delete p1 --yes":                                 "DeleteDeployment",
 
 		"policy list":   "ListPolicyPacks",
 		"policy get k1": "GetPolicyPack",
 		"policy create base --site s1 --image * --enabled=false": "CreatePolicyPack",
 		"policy update k1 --name n --image a --image b":          "PatchPolicyPack",
+		"policy check nginx --site s1":                           "CheckImage",
 		"policy delete k1 --yes":                                 "DeletePolicyPack",
 
 		"org list":            "ListOrgs",
@@ -94,6 +99,7 @@ func commandLines(t *testing.T) map[string]string {
 		"agent heartbeat --agent-version 1 --label a=b":                               "Heartbeat",
 		"agent register pump-1 --name n --model m --firmware 1 --label a=b":           "RegisterDevice",
 		"agent rotate --csr " + csr:                                                   "GetMe RotateCertificate",
+		"agent policies --site s1":                                                    "ListAgentPolicyPacks",
 		"agent deployments":                                                           "ListAgentDeployments",
 		"agent report-deployment p1 --status running --message m --revision 1":        "GetMe ReportDeploymentStatus",
 		"agent rollback p1 --site s1 --reason r":                                      "RollbackDeployment",

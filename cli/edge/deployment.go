@@ -51,8 +51,12 @@ func (s *session) deploymentList() *cobra.Command {
 // deploymentFlags are what creating and changing a deployment have in common.
 type deploymentFlags struct {
 	site, image, version, state string
+	pull, restart               string
 	env                         pairs
 	ports                       []string
+	health                      string
+	interval, timeout           int
+	retries, startPeriod        int
 }
 
 func (d *deploymentFlags) add(cmd *cobra.Command) {
@@ -62,6 +66,22 @@ func (d *deploymentFlags) add(cmd *cobra.Command) {
 	f.StringVar(&d.state, "state", "running", "running or stopped")
 	f.Var(&d.env, "env", "environment variable; may be repeated, replaces all of them")
 	f.StringArrayVar(&d.ports, "port", nil, "[HOST:]CONTAINER[/udp]; may be repeated, replaces all of them")
+	f.StringVar(&d.pull, "pull", "missing", "when to pull the image: missing, always or never")
+	f.StringVar(&d.restart, "restart", "always", "when to start an ended container again: always, on_failure or no")
+	f.StringVar(&d.health, "health-command", "", "program and arguments, split at spaces, that exit with 0 inside a healthy container; empty removes the check")
+	f.IntVar(&d.interval, "health-interval", 10, "seconds between two checks")
+	f.IntVar(&d.timeout, "health-timeout", 5, "seconds after which a check has failed")
+	f.IntVar(&d.retries, "health-retries", 3, "failed checks in a row that make the container unhealthy")
+	f.IntVar(&d.startPeriod, "health-start-period", 0, "seconds after the start in which failed checks do not count")
+}
+
+// check is the health check, if a flag names its command.
+func (d *deploymentFlags) check(c *call) *edgeapi.HealthCheck {
+	if !c.cmd.Flags().Changed("health-command") {
+		return nil
+	}
+	return &edgeapi.HealthCheck{Command: strings.Fields(d.health), IntervalSeconds: given(c, "health-interval", d.interval), TimeoutSeconds: given(c, "health-timeout", d.timeout),
+		Retries: given(c, "health-retries", d.retries), StartPeriodSeconds: given(c, "health-start-period", d.startPeriod)}
 }
 
 func (s *session) deploymentCreate() *cobra.Command {
@@ -79,7 +99,8 @@ func (s *session) deploymentCreate() *cobra.Command {
 			return nil, err
 		}
 		return c.api.CreateDeployment(ctx, edgeapi.DeploymentInput{Name: c.args[0], SiteId: d.site, Image: d.image, Version: d.version,
-			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports)})
+			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports),
+			PullPolicy: given(c, "pull", edgeapi.PullPolicy(d.pull)), Restart: given(c, "restart", edgeapi.RestartPolicy(d.restart)), Health: d.check(c)})
 	})
 	d.add(cmd)
 	cmd.Flags().StringVar(&d.site, "site", "", "site to run it (required)")
@@ -97,7 +118,8 @@ func (s *session) deploymentUpdate() *cobra.Command {
 			return nil, err
 		}
 		return c.api.PatchDeployment(ctx, c.args[0], edgeapi.DeploymentPatch{Image: given(c, "image", d.image), Version: given(c, "version", d.version),
-			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports)})
+			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports),
+			PullPolicy: given(c, "pull", edgeapi.PullPolicy(d.pull)), Restart: given(c, "restart", edgeapi.RestartPolicy(d.restart)), Health: d.check(c)})
 	})
 	d.add(cmd)
 	return cmd

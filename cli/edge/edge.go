@@ -25,7 +25,7 @@ The token is the one of --token, else of EDGE_TOKEN, else, when the server runs 
 	s.format.AddFlag(cmd)
 	cmd.AddCommand(
 		s.login(), s.logout(), s.whoami(), s.version(), s.overview(),
-		s.sites(), s.events(), s.routes(), s.deadLetters(),
+		s.sites(), s.enrollmentTokens(), s.events(), s.routes(), s.deadLetters(),
 		s.devices(), s.twins(), s.ota(), s.campaigns(),
 		s.deployments(), s.policies(), s.orgs(),
 		s.alerts(), s.activity(), s.audit(), s.crl(), s.agent(),

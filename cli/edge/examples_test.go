@@ -13,13 +13,14 @@ func examples() map[string]string {
 		twin     = `{"device_id":"pump-1","site_id":"s1","desired":{"interval":30},"reported":{},"desired_version":1,"reported_version":0,"updated_at":` + at + `}`
 		ota      = `{"device_id":"pump-1","request":{"request_id":"q1","version":"2","url":"http://x/","sha256":"00","requested_at":` + at + `},"status":{"request_id":"q1","state":"downloading","progress":40,"message":"","updated_at":` + at + `}}`
 		campaign = `{"id":"c1","org_id":"","name":"fw","version":"2","url":"http://x/","sha256":"00","targets":{"site_ids":["s1"]},"stages":[5,25,100],"success_threshold":0.9,"failure_threshold":0.1,"min_devices":1,"soak_seconds":0,"device_timeout_seconds":3600,"auto_promote":false,"auto_abort":false,"status":"completed","current_stage":2,"paused_reason":"","counts":{"total":4,"waiting":0,"pending":0,"in_progress":0,"succeeded":3,"failed":1,"removed":0},"rollout":{"phase":"idle","done":4,"total":4},"created_at":` + at + `,"started_at":null,"stage_started_at":null,"finished_at":null}`
-		deploy0  = `"id":"p1","site_id":"s1","org_id":"","name":"web","image":"nginx","version":"1","desired_state":"running","env":{},"ports":[{"container_port":80}],"revision":1,"observed_revision":0,"previous":null,"status":"pending","message":"","created_at":` + at + `,"updated_at":` + at
+		deploy0  = `"id":"p1","site_id":"s1","org_id":"","name":"web","image":"nginx","version":"1","desired_state":"running","env":{},"ports":[{"container_port":80}],"pull_policy":"missing","restart":"always","health":null,"revision":1,"observed_revision":0,"previous":null,"status":"pending","message":"","created_at":` + at + `,"updated_at":` + at
 		deploy   = `{` + deploy0 + `}`
 		policy   = `{"id":"k1","org_id":"","name":"base","version":1,"site_id":"","enabled":true,"allowed_images":["*"],"created_at":` + at + `,"updated_at":` + at + `}`
 		org      = `{"id":"o1","name":"acme","created_at":` + at + `,"enrollment_token_hash":"[redacted]","admin_token_hash":"[redacted]","viewer_token_hash":"[redacted]"}`
 		alert    = `{"id":"a1","kind":"site_offline","severity":"warning","status":"firing","org_id":"","site_id":"s1","subject":"s1","message":"gone","first_seen_at":` + at + `,"last_seen_at":` + at + `,"resolved_at":null}`
 		activity = `{"id":"1","time":` + at + `,"level":"info","source":"","chapter":"","site_id":"s1","site":"","action":"","message":"hello","detail":{}}`
 		audit    = `{"id":"u1","seq":1,"time":` + at + `,"actor":"admin","actor_type":"admin","action":"site.revoke","target":"s1","site_id":"s1","org_id":"","result":"ok","message":"","detail":{},"hash":"00"}`
+		token0   = `"id":"t1","org_id":"","name":"plants","max_uses":5,"uses":1,"created_at":` + at + `,"expires_at":` + at
 		minute   = `"minute":` + at + `,"delivered":3,"failed_attempts":1,"dead_lettered":0`
 	)
 	list := func(item string) string { return "[" + item + "]" }
@@ -28,6 +29,10 @@ func examples() map[string]string {
 		"Login":                  `{"token":"session-token","token_type":"Bearer","role":"admin","expires_at":` + at + `}`,
 		"GetMe":                  `{"subject":"s1","kind":"agent","role":"agent","org_id":"","site_id":"s1","expires_at":null}`,
 		"Enroll":                 `{"site_id":"s1","org_id":"","agent_token":"agent-token","heartbeat_interval_seconds":30,"certificate_pem":"CERT","ca_pem":"CA","certificate_not_after":` + at + `}`,
+		"ListEnrollmentTokens":   list(`{` + token0 + `}`),
+		"CreateEnrollmentToken":  `{` + token0 + `,"token":"men_x"}`,
+		"ListAgentPolicyPacks":   list(policy),
+		"CheckImage":             `{"allowed":true,"image":"docker.io/library/nginx:latest","packs":1,"matches":[{"pack_id":"k1","pack_name":"base","pattern":"*"}]}`,
 		"ListSites":              list(site),
 		"GetSite":                site,
 		"PatchSite":              site,
@@ -76,7 +81,7 @@ func examples() map[string]string {
 		"CreatePolicyPack":       policy,
 		"GetPolicyPack":          policy,
 		"PatchPolicyPack":        policy,
-		"Heartbeat":              `{"status":"online","site_id":"s1","heartbeat_interval_seconds":30,"server_time":` + at + `,"renew_certificate":false}`,
+		"Heartbeat":              `{"status":"online","site_id":"s1","heartbeat_interval_seconds":30,"server_time":` + at + `,"renew_certificate":false,"desired_revision":4}`,
 		"ListOrgs":               list(org),
 		"CreateOrg":              `{"id":"o1","name":"acme","created_at":` + at + `,"enrollment_token":"e","admin_token":"a","viewer_token":"v"}`,
 		"GetOrg":                 org,

@@ -15,7 +15,7 @@ func (s *session) policies() *cobra.Command {
 	cmd.AddCommand(
 		s.policyList(),
 		s.get("policy", "policy pack", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetPolicyPack(ctx, c.args[0]) }),
-		s.policyCreate(), s.policyUpdate(),
+		s.policyCreate(), s.policyUpdate(), s.policyCheck(),
 		s.delete("policy", "policy pack", "", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.DeletePolicyPack(ctx, c.args[0])
 		}),
@@ -23,14 +23,18 @@ func (s *session) policies() *cobra.Command {
 	return cmd
 }
 
+func policyColumns() output.Columns[edgeapi.PolicyPack] {
+	return output.Columns[edgeapi.PolicyPack]{
+		Heads: []string{"ID", "NAME", "SITE", "ENABLED", "VERSION", "ALLOWED IMAGES"},
+		Row: func(v edgeapi.PolicyPack) []any {
+			return []any{v.Id, v.Name, v.SiteId, v.Enabled, v.Version, v.AllowedImages}
+		},
+	}
+}
+
 func (s *session) policyList() *cobra.Command {
 	return list(s, verb{use: "list", short: "List policy packs", example: "  mainstay edge policy list"},
-		output.Columns[edgeapi.PolicyPack]{
-			Heads: []string{"ID", "NAME", "SITE", "ENABLED", "VERSION", "ALLOWED IMAGES"},
-			Row: func(v edgeapi.PolicyPack) []any {
-				return []any{v.Id, v.Name, v.SiteId, v.Enabled, v.Version, v.AllowedImages}
-			},
-		}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
+		policyColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
 			return c.api.ListPolicyPacks(ctx, &edgeapi.ListPolicyPacksParams{Limit: p.limit, Cursor: p.cursor})
 		})
 }
@@ -51,6 +55,18 @@ func (s *session) policyCreate() *cobra.Command {
 	f.StringVar(&site, "site", "", "site that it binds; the whole fleet when absent")
 	f.StringArrayVar(&images, "image", nil, "image pattern, in which * is any run of characters; may be repeated")
 	f.BoolVar(&enabled, "enabled", true, "whether it counts")
+	return cmd
+}
+
+func (s *session) policyCheck() *cobra.Command {
+	var site string
+	cmd := s.object(verb{
+		use: "check IMAGE", short: "Try an image against the policy packs",
+		example: "  mainstay edge policy check ghcr.io/acme/app:1.2 --site ID",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		return c.api.CheckImage(ctx, edgeapi.ImageCheck{Image: c.args[0], SiteId: given(c, "site", site)})
+	})
+	cmd.Flags().StringVar(&site, "site", "", "site that would run it; without one, only packs for the whole fleet apply")
 	return cmd
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge/image"
+	"github.com/mainstay-infra/mainstay/kit/image"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 

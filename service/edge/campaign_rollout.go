@@ -154,7 +154,9 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 	}
 	now := s.now().UTC()
 	moves := otaMoves{}
+	sites := make([]string, len(devices))
 	for i := range devices {
+		sites[i] = devices[i].SiteID
 		req := OTARequest{RequestID: newID(), Version: c.Version, URL: c.URL, SHA256: c.SHA256, Size: c.Size, RequestedAt: now, CampaignID: c.ID}
 		if err := s.writeOTARequest(ctx, tx, &devices[i], req, moves); err != nil {
 			return err
@@ -164,7 +166,10 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 			return err
 		}
 	}
-	return moves.tally(ctx, tx)
+	if err := moves.tally(ctx, tx); err != nil {
+		return err
+	}
+	return desiredChanged(ctx, tx, sites...)
 }
 
 // advanceCampaigns judges all running campaigns.

@@ -93,6 +93,10 @@ func takeTour(tr *tour) {
 	tr.ok("ListOrgs", "/orgs", adminToken, nil, 200)
 	tr.ok("GetOrg", "/orgs/"+org.Id, adminToken, nil, 200)
 
+	made := as[edgeapi.NewEnrollmentToken](tr.ok("CreateEnrollmentToken", "/enrollment-tokens", org.AdminToken, object{"name": "plants"}, 201))
+	tr.ok("ListEnrollmentTokens", "/enrollment-tokens", org.AdminToken, nil, 200)
+	tr.ok("DeleteEnrollmentToken", "/enrollment-tokens/"+made.Id, org.AdminToken, nil, 204)
+
 	site := as[edgeapi.Enrollment](tr.ok("Enroll", "/enroll", "", object{"name": "plant", "enrollment_token": org.EnrollmentToken, "csr_pem": csr}, 200))
 	agent := site.AgentToken
 	tr.ok("ListSites", "/sites", org.ViewerToken, nil, 200)
@@ -166,6 +170,8 @@ func takeTour(tr *tour) {
 	tr.ok("DeleteDeployment", "/deployments/"+deployed.Id, org.AdminToken, nil, 204)
 	pack := as[edgeapi.PolicyPack](tr.ok("CreatePolicyPack", "/policy-packs", org.AdminToken, object{"name": "p", "site_id": site.SiteId, "allowed_images": []string{"ghcr.io/acme/*"}}, 201))
 	tr.ok("ListPolicyPacks", "/policy-packs", org.ViewerToken, nil, 200)
+	tr.ok("ListAgentPolicyPacks", "/agent/policy-packs", agent, nil, 200)
+	tr.ok("CheckImage", "/policy-packs/check", org.ViewerToken, object{"image": "ghcr.io/acme/web:9", "site_id": site.SiteId}, 200)
 	tr.ok("GetPolicyPack", "/policy-packs/"+pack.Id, org.ViewerToken, nil, 200)
 	tr.ok("PatchPolicyPack", "/policy-packs/"+pack.Id, org.AdminToken, object{"enabled": false}, 200)
 	tr.ok("DeletePolicyPack", "/policy-packs/"+pack.Id, org.AdminToken, nil, 204)

@@ -3,10 +3,12 @@ package edge
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge/image"
+	"github.com/mainstay-infra/mainstay/kit/image"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
@@ -25,6 +27,15 @@ type Port struct {
 	Protocol      string `json:"protocol"`
 }
 
+// HealthCheck is how the agent tells whether a container does its work.
+type HealthCheck struct {
+	Command            []string `json:"command"`
+	IntervalSeconds    int      `json:"interval_seconds"`
+	TimeoutSeconds     int      `json:"timeout_seconds"`
+	Retries            int      `json:"retries"`
+	StartPeriodSeconds int      `json:"start_period_seconds"`
+}
+
 // Deployment is a container that a site should run.
 //
 // revision goes up with every change of what should run; the agent says in
@@ -39,6 +50,9 @@ type Deployment struct {
 	DesiredState     string                     `db:"desired_state"`
 	Env              db.JSON[map[string]string] `db:"env"`
 	Ports            db.JSON[[]Port]            `db:"ports"`
+	PullPolicy       string                     `db:"pull_policy"` // missing, always, never
+	Restart          string                     `db:"restart"`     // always, on_failure, no
+	Health           db.JSON[*HealthCheck]      `db:"health"`      // nil: none
 	Revision         int64                      `db:"revision"`
 	ObservedRevision int64                      `db:"observed_revision"`
 	PreviousImage    string                     `db:"previous_image"` // empty: nothing to go back to
@@ -52,9 +66,10 @@ type Deployment struct {
 
 // DeploymentInput is what a caller decides; nil fields of a change leave what is.
 type DeploymentInput struct {
-	Image, Version, DesiredState *string
-	Env                          map[string]string
-	Ports                        []Port
+	Image, Version, DesiredState, PullPolicy, Restart *string
+	Env                                               map[string]string
+	Ports                                             []Port
+	Health                                            *HealthCheck // without a command: no check
 }
 
 func (in DeploymentInput) apply(d *Deployment) {
@@ -66,6 +81,14 @@ func (in DeploymentInput) apply(d *Deployment) {
 	}
 	if in.Ports != nil {
 		d.Ports.V = in.Ports
+	}
+	set(&d.PullPolicy, in.PullPolicy)
+	set(&d.Restart, in.Restart)
+	if in.Health != nil {
+		d.Health.V = in.Health
+		if len(in.Health.Command) == 0 {
+			d.Health.V = nil
+		}
 	}
 }
 
@@ -79,6 +102,17 @@ func checkDeployment(d *Deployment) error {
 		}
 		if err := checkLine("env."+k, v); err != nil {
 			return err
+		}
+	}
+	if h := d.Health.V; h != nil {
+		for i, arg := range h.Command {
+			// Arguments may span lines, but no process can be given a NUL.
+			if !utf8.ValidString(arg) || strings.ContainsRune(arg, 0) {
+				return fault.InvalidField(fmt.Sprintf("health.command.%d", i), "holds bytes that cannot be an argument of a program")
+			}
+		}
+		if h.Command[0] == "" {
+			return fault.InvalidField("health.command.0", "must name a program")
 		}
 	}
 	for i := range d.Ports.V {
@@ -106,7 +140,7 @@ func checkEnvName(name string) error {
 // CreateDeployment has a site run an image, if the policy packs allow it.
 func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in DeploymentInput) (Deployment, error) {
 	now := db.At(s.now())
-	d := Deployment{ID: newID(), SiteID: siteID, Name: name, DesiredState: "running", Revision: 1, Status: deploymentPending, CreatedAt: now, UpdatedAt: now}
+	d := Deployment{ID: newID(), SiteID: siteID, Name: name, DesiredState: "running", PullPolicy: "missing", Restart: "always", Revision: 1, Status: deploymentPending, CreatedAt: now, UpdatedAt: now}
 	d.Ports.V = []Port{}
 	in.apply(&d)
 	if err := checkDeployment(&d); err != nil {
@@ -135,6 +169,9 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 			return err
 		}
 		if err := tally.Add(ctx, tx, d.OrgID, tally.Deployment, d.Status, 1); err != nil {
+			return err
+		}
+		if err := desiredChanged(ctx, tx, siteID); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, entry{Action: "deployment.create", Target: d.ID, SiteID: siteID, OrgID: d.OrgID, Message: "deployment " + name + " created", Detail: map[string]any{"image": d.Image, "version": d.Version}})
@@ -191,9 +228,9 @@ func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus stri
 	if wasStatus != d.Status {
 		tx.OnCommit(s.nudgeAlerts)
 	}
-	_, err := tx.Exec(ctx, `UPDATE deployments SET image = ?, version = ?, desired_state = ?, env = ?, ports = ?, revision = ?, observed_revision = ?,
+	_, err := tx.Exec(ctx, `UPDATE deployments SET image = ?, version = ?, desired_state = ?, env = ?, ports = ?, pull_policy = ?, restart = ?, health = ?, revision = ?, observed_revision = ?,
 		previous_image = ?, previous_version = ?, status = ?, message = ?, updated_at = ? WHERE id = ?`,
-		d.Image, d.Version, d.DesiredState, d.Env, d.Ports, d.Revision, d.ObservedRevision, d.PreviousImage, d.PreviousVersion, d.Status, d.Message, d.UpdatedAt, d.ID)
+		d.Image, d.Version, d.DesiredState, d.Env, d.Ports, d.PullPolicy, d.Restart, d.Health, d.Revision, d.ObservedRevision, d.PreviousImage, d.PreviousVersion, d.Status, d.Message, d.UpdatedAt, d.ID)
 	return err
 }
 
@@ -225,6 +262,9 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 		if err := s.writeDeployment(ctx, tx, was.Status, &d); err != nil {
 			return err
 		}
+		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
+			return err
+		}
 		return s.record(ctx, tx, entry{Action: "deployment.update", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "deployment " + d.Name + " changed",
 			Detail: map[string]any{"image": d.Image, "version": d.Version, "desired_state": d.DesiredState, "revision": d.Revision}})
 	})
@@ -242,6 +282,9 @@ func (s *Service) DeleteDeployment(ctx context.Context, id string) error {
 			return err
 		}
 		if err := tally.Add(ctx, tx, d.OrgID, tally.Deployment, d.Status, -1); err != nil {
+			return err
+		}
+		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
@@ -358,6 +401,9 @@ func (s *Service) RollbackDeployment(ctx context.Context, id, siteID, reason str
 		d.Revision++
 		d.Status, d.Message = deploymentRolledBack, reason
 		if err := s.writeDeployment(ctx, tx, was, &d); err != nil {
+			return err
+		}
+		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
 		if _, err := s.tell(ctx, tx, Activity{Level: levelWarn, Source: "agent", OrgID: d.OrgID, SiteID: d.SiteID, Chapter: "deployments", Action: "deployment.rollback",

@@ -94,3 +94,53 @@ func TestPolicyPacksDecideWhatASiteMayRun(t *testing.T) {
 		c.call("PATCH", "/policy-packs/"+fleet.Id, org.AdminToken, object{"enabled": true}).want(403)
 	})
 }
+
+func TestADeploymentSaysHowToPullRestartAndCheck(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		create := object{"site_id": site, "name": "web", "image": "ghcr.io/acme/web:1", "version": "1"}
+		d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, create).want(201))
+		if d.PullPolicy != "missing" || d.Restart != "always" || d.Health != nil {
+			c.Errorf("%+v", d)
+		}
+		change := object{"pull_policy": "never", "restart": "on_failure", "health": object{"command": []string{"/check", "a b"}, "retries": 5}}
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, change).want(200)
+		told := as[[]edgeapi.AgentDeployment](c.call("GET", "/agent/deployments", agent, nil).want(200))[0]
+		if told.PullPolicy != "never" || told.Restart != "on_failure" || told.Health == nil || *told.Health.Retries != 5 || *told.Health.IntervalSeconds != 10 || told.Health.Command[1] != "a b" {
+			c.Errorf("%+v", told)
+		}
+		if d = as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{}}}).want(200)); d.Health != nil {
+			c.Errorf("an empty command left a check: %+v", d.Health)
+		}
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{""}}}).refused(400, "invalid", "health.command.0")
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{"a", "b\x00"}}}).refused(400, "invalid", "health.command.1")
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"pull_policy": "often"}).refused(400, "invalid", "pull_policy")
+	})
+}
+
+func TestAnImageCanBeTriedAgainstThePacksBeforeItIsDeployed(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		org := c.org("acme")
+		site, agent := c.site("plant", org.EnrollmentToken)
+		try := func(image string) edgeapi.ImageVerdict {
+			return as[edgeapi.ImageVerdict](c.call("POST", "/policy-packs/check", org.ViewerToken, object{"image": image, "site_id": site}).want(200))
+		}
+		if v := try("nginx"); !v.Allowed || v.Packs != 0 || v.Image != "docker.io/library/nginx:latest" || len(v.Matches) != 0 {
+			c.Errorf("without packs: %+v", v)
+		}
+		c.call("POST", "/policy-packs", org.AdminToken, object{"name": "own", "site_id": site, "allowed_images": []string{"ghcr.io/acme/*", "*:1"}}).want(201)
+		if v := try("ghcr.io/acme/web:1"); !v.Allowed || v.Packs != 1 || len(v.Matches) != 2 || v.Matches[0].PackName != "own" || v.Matches[0].Pattern != "ghcr.io/acme/*" {
+			c.Errorf("allowed: %+v", v)
+		}
+		if v := try("nginx"); v.Allowed {
+			c.Errorf("not on the list: %+v", v)
+		}
+		c.call("POST", "/policy-packs/check", org.ViewerToken, object{"image": "UPPER"}).refused(400, "invalid", "image")
+		c.call("POST", "/policy-packs/check", c.org("other").ViewerToken, object{"image": "nginx", "site_id": site}).want(404)
+		if packs := as[[]edgeapi.PolicyPack](c.call("GET", "/agent/policy-packs", agent, nil).want(200)); len(packs) != 1 || packs[0].Name != "own" {
+			c.Errorf("the agent's packs: %+v", packs)
+		}
+	})
+}

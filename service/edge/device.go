@@ -180,6 +180,9 @@ func (s *Service) DeleteDevice(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM devices WHERE device_id = ?", id); err != nil {
 			return err
 		}
+		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
+			return err
+		}
 		tx.OnCommit(s.nudgeAlerts)
 		return s.record(ctx, tx, entry{Action: "device.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "device " + id + " deleted"})
 	})
@@ -211,6 +214,9 @@ func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (D
 		}
 		d.Desired, d.DesiredVersion, d.TwinUpdatedAt = string(desired), d.DesiredVersion+1, db.At(s.now())
 		if _, err := tx.Exec(ctx, "UPDATE devices SET desired = ?, desired_version = ?, twin_updated_at = ? WHERE device_id = ?", d.Desired, d.DesiredVersion, d.TwinUpdatedAt, id); err != nil {
+			return err
+		}
+		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, entry{Action: "twin.desired", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "desired state of " + id + " replaced",
@@ -288,6 +294,9 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 		if err := moves.tally(ctx, tx); err != nil {
 			return err
 		}
+		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
+			return err
+		}
 		return s.record(ctx, tx, entry{Action: "ota.request", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: fmt.Sprintf("update of %s to %s requested", id, req.Version),
 			Detail: map[string]any{"request_id": req.RequestID, "version": req.Version, "url": req.URL}})
 	})
@@ -316,7 +325,8 @@ func (m otaMoves) tally(ctx context.Context, tx *db.Tx) error {
 }
 
 // writeOTARequest puts a request into a device's twin, in state pending, and
-// notes the move for the tallies, which the caller writes.
+// notes the move for the tallies, which the caller writes, as it does the sites'
+// numbers (desiredChanged).
 func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req OTARequest, moves otaMoves) error {
 	if d.OTACampaignID != "" && !d.OTAState.Terminal() {
 		// The campaign that the device was in will not hear of its update again.

@@ -12,7 +12,7 @@
 //	event.go         durable ingest; route.go, delivery/, deadletter.go: delivery
 //	device.go        devices, twins and updates; twin/, ota/: their rules
 //	campaign*.go     staged updates; campaign/: their rules
-//	deployment.go    containers on sites; policy.go, image/: which are allowed
+//	deployment.go    containers on sites; policy.go: which are allowed
 //	alert.go         what needs attention; activity.go, overview.go: what happens
 //	maintenance.go   retention
 //

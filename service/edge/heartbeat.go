@@ -26,6 +26,7 @@ type Heartbeat struct {
 type HeartbeatReply struct {
 	Site             Site
 	RenewCertificate bool
+	DesiredRevision  int64 // see desired.go
 }
 
 // Heartbeat notes that the calling site lives. Sites beat by the thousand, so
@@ -38,25 +39,28 @@ func (s *Service) Heartbeat(ctx context.Context, h Heartbeat) (HeartbeatReply, e
 		return HeartbeatReply{}, err
 	}
 	h.siteID, h.at = callerFrom(ctx).SiteID, s.now()
-	site, err := s.heartbeats.Do(ctx, h)
+	reply, err := s.heartbeats.Do(ctx, h)
 	if err != nil {
 		return HeartbeatReply{}, err
 	}
+	site := reply.Site
 	if site.ID == "" || site.Status == siteRevoked { // deleted or revoked while we waited
 		return HeartbeatReply{}, errBadToken
 	}
-	renew := !site.CertNotAfter.IsZero() && s.now().After(site.CertNotAfter.Add(-certificateValidity/3))
-	return HeartbeatReply{Site: site, RenewCertificate: renew}, nil
+	reply.RenewCertificate = !site.CertNotAfter.IsZero() && s.now().After(site.CertNotAfter.Add(-certificateValidity/3))
+	return reply, nil
 }
 
-// writeHeartbeats stores a batch of heartbeats and returns each one's site.
-func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartbeat) ([]Site, error) {
+// writeHeartbeats stores a batch of heartbeats and returns for each its site and
+// what the site's number is.
+func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartbeat) ([]HeartbeatReply, error) {
 	ids := make([]string, len(beats))
 	for i, h := range beats {
 		ids[i] = h.siteID
 	}
 	slices.Sort(ids) // every replica locks in the same order
-	query, args, err := db.In("SELECT * FROM sites WHERE id IN (?) ORDER BY id", slices.Compact(ids))
+	ids = slices.Compact(ids)
+	query, args, err := db.In("SELECT * FROM sites WHERE id IN (?) ORDER BY id", ids)
 	if err != nil {
 		return nil, err
 	}
@@ -68,21 +72,25 @@ func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartb
 	for i := range rows {
 		byID[rows[i].ID] = &rows[i]
 	}
-	sites := make([]Site, len(beats))
+	revisions, err := desiredRevisions(ctx, tx, ids)
+	if err != nil {
+		return nil, err
+	}
+	replies := make([]HeartbeatReply, len(beats))
 	for i, h := range beats {
 		site := byID[h.siteID]
 		if site == nil || site.Status == siteRevoked {
 			if site != nil {
-				sites[i] = *site
+				replies[i].Site = *site
 			}
 			continue
 		}
 		if err := s.writeHeartbeat(ctx, tx, site, h); err != nil {
 			return nil, err
 		}
-		sites[i] = *site
+		replies[i] = HeartbeatReply{Site: *site, DesiredRevision: revisions[site.ID]}
 	}
-	return sites, nil
+	return replies, nil
 }
 
 func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h Heartbeat) error {

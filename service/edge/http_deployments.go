@@ -9,7 +9,8 @@ import (
 
 func apiDeployment(d Deployment) edgeapi.Deployment {
 	out := edgeapi.Deployment{Id: d.ID, SiteId: d.SiteID, OrgId: d.OrgID, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: edgeapi.DesiredState(d.DesiredState),
-		Env: orEmpty(d.Env.V), Ports: each(d.Ports.V, apiPort), Revision: d.Revision, ObservedRevision: d.ObservedRevision,
+		Env: orEmpty(d.Env.V), Ports: each(d.Ports.V, apiPort),
+		PullPolicy: edgeapi.PullPolicy(d.PullPolicy), Restart: edgeapi.RestartPolicy(d.Restart), Health: apiHealth(d.Health.V), Revision: d.Revision, ObservedRevision: d.ObservedRevision,
 		Status: edgeapi.DeploymentStatus(d.Status), Message: d.Message, CreatedAt: d.CreatedAt.Time, UpdatedAt: d.UpdatedAt.Time}
 	if d.PreviousImage != "" {
 		out.Previous = &edgeapi.Release{Image: d.PreviousImage, Version: d.PreviousVersion}
@@ -23,6 +24,26 @@ func apiPort(p Port) edgeapi.Port {
 		out.HostPort = &p.HostPort
 	}
 	return out
+}
+
+func apiHealth(h *HealthCheck) *edgeapi.HealthCheck {
+	if h == nil {
+		return nil
+	}
+	return &edgeapi.HealthCheck{Command: h.Command, IntervalSeconds: &h.IntervalSeconds, TimeoutSeconds: &h.TimeoutSeconds, Retries: &h.Retries, StartPeriodSeconds: &h.StartPeriodSeconds}
+}
+
+// health completes a check with what the contract says of fields not given.
+func health(in *edgeapi.HealthCheck) *HealthCheck {
+	if in == nil {
+		return nil
+	}
+	h := &HealthCheck{Command: in.Command, IntervalSeconds: 10, TimeoutSeconds: 5, Retries: 3}
+	set(&h.IntervalSeconds, in.IntervalSeconds)
+	set(&h.TimeoutSeconds, in.TimeoutSeconds)
+	set(&h.Retries, in.Retries)
+	set(&h.StartPeriodSeconds, in.StartPeriodSeconds)
+	return h
 }
 
 func ports(in *[]edgeapi.Port) []Port {
@@ -45,7 +66,8 @@ func (a api) ListDeployments(ctx context.Context, req edgeapi.ListDeploymentsReq
 // CreateDeployment has a site run an image.
 func (a api) CreateDeployment(ctx context.Context, req edgeapi.CreateDeploymentRequestObject) (edgeapi.CreateDeploymentResponseObject, error) {
 	b := req.Body
-	d, err := a.s.CreateDeployment(ctx, b.SiteId, b.Name, DeploymentInput{Image: &b.Image, Version: &b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports)})
+	d, err := a.s.CreateDeployment(ctx, b.SiteId, b.Name, DeploymentInput{Image: &b.Image, Version: &b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports),
+		PullPolicy: (*string)(b.PullPolicy), Restart: (*string)(b.Restart), Health: health(b.Health)})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +86,8 @@ func (a api) GetDeployment(ctx context.Context, req edgeapi.GetDeploymentRequest
 // PatchDeployment changes a deployment.
 func (a api) PatchDeployment(ctx context.Context, req edgeapi.PatchDeploymentRequestObject) (edgeapi.PatchDeploymentResponseObject, error) {
 	b := req.Body
-	d, err := a.s.PatchDeployment(ctx, req.Id, DeploymentInput{Image: b.Image, Version: b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports)})
+	d, err := a.s.PatchDeployment(ctx, req.Id, DeploymentInput{Image: b.Image, Version: b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports),
+		PullPolicy: (*string)(b.PullPolicy), Restart: (*string)(b.Restart), Health: health(b.Health)})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +110,7 @@ func (a api) ListAgentDeployments(ctx context.Context, req edgeapi.ListAgentDepl
 func apiAgentDeployment(d AgentDeployment) edgeapi.AgentDeployment {
 	o := apiDeployment(d.Deployment)
 	return edgeapi.AgentDeployment{Allowed: d.Allowed, Id: o.Id, SiteId: o.SiteId, OrgId: o.OrgId, Name: o.Name, Image: o.Image, Version: o.Version, DesiredState: o.DesiredState,
-		Env: o.Env, Ports: o.Ports, Revision: o.Revision, ObservedRevision: o.ObservedRevision, Previous: o.Previous, Status: o.Status, Message: o.Message,
+		Env: o.Env, Ports: o.Ports, PullPolicy: o.PullPolicy, Restart: o.Restart, Health: o.Health, Revision: o.Revision, ObservedRevision: o.ObservedRevision, Previous: o.Previous, Status: o.Status, Message: o.Message,
 		CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt}
 }
 
@@ -124,6 +147,32 @@ func (a api) ListPolicyPacks(ctx context.Context, req edgeapi.ListPolicyPacksReq
 		return a.s.PolicyPacks(ctx, after, limit)
 	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
 	return edgeapi.ListPolicyPacks200JSONResponse(out), err
+}
+
+// ListAgentPolicyPacks lists the packs that bind the calling site.
+func (a api) ListAgentPolicyPacks(ctx context.Context, req edgeapi.ListAgentPolicyPacksRequestObject) (edgeapi.ListAgentPolicyPacksResponseObject, error) {
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]PolicyPack, error) {
+		return a.s.AgentPolicyPacks(ctx, value(req.Params.SiteId), after, limit)
+	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
+	return edgeapi.ListAgentPolicyPacks200JSONResponse(out), err
+}
+
+// CheckImage tries an image against the packs.
+func (a api) CheckImage(ctx context.Context, req edgeapi.CheckImageRequestObject) (edgeapi.CheckImageResponseObject, error) {
+	v, err := a.s.CheckImage(ctx, req.Body.Image, value(req.Body.SiteId))
+	if err != nil {
+		return nil, err
+	}
+	out := edgeapi.CheckImage200JSONResponse{Image: v.Image, Allowed: v.Allowed, Packs: v.Packs}
+	out.Matches = make([]struct {
+		PackId   string `json:"pack_id"`
+		PackName string `json:"pack_name"`
+		Pattern  string `json:"pattern"`
+	}, len(v.Matches))
+	for i, m := range v.Matches {
+		out.Matches[i].PackId, out.Matches[i].PackName, out.Matches[i].Pattern = m.PackID, m.PackName, m.Pattern
+	}
+	return out, nil
 }
 
 // CreatePolicyPack makes a pack.

@@ -107,5 +107,5 @@ func (a api) Heartbeat(ctx context.Context, req edgeapi.HeartbeatRequestObject) 
 		return nil, err
 	}
 	return edgeapi.Heartbeat200JSONResponse{Status: edgeapi.SiteStatus(reply.Site.Status), SiteId: reply.Site.ID,
-		HeartbeatIntervalSeconds: int(a.s.cfg.HeartbeatInterval.Seconds()), ServerTime: a.s.now().UTC(), RenewCertificate: reply.RenewCertificate}, nil
+		HeartbeatIntervalSeconds: int(a.s.cfg.HeartbeatInterval.Seconds()), ServerTime: a.s.now().UTC(), RenewCertificate: reply.RenewCertificate, DesiredRevision: reply.DesiredRevision}, nil
 }

@@ -81,6 +81,9 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM tokens WHERE org_id = ? AND kind IN ('org', 'enrollment')", id); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, "DELETE FROM enrollment_tokens WHERE org_id = ?", id); err != nil {
+			return err
+		}
 		s.tokensChanged(tx)
 		if err := tally.Add(ctx, tx, "", tally.Org, "active", -1); err != nil {
 			return err

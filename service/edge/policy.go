@@ -6,7 +6,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge/image"
+	"github.com/mainstay-infra/mainstay/kit/image"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
@@ -38,7 +38,11 @@ func checkPolicyPack(p *PolicyPack) error {
 		return err
 	}
 	for i, pattern := range p.AllowedImages.V {
-		if err := image.CheckPattern(fmt.Sprintf("allowed_images.%d", i), pattern); err != nil {
+		field := fmt.Sprintf("allowed_images.%d", i)
+		if pattern == "" || len(pattern) > image.MaxLength {
+			return fault.InvalidField(field, "must have 1 to %d bytes", image.MaxLength)
+		}
+		if err := topic.CheckText(field, pattern); err != nil {
 			return err
 		}
 	}
@@ -71,6 +75,55 @@ func (s *Service) mayRun(ctx context.Context, q db.Querier, siteID string, ref i
 	return fault.New(fault.Denied, "image: %s is not on the allowlist of any policy pack that applies to site %s", ref, siteID).WithCode("image_not_allowed")
 }
 
+// ImageVerdict says whether an image may run, and which patterns admit it.
+type ImageVerdict struct {
+	Image   string // canonical
+	Allowed bool
+	Packs   int // that apply
+	Matches []ImageMatch
+}
+
+// ImageMatch is a pattern of a pack that admits an image.
+type ImageMatch struct{ PackID, PackName, Pattern string }
+
+// CheckImage says what would happen if a site were to run an image. Without a
+// site, only packs for the whole fleet apply.
+func (s *Service) CheckImage(ctx context.Context, name, siteID string) (ImageVerdict, error) {
+	ref, err := image.Parse("image", name)
+	if err != nil {
+		return ImageVerdict{}, err
+	}
+	if siteID != "" {
+		if _, err := s.Site(ctx, siteID); err != nil {
+			return ImageVerdict{}, err
+		}
+	}
+	packs, err := policiesOf(ctx, s.db, siteID)
+	if err != nil {
+		return ImageVerdict{}, err
+	}
+	v := ImageVerdict{Image: ref.Canonical(), Allowed: allowed(packs, ref), Packs: len(packs), Matches: []ImageMatch{}}
+	for _, p := range packs {
+		for _, pattern := range p.AllowedImages.V {
+			if ref.Allowed([]string{pattern}) {
+				v.Matches = append(v.Matches, ImageMatch{p.ID, p.Name, pattern})
+			}
+		}
+	}
+	return v, nil
+}
+
+// AgentPolicyPacks lists the enabled packs that bind the calling site, after the
+// given id.
+func (s *Service) AgentPolicyPacks(ctx context.Context, siteID, after string, limit int) ([]PolicyPack, error) {
+	if err := ownSite(ctx, siteID); err != nil {
+		return nil, err
+	}
+	packs := []PolicyPack{}
+	err := s.db.Select(ctx, &packs, "SELECT * FROM policy_packs WHERE site_id IN ('', ?) AND enabled AND id > ? ORDER BY id LIMIT ?", callerFrom(ctx).SiteID, after, limit)
+	return packs, err
+}
+
 // CreatePolicyPack makes a pack. One for the whole fleet binds every org, so only
 // global admins may make it.
 func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPack, error) {
@@ -94,6 +147,9 @@ func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPac
 			return err
 		}
 		if err := tally.Add(ctx, tx, p.OrgID, tally.PolicyPack, p.state(), 1); err != nil {
+			return err
+		}
+		if err := policyChanged(ctx, tx, p); err != nil {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
@@ -167,6 +223,9 @@ func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackI
 		if err := tally.Move(ctx, tx, p.OrgID, tally.PolicyPack, was, p.state()); err != nil {
 			return err
 		}
+		if err := policyChanged(ctx, tx, p); err != nil {
+			return err
+		}
 		tx.OnCommit(s.nudgeAlerts)
 		return s.record(ctx, tx, entry{Action: "policy.update", Target: id, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " changed",
 			Detail: map[string]any{"enabled": p.Enabled, "allowed_images": p.AllowedImages.V, "version": p.Version}})
@@ -185,6 +244,9 @@ func (s *Service) DeletePolicyPack(ctx context.Context, id string) error {
 			return err
 		}
 		if err := tally.Add(ctx, tx, p.OrgID, tally.PolicyPack, p.state(), -1); err != nil {
+			return err
+		}
+		if err := policyChanged(ctx, tx, p); err != nil {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)

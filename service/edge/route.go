@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/glob"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
@@ -42,7 +43,7 @@ func (r *Route) state() string {
 
 // matches reports whether an event goes over the route.
 func (r *Route) matches(e *Event) bool {
-	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) && topic.Match(r.Topic, e.Topic)
+	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) && glob.Match(r.Topic, e.Topic)
 }
 
 func (s *Service) checkRoute(ctx context.Context, r *Route) error {

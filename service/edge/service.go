@@ -71,7 +71,7 @@ type Service struct {
 	tokens     tokenCache
 	routing    routing
 	ingest     *db.Batcher[*Event, bool]
-	heartbeats *db.Batcher[Heartbeat, Site]
+	heartbeats *db.Batcher[Heartbeat, HeartbeatReply]
 	batchSlots chan struct{}
 
 	activityBell   bell

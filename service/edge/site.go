@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	if err := s.throttle.Allowed(guesses); err != nil {
 		return Enrollment{}, err
 	}
-	orgID, err := s.enrollmentOrg(ctx, req.EnrollmentToken)
+	orgID, counted, err := s.enrollmentOrg(ctx, req.EnrollmentToken)
 	if fault.Is(err, fault.Unauthenticated) {
 		s.throttle.Failed(guesses)
 	}
@@ -84,6 +85,11 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	e := Enrollment{Site: Site{ID: newID(), OrgID: orgID, Name: req.Name, Status: siteOnline, Version: req.Version,
 		Labels: Labels{V: req.Labels}, LastSeenAt: now, EnrolledAt: now}}
 	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if counted {
+			if err := s.useEnrollmentToken(ctx, tx, auth.HashToken(req.EnrollmentToken)); err != nil {
+				return err
+			}
+		}
 		if csr != nil {
 			if e.Certificate, err = s.issueCertificate(ctx, tx, &e.Site, csr); err != nil {
 				return err
@@ -107,20 +113,25 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	return e, err
 }
 
-// enrollmentOrg says whose site an enrollment token makes; empty is nobody's.
-func (s *Service) enrollmentOrg(ctx context.Context, token string) (string, error) {
+// enrollmentOrg says whose site an enrollment token makes (empty is nobody's),
+// and whether the uses of the token are counted.
+func (s *Service) enrollmentOrg(ctx context.Context, token string) (orgID string, counted bool, err error) {
 	hash := auth.HashToken(token)
 	if s.enrollmentTokenHash != "" && auth.EqualHash(hash, s.enrollmentTokenHash) {
-		return "", nil
+		return "", false, nil
+	}
+	err = s.db.Get(ctx, &orgID, "SELECT org_id FROM enrollment_tokens WHERE hash = ? AND expires_at > ? AND uses < max_uses", hash, db.At(s.now()))
+	if err == nil {
+		return orgID, true, nil
+	}
+	if !errors.Is(err, db.ErrNoRows) {
+		return "", false, err
 	}
 	row, err := findToken(ctx, s.db, hash)
-	if err == nil && row.Kind != KindEnrollment {
-		err = errBadToken
+	if err == nil && row.Kind != KindEnrollment || fault.Is(err, fault.Unauthenticated) {
+		err = errEnrollmentToken
 	}
-	if fault.Is(err, fault.Unauthenticated) {
-		return "", fault.New(fault.Unauthenticated, "enrollment_token: unknown")
-	}
-	return row.OrgID, err
+	return row.OrgID, false, err
 }
 
 func (s *Service) siteLine(site Site, level, action, message string) Activity {
@@ -259,7 +270,7 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 		if err := untally(ctx, tx, talliedOfSite, "site_id = ?", id); err != nil {
 			return err
 		}
-		for _, table := range []string{"devices", "deployments", "policy_packs", "tokens"} {
+		for _, table := range []string{"devices", "deployments", "policy_packs", "tokens", "desired_revisions"} {
 			if _, err := tx.Exec(ctx, "DELETE FROM "+table+" WHERE site_id = ?", id); err != nil {
 				return err
 			}

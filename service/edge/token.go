@@ -100,10 +100,15 @@ func (s *Service) globalCaller(hash string) (Caller, bool) {
 // tokensChanged must be called in every transaction that takes tokens away.
 func (s *Service) tokensChanged(tx *db.Tx) { tx.OnCommit(s.tokens.clear) }
 
-// deleteExpiredTokens keeps the table from growing with every login.
+// deleteExpiredTokens keeps the tables from growing with every login and every
+// site.
 func (s *Service) deleteExpiredTokens(ctx context.Context) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at < ?", db.At(s.now()))
+		now := db.At(s.now())
+		if _, err := tx.Exec(ctx, "DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at < ?", now); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "DELETE FROM enrollment_tokens WHERE expires_at < ?", now)
 		return err
 	})
 }

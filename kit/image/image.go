@@ -9,7 +9,7 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
+	"github.com/mainstay-infra/mainstay/kit/glob"
 )
 
 // MaxLength is the longest reference or pattern, in bytes.
@@ -49,7 +49,7 @@ func (r Reference) Canonical() string { return r.canonical }
 // ghcr.io.evil.example/x. End the host with a slash.
 func (r Reference) Allowed(patterns []string) bool {
 	for _, p := range patterns {
-		if p == r.given || topic.Match(p, r.canonical) || topic.Match(p, r.name) {
+		if p == r.given || glob.Match(p, r.canonical) || glob.Match(p, r.name) {
 			return true
 		}
 		// A pattern without registry means Docker Hub, as it does in a reference.
@@ -60,12 +60,4 @@ func (r Reference) Allowed(patterns []string) bool {
 		}
 	}
 	return false
-}
-
-// CheckPattern refuses patterns that cannot match anything. Its fault names field.
-func CheckPattern(field, p string) error {
-	if p == "" || len(p) > MaxLength {
-		return fault.InvalidField(field, "must have 1 to %d bytes", MaxLength)
-	}
-	return topic.CheckText(field, p)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge/image"
+	"github.com/mainstay-infra/mainstay/kit/image"
 )
 
 func TestAllowed(t *testing.T) {
