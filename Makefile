@@ -11,8 +11,25 @@ LDFLAGS   = -X github.com/mainstay-infra/mainstay/kit/telemetry.version=$(VERSIO
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# The consoles are built anew when a source of theirs is newer than the last build.
+WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -path web/e2e -prune -o -type f -print)
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+web/dist/edge/index.html: web/node_modules/.package-lock.json $(WEB_SOURCES)
+	cd web && npm run --silent build
+
+.PHONY: web
+web: web/dist/edge/index.html ## Build the web consoles, which the binary embeds
+
+.PHONY: web-dev
+web-dev: web/node_modules/.package-lock.json ## Serve a console with hot reload in front of a running service (APP=edge)
+	cd web && npm run dev
+
 .PHONY: build
-build: ## Build bin/mainstay
+build: web ## Build bin/mainstay with its consoles
 	@mkdir -p bin
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainstay ./cmd/mainstay
 

@@ -8,13 +8,14 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/edge"
+	"github.com/mainstay-infra/mainstay/web"
 )
 
 // edgeModule runs the edge control plane. started is called with its URL and
 // what it stands on.
 func edgeModule(cfg edge.Config, log *slog.Logger, started func(url, engine string)) Module {
 	return Module{Name: "edge", Start: func(ctx context.Context) (func() error, error) {
-		deps := edge.Deps{Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now}
+		deps := edge.Deps{Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("edge")}
 		stopTracing := func(context.Context) error { return nil }
 		if cfg.OTLPEndpoint != "" {
 			var err error

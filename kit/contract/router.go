@@ -36,5 +36,11 @@ func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 // Handle registers a handler outside the contract, such as /metrics.
 func (r *Router) Handle(pattern string, handler http.Handler) { r.mux.Handle(pattern, handler) }
 
+// Knows reports whether a handler is registered for the request.
+func (r *Router) Knows(req *http.Request) bool {
+	_, pattern := r.mux.Handler(req)
+	return pattern != ""
+}
+
 // ServeHTTP dispatches to the operation's handler.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.serve.ServeHTTP(w, req) }

@@ -22,8 +22,8 @@ type api struct{ s *Service }
 
 var _ edgeapi.StrictServerInterface = api{}
 
-// Handler answers all requests: the contract's under /api/v1, and beside it
-// /healthz, /readyz, /metrics, /openapi.yaml and /docs.
+// Handler answers all requests: the contract's under /api/v1, and beside it the
+// console, /healthz, /readyz, /metrics, /openapi.yaml and /docs.
 func (s *Service) Handler() http.Handler {
 	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { s.render(w, r, httpserve.BodyError(err)) }
 	strict := edgeapi.NewStrictHandlerWithOptions(api{s}, []edgeapi.StrictMiddlewareFunc{}, edgeapi.StrictHTTPServerOptions{
@@ -44,14 +44,19 @@ func (s *Service) handler(server edgeapi.ServerInterface, badRequest func(http.R
 		}
 		writeText(w, http.StatusOK, "ready: "+s.db.Engine().String()+"\n")
 	}))
-	// A person who opens the address finds something to read.
-	router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
+	var served http.Handler = router
+	if s.console != nil {
+		served = s.console.Wrap(router, router.Knows)
+	} else {
+		// A person who opens the address finds something to read.
+		router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
+	}
 	router.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
 	mode, err := httpserve.ParseLogMode(s.cfg.AccessLog)
 	if err != nil {
 		panic(err) // Validate has checked it
 	}
-	handler := httpserve.Chain(router,
+	handler := httpserve.Chain(served,
 		httpserve.RequestID,
 		httpserve.AccessLog(s.log, mode),
 		httpserve.Metrics(s.registry, "edge"),

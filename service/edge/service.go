@@ -25,6 +25,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/durable"
@@ -45,6 +46,7 @@ type Deps struct {
 	Registry *prometheus.Registry
 	Now      func() time.Time
 	Tracer   trace.TracerProvider // nil: no traces
+	Console  fs.FS                // the built web console; nil: none
 }
 
 // Service is the edge control plane.
@@ -81,6 +83,7 @@ type Service struct {
 	contract       *contract.Contract
 	registry       *prometheus.Registry
 	tracer         trace.TracerProvider
+	console        *console.Console // nil: none
 	closeTransport func()
 }
 
@@ -106,6 +109,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	}
 	if s.contract, err = Contract(); err != nil {
 		return nil, err
+	}
+	if deps.Console != nil {
+		if s.console, err = console.New(deps.Console); err != nil {
+			return nil, err
+		}
 	}
 	if s.db, err = openDatabase(ctx, cfg); err != nil {
 		return nil, err
