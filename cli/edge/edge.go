@@ -27,7 +27,7 @@ The token is the one of --token, else of EDGE_TOKEN, else, when the server runs 
 		s.login(), s.logout(), s.whoami(), s.version(), s.overview(),
 		s.sites(), s.enrollmentTokens(), s.events(), s.routes(), s.deadLetters(),
 		s.devices(), s.twins(), s.ota(), s.campaigns(),
-		s.deployments(), s.policies(), s.orgs(),
+		s.deployments(), s.policies(), s.orgs(), s.simulate(),
 		s.alerts(), s.activity(), s.audit(), s.crl(), s.agent(),
 	)
 	return cmd

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
 // largestPage is the most that the API puts on one page.
@@ -76,7 +75,7 @@ func (c *call) pages(limit int, use func([]json.RawMessage) error, r func(page) 
 		}
 		got += len(items)
 		before := next
-		next = nextCursor(a.header)
+		next = httpserve.NextCursor(a.header)
 		if next == "" || limit > 0 && got >= limit {
 			return next != "", nil
 		}
@@ -84,21 +83,4 @@ func (c *call) pages(limit int, use func([]json.RawMessage) error, r func(page) 
 			return false, errors.New("the server names the same next page twice; the list is not complete")
 		}
 	}
-}
-
-// nextCursor is the cursor in the Link header's rel="next" (RFC 8288). The rest
-// of that link is this very request.
-func nextCursor(h http.Header) string {
-	for _, line := range h.Values("Link") {
-		for link := range strings.SplitSeq(line, ",") {
-			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
-			if !strings.Contains(params, `rel="next"`) && !strings.Contains(params, "rel=next") {
-				continue
-			}
-			if u, err := url.Parse(strings.TrimPrefix(target, "<")); err == nil {
-				return u.Query().Get("cursor")
-			}
-		}
-	}
-	return ""
 }

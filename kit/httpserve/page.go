@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -71,4 +72,21 @@ func NextLink(r *http.Request, cursor string) string {
 	q := r.URL.Query()
 	q.Set("cursor", cursor)
 	return "<" + path + "?" + q.Encode() + `>; rel="next"`
+}
+
+// NextCursor is, for a client, the cursor in the Link header's rel="next" (RFC
+// 8288); empty on the last page. The rest of that link is the request itself.
+func NextCursor(h http.Header) string {
+	for _, line := range h.Values("Link") {
+		for link := range strings.SplitSeq(line, ",") {
+			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
+			if !strings.Contains(params, `rel="next"`) && !strings.Contains(params, "rel=next") {
+				continue
+			}
+			if u, err := url.Parse(strings.TrimPrefix(target, "<")); err == nil {
+				return u.Query().Get("cursor")
+			}
+		}
+	}
+	return ""
 }

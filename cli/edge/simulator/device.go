@@ -1,0 +1,137 @@
+package simulator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/api/edge"
+)
+
+// device is one device of a site.
+type device struct {
+	id, model string
+	firmware  string
+	known     bool // the server has registered it
+
+	desired []byte    // as last applied, without the update; nil: nothing yet
+	wanted  []byte    // to be applied at applyAt; nil: nothing
+	applyAt time.Time //
+	request string    // the update that it has heard of
+	version string    // that the update brings
+	plan    []step    // what is left of it
+	planDue time.Time
+}
+
+// due is when the device has something to do; zero: it has not.
+func (d *device) due() time.Time {
+	next := time.Time{}
+	if len(d.plan) > 0 {
+		next = d.planDue
+	}
+	if d.wanted != nil && (next.IsZero() || d.applyAt.Before(next)) {
+		next = d.applyAt
+	}
+	return next
+}
+
+// pulled takes over what the control plane wants of the device.
+func (d *device) pulled(s *site, twin edgeapi.Twin, now time.Time) error {
+	var desired, reported map[string]json.RawMessage
+	if err := json.Unmarshal(twin.Desired, &desired); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(twin.Reported, &reported); err != nil {
+		return err
+	}
+	if raw, ok := desired["ota"]; ok {
+		var request edgeapi.OTARequest
+		if err := json.Unmarshal(raw, &request); err != nil {
+			return err
+		}
+		if request.RequestId != d.request {
+			d.request, d.version = request.RequestId, request.Version
+			d.plan = planUpdate(s.rnd, s.fleet.cfg.FailRate, s.fleet.cfg.OTADuration)
+			if s.chaos().happens(s.rnd, hangRate) {
+				d.plan = d.plan[:1] // it hangs after the first report
+			}
+			d.planDue = now.Add(d.plan[0].after)
+			s.fleet.count.otaStarted.Add(1)
+		}
+	}
+	delete(desired, "ota")
+	settings, err := json.Marshal(desired) // a map's keys come out sorted
+	if err != nil {
+		return err
+	}
+	if len(desired) > 0 && !bytes.Equal(settings, d.desired) && !bytes.Equal(settings, d.wanted) {
+		d.wanted, d.applyAt = settings, now.Add(time.Duration((1+4*s.rnd.Float64())*float64(time.Second)))
+	}
+	return nil
+}
+
+// act does what the device has due.
+func (d *device) act(ctx context.Context, s *site, now time.Time) error {
+	if d.wanted != nil && !d.applyAt.After(now) {
+		if err := d.report(ctx, s, d.wanted); err != nil {
+			return err
+		}
+		d.desired, d.wanted = d.wanted, nil
+	}
+	for len(d.plan) > 0 && !d.planDue.After(now) {
+		if err := d.update(ctx, s, d.plan[0]); err != nil {
+			return err
+		}
+		if d.plan = d.plan[1:]; len(d.plan) > 0 {
+			d.planDue = now.Add(d.plan[0].after)
+		}
+	}
+	return nil
+}
+
+// update reports one step of the update.
+func (d *device) update(ctx context.Context, s *site, next step) error {
+	report := edgeapi.OTAReport{SiteId: s.id}
+	report.Status.State, report.Status.Progress, report.Status.RequestId = next.state, &next.progress, &d.request
+	if next.message != "" {
+		report.Status.Message = &next.message
+	}
+	_, _, err := do[edgeapi.OTA](s.fleet, kindOTA, func() (*http.Response, error) {
+		return s.fleet.cfg.Client.ReportOTAStatus(ctx, d.id, report, as(s.token))
+	})
+	if gone := (*refused)(nil); errors.As(err, &gone) {
+		d.plan = nil // superseded, timed out or deleted: nobody waits for it any more
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch next.state {
+	case "succeeded":
+		s.fleet.count.otaSucceeded.Add(1)
+		d.firmware = d.version
+		patch, err := json.Marshal(map[string]string{"firmware": d.firmware})
+		if err != nil {
+			return err
+		}
+		return d.report(ctx, s, patch)
+	case "failed", "rejected", "rolled_back":
+		s.fleet.count.otaFailed.Add(1)
+	}
+	return nil
+}
+
+// report merges a patch into the reported state. The server refuses one for a
+// device that it has deleted, which is nothing to try again.
+func (d *device) report(ctx context.Context, s *site, patch []byte) error {
+	_, _, err := do[edgeapi.Twin](s.fleet, kindTwin, func() (*http.Response, error) {
+		return s.fleet.cfg.Client.ReportTwin(ctx, d.id, edgeapi.ReportedInput{Reported: patch}, as(s.token))
+	})
+	if gone := (*refused)(nil); errors.As(err, &gone) {
+		return nil
+	}
+	return err
+}
