@@ -1,0 +1,173 @@
+package podman
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Restart policies.
+const (
+	RestartAlways    = "always"
+	RestartOnFailure = "on-failure"
+	RestartNo        = "no"
+)
+
+// Spec is what a container is made from (SpecGenerator in Podman's API).
+type Spec struct {
+	Name          string            `json:"name"`
+	Image         string            `json:"image"`
+	Env           map[string]string `json:"env,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Ports         []PortMapping     `json:"portmappings,omitempty"`
+	RestartPolicy string            `json:"restart_policy,omitempty"`
+	Health        *HealthConfig     `json:"healthconfig,omitempty"`
+}
+
+// PortMapping leads from a port of the host to one of the container.
+type PortMapping struct {
+	ContainerPort uint16 `json:"container_port"`
+	HostPort      uint16 `json:"host_port,omitempty"` // 0: Podman chooses
+	Protocol      string `json:"protocol,omitempty"`  // tcp unless given
+}
+
+// HealthConfig is a container's check. An Interval of zero means that Podman sets
+// no timer: whoever made the container calls CheckHealth.
+type HealthConfig struct {
+	Test     []string      // "CMD", program, arguments
+	Interval time.Duration // nanoseconds in JSON, as Podman wants
+	Timeout  time.Duration
+	Retries  int
+}
+
+// Container is what Podman knows of a container.
+type Container struct {
+	ID           string `json:"Id"`
+	Name         string
+	Image        string // the id
+	RestartCount int
+	State        State
+	Config       struct {
+		Labels map[string]string
+	}
+}
+
+// State is what a container does.
+type State struct {
+	Status     string // created, running, paused, stopping, stopped, exited, removing
+	Running    bool
+	ExitCode   int
+	OOMKilled  bool
+	StartedAt  time.Time
+	FinishedAt time.Time
+	Error      string
+}
+
+// CreateContainer makes a container, which is not started, and returns its id.
+func (c *Client) CreateContainer(ctx context.Context, spec Spec) (string, error) {
+	var out struct {
+		ID string `json:"Id"`
+	}
+	err := c.call(ctx, http.MethodPost, "/containers/create", nil, spec, &out)
+	return out.ID, err
+}
+
+// StartContainer starts a container; one that runs already stays as it is.
+func (c *Client) StartContainer(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(name)+"/start", nil, nil, nil)
+}
+
+// StopContainer asks a container to end and kills it after grace. One that does
+// not run stays as it is.
+func (c *Client) StopContainer(ctx context.Context, name string, grace time.Duration) error {
+	query := url.Values{"timeout": {strconv.Itoa(int(grace.Seconds()))}}
+	return c.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(name)+"/stop", query, nil, nil)
+}
+
+// RemoveContainer removes a container with its anonymous volumes, killing it if
+// it runs. One that is not there is no error.
+func (c *Client) RemoveContainer(ctx context.Context, name string) error {
+	err := c.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "v": {"true"}}, nil, nil)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// InspectContainer reads a container.
+func (c *Client) InspectContainer(ctx context.Context, name string) (Container, error) {
+	var out Container
+	err := c.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &out)
+	return out, err
+}
+
+// Listed is a container in a list.
+type Listed struct {
+	ID     string `json:"Id"`
+	Names  []string
+	Labels map[string]string
+	State  string
+}
+
+// ListContainers lists all containers, running or not, that have a label with
+// this value.
+func (c *Client) ListContainers(ctx context.Context, label, value string) ([]Listed, error) {
+	filters, err := json.Marshal(map[string][]string{"label": {label + "=" + value}})
+	if err != nil {
+		return nil, err
+	}
+	var out []Listed
+	err = c.call(ctx, http.MethodGet, "/containers/json", url.Values{"all": {"true"}, "filters": {string(filters)}}, nil, &out)
+	return out, err
+}
+
+// CheckHealth runs a container's check once and reports whether it passed.
+func (c *Client) CheckHealth(ctx context.Context, name string) (bool, error) {
+	var out struct{ Status string }
+	err := c.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/healthcheck", nil, nil, &out)
+	return out.Status == "healthy", err
+}
+
+// maxLog bounds what Logs returns, in bytes.
+const maxLog = 64 << 10
+
+// Logs returns the last lines that a container wrote to standard output and
+// standard error, at most 64 KiB of them.
+func (c *Client) Logs(ctx context.Context, name string, lines int) (string, error) {
+	query := url.Values{"stdout": {"true"}, "stderr": {"true"}, "tail": {strconv.Itoa(lines)}}
+	r, err := c.send(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/logs", query, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = r.Body.Close() }() // read to its end, or given up
+	return readLog(r.Body)
+}
+
+// readLog takes the frames of a log apart: a header of 8 bytes, whose last four
+// are the length of the text that follows.
+func readLog(r io.Reader) (string, error) {
+	var text bytes.Buffer
+	for text.Len() < maxLog {
+		var header [8]byte
+		if _, err := io.ReadFull(r, header[:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			return text.String(), err
+		}
+		length := int64(binary.BigEndian.Uint32(header[4:]))
+		if _, err := io.CopyN(&text, r, min(length, int64(maxLog-text.Len()))); err != nil {
+			return text.String(), err
+		}
+	}
+	return text.String(), nil
+}

@@ -1,0 +1,165 @@
+// Package podmantest runs a private Podman for tests: its own storage, network
+// and socket in a temporary folder, apart from the Podman of the machine and from
+// those of other tests. It needs root.
+package podmantest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/require"
+)
+
+// Podman is a running Podman.
+type Podman struct {
+	Socket string
+
+	dir  string
+	t    testing.TB
+	stop func()
+}
+
+// configuration makes Podman work where there is no systemd and where a process
+// may not raise its limits, as in many containers.
+const configuration = `[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_backend = "netavark"
+network_config_dir = "%s"
+default_subnet = "%s"
+`
+
+// Start starts a Podman that ends, with all its containers, when the test does.
+func Start(t testing.TB) *Podman {
+	t.Helper()
+	if os.Getuid() != 0 {
+		require.Missing(t, "a private Podman needs root")
+	}
+	require.Program(t, "podman", "podman")
+	require.Program(t, "runc", "runc")
+	// Unix sockets have short paths, and a test's folder may have a long one.
+	dir, err := os.MkdirTemp("", "podman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Podman{Socket: filepath.Join(dir, "s"), dir: dir, t: t}
+	subnet := fmt.Sprintf("10.%d.%d.0/24", 100+rand.IntN(100), rand.IntN(256))
+	if err := os.WriteFile(filepath.Join(dir, "containers.conf"), fmt.Appendf(nil, configuration, filepath.Join(dir, "networks"), subnet), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Serve()
+	t.Cleanup(func() {
+		p.Stop()
+		p.run("rm", "--all", "--force", "--time", "0")
+		// Storage holds mounts and files of other owners.
+		_ = exec.Command("umount", "-R", filepath.Join(dir, "store", "overlay")).Run() // not mounted with every driver
+		if err := os.RemoveAll(dir); err != nil {
+			t.Logf("remove Podman's storage: %v", err)
+		}
+	})
+	return p
+}
+
+// Serve starts the REST API, unless it runs, and waits until it answers.
+func (p *Podman) Serve() {
+	p.t.Helper()
+	if p.stop != nil {
+		return
+	}
+	cmd := p.command("system", "service", "--time", "0", "unix://"+p.Socket)
+	log := &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	p.stop = func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		<-ended
+		p.stop = nil
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		conn, err := net.Dial("unix", p.Socket)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case err := <-ended:
+			p.t.Fatalf("podman system service: %v\n%s", err, log)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("podman system service does not listen: %v", err)
+		}
+	}
+}
+
+// Stop ends the REST API, as when Podman is not running; containers go on.
+func (p *Podman) Stop() {
+	if p.stop != nil {
+		p.stop()
+		_ = os.Remove(p.Socket) // Podman may have done so
+	}
+}
+
+// Image builds the image localhost/NAME of the test program web (testdata/web),
+// which reports version.
+func (p *Podman) Image(name, version string) string {
+	p.t.Helper()
+	folder := p.t.TempDir()
+	_, here, _, _ := runtime.Caller(0)
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(folder, "web"), ".")
+	build.Dir = filepath.Join(filepath.Dir(here), "testdata", "web")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+	recipe := "FROM scratch\nCOPY web /web\nENV VERSION=" + version + "\nENTRYPOINT [\"/web\"]\n"
+	if err := os.WriteFile(filepath.Join(folder, "Containerfile"), []byte(recipe), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	p.Run("build", "--quiet", "--tag", "localhost/"+name, folder)
+	return "localhost/" + name
+}
+
+// Run runs a podman command against the private storage, and returns its output.
+func (p *Podman) Run(args ...string) string {
+	p.t.Helper()
+	out, err := p.command(args...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("podman %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// run is Run for what may fail, at the end.
+func (p *Podman) run(args ...string) {
+	if out, err := p.command(args...).CombinedOutput(); err != nil {
+		_, _ = io.WriteString(os.Stderr, fmt.Sprintf("podman %s: %v\n%s", strings.Join(args, " "), err, out))
+	}
+}
+
+func (p *Podman) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("podman", append([]string{"--root", filepath.Join(p.dir, "store"), "--runroot", filepath.Join(p.dir, "run"), "--tmpdir", filepath.Join(p.dir, "tmp")}, args...)...)
+	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(p.dir, "containers.conf"))
+	return cmd
+}
