@@ -27,12 +27,12 @@ var sections = []struct {
 	name string
 	run  func(context.Context, options, *report) error
 }{
-	{"1", ingestSection}, {"2", deliverySection}, {"3", fleetSection}, {"4", campaignSection}, {"5", heartbeatSection},
+	{"1", ingestSection}, {"2", deliverySection}, {"3", fleetSection}, {"4", campaignSection}, {"5", heartbeatSection}, {"6", simulationSection},
 }
 
 func main() {
 	var o options
-	chosen := flag.String("sections", "1,2,3,4,5", "sections to run")
+	chosen := flag.String("sections", "1,2,3,4,5,6", "sections to run")
 	data := flag.String("data", "", "folder for data (default: a temporary one); choose one on the disk to measure")
 	flag.DurationVar(&o.duration, "duration", 8*time.Second, "how long each load lasts")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the ingest comparison, of which the median counts")

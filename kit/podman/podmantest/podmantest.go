@@ -41,8 +41,12 @@ events_logger = "file"
 [network]
 network_backend = "netavark"
 network_config_dir = "%s"
-default_subnet = "%s"
 `
+
+// network is the one network, with a bridge of its own: two Podmans that share a
+// bridge would take it away from each other.
+const network = `{"name": "podman", "id": "%064x", "driver": "bridge", "network_interface": "pmt%d", "subnets": [{"subnet": "10.%d.%d.0/24", "gateway": "10.%d.%d.1"}],
+"created": "2026-01-01T00:00:00Z", "ipv6_enabled": false, "internal": false, "dns_enabled": false, "ipam_options": {"driver": "host-local"}}`
 
 // Start starts a Podman that ends, with all its containers, when the test does.
 func Start(t testing.TB) *Podman {
@@ -58,9 +62,18 @@ func Start(t testing.TB) *Podman {
 		t.Fatal(err)
 	}
 	p := &Podman{Socket: filepath.Join(dir, "s"), dir: dir, t: t}
-	subnet := fmt.Sprintf("10.%d.%d.0/24", 100+rand.IntN(100), rand.IntN(256))
-	if err := os.WriteFile(filepath.Join(dir, "containers.conf"), fmt.Appendf(nil, configuration, filepath.Join(dir, "networks"), subnet), 0o600); err != nil {
+	networks := filepath.Join(dir, "networks")
+	if err := os.Mkdir(networks, 0o700); err != nil {
 		t.Fatal(err)
+	}
+	n := rand.IntN(100 * 256)
+	for path, content := range map[string][]byte{
+		filepath.Join(dir, "containers.conf"):  fmt.Appendf(nil, configuration, networks),
+		filepath.Join(networks, "podman.json"): fmt.Appendf(nil, network, n, n, 100+n/256, n%256, 100+n/256, n%256),
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.Serve()
 	t.Cleanup(func() {
@@ -88,8 +101,9 @@ func (p *Podman) Serve() {
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	var failure error
+	go func() { failure = cmd.Wait(); close(ended) }()
 	p.stop = func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		<-ended
@@ -103,8 +117,8 @@ func (p *Podman) Serve() {
 			return
 		}
 		select {
-		case err := <-ended:
-			p.t.Fatalf("podman system service: %v\n%s", err, log)
+		case <-ended:
+			p.t.Fatalf("podman system service: %v\n%s", failure, log)
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {

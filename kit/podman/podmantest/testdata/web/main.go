@@ -2,7 +2,10 @@
 // environment says.
 //
 //	web          serve "VERSION\n" on port 8080; with EXIT=n, exit at once with n
-//	web check    exit with 0 if the server answers 200; with SICK set, it does not
+//	web check    exit with 0 if the server answers 200; with SICK set, or after a
+//	             POST to /sick, it does not
+//
+// A POST to /end makes it exit with 0.
 package main
 
 import (
@@ -11,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -33,12 +37,16 @@ func main() {
 		<-stop
 		os.Exit(0)
 	}()
-	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		if _, err := os.Stat("/sick"); err == nil || os.Getenv("SICK") != "" {
+	var sick atomic.Bool
+	sick.Store(os.Getenv("SICK") != "")
+	http.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		if sick.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 		fmt.Fprintln(w, os.Getenv("VERSION"))
 	})
+	http.HandleFunc("POST /sick", func(http.ResponseWriter, *http.Request) { sick.Store(true) })
+	http.HandleFunc("POST /end", func(http.ResponseWriter, *http.Request) { os.Exit(0) })
 	fmt.Println("serving", os.Getenv("VERSION"))
 	if err := http.ListenAndServe(":8080", nil); err != nil {
 		fmt.Println(err)

@@ -1,0 +1,128 @@
+package workload
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/image"
+	"github.com/mainstay-infra/mainstay/kit/podman"
+)
+
+// Labels of the containers. A container belongs to one agent and one deployment,
+// and was made from what has this digest.
+const (
+	labelAgent      = "mainstay.agent"
+	labelDeployment = "mainstay.deployment"
+	labelDigest     = "mainstay.digest"
+)
+
+// digest tells one version of a deployment from another by all that a container
+// is made from. Two revisions that ask for the same have the same digest, so
+// going back to what still runs changes nothing.
+func digest(d edgeapi.AgentDeployment) string {
+	raw, err := json.Marshal([]any{d.Image, d.Version, d.Env, d.Ports, d.Restart, d.Health})
+	if err != nil {
+		panic(err) // plain values
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
+
+// containerName is unique on the machine: two agents may run deployments of one
+// name.
+func containerName(instance string, d edgeapi.AgentDeployment) string {
+	return "mainstay-" + d.Name + "-" + instance[:min(8, len(instance))] + "-" + digest(d)
+}
+
+// containerSpec is what Podman makes the container from.
+func containerSpec(instance string, d edgeapi.AgentDeployment) podman.Spec {
+	spec := podman.Spec{
+		Name: containerName(instance, d), Image: d.Image, Env: d.Env,
+		Labels:        map[string]string{labelAgent: instance, labelDeployment: d.Id, labelDigest: digest(d)},
+		RestartPolicy: strings.ReplaceAll(string(d.Restart), "_", "-"),
+	}
+	for _, p := range d.Ports {
+		port := podman.PortMapping{ContainerPort: uint16(p.ContainerPort), Protocol: "tcp"}
+		if p.HostPort != nil {
+			port.HostPort = uint16(*p.HostPort)
+		}
+		if p.Protocol != nil {
+			port.Protocol = string(*p.Protocol)
+		}
+		spec.Ports = append(spec.Ports, port)
+	}
+	if h := d.Health; h != nil && len(h.Command) > 0 {
+		spec.Health = &podman.HealthConfig{Test: append([]string{"CMD"}, h.Command...), Timeout: check(d).timeout, Retries: check(d).retries}
+	}
+	return spec
+}
+
+// healthCheck is a deployment's check with its defaults (api/edge/openapi.yaml).
+type healthCheck struct {
+	interval, timeout, startPeriod time.Duration
+	retries                        int
+}
+
+func check(d edgeapi.AgentDeployment) healthCheck {
+	h := healthCheck{interval: 10 * time.Second, timeout: 5 * time.Second, retries: 3}
+	seconds := func(to *time.Duration, from *int) {
+		if from != nil {
+			*to = time.Duration(*from) * time.Second
+		}
+	}
+	seconds(&h.interval, d.Health.IntervalSeconds)
+	seconds(&h.timeout, d.Health.TimeoutSeconds)
+	seconds(&h.startPeriod, d.Health.StartPeriodSeconds)
+	if d.Health.Retries != nil {
+		h.retries = *d.Health.Retries
+	}
+	return h
+}
+
+// allowed reports whether the packs, being all that bind the site, admit the
+// image, and the control plane had nothing against it either.
+func allowed(d edgeapi.AgentDeployment, packs []edgeapi.PolicyPack) bool {
+	ref, err := image.Parse("image", d.Image)
+	if err != nil || !d.Allowed {
+		return false
+	}
+	binding := 0
+	for _, p := range packs {
+		if !p.Enabled {
+			continue
+		}
+		if ref.Allowed(p.AllowedImages) {
+			return true
+		}
+		binding++
+	}
+	return binding == 0
+}
+
+// maxMessage is how long a message to the control plane may be, in bytes.
+const maxMessage = 1000
+
+// oneLine makes a message of any text, such as a container's last output: one
+// line of valid UTF-8 without control characters, and its end if it is long.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(strings.ReplaceAll(strings.TrimSpace(text), "\n", " | "), "?"))
+	if len(text) <= maxMessage {
+		return text
+	}
+	text = text[len(text)-maxMessage+3:]
+	for len(text) > 0 && !utf8.RuneStart(text[0]) {
+		text = text[1:]
+	}
+	return "…" + text
+}
