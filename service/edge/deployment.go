@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -16,6 +17,7 @@ import (
 // Statuses of a deployment. All but pending and rolled_back are the agent's word.
 const (
 	deploymentPending    = "pending"
+	deploymentRunning    = "running"
 	deploymentDenied     = "denied"
 	deploymentRolledBack = "rolled_back"
 )
@@ -57,11 +59,42 @@ type Deployment struct {
 	ObservedRevision int64                      `db:"observed_revision"`
 	PreviousImage    string                     `db:"previous_image"` // empty: nothing to go back to
 	PreviousVersion  string                     `db:"previous_version"`
+	PreviousRun      db.JSON[*deploymentRun]    `db:"previous_run"` // nil: as now
 	Status           string                     `db:"status"`
 	Message          string                     `db:"message"`
 	Violates         bool                       `db:"violates"` // no policy pack allows the image any more
 	CreatedAt        db.Time                    `db:"created_at"`
 	UpdatedAt        db.Time                    `db:"updated_at"`
+}
+
+// deploymentRun is how an image is run.
+type deploymentRun struct {
+	Env     map[string]string `json:"env"`
+	Ports   []Port            `json:"ports"`
+	Restart string            `json:"restart"`
+	Health  *HealthCheck      `json:"health"`
+}
+
+func (d *Deployment) run() *deploymentRun {
+	return &deploymentRun{Env: d.Env.V, Ports: d.Ports.V, Restart: d.Restart, Health: d.Health.V}
+}
+
+// keepPrevious notes what was there before a change, for a rollback, if the change
+// makes another container. What never ran does not displace what did.
+func (d *Deployment) keepPrevious(was Deployment) {
+	same := d.Image == was.Image && d.Version == was.Version && reflect.DeepEqual(d.run(), was.run())
+	if !same && (was.Status == deploymentRunning || was.PreviousImage == "") {
+		d.PreviousImage, d.PreviousVersion, d.PreviousRun.V = was.Image, was.Version, was.run()
+	}
+}
+
+// goBack makes the previous release the present one.
+func (d *Deployment) goBack() {
+	d.Image, d.Version = d.PreviousImage, d.PreviousVersion
+	if run := d.PreviousRun.V; run != nil {
+		d.Env.V, d.Ports.V, d.Restart, d.Health.V = run.Env, run.Ports, run.Restart, run.Health
+	}
+	d.PreviousImage, d.PreviousVersion, d.PreviousRun.V = "", "", nil
 }
 
 // DeploymentInput is what a caller decides; nil fields of a change leave what is.
@@ -229,13 +262,13 @@ func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus stri
 		tx.OnCommit(s.nudgeAlerts)
 	}
 	_, err := tx.Exec(ctx, `UPDATE deployments SET image = ?, version = ?, desired_state = ?, env = ?, ports = ?, pull_policy = ?, restart = ?, health = ?, revision = ?, observed_revision = ?,
-		previous_image = ?, previous_version = ?, status = ?, message = ?, updated_at = ? WHERE id = ?`,
-		d.Image, d.Version, d.DesiredState, d.Env, d.Ports, d.PullPolicy, d.Restart, d.Health, d.Revision, d.ObservedRevision, d.PreviousImage, d.PreviousVersion, d.Status, d.Message, d.UpdatedAt, d.ID)
+		previous_image = ?, previous_version = ?, previous_run = ?, status = ?, message = ?, updated_at = ? WHERE id = ?`,
+		d.Image, d.Version, d.DesiredState, d.Env, d.Ports, d.PullPolicy, d.Restart, d.Health, d.Revision, d.ObservedRevision, d.PreviousImage, d.PreviousVersion, d.PreviousRun, d.Status, d.Message, d.UpdatedAt, d.ID)
 	return err
 }
 
-// PatchDeployment changes what should run. What ran before is kept as previous,
-// for a rollback.
+// PatchDeployment changes what should run. What ran before is kept, for a
+// rollback.
 func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentInput) (Deployment, error) {
 	var d Deployment
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -254,9 +287,7 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 		if err := s.mayRun(ctx, tx, d.SiteID, ref); err != nil {
 			return err
 		}
-		if d.Image != was.Image || d.Version != was.Version {
-			d.PreviousImage, d.PreviousVersion = was.Image, was.Version
-		}
+		d.keepPrevious(was)
 		d.Revision++
 		d.Status, d.Message = deploymentPending, ""
 		if err := s.writeDeployment(ctx, tx, was.Status, &d); err != nil {
@@ -397,7 +428,7 @@ func (s *Service) RollbackDeployment(ctx context.Context, id, siteID, reason str
 		}
 		rolledBack = true
 		was := d.Status
-		d.Image, d.Version, d.PreviousImage, d.PreviousVersion = d.PreviousImage, d.PreviousVersion, "", ""
+		d.goBack()
 		d.Revision++
 		d.Status, d.Message = deploymentRolledBack, reason
 		if err := s.writeDeployment(ctx, tx, was, &d); err != nil {

@@ -144,3 +144,28 @@ func TestAnImageCanBeTriedAgainstThePacksBeforeItIsDeployed(t *testing.T) {
 		}
 	})
 }
+
+func TestARollbackBringsBackHowTheImageRanToo(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": "web", "image": "ghcr.io/acme/web:1", "version": "1",
+			"env": object{"MODE": "good"}, "ports": []object{{"container_port": 80}}}).want(201))
+		report := func(status string) {
+			c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status}).want(200)
+		}
+		report("running")
+		// Two changes before the agent says that one runs: the first never ran.
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"env": object{"MODE": "never ran"}}).want(200)
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"version": "2", "env": object{"MODE": "bad"}, "ports": []object{}, "health": object{"command": []string{"/check"}}}).want(200)
+		report("failed")
+		back := as[edgeapi.RollbackResult](c.call("POST", "/agent/deployments/"+d.Id+"/rollback", agent, object{"site_id": site}).want(200)).Deployment
+		if back.Version != "1" || back.Env["MODE"] != "good" || len(back.Ports) != 1 || back.Health != nil || back.Previous != nil {
+			c.Errorf("%+v", back)
+		}
+		// Stopping makes no other container, so there is nothing new to go back to.
+		if d := as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "stopped"}).want(200)); d.Previous != nil {
+			c.Errorf("%+v", d.Previous)
+		}
+	})
+}

@@ -10,6 +10,7 @@ CREATE TABLE desired_revisions (
 ALTER TABLE deployments ADD COLUMN pull_policy TEXT NOT NULL DEFAULT 'missing';
 ALTER TABLE deployments ADD COLUMN restart TEXT NOT NULL DEFAULT 'always';
 ALTER TABLE deployments ADD COLUMN health TEXT NOT NULL DEFAULT 'null'; -- JSON
+ALTER TABLE deployments ADD COLUMN previous_run TEXT NOT NULL DEFAULT 'null'; -- JSON: how the previous image ran
 
 -- Tokens that enroll a few sites for a short time. (An org's own enrollment
 -- token, made with the org, is in tokens.)
@@ -29,6 +30,7 @@ CREATE INDEX enrollment_tokens_by_expiry ON enrollment_tokens (expires_at);
 
 -- +goose Down
 DROP TABLE enrollment_tokens;
+ALTER TABLE deployments DROP COLUMN previous_run;
 ALTER TABLE deployments DROP COLUMN health;
 ALTER TABLE deployments DROP COLUMN restart;
 ALTER TABLE deployments DROP COLUMN pull_policy;
