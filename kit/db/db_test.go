@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -186,5 +187,30 @@ func TestABadDatabaseURLIsRefusedWithoutShowingItsPassword(t *testing.T) {
 	}
 	if msg := fault.From(err).Message; strings.Contains(msg, "hunter2") {
 		t.Errorf("message %q", msg)
+	}
+}
+
+func TestACallerThatGivesUpAtAnyMomentLeavesNoTransactionOpen(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, tables)
+	update := func(ctx context.Context) error {
+		return d.Update(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE demo SET n = n + 1")
+			return err
+		})
+	}
+	for n := range 3000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for range n % 300 {
+				runtime.Gosched() // a little later each time
+			}
+			cancel()
+		}()
+		_ = update(ctx) // given up or done
+		cancel()
+		if err := update(t.Context()); err != nil {
+			t.Fatalf("after %d tries nobody can write: %v", n, err)
+		}
 	}
 }

@@ -44,6 +44,9 @@ type Config struct {
 	Path string
 	// Schema keeps services apart that share one PostgreSQL database.
 	Schema string
+	// CacheKiB bounds the pages that SQLite keeps in memory for writing, and for each
+	// reader an eighth of it. 0 means 64 MiB.
+	CacheKiB int
 	// MaxConns bounds the connections to PostgreSQL, or the SQLite readers. 0
 	// means 16 and 4.
 	MaxConns int
@@ -105,7 +108,11 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)" +
 		"&_pragma=case_sensitive_like(1)" // as PostgreSQL has it
 	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
-	write, err := sqlx.Open("sqlite", file+"?_txlock=immediate&_pragma=cache_size(-65536)&"+pragmas)
+	cache := cfg.CacheKiB
+	if cache == 0 {
+		cache = 64 << 10
+	}
+	write, err := sqlx.Open("sqlite", fmt.Sprintf("%s?_txlock=immediate&_pragma=cache_size(-%d)&%s", file, cache, pragmas))
 	var lite *liteWriter
 	if err == nil {
 		write.SetMaxOpenConns(2) // one for lite, one for migrations
@@ -114,7 +121,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lock.Close())
 	}
-	read, err := sqlx.Open("sqlite", file+"?_pragma=query_only(1)&_pragma=cache_size(-8192)&"+pragmas)
+	read, err := sqlx.Open("sqlite", fmt.Sprintf("%s?_pragma=query_only(1)&_pragma=cache_size(-%d)&%s", file, max(cache/8, 64), pragmas))
 	if err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lite.close(), write.Close(), lock.Close())
 	}

@@ -42,6 +42,10 @@ func (w *liteWriter) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	// A caller who gives up during BEGIN would not learn that it succeeded, and the
+	// transaction would stay open for ever. One who has given up finds out with the
+	// first statement.
+	ctx = context.WithoutCancel(ctx)
 	err := w.run(ctx, "BEGIN IMMEDIATE")
 	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
 		// database/sql gave the connection up; a new one can take its place.

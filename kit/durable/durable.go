@@ -1,5 +1,5 @@
 // Package durable writes small files that must be whole after any crash: keys,
-// certificates, credentials.
+// certificates, credentials, states.
 //
 // Invariants: no reader ever sees a part of a file; once a call has returned, the
 // file survives power loss; of several processes that create a file at once, one
@@ -33,6 +33,37 @@ func Create(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	return syncFolder(dir)
+}
+
+// TempPrefix begins the names of files that Replace is writing. What is left of
+// them after a crash may be removed.
+const TempPrefix = ".tmp-"
+
+// Replace puts a file with content at path, in the place of what is there.
+func Replace(path string, content []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, TempPrefix+"*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	if err = write(tmp, content, mode); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return syncFolder(dir)
+}
+
+// Remove removes a file; one that is not there is no error.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
 }
 
 func write(f *os.File, content []byte, mode fs.FileMode) error {
