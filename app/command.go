@@ -12,13 +12,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/agent"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
 
-// Commands are the commands that run services: dev, serve, doctor, and settings,
-// which prints the table of settings for the documentation.
+// Commands are the commands that run services: dev, serve, agent, doctor, and
+// settings, which prints the table of settings for the documentation.
 func Commands() []*cobra.Command {
-	commands := []*cobra.Command{devCommand(), serveCommand(), doctorCommand(), settingsCommand()}
+	commands := []*cobra.Command{devCommand(), serveCommand(), agentCommand(), doctorCommand(), settingsCommand()}
 	for _, c := range commands {
 		c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 			if os.Getenv("GOGC") == "" {
@@ -86,13 +87,21 @@ file's path. An unknown setting or a bad value stops the start.`,
 
 func settingsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "settings", Short: "Print a service's settings as a Markdown table", Hidden: true, Args: cobra.NoArgs, RunE: needsService}
-	cmd.AddCommand(&cobra.Command{
-		Use:   "edge",
-		Short: "Print the settings of the edge control plane",
-		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			_, _ = fmt.Fprint(cmd.OutOrStdout(), config.Markdown(config.Settings(&edge.Config{}, edge.EnvPrefix)))
-		},
-	})
+	for _, t := range []struct {
+		name, of, prefix string
+		settings         any
+	}{
+		{"edge", "the edge control plane", edge.EnvPrefix, &edge.Config{}},
+		{"agent", "the site agent", agent.EnvPrefix, &agent.Config{}},
+	} {
+		cmd.AddCommand(&cobra.Command{
+			Use:   t.name,
+			Short: "Print the settings of " + t.of,
+			Args:  cobra.NoArgs,
+			Run: func(cmd *cobra.Command, _ []string) {
+				_, _ = fmt.Fprint(cmd.OutOrStdout(), config.Markdown(config.Settings(t.settings, t.prefix)))
+			},
+		})
+	}
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
+
+// devHeartbeat is short, so that one sees at once what an agent was told, and that
+// a site is gone.
+const devHeartbeat = 5 * time.Second
 
 // services are those that dev mode runs.
 var services = []string{"edge"}
@@ -60,7 +65,7 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 			})}
 			return Run(cmd.Context(), modules, func() {
 				_ = w.Flush()
-				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nThe API reference is at /docs of each service. Try: mainstay edge overview\n", telemetry.BuildInfo().Version, table)
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs. Try: mainstay edge simulate --sites 20\n", telemetry.BuildInfo().Version, table)
 			})
 		},
 	}
@@ -87,6 +92,9 @@ func devEdgeConfig(cmd *cobra.Command, data, host string, creds edgeCredentials)
 	}
 	if !isSet("EDGE_DATA") {
 		cfg.Data = filepath.Join(data, "edge")
+	}
+	if !isSet("EDGE_HEARTBEAT_INTERVAL") {
+		cfg.HeartbeatInterval = devHeartbeat
 	}
 	if !isSet("MAINSTAY_ALLOW_PRIVATE_TARGETS") {
 		cfg.AllowPrivateTargets = true // routes to programs on this machine are what one tries first

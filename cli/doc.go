@@ -4,6 +4,7 @@
 //
 //	main.go      Main: run a command line, print what went wrong, name the exit code
 //	root.go      the root command; version.go
+//	agent/       `mainstay agent status`, which asks a running site agent
 //	edge/        `mainstay edge`, the client of the edge control plane
 //	output/      tables, JSON and YAML, for people and for programs
 //	exit/        errors with exit codes and hints

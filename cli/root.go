@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/mainstay-infra/mainstay/cli/agent"
 	"github.com/mainstay-infra/mainstay/cli/edge"
 )
 
@@ -28,7 +29,13 @@ Exit codes:
 	root.SetOut(stdio.Out)
 	root.SetErr(stdio.Err)
 	root.AddCommand(extra...)
-	root.AddCommand(version(), edge.New(stdio.environment()))
+	env := stdio.environment()
+	root.AddCommand(version(), edge.New(env))
+	for _, cmd := range extra {
+		if cmd.Name() == "agent" { // it runs the agent; asking one is a client's matter
+			cmd.AddCommand(agent.Commands(env.Getenv)...)
+		}
+	}
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root

@@ -2,7 +2,7 @@
 # Puts the table of settings, made from the code, between the markers in each service's guide.
 set -eu
 cd "$(dirname "$0")/.."
-for service in edge; do
+for service in agent edge; do
 	guide=docs/services/$service.md
 	table=$(mktemp)
 	go run ./cmd/mainstay settings $service >"$table"

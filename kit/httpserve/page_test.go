@@ -2,6 +2,7 @@ package httpserve_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -77,4 +78,29 @@ func FuzzDecodeCursor(f *testing.F) {
 			t.Errorf("%q decodes to %q, which encodes otherwise", cursor, key)
 		}
 	})
+}
+
+func FuzzNextCursor(f *testing.F) {
+	for _, seed := range []string{`</api/v1/agent/twins?cursor=abc&limit=20>; rel="next"`, `<x>; rel=next`, `<?cursor=%zz>; rel="next"`, `</a>; rel="prev", </b?cursor=2>; rel="next"`, ``} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, link string) {
+		if cursor := httpserve.NextCursor(http.Header{"Link": {link}}); cursor != "" && !strings.Contains(link, "cursor") && !strings.Contains(link, "%") {
+			t.Errorf("%q from %q", cursor, link)
+		}
+	})
+}
+
+func TestTheNextPageIsTheOneThatTheLinkHeaderNames(t *testing.T) {
+	t.Parallel()
+	for link, want := range map[string]string{
+		`</api/v1/agent/twins?cursor=abc&limit=20>; rel="next"`:           "abc",
+		`</a?cursor=1>; rel="prev", </b?cursor=2>; title="x"; rel="next"`: "2",
+		`</a?cursor=1>; rel="prev"`:                                       "",
+		`garbage`:                                                         "",
+	} {
+		if got := httpserve.NextCursor(http.Header{"Link": {link}}); got != want {
+			t.Errorf("%s: %q, want %q", link, got, want)
+		}
+	}
 }

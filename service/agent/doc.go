@@ -1,0 +1,37 @@
+// Package agent is the program at an edge site: it stands between the devices and
+// programs there and the edge control plane, over a link that is often bad.
+//
+// # What is where
+//
+//	service.go    New, Run and Serve: what the agent is made of
+//	config.go     its settings
+//	identity.go   site id, token, key and certificate: the file that holds them
+//	enroll.go     getting an identity, and renewing its certificate
+//	client.go     requests to the control plane, and what their answers mean
+//	link.go       whether there is a link; heartbeat.go: the loop that finds out
+//	forward.go    events go out; report.go: how far updates are
+//	sync.go       devices and patches go out; pull.go: what is desired comes in
+//	http.go       the local API (api/agent); listen.go: where it is served, and to whom
+//	status.go     how everything is; doctor.go: what keeps it from working
+//	outbox/ twin/ ota/ workload/   what is kept and done without a link
+//	store/ backoff/                how it is kept, and how long is waited
+//
+// # States of the link
+//
+//	enrolling ─► connecting ─► online ◄─► offline
+//	    ▲             │           │          │
+//	    │             └───────────┴──────────┴──► refused (the site is revoked or unknown)
+//	    └──────────── --enroll-again ──────────────────┘
+//
+// # Invariants
+//
+//   - What a local program was told is accepted survives kill -9 and the loss of
+//     power, and is sent until the control plane has answered it.
+//   - Nothing but heartbeats is sent until one was answered. Each loop waits a random
+//     while after that, so that a fleet does not come back in one moment.
+//   - The identity is one file, replaced as a whole, so key and certificate always
+//     belong together. If the agent dies between the answer to an enrollment and its
+//     storing, it enrolls a second site; the first stays offline and can be deleted.
+//   - Once the control plane has refused the site, nothing is sent any more and
+//     nothing that was kept is given up.
+package agent

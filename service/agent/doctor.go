@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/config"
+)
+
+// Verdict is how a check ended.
+type Verdict string
+
+// The verdicts.
+const (
+	Good    Verdict = "ok"
+	Warning Verdict = "warning" // something will not work, or not for long
+	Problem Verdict = "problem" // the agent does not do its work
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	Detail  string  `json:"detail"`
+	// Next is what to do; empty when all is well.
+	Next string `json:"next,omitempty"`
+}
+
+const (
+	doctorTimeout = 10 * time.Second
+	minFree       = 64 << 20 // bytes free on disk, beside the outbox
+	expiryWarning = 14 * 24 * time.Hour
+)
+
+// Diagnose looks at everything that the agent needs with these settings. It changes
+// nothing but that it makes the data folder, and works whether or not the agent runs.
+func Diagnose(ctx context.Context, cfg Config, now func() time.Time) []Check {
+	if cfg.Name == "" {
+		cfg.Name, _ = os.Hostname() // what is missing is named by Validate
+	}
+	checks := []Check{}
+	add := func(name string, v Verdict, next, detail string, args ...any) {
+		if v == Good {
+			next = ""
+		}
+		checks = append(checks, Check{Name: name, Verdict: v, Detail: fmt.Sprintf(detail, args...), Next: next})
+	}
+	if err := cfg.Validate(); err != nil {
+		add("settings", Problem, "set it by flag, by environment (AGENT_...) or in the file of --config", "%v", err)
+		return checks
+	}
+	add("settings", Good, "", "fit together")
+	diagnoseFolder(cfg, add)
+	id := diagnoseIdentity(cfg, now(), add)
+	diagnoseServer(ctx, cfg, id, now, add)
+	diagnosePodman(ctx, cfg, add)
+	diagnoseHook(cfg, add)
+	return checks
+}
+
+type adder func(name string, v Verdict, next, detail string, args ...any)
+
+func diagnoseFolder(cfg Config, add adder) {
+	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {
+		add("data folder", Problem, "choose another folder with --data, or make it as root and give it to the agent's user", "%v", err)
+		return
+	}
+	f, err := os.CreateTemp(cfg.Data, ".doctor-*")
+	if err != nil {
+		add("data folder", Problem, "make "+cfg.Data+" writable for the agent's user", "%v", err)
+		return
+	}
+	_ = f.Close() // nothing was written
+	if err := os.Remove(f.Name()); err != nil {
+		add("data folder", Warning, "look at the mode of "+cfg.Data, "%v", err)
+	} else {
+		add("data folder", Good, "", "%s can be written", cfg.Data)
+	}
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(cfg.Data, &fs); err != nil {
+		add("disk space", Warning, "", "cannot be told: %v", err)
+		return
+	}
+	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // its types differ between systems; no disk has 8 EiB
+	taken := int64(0)
+	if info, err := os.Stat(filepath.Join(cfg.Data, "agent.db")); err == nil {
+		taken = info.Size()
+	}
+	need := max(0, int64(cfg.OutboxMaxSize)-taken) + minFree
+	switch {
+	case free < minFree:
+		add("disk space", Problem, "make room; events are refused when the disk is full", "%s free", mebibytes(free))
+	case free < need:
+		add("disk space", Warning, "make room, or lower --outbox-max-size", "%s free, but the outbox may grow to %s", mebibytes(free), cfg.OutboxMaxSize)
+	default:
+		add("disk space", Good, "", "%s free", mebibytes(free))
+	}
+}
+
+func mebibytes(n int64) string { return (config.Bytes(n>>20) << 20).String() }
+
+func diagnoseIdentity(cfg Config, now time.Time, add adder) *Identity {
+	k, err := openKeeper(cfg.Data)
+	if err != nil {
+		add("identity", Problem, "restore identity.json from a backup, or remove it to enroll a new site", "%v", err)
+		return nil
+	}
+	id := k.get()
+	switch {
+	case id == nil && cfg.EnrollmentToken == "":
+		add("identity", Problem, "make a token on the control plane and set AGENT_ENROLLMENT_TOKEN", "the site is not enrolled, and there is no enrollment token")
+	case id == nil:
+		add("identity", Good, "", "not enrolled yet; there is an enrollment token")
+	case id.Refused != "":
+		add("identity", Problem, "start the agent with --enroll-again and an enrollment token to make a new site", "site %s was refused: %s", id.SiteID, id.Refused)
+	case id.certificate == nil:
+		add("identity", Good, "", "site %s, without a certificate", id.SiteID)
+	case now.After(id.notAfter()):
+		add("identity", Warning, "have the agent reach the control plane within 30 days of that date; later, enroll again", "site %s; its certificate ended %s", id.SiteID, id.notAfter().Format(time.RFC3339))
+	case id.notAfter().Sub(now) < expiryWarning:
+		add("identity", Warning, "have the agent reach the control plane; it renews the certificate by itself", "site %s; its certificate ends %s", id.SiteID, id.notAfter().Format(time.RFC3339))
+	default:
+		add("identity", Good, "", "site %s, certificate until %s", id.SiteID, id.notAfter().Format(time.RFC3339))
+	}
+	return id
+}
+
+func diagnoseServer(ctx context.Context, cfg Config, id *Identity, now func() time.Time, add adder) {
+	a := &Agent{cfg: cfg, now: now, link: newLink(now)}
+	transport, err := a.newTransport(id)
+	if err != nil {
+		add("control plane", Problem, "mend --ca", "%v", err)
+		return
+	}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	server, err := cfg.serverURL()
+	if err != nil {
+		return // Validate has checked it
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.String()+"/healthz", nil)
+	if err != nil {
+		return // the URL was parsed
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		add("control plane", Problem, "is --server right, the network up, and the control plane running?", "%s: %s", cfg.Server, explain(err))
+		return
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<10)) // only its header counts
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		add("control plane", Problem, "is --server the edge control plane, or is a proxy in between?", "%s/healthz answers %s", cfg.Server, res.Status)
+	} else {
+		add("control plane", Good, "", "%s answers", cfg.Server)
+	}
+	at, err := http.ParseTime(res.Header.Get("Date"))
+	if err != nil {
+		return
+	}
+	if skew := at.Sub(now()).Round(time.Second); skew.Abs() > notableSkew {
+		add("clock", Warning, "set this machine's clock; does NTP run?", "the control plane is %s ahead", skew)
+	} else {
+		add("clock", Good, "", "agrees with the control plane's")
+	}
+}
+
+func diagnosePodman(ctx context.Context, cfg Config, add adder) {
+	if cfg.PodmanSocket == "" {
+		add("podman", Good, "", "switched off; the site runs no deployments")
+		return
+	}
+	dialer := net.Dialer{Timeout: doctorTimeout}
+	conn, err := dialer.DialContext(ctx, "unix", cfg.PodmanSocket)
+	if err != nil {
+		add("podman", Warning, "apt-get install podman, then systemctl enable --now podman.socket; without deployments, set --podman-socket ''", "%v", err)
+		return
+	}
+	_ = conn.Close() // nothing was written
+	add("podman", Good, "", "%s can be reached", cfg.PodmanSocket)
+}
+
+func diagnoseHook(cfg Config, add adder) {
+	if cfg.OTAHook == "" {
+		add("update hook", Good, "", "none; updates of devices are rejected")
+		return
+	}
+	info, err := os.Stat(cfg.OTAHook)
+	switch {
+	case err != nil:
+		add("update hook", Problem, "put the program there, or change --ota-hook", "%v", err)
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		add("update hook", Problem, "chmod +x "+cfg.OTAHook, "%s is not executable", cfg.OTAHook)
+	default:
+		add("update hook", Good, "", "%s is executable", cfg.OTAHook)
+	}
+}

@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// LinkState is how it stands between the agent and the control plane.
+type LinkState string
+
+// The states; see the package comment.
+const (
+	Enrolling  LinkState = "enrolling"
+	Connecting LinkState = "connecting"
+	Online     LinkState = "online"
+	Offline    LinkState = "offline"
+	Refused    LinkState = "refused"
+)
+
+// link is what all loops know of the way to the control plane.
+type link struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	state    LinkState
+	since    time.Time
+	lastBeat time.Time // when a heartbeat was last answered; zero: never
+	lastErr  string
+	skew     *time.Duration // the server's clock minus ours; nil: unknown
+	session  *session       // of the current identity
+	up       chan struct{}  // closed while online
+	interval time.Duration
+	revision int64 // of what is desired, as the server last said
+
+	lost     chan struct{} // a loop has found that there is no link
+	advanced chan struct{} // revision has changed
+}
+
+func newLink(now func() time.Time) *link {
+	return &link{now: now, state: Connecting, since: now(), up: make(chan struct{}), interval: 30 * time.Second, lost: make(chan struct{}, 1), advanced: make(chan struct{}, 1)}
+}
+
+// to enters a state; the caller holds mu.
+func (l *link) to(s LinkState, why string) {
+	l.lastErr = why
+	if s == l.state {
+		return
+	}
+	if l.state == Online {
+		l.up = make(chan struct{})
+	}
+	if s == Online {
+		close(l.up)
+	}
+	l.state, l.since = s, l.now()
+}
+
+func (l *link) set(s LinkState, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to(s, why)
+}
+
+// answered notes an answered heartbeat.
+func (l *link) answered(s *session, interval, skew time.Duration, revision int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session, l.interval, l.skew, l.lastBeat = s, interval, &skew, l.now()
+	changed := l.state != Online || revision != l.revision
+	l.revision = revision
+	l.to(Online, "")
+	if changed {
+		signal(l.advanced)
+	}
+}
+
+// fail is called by loops that could not reach the control plane: nothing more is
+// sent until a heartbeat is answered.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == Online {
+		l.to(Offline, explain(err))
+		signal(l.lost)
+	}
+}
+
+// wait returns a session once there is a link. Whoever had to wait then waits a
+// little longer, at random, so that loops and agents do not all begin at once.
+func (l *link) wait(ctx context.Context, random func() float64) (*session, error) {
+	for {
+		l.mu.Lock()
+		s, up, online := l.session, l.up, l.state == Online
+		l.mu.Unlock()
+		if online {
+			return s, nil
+		}
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		l.mu.Lock()
+		interval := l.interval
+		l.mu.Unlock()
+		spread := time.NewTimer(time.Duration(random() * float64(min(interval/4, maxSpread))))
+		select {
+		case <-spread.C:
+		case <-ctx.Done():
+			spread.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// maxSpread bounds the random wait after a link came back.
+const maxSpread = 10 * time.Second
+
+// online returns the session, and whether there is a link.
+func (l *link) online() (*session, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session, l.state == Online
+}
+
+func (l *link) wantedRevision() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.revision
+}
+
+// clockSkew is how far the server's clock is ahead of ours; nil: unknown.
+func (l *link) clockSkew() *time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.skew
+}
+
+// signal makes a channel of capacity 1 yield.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

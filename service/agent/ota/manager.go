@@ -1,0 +1,257 @@
+package ota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+)
+
+// Config is what a Manager needs.
+type Config struct {
+	DB              *db.DB
+	Folder          string        // for artifacts
+	Hook            string        // the operator's program; empty: updates are rejected
+	MaxSize         int64         // of an artifact, in bytes
+	Parallel        int           // devices updated at once
+	HookTimeout     time.Duration // of one call
+	RebootWait      time.Duration // from "the device reboots" to its verification
+	DownloadTimeout time.Duration // from the request to the end of the download
+	Client          *http.Client  // for artifacts
+	// Firmware is the version that a device is known to have; empty: unknown.
+	Firmware func(ctx context.Context, device string) (string, error)
+	Log      *slog.Logger
+	Now      func() time.Time
+	Rand     func() float64
+}
+
+// Manager carries updates out. It is safe for concurrent use.
+type Manager struct {
+	cfg              Config
+	wanted, reported chan struct{}
+
+	mu        sync.Mutex
+	running   map[string]run           // by device
+	artifacts map[string]*artifactLock // by SHA-256
+}
+
+type run struct {
+	request string
+	stop    context.CancelFunc
+}
+
+// New makes a manager on a database that package store opened.
+func New(cfg Config) (*Manager, error) {
+	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Folder)
+	}
+	return &Manager{cfg: cfg, wanted: make(chan struct{}, 1), reported: make(chan struct{}, 1), running: map[string]run{}, artifacts: map[string]*artifactLock{}}, nil
+}
+
+func (m *Manager) nudge(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Reported yields when there is something to report.
+func (m *Manager) Reported() <-chan struct{} { return m.reported }
+
+// Run works on updates until ctx ends, and returns when the hooks have, too.
+func (m *Manager) Run(ctx context.Context) {
+	if err := m.tidy(ctx); err != nil {
+		m.cfg.Log.Warn("old artifacts could not be removed", "error", err)
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	slots := make(chan struct{}, m.cfg.Parallel)
+	resumed := true // whatever reboots were under way are over when the agent starts
+	retry := backoff.Backoff{Min: time.Second, Max: time.Minute, Rand: m.cfg.Rand}
+	for {
+		updates, err := m.active(ctx)
+		if err != nil {
+			if ctx.Err() != nil || !backoff.Sleep(ctx, retry.Next(0)) {
+				return
+			}
+			m.cfg.Log.Error("updates cannot be read", "error", err)
+			continue
+		}
+		retry.Reset()
+		for _, u := range updates {
+			if m.isRunning(u.DeviceID) {
+				continue
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			// While this one waited for its turn, another may have taken its place.
+			u, ok, err := m.load(ctx, m.cfg.DB, u.DeviceID)
+			life, started := context.Context(nil), false
+			if err == nil && ok && !u.Phase.Terminal() {
+				life, started = m.begin(ctx, u)
+			}
+			if !started {
+				<-slots
+				continue
+			}
+			rebooted := resumed && u.Phase == Rebooting
+			work.Go(func() {
+				m.carryOut(life, u, rebooted)
+				m.end(u)
+				if ctx.Err() == nil {
+					if err := m.discard(ctx, u.SHA256); err != nil {
+						m.cfg.Log.Warn("an artifact could not be removed", "device", u.DeviceID, "error", err)
+					}
+				}
+				<-slots
+				m.nudge(m.wanted)
+			})
+		}
+		resumed = false
+		select {
+		case <-m.wanted:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *Manager) isRunning(device string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.running[device]
+	return ok
+}
+
+func (m *Manager) begin(ctx context.Context, u Update) (context.Context, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.running[u.DeviceID]; ok {
+		return nil, false
+	}
+	life, stop := context.WithCancel(ctx)
+	m.running[u.DeviceID] = run{u.RequestID, stop}
+	return life, true
+}
+
+func (m *Manager) end(u Update) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running[u.DeviceID].stop()
+	delete(m.running, u.DeviceID)
+}
+
+// interrupt stops the work on an update.
+func (m *Manager) interrupt(device, request string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.running[device]; ok && r.request == request {
+		r.stop()
+	}
+}
+
+// carryOut works on an update until it is over, replaced or ctx ends.
+func (m *Manager) carryOut(ctx context.Context, u Update, rebooted bool) {
+	log := m.cfg.Log.With("device", u.DeviceID, "request", u.RequestID, "version", u.Version)
+	retry := backoff.Backoff{Min: time.Second, Max: time.Minute, Rand: m.cfg.Rand}
+	for !u.Phase.Terminal() {
+		outcome, message, err := m.act(ctx, &u, rebooted)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			next := Next(u.Phase, outcome)
+			if next == RolledBack || next == Failed && u.Phase == RollingBack {
+				message = joined(u.Message, message) // why it was rolled back is what counts
+			}
+			log.Info("update", "from", string(u.Phase), "to", string(next), "message", message)
+			var current bool
+			if current, err = m.enter(ctx, &u, next, message); err == nil && !current {
+				return
+			}
+		}
+		if err != nil {
+			// The database or the disk: it may recover, and the phase is still to be done.
+			log.Error("the update waits", "phase", string(u.Phase), "error", err)
+			if !backoff.Sleep(ctx, retry.Next(0)) {
+				return
+			}
+		}
+	}
+}
+
+func joined(first, second string) string {
+	switch {
+	case first == "":
+		return second
+	case second == "":
+		return first
+	}
+	return clean(first + "; rollback: " + second)
+}
+
+// act does the work of the update's phase. An error is no outcome: the phase is to
+// be tried again.
+func (m *Manager) act(ctx context.Context, u *Update, rebooted bool) (Outcome, string, error) {
+	switch u.Phase {
+	case Pending:
+		return m.examine(ctx, u)
+	case Downloading:
+		return m.download(ctx, u)
+	case Downloaded:
+		return Done, "", nil
+	case Installing:
+		// The file may be gone if the folder was cleared.
+		if _, err := os.Stat(m.artifact(u.SHA256)); err != nil {
+			return Broken, "the artifact is not there any more", nil
+		}
+		return m.call(ctx, u, "install")
+	case Rebooting:
+		if !rebooted && !backoff.Sleep(ctx, m.cfg.RebootWait) {
+			return Done, "", ctx.Err()
+		}
+		return Done, "", nil
+	case Verifying:
+		outcome, message, err := m.call(ctx, u, "verify")
+		if outcome == Reboots {
+			outcome = Broken
+		}
+		return outcome, message, err
+	case RollingBack:
+		outcome, message, err := m.call(ctx, u, "rollback")
+		if outcome == Reboots {
+			outcome = Broken
+		}
+		return outcome, message, err
+	}
+	return Broken, "", errors.New("phase " + string(u.Phase) + " has no work")
+}
+
+// examine decides whether an update is to be begun.
+func (m *Manager) examine(ctx context.Context, u *Update) (Outcome, string, error) {
+	if m.cfg.Hook == "" {
+		return Unwanted, "the agent has no program that installs updates; set --ota-hook", nil
+	}
+	if u.Size > m.cfg.MaxSize {
+		return Unwanted, fmt.Sprintf("the artifact has %d bytes; --ota-max-size allows %d", u.Size, m.cfg.MaxSize), nil
+	}
+	if u.Forced {
+		return Done, "", nil
+	}
+	version, err := m.cfg.Firmware(ctx, u.DeviceID)
+	if err == nil && version != "" && version == u.Version {
+		return Installed, "the device has version " + version, nil
+	}
+	return Done, "", err
+}

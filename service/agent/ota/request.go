@@ -1,0 +1,83 @@
+package ota
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Request asks for an update of a device.
+type Request struct {
+	RequestID string `json:"request_id"`
+	Version   string `json:"version"`
+	URL       string `json:"url"`
+	SHA256    string `json:"sha256"`
+	Size      int64  `json:"size"`
+	Force     bool   `json:"force"`
+}
+
+// Wanted is what a twin says of a device's update.
+type Wanted struct {
+	DeviceID string
+	// Request is nil when there is none, and when it is over.
+	Request *Request
+	// State is how far the update is as the control plane knows it.
+	State Phase
+}
+
+var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// ParseTwin reads desired.ota and reported.ota. An update that is over, or that
+// cannot be read, is none; the error says why.
+func ParseTwin(device string, desired, reported json.RawMessage) (Wanted, error) {
+	w := Wanted{DeviceID: device}
+	var d struct {
+		OTA json.RawMessage `json:"ota"`
+	}
+	if err := json.Unmarshal(desired, &d); err != nil {
+		return w, fault.Wrap(fault.Invalid, err, "desired: is no JSON object")
+	}
+	if len(d.OTA) == 0 || bytes.Equal(d.OTA, []byte("null")) {
+		return w, nil
+	}
+	var request Request
+	if err := json.Unmarshal(d.OTA, &request); err != nil {
+		return w, fault.Wrap(fault.Invalid, err, "desired.ota: is no request")
+	}
+	request.SHA256 = strings.ToLower(request.SHA256)
+	u, err := url.Parse(request.URL)
+	switch {
+	case request.RequestID == "" || len(request.RequestID) > 64:
+		return w, fault.InvalidField("desired.ota.request_id", "must have 1 to 64 bytes")
+	case !sha256Text.MatchString(request.SHA256):
+		return w, fault.InvalidField("desired.ota.sha256", "must be 64 hexadecimal digits")
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return w, fault.InvalidField("desired.ota.url", "must be an http or https URL")
+	case strings.ContainsRune(request.Version+device, 0):
+		return w, fault.InvalidField("desired.ota.version", "holds a NUL, which no environment variable can")
+	case request.Size < 0:
+		return w, fault.InvalidField("desired.ota.size", "must not be negative")
+	}
+	var r struct {
+		OTA struct {
+			RequestID string `json:"request_id"`
+			State     Phase  `json:"state"`
+		} `json:"ota"`
+	}
+	if err := json.Unmarshal(reported, &r); err != nil {
+		return w, fault.Wrap(fault.Invalid, err, "reported.ota: is no status")
+	}
+	w.State = Pending
+	if r.OTA.RequestID == request.RequestID {
+		w.State = r.OTA.State
+	}
+	switch w.State {
+	case Pending, Downloading, Downloaded, Installing, Rebooting, Verifying, RollingBack:
+		w.Request = &request
+	}
+	return w, nil
+}

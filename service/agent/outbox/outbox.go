@@ -1,0 +1,271 @@
+// Package outbox keeps events on disk from their acceptance until the control
+// plane has them.
+//
+//	             ┌─► acknowledged by the control plane: deleted
+//	accepted ────┼─► refused by it for good: moved to a small table of the newest refused
+//	             └─► dropped, being the oldest, when the outbox is full (only if so configured)
+//
+// Invariants:
+//
+//   - What Accept has returned for is on disk and stays there until one of the above.
+//   - Events are read in the order of their acceptance.
+//   - An event id is stored once. While it is stored, handing it over again is
+//     answered as a duplicate; later, the control plane recognises it.
+//   - The sum of the events' sizes never exceeds the bound, whatever crashes: it is
+//     kept in the same transactions as the events.
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/agent/store"
+)
+
+// The counters of package store that are kept here.
+const (
+	counterBytes     = "outbox_bytes"
+	counterEvents    = "outbox_events"
+	counterAccepted  = "events_accepted"
+	counterForwarded = "events_forwarded"
+	counterDropped   = "events_dropped"
+	counterRefused   = "events_refused"
+	counterTold      = "events_dropped_told" // of the dropped ones, those the control plane was told of
+)
+
+// Bounds of the table of refused events.
+const (
+	maxRefused        = 100
+	maxRefusedPayload = 4 << 10 // bytes kept of a refused payload
+	shownRefused      = 10
+)
+
+// Config is what an Outbox needs.
+type Config struct {
+	DB         *db.DB
+	MaxBytes   int64
+	DropOldest bool // when full; otherwise events are refused
+	Log        *slog.Logger
+	Now        func() time.Time
+	Registry   prometheus.Registerer
+}
+
+// Outbox is the queue of events. It is safe for concurrent use.
+type Outbox struct {
+	cfg     Config
+	batcher *db.Batcher[*acceptance, error]
+	added   chan struct{}
+	// What metrics show; the truth is in the database.
+	events, bytes                         atomic.Int64
+	accepted, forwarded, dropped, refused prometheus.Counter
+}
+
+// acceptance is what one caller hands over.
+type acceptance struct {
+	rows     []row
+	bytes    int64
+	receipts []Receipt
+}
+
+type row struct {
+	id, topic, payload, headers string
+	at                          time.Time
+	bytes                       int64
+}
+
+// Receipt says that an event is durable.
+type Receipt struct {
+	EventID   string
+	Duplicate bool
+}
+
+// New makes an outbox on a database that package store opened.
+func New(ctx context.Context, cfg Config) (*Outbox, error) {
+	o := &Outbox{cfg: cfg, added: make(chan struct{}, 1)}
+	o.batcher = db.NewBatcher(cfg.DB, 256, o.write)
+	for name, value := range map[string]*atomic.Int64{counterEvents: &o.events, counterBytes: &o.bytes} {
+		n, err := store.Counter(ctx, cfg.DB, name)
+		if err != nil {
+			return nil, err
+		}
+		value.Store(n)
+	}
+	counter := func(what, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_events_" + what + "_total", Help: help})
+		cfg.Registry.MustRegister(c)
+		return c
+	}
+	o.accepted = counter("accepted", "Events taken from programs at the site.")
+	o.forwarded = counter("forwarded", "Events that the control plane has acknowledged.")
+	o.dropped = counter("dropped", "Events dropped because the outbox was full.")
+	o.refused = counter("refused", "Events that the control plane refused for good.")
+	gauge := func(name, help string, v *atomic.Int64) {
+		cfg.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(v.Load()) }))
+	}
+	gauge("agent_outbox_events", "Events that wait to be sent.", &o.events)
+	gauge("agent_outbox_bytes", "Bytes of the events that wait to be sent.", &o.bytes)
+	return o, nil
+}
+
+// Run writes what Accept hands over, until ctx ends.
+func (o *Outbox) Run(ctx context.Context) { o.batcher.Run(ctx) }
+
+// Added yields after events were accepted.
+func (o *Outbox) Added() <-chan struct{} { return o.added }
+
+// Accept stores events, all or none, and returns when they are on disk. Concurrent
+// calls share commits. A full outbox or disk is a fault of kind StorageFailed.
+func (o *Outbox) Accept(ctx context.Context, events []Event) ([]Receipt, error) {
+	if len(events) == 0 || len(events) > MaxBatch {
+		return nil, fault.InvalidField("events", "must hold 1 to %d events", MaxBatch)
+	}
+	now := o.cfg.Now()
+	a := &acceptance{rows: make([]row, len(events))}
+	for i := range events {
+		e := &events[i]
+		at := ""
+		if len(events) > 1 {
+			at = fmt.Sprintf("events.%d.", i)
+		}
+		if err := e.check(at); err != nil {
+			return nil, err
+		}
+		r := row{id: e.ID, topic: e.Topic, payload: string(e.Payload), headers: "{}", at: e.Time}
+		if r.id == "" {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return nil, fmt.Errorf("make an event id: %w", err)
+			}
+			r.id = id.String()
+		}
+		if r.at.IsZero() {
+			r.at = now
+		}
+		if len(e.Headers) > 0 {
+			headers, err := json.Marshal(e.Headers)
+			if err != nil {
+				return nil, err
+			}
+			r.headers = string(headers)
+		}
+		r.bytes = int64(len(r.id)+len(r.topic)+len(r.payload)+len(r.headers)) + rowOverhead
+		a.bytes += r.bytes
+		a.rows[i] = r
+	}
+	full, err := o.batcher.Do(ctx, a)
+	if err = errors.Join(err, full); err != nil {
+		return nil, err
+	}
+	select {
+	case o.added <- struct{}{}:
+	default:
+	}
+	return a.receipts, nil
+}
+
+// totals is the size of the outbox within a transaction.
+type totals struct{ events, bytes, accepted, dropped int64 }
+
+// write stores a batch. The error that belongs to an item says that the outbox was
+// full when it was its turn.
+func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]error, error) {
+	bytes, err := store.Counter(ctx, tx, counterBytes)
+	if err != nil {
+		return nil, err
+	}
+	now := o.cfg.Now().UnixMicro()
+	before, sum := bytes, totals{}
+	results := make([]error, len(items))
+	for i, a := range items {
+		if bytes+a.bytes > o.cfg.MaxBytes {
+			if !o.cfg.DropOldest || a.bytes > o.cfg.MaxBytes {
+				results[i] = errFull
+				continue
+			}
+			n, freed, err := dropOldest(ctx, tx, bytes+a.bytes-o.cfg.MaxBytes)
+			if err != nil {
+				return nil, err
+			}
+			bytes -= freed
+			sum.dropped += n
+		}
+		a.receipts = make([]Receipt, len(a.rows))
+		for j, r := range a.rows {
+			n, err := tx.Exec(ctx, `INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)
+				ON CONFLICT (event_id) DO NOTHING`, r.id, r.topic, r.payload, r.headers, r.at.UnixMicro(), now, r.bytes)
+			if err != nil {
+				return nil, err
+			}
+			a.receipts[j] = Receipt{EventID: r.id, Duplicate: n == 0}
+			if n > 0 {
+				bytes += r.bytes
+				sum.accepted++
+			}
+		}
+	}
+	sum.bytes, sum.events = bytes-before, sum.accepted-sum.dropped
+	if err := o.count(ctx, tx, sum); err != nil {
+		return nil, err
+	}
+	tx.OnCommit(func() {
+		o.accepted.Add(float64(sum.accepted))
+		o.dropped.Add(float64(sum.dropped))
+	})
+	return results, nil
+}
+
+var errFull = fault.New(fault.StorageFailed, "the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room").WithCode("outbox_full")
+
+// count changes the counters, and what metrics show once the change is durable.
+func (o *Outbox) count(ctx context.Context, tx *db.Tx, t totals) error {
+	for name, n := range map[string]int64{counterEvents: t.events, counterBytes: t.bytes, counterAccepted: t.accepted, counterDropped: t.dropped} {
+		if n == 0 {
+			continue
+		}
+		if _, err := store.Count(ctx, tx, name, n); err != nil {
+			return err
+		}
+	}
+	tx.OnCommit(func() {
+		o.events.Add(t.events)
+		o.bytes.Add(t.bytes)
+	})
+	return nil
+}
+
+// dropOldest deletes the oldest events until at least so many bytes are free.
+func dropOldest(ctx context.Context, tx *db.Tx, need int64) (events, freed int64, err error) {
+	for freed < need {
+		var oldest []struct {
+			Seq   int64 `db:"seq"`
+			Bytes int64 `db:"bytes"`
+		}
+		if err := tx.Select(ctx, &oldest, "SELECT seq, bytes FROM outbox ORDER BY seq LIMIT 64"); err != nil {
+			return 0, 0, err
+		}
+		if len(oldest) == 0 {
+			return events, freed, nil
+		}
+		last := int64(0)
+		for _, r := range oldest {
+			if freed >= need {
+				break
+			}
+			last, events, freed = r.Seq, events+1, freed+r.Bytes
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM outbox WHERE seq <= ?", last); err != nil {
+			return 0, 0, err
+		}
+	}
+	return events, freed, nil
+}

@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+	"github.com/mainstay-infra/mainstay/service/agent/ota"
+)
+
+// reportUpdates tells how far updates are, in order, until ctx ends.
+func (a *Agent) reportUpdates(ctx context.Context) {
+	retry := backoff.Backoff{Min: time.Second, Max: a.cfg.RetryMax, Rand: a.random}
+	for {
+		s, err := a.link.wait(ctx, a.random)
+		if err != nil {
+			return
+		}
+		report, err := a.updates.NextReport(ctx)
+		if err == nil && report == nil {
+			select {
+			case <-a.updates.Reported():
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err == nil {
+			err = a.reportUpdate(ctx, s, report)
+		}
+		if err == nil {
+			retry.Reset()
+		} else if !a.mishap(ctx, s, err, &retry) {
+			return
+		}
+	}
+}
+
+func (a *Agent) reportUpdate(ctx context.Context, s *session, r *ota.Report) error {
+	body := edgeapi.OTAReport{SiteId: s.site()}
+	body.Status.RequestId, body.Status.State, body.Status.Progress = &r.RequestID, edgeapi.OTAState(r.State), &r.Progress
+	if r.Message != "" {
+		body.Status.Message = &r.Message
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, _, err := read(s.api.ReportOTAStatus(limited, r.DeviceID, body))
+	var refused *refusal
+	if errors.As(err, &refused) && refused.final() {
+		// Another request has taken its place, it has ended there, or the device is gone.
+		a.log.Warn("an update is not wanted any more", "device", r.DeviceID, "request", r.RequestID, "state", string(r.State), "reason", refused.Error())
+		unwanted := refused.status == http.StatusConflict || refused.status == http.StatusNotFound
+		return a.settle(ctx, func() error { return a.updates.Told(ctx, r, unwanted) })
+	}
+	if err != nil {
+		return err
+	}
+	return a.settle(ctx, func() error { return a.updates.Told(ctx, r, false) })
+}

@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	agentapi "github.com/mainstay-infra/mainstay/api/agent"
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/agent/ota"
+	"github.com/mainstay-infra/mainstay/service/agent/outbox"
+	"github.com/mainstay-infra/mainstay/service/agent/store"
+	"github.com/mainstay-infra/mainstay/service/agent/twin"
+	"github.com/mainstay-infra/mainstay/service/agent/workload"
+)
+
+// Deps is what the agent needs besides its settings.
+type Deps struct {
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Now      func() time.Time
+	// Transport makes requests to the control plane; nil: over the network, with the
+	// site's certificate.
+	Transport http.RoundTripper
+	// Rand is in [0, 1); nil: at random.
+	Rand func() float64
+}
+
+// Agent is the site agent.
+type Agent struct {
+	cfg             Config
+	enrollmentToken string
+	log             *slog.Logger
+	now             func() time.Time
+	random          func() float64
+	transport       http.RoundTripper
+	registry        *prometheus.Registry
+
+	db        *db.DB
+	identity  *keeper
+	link      *link
+	outbox    *outbox.Outbox
+	twins     *twin.Store
+	updates   *ota.Manager
+	workloads *workload.Manager
+
+	contract *contract.Contract
+	render   httpserve.ErrorRenderer
+	bodies   *ration // memory for the bodies of requests
+
+	forwardError   atomic.Pointer[string] // why events are not passed on; empty when they are
+	renewNotBefore time.Time              // used by keepLink alone
+}
+
+// AccessLocal is the one access class of the contract: whoever reaches the socket
+// or the loopback address.
+const AccessLocal = "local"
+
+// Contract loads the contract of the local API.
+func Contract() (*contract.Contract, error) {
+	return contract.Load(agentapi.Document, agentapi.BasePath, []string{AccessLocal})
+}
+
+// New opens the data folder and everything else that can fail at start. Close must
+// be called when it succeeded.
+func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
+	if cfg.Name == "" {
+		if cfg.Name, err = os.Hostname(); err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "name: this machine has none; set --name")
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, enrollmentToken: cfg.EnrollmentToken, log: deps.Log, now: deps.Now, random: deps.Rand, transport: deps.Transport,
+		registry: deps.Registry, link: newLink(deps.Now), render: httpserve.JSONErrors(deps.Log), bodies: newRation(bodyBudget / bodyBudgetUnit)}
+	a.cfg.EnrollmentToken = ""
+	a.forwardError.Store(new(string))
+	if a.random == nil {
+		a.random = rand.Float64
+	}
+	if a.contract, err = Contract(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
+	}
+	// The database first: its lock keeps a second agent off the folder.
+	if a.db, err = store.Open(ctx, cfg.Data); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.db.Close())
+		}
+	}()
+	if err := a.openIdentity(); err != nil {
+		return nil, err
+	}
+	a.outbox, err = outbox.New(ctx, outbox.Config{DB: a.db, MaxBytes: int64(cfg.OutboxMaxSize), DropOldest: cfg.OutboxFull == fullDropOldest,
+		Log: a.log, Now: a.now, Registry: deps.Registry})
+	if err != nil {
+		return nil, err
+	}
+	if a.twins, err = twin.Open(ctx, a.db, filepath.Join(cfg.Data, "twins")); err != nil {
+		return nil, err
+	}
+	artifacts, err := artifactClient(cfg.CA)
+	if err != nil {
+		return nil, err
+	}
+	a.updates, err = ota.New(ota.Config{DB: a.db, Folder: filepath.Join(cfg.Data, "ota"), Hook: cfg.OTAHook, MaxSize: int64(cfg.OTAMaxSize),
+		Parallel: cfg.OTAParallel, HookTimeout: cfg.OTAHookTimeout, RebootWait: cfg.OTARebootWait, DownloadTimeout: cfg.OTADownloadTimeout,
+		Client: artifacts, Firmware: a.twins.Firmware, Log: a.log, Now: a.now, Rand: a.random})
+	if err != nil {
+		return nil, err
+	}
+	if a.workloads, err = workload.New(workload.Config{DB: a.db, Socket: cfg.PodmanSocket, Log: a.log, Now: a.now, Registry: deps.Registry}); err != nil {
+		return nil, err
+	}
+	a.registerMetrics()
+	return a, nil
+}
+
+// openIdentity reads the identity, or makes sure that one can be got.
+func (a *Agent) openIdentity() (err error) {
+	if a.identity, err = openKeeper(a.cfg.Data); err != nil {
+		return err
+	}
+	switch id := a.identity.current; {
+	case id == nil && a.enrollmentToken == "":
+		return fault.InvalidField("enrollment-token", "is required until the site is enrolled: AGENT_ENROLLMENT_TOKEN, or --enrollment-token")
+	case id == nil:
+		a.link.state = Enrolling
+	case id.Refused != "" && !a.cfg.EnrollAgain:
+		// A start is the occasion to find out whether that still holds.
+		again := *id
+		again.Refused = ""
+		a.identity.current = &again
+	}
+	return nil
+}
+
+// artifactClient fetches the artifacts of updates. They are on other servers than
+// the control plane, which are not shown the site's certificate.
+func artifactClient(caFile string) (*http.Client, error) {
+	pool, err := trust(caFile, nil)
+	if err != nil {
+		return nil, err
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig.RootCAs = pool
+	t.MaxIdleConns, t.IdleConnTimeout, t.ResponseHeaderTimeout = 2, 10*time.Second, time.Minute
+	return &http.Client{Transport: t}, nil
+}
+
+func (a *Agent) registerMetrics() {
+	gauge := func(name, help string, value func() float64) {
+		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("agent_link_up", "1 while heartbeats are answered.", func() float64 {
+		if _, online := a.link.online(); online {
+			return 1
+		}
+		return 0
+	})
+	gauge("agent_certificate_not_after_seconds", "When the site's certificate ends, in seconds since 1970; 0 without one.", func() float64 {
+		if end := a.identity.get().notAfter(); !end.IsZero() {
+			return float64(end.Unix())
+		}
+		return 0
+	})
+	gauge("agent_clock_skew_seconds", "How far the control plane's clock is ahead.", func() float64 {
+		if skew := a.link.clockSkew(); skew != nil {
+			return skew.Seconds()
+		}
+		return 0
+	})
+}
+
+// serverNow is the time as the control plane sees it, as far as that is known.
+func (a *Agent) serverNow() time.Time {
+	if skew := a.link.clockSkew(); skew != nil {
+		return a.now().Add(*skew)
+	}
+	return a.now()
+}
+
+// Close gives back what New opened. Run must have ended.
+func (a *Agent) Close() error { return a.db.Close() }
+
+// Run talks to the control plane and does the work at the site until ctx ends.
+// Local requests need it running.
+func (a *Agent) Run(ctx context.Context) error {
+	var accepting, work sync.WaitGroup
+	serving, stopServing := context.WithCancel(context.Background())
+	accepting.Go(func() { a.outbox.Run(serving) })
+	defer accepting.Wait()
+	defer stopServing()
+	work.Go(func() { a.keepLink(ctx) })
+	work.Go(func() { a.forward(ctx) })
+	work.Go(func() { a.syncDevices(ctx) })
+	work.Go(func() { a.reportUpdates(ctx) })
+	work.Go(func() { a.updates.Run(ctx) })
+	var workloadErr error
+	work.Go(func() {
+		workloadErr = a.workloads.Run(ctx, func() (*edgeapi.ClientWithResponses, string, bool) {
+			s, online := a.link.online()
+			if s == nil {
+				return nil, "", false
+			}
+			return s.api, s.site(), online
+		})
+	})
+	work.Wait()
+	if ctx.Err() != nil && errors.Is(workloadErr, context.Canceled) {
+		return nil // it was asked to end before it had begun
+	}
+	return workloadErr
+}
+
+// Serve listens on the socket and the loopback address and works until ctx ends.
+// ready is called once local programs can reach the agent.
+func (a *Agent) Serve(ctx context.Context, ready func(listening []string)) error {
+	doors, err := a.listen()
+	if err != nil {
+		return err
+	}
+	background, stop := context.WithCancel(context.Background())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- a.Run(background) }()
+	ready(doors.names())
+	err = doors.serve(ctx) // drains before it returns
+	stop()
+	return errors.Join(err, <-done)
+}

@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+)
+
+// pullEvery is how often the desired state is pulled although nothing changed.
+const pullEvery = 10 * time.Minute
+
+// syncDevices sends registrations and patches and pulls what is desired until ctx
+// ends. All of it is one loop, so that a device that was registered a moment ago
+// is not taken for one that has vanished.
+func (a *Agent) syncDevices(ctx context.Context) {
+	retry := backoff.Backoff{Min: time.Second, Max: a.cfg.RetryMax, Rand: a.random}
+	var pulled struct {
+		session  *session
+		revision int64
+		again    time.Time
+	}
+	for {
+		s, err := a.link.wait(ctx, a.random)
+		if err != nil {
+			return
+		}
+		// What was pulled is as new as the revision that was known before.
+		revision := a.link.wantedRevision()
+		var registered bool
+		if registered, err = a.sendDevices(ctx, s); err == nil {
+			if registered || pulled.session != s || pulled.revision != revision || !a.now().Before(pulled.again) {
+				if err = a.pull(ctx, s); err == nil {
+					pulled.session, pulled.revision = s, revision
+					pulled.again = a.now().Add(time.Duration(float64(pullEvery) * (0.9 + 0.2*a.random())))
+				}
+			}
+		}
+		if err == nil {
+			err = a.tellDropped(ctx, s)
+		}
+		if err != nil {
+			if !a.mishap(ctx, s, err, &retry) {
+				return
+			}
+			continue
+		}
+		retry.Reset()
+		timer := time.NewTimer(max(0, pulled.again.Sub(a.now())))
+		select {
+		case <-a.twins.Changed():
+		case <-a.link.advanced:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// sendDevices sends what programs here said of devices.
+func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, err error) {
+	for after := ""; ; {
+		p, err := a.twins.NextRegistration(ctx, after)
+		if err != nil {
+			return registered, err
+		}
+		if p == nil {
+			break
+		}
+		after = p.DeviceID
+		site := s.site()
+		body := edgeapi.DeviceInput{DeviceId: p.DeviceID, SiteId: &site, Name: &p.Name, Model: &p.Model, FirmwareVersion: &p.FirmwareVersion}
+		if p.Labels != nil {
+			labels := edgeapi.Labels(p.Labels)
+			body.Labels = &labels
+		}
+		refused, err := a.tell(ctx, func(ctx context.Context) error {
+			_, _, err := read(s.api.RegisterDevice(ctx, body))
+			return err
+		})
+		if err != nil {
+			return registered, err
+		}
+		if refused != "" {
+			a.log.Warn("the control plane refused a device", "device", p.DeviceID, "reason", refused)
+		}
+		if err := a.twins.Registered(ctx, p, refused); err != nil {
+			return registered, err
+		}
+		registered = true
+	}
+	for after := ""; ; {
+		p, err := a.twins.NextPatch(ctx, after)
+		if err != nil || p == nil {
+			return registered, err
+		}
+		after = p.DeviceID
+		var twin edgeapi.Twin
+		site := s.site()
+		refused, err := a.tell(ctx, func(ctx context.Context) (err error) {
+			twin, err = decode[edgeapi.Twin](read(s.api.ReportTwin(ctx, p.DeviceID, edgeapi.ReportedInput{SiteId: &site, Reported: json.RawMessage(p.Patch)})))
+			return err
+		})
+		if err != nil {
+			return registered, err
+		}
+		if refused == "" {
+			err = a.twins.Patched(ctx, p, twin.Reported, twin.ReportedVersion)
+		} else {
+			a.log.Warn("the control plane refused a reported state", "device", p.DeviceID, "reason", refused)
+			err = a.twins.Refused(ctx, p, refused)
+		}
+		if err != nil {
+			return registered, err
+		}
+	}
+}
+
+// tell makes one request. A refusal for good is no error, but its text.
+func (a *Agent) tell(ctx context.Context, request func(context.Context) error) (refused string, err error) {
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err = request(limited)
+	var r *refusal
+	if errors.As(err, &r) && r.final() {
+		return r.Error(), nil
+	}
+	return "", err
+}
+
+// tellDropped adds a line to the fleet's activity if events were dropped.
+func (a *Agent) tellDropped(ctx context.Context, s *session) error {
+	n, err := a.outbox.Untold(ctx)
+	if err != nil || n == 0 {
+		return err
+	}
+	site, level, source, action := s.site(), edgeapi.ActivityLevelWarn, "agent", "outbox.dropped"
+	line := edgeapi.ActivityLine{SiteId: &site, Level: &level, Source: &source, Action: &action,
+		Message: fmt.Sprintf("the agent of %s (version %s) dropped %d events, the oldest, because its outbox was full", a.cfg.Name, telemetry.BuildInfo().Version, n)}
+	_, err = a.tell(ctx, func(ctx context.Context) error {
+		_, _, err := read(s.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}}))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.outbox.Told(ctx, n)
+}

@@ -1,0 +1,182 @@
+package twin
+
+import (
+	"bytes"
+	"encoding/json"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+const (
+	// MaxBytes is the largest reported state, as compact JSON; the control plane
+	// has the same limit.
+	MaxBytes = 32 << 10
+	maxDepth = 64
+	otaKey   = "ota" // belongs to the control plane
+)
+
+// cleanPatch checks a merge patch (RFC 7396) that a program sent and returns it
+// without the key "ota", as compact JSON.
+func cleanPatch(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) > 4*MaxBytes {
+		return nil, tooLarge()
+	}
+	depth := 0
+	for dec := json.NewDecoder(bytes.NewReader(raw)); ; {
+		token, err := dec.Token()
+		if err != nil {
+			break // the end, or broken JSON, which decoding will find
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			if depth++; depth > maxDepth {
+				return nil, fault.InvalidField("body", "is nested deeper than %d", maxDepth)
+			}
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+	}
+	object, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	delete(object, otaKey)
+	clean, err := json.Marshal(object)
+	if err != nil {
+		return nil, notObject()
+	}
+	if len(clean) > MaxBytes {
+		return nil, tooLarge()
+	}
+	return clean, nil
+}
+
+func decode(raw json.RawMessage) (map[string]any, error) {
+	var object map[string]any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber() // digits stay as they are
+	if err := dec.Decode(&object); err != nil || object == nil || dec.More() {
+		return nil, notObject()
+	}
+	return object, nil
+}
+
+func notObject() error { return fault.InvalidField("body", "must be a JSON object") }
+
+func tooLarge() error {
+	f := fault.New(fault.TooLarge, "body: the reported state would be larger than %d bytes", MaxBytes)
+	f.Field = "body"
+	return f
+}
+
+// merged is the state after the patch.
+func merged(state, patch json.RawMessage) (json.RawMessage, error) {
+	if len(patch) == 0 {
+		return state, nil
+	}
+	out, err := jsonpatch.MergePatch(state, patch)
+	if err != nil {
+		return nil, fault.InvalidField("body", "is no JSON merge patch")
+	}
+	return out, nil
+}
+
+// composed adds a patch to those that wait: it returns the one patch that does what
+// first and then second do, and the new touched. touched is an object with all keys
+// of the patches that were composed since the control plane last answered one.
+//
+// Of the earlier sums, the control plane may have got any, its answer being lost.
+// The result is right from each of the states that it can be in.
+func composed(base, touched, first, second json.RawMessage) (sum, nowTouched json.RawMessage, err error) {
+	if len(first) == 0 {
+		return second, second, nil
+	}
+	var objects [4]map[string]any
+	for i, raw := range []json.RawMessage{base, touched, first, second} {
+		if objects[i], err = decode(raw); err != nil {
+			return nil, nil, err
+		}
+	}
+	known := union(objects[0], objects[1])
+	if sum, err = json.Marshal(compose(known, objects[2], objects[3])); err != nil {
+		return nil, nil, err
+	}
+	if nowTouched, err = json.Marshal(union(objects[1], objects[3])); err == nil && len(nowTouched) > MaxBytes {
+		// Ever new keys while nothing is answered: what waits stays bounded, and a lost
+		// answer can then leave a key that a later patch has replaced.
+		nowTouched = json.RawMessage("{}")
+	}
+	return sum, nowTouched, err
+}
+
+// union has the keys of both, at every level.
+func union(a, b any) any {
+	m, aIsObject := a.(map[string]any)
+	n, bIsObject := b.(map[string]any)
+	if !bIsObject {
+		return a
+	}
+	if !aIsObject {
+		return b
+	}
+	out := make(map[string]any, len(m)+len(n))
+	for k, v := range m {
+		out[k] = v
+	}
+	for k, v := range n {
+		out[k] = union(m[k], v)
+	}
+	return out
+}
+
+// compose is composed on decoded values; known has every key that may be there.
+func compose(known any, first, second map[string]any) map[string]any {
+	out := make(map[string]any, len(first)+len(second))
+	for k, v := range first {
+		out[k] = v
+	}
+	for k, v := range second {
+		object, isObject := v.(map[string]any)
+		before, touched := first[k]
+		if !isObject || !touched {
+			out[k] = v
+			continue
+		}
+		under := member(known, k)
+		if earlier, ok := before.(map[string]any); ok {
+			out[k] = compose(under, earlier, object)
+		} else {
+			// first replaced or deleted what stood here, so the object must replace
+			// it, too, where a merge patch would merge into it.
+			out[k] = replace(under, object)
+		}
+	}
+	return out
+}
+
+// replace is the patch that leaves nothing of what is known but what is in object.
+func replace(known any, object map[string]any) map[string]any {
+	out := make(map[string]any, len(object))
+	if old, ok := known.(map[string]any); ok {
+		for k := range old {
+			out[k] = nil
+		}
+	}
+	for k, v := range object {
+		if inner, ok := v.(map[string]any); ok {
+			out[k] = replace(member(known, k), inner)
+		} else {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func member(object any, key string) any {
+	if m, ok := object.(map[string]any); ok {
+		return m[key]
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package twin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"regexp"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/agent/store"
+)
+
+// Twin is a device as it is known here. Reported holds what is pending, too.
+type Twin struct {
+	DeviceID                        string
+	Desired, Reported               json.RawMessage
+	DesiredVersion, ReportedVersion int64
+	Pending                         bool
+	Error                           string // why the control plane refused what was last sent
+}
+
+// Registration is what a program tells of a device.
+type Registration struct {
+	Name            string            `json:"name,omitempty"`
+	Model           string            `json:"model,omitempty"`
+	FirmwareVersion string            `json:"firmware_version,omitempty"`
+	Labels          map[string]string `json:"labels,omitempty"`
+}
+
+// Store keeps the twins. It is safe for concurrent use.
+type Store struct {
+	db      *db.DB
+	folder  string
+	changed chan struct{}
+	// files is held from a change in the database to that of its file, so that
+	// files change in the same order.
+	files sync.Mutex
+}
+
+type deviceRow struct {
+	DeviceID        string `db:"device_id"`
+	Desired         string `db:"desired"`
+	DesiredVersion  int64  `db:"desired_version"`
+	Reported        string `db:"reported"`
+	ReportedVersion int64  `db:"reported_version"`
+	Registration    string `db:"registration"`
+	PendingReg      int64  `db:"pending_registration"`
+	Patch           string `db:"patch"`
+	Touched         string `db:"touched"`
+	PendingPatch    int64  `db:"pending_patch"`
+	Error           string `db:"error"`
+}
+
+// Open makes the store on a database that package store opened, and brings the
+// files in folder in line with it.
+func Open(ctx context.Context, d *db.DB, folder string) (*Store, error) {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", folder)
+	}
+	s := &Store{db: d, folder: folder, changed: make(chan struct{}, 1)}
+	known := map[string]bool{}
+	for after := ""; ; {
+		page, err := s.rows(ctx, after, 100)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			known[FileName(r.DeviceID)] = true
+			if err := s.writeFile(r.DeviceID, r.DesiredVersion, json.RawMessage(r.Desired)); err != nil {
+				return nil, fault.Wrap(fault.StorageFailed, err, "data: cannot write into %s", folder)
+			}
+			after = r.DeviceID
+		}
+		if len(page) < 100 {
+			return s, s.tidyFiles(known)
+		}
+	}
+}
+
+// Changed yields after a program here registered or patched a device.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+func (s *Store) nudge() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) rows(ctx context.Context, after string, limit int) ([]deviceRow, error) {
+	var rows []deviceRow
+	err := s.db.Select(ctx, &rows, "SELECT * FROM devices WHERE device_id > ? ORDER BY device_id LIMIT ?", after, limit)
+	return rows, err
+}
+
+// List returns the twins after the given device id, ordered by id.
+func (s *Store) List(ctx context.Context, after string, limit int) ([]Twin, error) {
+	rows, err := s.rows(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	twins := make([]Twin, len(rows))
+	for i := range rows {
+		if twins[i], err = rows[i].twin(); err != nil {
+			return nil, err
+		}
+	}
+	return twins, nil
+}
+
+// Get returns one twin.
+func (s *Store) Get(ctx context.Context, device string) (Twin, error) {
+	r, err := s.row(ctx, s.db, device)
+	if err != nil {
+		return Twin{}, err
+	}
+	return r.twin()
+}
+
+func (s *Store) row(ctx context.Context, q db.Querier, device string) (deviceRow, error) {
+	var r deviceRow
+	err := q.Get(ctx, &r, "SELECT * FROM devices WHERE device_id = ?", device)
+	return r, db.NotFound(err, "device %s: the site has none of this id; register it with PUT /v1/devices/%s", device, device)
+}
+
+func (r *deviceRow) twin() (Twin, error) {
+	reported, err := merged(json.RawMessage(r.Reported), json.RawMessage(r.Patch))
+	return Twin{DeviceID: r.DeviceID, Desired: json.RawMessage(r.Desired), Reported: reported, DesiredVersion: r.DesiredVersion,
+		ReportedVersion: r.ReportedVersion, Pending: r.PendingReg > 0 || r.PendingPatch > 0, Error: r.Error}, err
+}
+
+// Firmware is the version that a program last registered for a device; empty when
+// none did.
+func (s *Store) Firmware(ctx context.Context, device string) (string, error) {
+	var text string
+	err := s.db.Get(ctx, &text, "SELECT registration FROM devices WHERE device_id = ?", device)
+	if errors.Is(err, db.ErrNoRows) || err == nil && text == "" {
+		return "", nil
+	}
+	var reg Registration
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &reg)
+	}
+	return reg.FirmwareVersion, err
+}
+
+// Counts are how many devices there are, and how many have something pending.
+func (s *Store) Counts(ctx context.Context) (devices, pending int64, err error) {
+	if err = s.db.Get(ctx, &devices, "SELECT COUNT(*) FROM devices"); err == nil {
+		err = s.db.Get(ctx, &pending, "SELECT COUNT(*) FROM devices WHERE pending_registration > 0 OR pending_patch > 0")
+	}
+	return devices, pending, err
+}
+
+var deviceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+
+// Register notes what a program tells of a device. When it returns, it is on disk.
+func (s *Store) Register(ctx context.Context, device string, reg Registration) error {
+	if !deviceID.MatchString(device) {
+		return fault.InvalidField("device", "must have 1 to 128 letters, digits and . _ : - and begin with a letter or digit")
+	}
+	texts := map[string]string{"name": reg.Name, "model": reg.Model, "firmware_version": reg.FirmwareVersion}
+	for k, v := range reg.Labels {
+		if k == "" || len(k) > 128 {
+			return fault.InvalidField("labels", "a key must have 1 to 128 bytes")
+		}
+		texts["labels."+k] = k + v
+	}
+	for field, text := range texts {
+		if err := checkText(field, text); err != nil {
+			return err
+		}
+	}
+	encoded, err := json.Marshal(reg)
+	if err != nil {
+		return err
+	}
+	s.files.Lock()
+	defer s.files.Unlock()
+	err = store.Update(ctx, s.db, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO devices (device_id, registration, pending_registration) VALUES (?, ?, 1)
+			ON CONFLICT (device_id) DO UPDATE SET registration = excluded.registration, pending_registration = devices.pending_registration + 1, error = ''`, device, string(encoded))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.nudge()
+	r, err := s.row(ctx, s.db, device)
+	if err != nil {
+		return err
+	}
+	return s.fileFault(s.writeFile(device, r.DesiredVersion, json.RawMessage(r.Desired)))
+}
+
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return fault.InvalidField(field, "is not valid UTF-8")
+	}
+	for _, c := range text {
+		if unicode.IsControl(c) {
+			return fault.InvalidField(field, "holds the control character %U", c)
+		}
+	}
+	return nil
+}
+
+func (s *Store) fileFault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.Wrap(fault.StorageFailed, err, "the device's file in %s could not be written", s.folder)
+}
+
+// Patch merges into a device's reported state (RFC 7396). When it returns, the
+// patch is on disk.
+func (s *Store) Patch(ctx context.Context, device string, patch json.RawMessage) error {
+	patch, err := cleanPatch(patch)
+	if err != nil {
+		return err
+	}
+	err = store.Update(ctx, s.db, func(tx *db.Tx) error {
+		r, err := s.row(ctx, tx, device)
+		if err != nil {
+			return err
+		}
+		base := json.RawMessage(r.Reported)
+		sum, touched, err := composed(base, json.RawMessage(r.Touched), json.RawMessage(r.Patch), patch)
+		if err != nil {
+			return err
+		}
+		after, err := merged(base, sum)
+		if err != nil {
+			return err
+		}
+		if len(after) > MaxBytes || len(sum) > MaxBytes {
+			return tooLarge()
+		}
+		_, err = tx.Exec(ctx, "UPDATE devices SET patch = ?, touched = ?, pending_patch = pending_patch + 1, error = '' WHERE device_id = ?", string(sum), string(touched), device)
+		return err
+	})
+	if err == nil {
+		s.nudge()
+	}
+	return err
+}
