@@ -1,0 +1,103 @@
+/** Alerts, activity, the audit log, orgs, and the overview of a system that is at work or has nothing yet. */
+import { api, caller, choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, open, shot, test, world } from './console';
+import { enroll } from './fixtures';
+
+test('the overview measures rates while it is open, and follows what happens', async ({ page }) => {
+  await open(page, '/');
+  await expect(page.getByText('Live', { exact: true })).toBeVisible();
+  await expect(page.getByRole('figure', { name: 'Rates since this page was opened' })).toBeVisible({ timeout: 20_000 });
+  await expect(page.locator('.plot-canvas canvas')).toHaveCount(2);
+  await api('POST', '/activity', { entries: [{ message: 'the lights went out', level: 'warn' }] });
+  await expect(page.getByText('the lights went out')).toBeVisible();
+  await page.getByText('Show as a table').first().click();
+  await expectAccessible(page);
+  await shot(page, 'overview-rates', true);
+});
+
+test('an empty system says what to do first', async ({ page }) => {
+  const { url, credentials } = world.empty;
+  for (const width of [380, 1280]) {
+    await page.setViewportSize({ width, height: 860 });
+    await open(page, '/', 'admin', url, credentials.admin_token);
+    await expect(page.getByRole('heading', { name: 'Welcome' })).toBeVisible();
+    await expectAccessible(page);
+    await expectNoSidewaysScroll(page);
+    await shot(page, `welcome-${width}`, true);
+  }
+  await page.getByRole('button', { name: 'Make a route' }).click();
+  await expect(page.getByRole('dialog', { name: 'Make a route' })).toBeVisible();
+  await page.keyboard.press('Escape');
+  await page.goto(`${url}/sites`);
+  await expect(page.getByRole('heading', { name: 'No sites yet' })).toBeVisible();
+  await shot(page, 'sites-empty');
+  await page.goto(url);
+  await page.getByRole('button', { name: 'Enroll a site' }).click();
+  await page.getByLabel('Name of the site').fill('the-first');
+  await page.getByRole('button', { name: 'Create the token' }).click();
+  const command = await page.getByRole('group', { name: 'Agent command' }).locator('pre').innerText();
+  await enroll(caller(world.empty, credentials.admin_token), /--enrollment-token (\S+)/.exec(command)?.[1] ?? '', 'the-first');
+  // The page behind is the overview now; what the dialog has to say stays.
+  await expect(page.getByText('the-first has appeared.')).toBeVisible();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await expect(page.getByRole('heading', { name: 'Overview' })).toBeVisible();
+  await expect(page.getByText('There is no route yet')).toBeVisible();
+});
+
+test('activity is followed, narrowed to a level, and paused', async ({ page }) => {
+  await open(page, '/activity');
+  await api('POST', '/activity', { entries: [{ message: 'a door was forced', level: 'error' }] });
+  await expect(page.getByText('a door was forced')).toBeVisible();
+  await page.getByRole('combobox', { name: 'Level' }).selectOption('error');
+  await expect(page.getByText('site plant-1 enrolled')).toHaveCount(0);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await api('POST', '/activity', { entries: [{ message: 'and a window', level: 'error' }] });
+  await page.getByRole('button', { name: 'Follow again' }).click();
+  await expect(page.getByText('and a window')).toBeVisible();
+});
+
+test('an alert leads to what it is about', async ({ page }) => {
+  await open(page, '/alerts');
+  await page.getByRole('row', { name: /site quiet-1 is offline/ }).getByRole('link').first().click();
+  await expect(page.getByRole('heading', { name: 'quiet-1' })).toBeVisible();
+});
+
+test('the audit log is narrowed, opened and verified', async ({ page }) => {
+  await open(page, '/audit');
+  const table = page.getByRole('table', { name: 'Audit log' });
+  await page.getByLabel('Action, exactly').fill('campaign.start');
+  await expect(table.getByRole('button', { name: 'campaign.start' }).first()).toBeVisible();
+  await expect(table.getByText('site.enroll')).toHaveCount(0);
+  await table.getByRole('button', { name: 'campaign.start' }).last().click();
+  await expect(await dialog(page, 'audit-entry')).toContainText('Hash');
+  await page.keyboard.press('Escape');
+  await page.getByLabel('From').fill('2001-01-01T00:00');
+  await page.getByLabel('to', { exact: true }).fill('2001-01-02T00:00');
+  await expect(page.getByText('No entry matches')).toBeVisible();
+  await page.getByRole('button', { name: 'Verify' }).click();
+  const proof = await dialog(page, 'audit-verify');
+  await expect(proof.getByText('The log is whole')).toBeVisible();
+});
+
+test('an org is made with its tokens shown once, and deleted', async ({ page }) => {
+  await open(page, '/orgs');
+  await page.getByRole('button', { name: 'Make an org' }).click();
+  const form = await dialog(page, 'org');
+  await form.getByLabel('Name').fill('Nordwind');
+  await form.getByRole('button', { name: 'Make the org' }).click();
+  const made = await dialog(page, 'org-tokens', 'Tokens of Nordwind');
+  const token = await made.getByRole('group', { name: /^Viewer token/ }).locator('pre').innerText();
+  await made.getByRole('button', { name: 'I have copied them' }).click();
+  expect(await api('GET', '/auth/me', undefined, token)).toMatchObject({ role: 'viewer', kind: 'org' });
+  await choose(page, 'Actions for Nordwind', 'Delete');
+  await (await dialog(page, 'org-delete')).getByRole('button', { name: 'Delete the org' }).click();
+  await expect(page.getByText('Nordwind is deleted.')).toBeVisible();
+  await expect(api('GET', '/auth/me', undefined, token)).rejects.toThrow('401');
+});
+
+test('the shortcuts are shown', async ({ page }) => {
+  await open(page, '/sites');
+  await page.keyboard.press('?');
+  await dialog(page, 'shortcuts', 'Keyboard shortcuts');
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+});

@@ -1,0 +1,192 @@
+/** Who is signed in, and which page belongs to which address. */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, type ReactNode } from 'react';
+import { Link, Route, Switch } from 'wouter';
+import { CallerProvider, type Caller } from '../ui/access';
+import { body, errorFrom } from '../ui/client';
+import { Empty, Failure } from '../ui/notice';
+import { Page } from '../ui/page';
+import { useToken } from '../ui/session';
+import { Shell, type NavGroup, type NavItem } from '../ui/shell';
+import { SignIn } from '../ui/signin';
+import { Toasts } from '../ui/toast';
+import { Activity } from './activity';
+import { Alerts } from './alerts';
+import { api, session, useMay, type Operation } from './api';
+import { Audit } from './audit';
+import { CampaignDetail } from './campaigns/detail';
+import { Campaigns } from './campaigns/list';
+import { DeadLetters } from './deadletters';
+import { DeploymentDetail } from './deployments/detail';
+import { Deployments } from './deployments/list';
+import { DeviceDetail } from './devices/detail';
+import { Devices } from './devices/list';
+import { Events } from './events';
+import { LiveProvider, useLive } from './live';
+import { Orgs } from './orgs';
+import { OverviewPage } from './overview';
+import { Policies } from './policies';
+import { RouteDetail } from './routes/detail';
+import { Routes } from './routes/list';
+import { SiteDetail } from './sites/detail';
+import { Sites } from './sites/list';
+import { EnrollmentTokens } from './sites/tokens';
+
+const service = 'Edge control plane';
+
+export function App() {
+  const token = useToken(session);
+  const queries = useQueryClient();
+  // Nothing that one caller was shown may be seen by the next.
+  useEffect(() => {
+    if (!token) queries.clear();
+  }, [token, queries]);
+  if (!token) return <Door />;
+  return <SignedIn key={token} />;
+}
+
+function Door() {
+  const login = async (username: string, password: string) => (await body(api.POST('/auth/login', { body: { username, password } }))).token;
+  const check = async (token: string) => {
+    const response = await fetch('/api/v1/auth/me', { headers: { Authorization: `Bearer ${token}` } });
+    if (!response.ok) throw await errorFrom(response);
+    const caller = (await response.json()) as Caller;
+    if (caller.role === 'agent') throw new Error('This is the token of a site’s agent. The console takes an admin or a viewer token.');
+  };
+  return (
+    <>
+      <SignIn service={service} login={login} check={check} onToken={session.set} ssoUrl="/api/v1/auth/oidc/login" expired={session.expired()} />
+      <Toasts />
+    </>
+  );
+}
+
+function SignedIn() {
+  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => body(api.GET('/auth/me', { signal })), staleTime: Infinity });
+  if (me.error) {
+    return (
+      <main className="signin">
+        <div className="stack">
+          <Failure error={me.error} retry={() => void me.refetch()} />
+          <button type="button" className="btn" onClick={session.signOut}>
+            Sign out
+          </button>
+        </div>
+      </main>
+    );
+  }
+  if (!me.data) return <main className="signin muted">Loading…</main>;
+  return (
+    <CallerProvider caller={me.data}>
+      <LiveProvider>
+        <Frame caller={me.data} />
+      </LiveProvider>
+    </CallerProvider>
+  );
+}
+
+function useNav(): NavGroup[] {
+  const may = useMay();
+  const alerts = Object.values(useLive().overview?.alerts ?? {}).reduce((a, b) => a + b, 0);
+  const item = (operation: Operation, nav: NavItem) => (may(operation) ? [nav] : []);
+  return [
+    { label: '', items: item('GetOverview', { label: 'Overview', href: '/', icon: 'overview', key: 'o' }) },
+    {
+      label: 'Fleet',
+      items: [
+        ...item('ListSites', { label: 'Sites', href: '/sites', icon: 'site', key: 's' }),
+        ...item('ListDevices', { label: 'Devices', href: '/devices', icon: 'device', key: 'd' }),
+        ...item('ListCampaigns', { label: 'Campaigns', href: '/campaigns', icon: 'campaign', key: 'c' }),
+        ...item('ListDeployments', { label: 'Deployments', href: '/deployments', icon: 'deployment', key: 'p' }),
+        ...item('ListPolicyPacks', { label: 'Policy packs', href: '/policies', icon: 'policy', key: 'k' }),
+      ],
+    },
+    {
+      label: 'Events',
+      items: [
+        ...item('ListEvents', { label: 'Live events', href: '/events', icon: 'event', key: 'e' }),
+        ...item('ListRoutes', { label: 'Routes', href: '/routes', icon: 'route', key: 'r' }),
+        ...item('ListDeadLetters', { label: 'Dead letters', href: '/deadletters', icon: 'letter', key: 'l' }),
+      ],
+    },
+    {
+      label: 'Operations',
+      items: [
+        ...item('ListAlerts', { label: 'Alerts', href: '/alerts', icon: 'alert', key: 'a', count: alerts }),
+        ...item('ListActivity', { label: 'Activity', href: '/activity', icon: 'activity', key: 'v' }),
+        ...item('ListAudit', { label: 'Audit log', href: '/audit', icon: 'audit', key: 'u' }),
+        ...item('ListOrgs', { label: 'Orgs', href: '/orgs', icon: 'org', key: 'g' }),
+      ],
+    },
+  ].filter((g) => g.items.length > 0);
+}
+
+function Frame({ caller }: { caller: Caller }) {
+  const groups = useNav();
+  const { state } = useLive();
+  const signOut = async () => {
+    try {
+      // Only sessions end on the server; tokens are forgotten here.
+      if (caller.kind === 'session') await api.POST('/auth/logout');
+    } finally {
+      session.signOut();
+    }
+  };
+  return (
+    <Shell service={service} groups={groups} live={state} onSignOut={() => void signOut()}>
+      <Pages />
+    </Shell>
+  );
+}
+
+function Pages() {
+  return (
+    <Switch>
+      <Route path="/" component={OverviewPage} />
+      <Route path="/sites" component={Sites} />
+      <Route path="/sites/tokens">
+        <Guarded operation="ListEnrollmentTokens">
+          <EnrollmentTokens />
+        </Guarded>
+      </Route>
+      <Route path="/sites/:id">{({ id }) => <SiteDetail key={id} id={id} />}</Route>
+      <Route path="/devices" component={Devices} />
+      <Route path="/devices/:id">{({ id }) => <DeviceDetail key={id} id={id} />}</Route>
+      <Route path="/campaigns" component={Campaigns} />
+      <Route path="/campaigns/:id">{({ id }) => <CampaignDetail key={id} id={id} />}</Route>
+      <Route path="/deployments" component={Deployments} />
+      <Route path="/deployments/:id">{({ id }) => <DeploymentDetail key={id} id={id} />}</Route>
+      <Route path="/policies" component={Policies} />
+      <Route path="/events" component={Events} />
+      <Route path="/routes" component={Routes} />
+      <Route path="/routes/:id">{({ id }) => <RouteDetail key={id} id={id} />}</Route>
+      <Route path="/deadletters" component={DeadLetters} />
+      <Route path="/alerts" component={Alerts} />
+      <Route path="/activity" component={Activity} />
+      <Route path="/audit" component={Audit} />
+      <Route path="/orgs">
+        <Guarded operation="ListOrgs">
+          <Orgs />
+        </Guarded>
+      </Route>
+      <Route>
+        <NotHere />
+      </Route>
+    </Switch>
+  );
+}
+
+/** A page that not everybody who can sign in may see. */
+function Guarded({ operation, children }: { operation: Operation; children: ReactNode }) {
+  return useMay()(operation) ? children : <NotHere />;
+}
+
+function NotHere() {
+  return (
+    <Page title="Not found">
+      <Empty icon="search" title="There is no such page here" action={<Link href="/" className="btn btn-primary">Go to the overview</Link>}>
+        The address may be mistyped, or the page is not for your role.
+      </Empty>
+    </Page>
+  );
+}

@@ -1,0 +1,171 @@
+/** Who changed what: the chained log, its filters, and its proof. */
+import { useMutation } from '@tanstack/react-query';
+import { useDeferredValue, useState } from 'react';
+import actions from '../api/edge.audit.gen.json';
+import { body, page } from '../ui/client';
+import { CopyBox, Copyable } from '../ui/copy';
+import { Dialog } from '../ui/dialog';
+import { Card, Facts } from '../ui/facts';
+import { JsonView } from '../ui/json-view';
+import { Failure, Notice } from '../ui/notice';
+import { count, plural } from '../ui/number';
+import { Page } from '../ui/page';
+import { usePages } from '../ui/paging';
+import { Table, type Column } from '../ui/table';
+import { DateTime } from '../ui/time';
+import { Allowed, api, shortId, type AuditEntry } from './api';
+import { Id, SiteLink } from './links';
+import { SiteChoice } from './site-choice';
+import { Result } from './states';
+
+export function Audit() {
+  const [site, setSite] = useState('');
+  const [action, setAction] = useState('');
+  const [actor, setActor] = useState('');
+  const [from, setFrom] = useState('');
+  const [to, setTo] = useState('');
+  const [open, setOpen] = useState<AuditEntry>();
+  const wantedActor = useDeferredValue(actor.trim());
+  const wantedAction = useDeferredValue(action.trim());
+  const query = {
+    ...(site && { site_id: site }),
+    ...(wantedAction && { action: wantedAction }),
+    ...(wantedActor && { actor: wantedActor }),
+    ...(from && { from: new Date(from).toISOString() }),
+    ...(to && { to: new Date(to).toISOString() }),
+  };
+  const pages = usePages(['audit', query], (cursor, signal) => page(api.GET('/audit', { params: { query: { cursor, ...query } }, signal })));
+  const columns: Column<AuditEntry>[] = [
+    {
+      id: 'action',
+      header: 'Action',
+      cell: (e) => (
+        <button type="button" className="link" onClick={() => setOpen(e)}>
+          {e.action}
+        </button>
+      ),
+      sort: (e) => e.action,
+    },
+    { id: 'time', header: 'Time', cell: (e) => <DateTime at={e.time} />, sort: (e) => e.time, text: () => '' },
+    { id: 'actor', header: 'Actor', cell: (e) => <span title={e.actor}>{shortId(e.actor)} <span className="muted">({e.actor_type})</span></span>, sort: (e) => e.actor },
+    { id: 'result', header: 'Result', cell: (e) => <Result result={e.result} />, sort: (e) => e.result },
+    { id: 'message', header: 'Message', cell: (e) => e.message, text: (e) => e.message },
+    { id: 'target', header: 'Target', cell: (e) => <Id id={e.target} />, text: (e) => e.target },
+    { id: 'site', header: 'Site', cell: (e) => <SiteLink id={e.site_id} />, text: (e) => e.site_id, hidden: true },
+    { id: 'seq', header: 'Number', cell: (e) => count(e.seq), sort: (e) => e.seq, end: true, hidden: true },
+  ];
+  return (
+    <Page
+      title="Audit log"
+      lead="Who changed what, and who tried. Entries are chained by SHA-256, so that none can be altered or removed unseen."
+      actions={
+        <Allowed operation="VerifyAudit">
+          <Verify />
+        </Allowed>
+      }
+    >
+      <Card flush>
+        <Table
+          label="Audit log"
+          noun="entry"
+          nouns="entries"
+          columns={columns}
+          pages={pages}
+          rowKey={(e) => e.id}
+          tools={
+            <>
+              {/* The control plane's own actions are in no operation, so any word can be typed. */}
+              <input className="input narrow" aria-label="Action, exactly" placeholder="Action, exactly" list="audit-actions" value={action} onChange={(e) => setAction(e.target.value)} />
+              <datalist id="audit-actions">
+                {actions.map((a) => (
+                  <option key={a} value={a} />
+                ))}
+              </datalist>
+              <SiteChoice value={site} onChange={setSite} />
+              <input className="input narrow" aria-label="Actor, exactly" placeholder="Actor, exactly" value={actor} onChange={(e) => setActor(e.target.value)} />
+              <span className="row nowrap">
+                <label className="small muted" htmlFor="audit-from">
+                  From
+                </label>
+                <input id="audit-from" className="input narrow" type="datetime-local" value={from} onChange={(e) => setFrom(e.target.value)} />
+              </span>
+              <span className="row nowrap">
+                <label className="small muted" htmlFor="audit-to">
+                  to
+                </label>
+                <input id="audit-to" className="input narrow" type="datetime-local" value={to} onChange={(e) => setTo(e.target.value)} />
+              </span>
+            </>
+          }
+          empty={{ icon: 'audit', title: 'No entry matches' }}
+        />
+      </Card>
+      {open && (
+        <Dialog title={`Entry ${count(open.seq)}: ${open.action}`} onClose={() => setOpen(undefined)} wide>
+          <div className="dialog-body stack">
+            <Facts
+              facts={[
+                ['Time', <DateTime key="t" at={open.time} />],
+                ['Actor', `${open.actor} (${open.actor_type})`],
+                ['Result', <Result key="r" result={open.result} />],
+                ['Message', open.message],
+                open.target !== '' && ['Target', <Copyable key="g" text={open.target} />],
+                open.site_id !== '' && ['Site', <SiteLink key="s" id={open.site_id} />],
+                open.org_id !== '' && ['Org', <Copyable key="o" text={open.org_id} />],
+                ['Hash', <Copyable key="h" text={open.hash} />],
+              ]}
+            />
+            <JsonView label="Detail" value={open.detail} />
+          </div>
+        </Dialog>
+      )}
+    </Page>
+  );
+}
+
+function Verify() {
+  const [open, setOpen] = useState(false);
+  const check = useMutation({ mutationFn: () => body(api.GET('/audit/verify')) });
+  const v = check.data;
+  return (
+    <>
+      <button
+        type="button"
+        className="btn btn-primary"
+        onClick={() => {
+          setOpen(true);
+          check.mutate();
+        }}
+      >
+        Verify
+      </button>
+      {open && (
+        <Dialog title="Verification of the audit log" onClose={() => setOpen(false)}>
+          <div className="dialog-body stack" role="status">
+            {check.isPending && <p className="muted">Recomputing every hash…</p>}
+            {check.error && <Failure error={check.error} />}
+            {v && (
+              <>
+                <Notice tone={v.ok ? 'ok' : 'bad'}>
+                  {v.ok ? (
+                    <strong>The log is whole: {plural(v.entries, 'entry', 'entries')}, each fits the one before.</strong>
+                  ) : (
+                    <>
+                      <strong>The log was altered.</strong> {v.reason} The first {plural(v.verified, 'entry fits', 'entries fit')}.
+                    </>
+                  )}
+                </Notice>
+                <Facts facts={[['Entries', count(v.entries)], ['Verified', count(v.verified)], ['Last number', count(v.head_seq)]]} />
+                <div className="stack-tight">
+                  <span className="field-label">Hash of the last entry</span>
+                  <CopyBox label="Head hash" text={v.head_hash} />
+                  <span className="field-hint">Keep it elsewhere from time to time: a database that was put back in one piece is only found out by comparing.</span>
+                </div>
+              </>
+            )}
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}

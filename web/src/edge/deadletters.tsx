@@ -1,0 +1,242 @@
+/** Events that could not be delivered: inspect, replay, give up. */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { Link, useLocation, useSearchParams } from 'wouter';
+import { body, page } from '../ui/client';
+import { useConfirm } from '../ui/confirm';
+import { Dialog } from '../ui/dialog';
+import { localDateTime } from '../ui/draft';
+import { Card, Facts } from '../ui/facts';
+import { FormDialog } from '../ui/form';
+import type { MenuAction } from '../ui/menu';
+import { Failure, Notice } from '../ui/notice';
+import { count, plural } from '../ui/number';
+import { Page } from '../ui/page';
+import { usePages } from '../ui/paging';
+import { Bar } from '../ui/progress';
+import { Status } from '../ui/status';
+import { Choice, Table, type Column } from '../ui/table';
+import { Time } from '../ui/time';
+import { Allowed, api, pageLimit, schemas, shortId, useMay, type DeadLetter } from './api';
+import { EventFacts } from './event-list';
+import { SiteLink } from './links';
+import { SiteChoice } from './site-choice';
+import { deadLetterReason } from './states';
+
+function useRoutes() {
+  const { data = [] } = useQuery({
+    queryKey: ['routes', 'names'],
+    queryFn: ({ signal }) => body(api.GET('/routes', { params: { query: { limit: pageLimit } }, signal })),
+    staleTime: 30_000,
+  });
+  const options = data.map((r) => ({ value: r.id, label: r.name }));
+  return { options, name: (id: string) => data.find((r) => r.id === id)?.name ?? `deleted route ${shortId(id)}` };
+}
+
+export function DeadLetters() {
+  const [, navigate] = useLocation();
+  const [search] = useSearchParams();
+  const route = search.get('route') ?? '';
+  const [site, setSite] = useState('');
+  const [reason, setReason] = useState<'' | DeadLetter['reason']>('');
+  const [open, setOpen] = useState<DeadLetter>();
+  const [asking, setAsking] = useState(false);
+  const [replay, setReplay] = useState<Replay>();
+  const routes = useRoutes();
+  const { actions } = useDeadLetterActions();
+  const pages = usePages(['deadletters', 'list', route, site, reason], (cursor, signal) =>
+    page(api.GET('/deadletters', { params: { query: { cursor, ...(route && { route_id: route }), ...(site && { site_id: site }), ...(reason && { reason }) } }, signal })), { refreshSeconds: 5 });
+
+  const columns: Column<DeadLetter>[] = [
+    {
+      id: 'topic',
+      header: 'Topic',
+      cell: (d) => (
+        <button type="button" className="link" onClick={() => setOpen(d)}>
+          {d.event.topic}
+        </button>
+      ),
+      sort: (d) => d.event.topic,
+    },
+    { id: 'status', header: 'Status', cell: (d) => <DeadLetterState letter={d} />, sort: (d) => d.status },
+    { id: 'route', header: 'Route', cell: (d) => <Link href={`/routes/${encodeURIComponent(d.route_id)}`}>{routes.name(d.route_id)}</Link>, text: (d) => routes.name(d.route_id) },
+    { id: 'site', header: 'Site', cell: (d) => <SiteLink id={d.event.site_id} />, text: (d) => d.event.site_id },
+    { id: 'error', header: 'Last error', cell: (d) => <span className="clip" title={d.last_error}>{d.last_error || deadLetterReason(d.reason)}</span>, text: (d) => `${d.last_error} ${deadLetterReason(d.reason)}` },
+    { id: 'attempts', header: 'Attempts', cell: (d) => d.attempts, sort: (d) => d.attempts, end: true },
+    { id: 'replays', header: 'Replays', cell: (d) => d.replay_count, sort: (d) => d.replay_count, end: true, hidden: true },
+    { id: 'created', header: 'Since', cell: (d) => <Time at={d.created_at} />, sort: (d) => d.created_at, text: () => '' },
+  ];
+  return (
+    <Page
+      title="Dead letters"
+      lead="Events that a route could not deliver. They are kept with the event, and can be sent again."
+      actions={
+        <Allowed operation="ReplayDeadLetters">
+          <button type="button" className="btn btn-primary" onClick={() => setAsking(true)}>
+            Replay many
+          </button>
+        </Allowed>
+      }
+    >
+      <div className="stack">
+        {replay && <ReplayProgress replay={replay} name={routes.name(replay.route)} onClose={() => setReplay(undefined)} />}
+        <Card flush>
+          <Table
+            label="Dead letters"
+            noun="dead letter"
+            columns={columns}
+            pages={pages}
+            rowKey={(d) => d.id}
+            actions={actions}
+            tools={
+              <>
+                <Choice label="Route" value={route} options={[{ value: '', label: 'All routes' }, ...routes.options, ...(route && !routes.options.some((o) => o.value === route) ? [{ value: route, label: routes.name(route) }] : [])]} onChange={(r) => navigate(r ? `/deadletters?route=${encodeURIComponent(r)}` : '/deadletters')} />
+                <SiteChoice value={site} onChange={setSite} />
+                <Choice
+                  label="Reason"
+                  value={reason}
+                  options={[{ value: '', label: 'Any reason' }, ...(['exhausted', 'permanent', 'route_disabled', 'route_deleted'] as const).map((r) => ({ value: r, label: deadLetterReason(r) }))]}
+                  onChange={setReason}
+                />
+              </>
+            }
+            empty={{ icon: 'letter', title: route || site || reason ? 'No dead letter matches' : 'No dead letters', text: 'Everything was delivered, or is still being tried.' }}
+          />
+        </Card>
+      </div>
+      {open && <LetterDialog letter={open} route={routes.name(open.route_id)} onClose={() => setOpen(undefined)} />}
+      {asking && <ReplayDialog route={route} routes={routes.options} onClose={() => setAsking(false)} onReplay={setReplay} />}
+    </Page>
+  );
+}
+
+function DeadLetterState({ letter }: { letter: DeadLetter }) {
+  return letter.status === 'replaying' ? <Status tone="info">replaying</Status> : <Status tone="bad">dead</Status>;
+}
+
+function useDeadLetterActions(): { actions: (letter: DeadLetter) => MenuAction[] } {
+  const may = useMay();
+  const confirm = useConfirm();
+  const queries = useQueryClient();
+  const path = (letter: DeadLetter) => ({ params: { path: { id: letter.id } } });
+  const refresh = () => queries.invalidateQueries({ queryKey: ['deadletters'] });
+  const replay = (letter: DeadLetter) =>
+    confirm({
+      title: `Replay ${letter.event.topic}?`,
+      body: <p>The event is sent to the route’s target again, with all its retries. The target may have seen it before: {plural(letter.attempts, 'attempt')} failed.</p>,
+      action: 'Replay it',
+      run: async () => {
+        await api.POST('/deadletters/{id}/replay', path(letter));
+        await refresh();
+      },
+      done: 'The event is on its way again.',
+    });
+  const remove = (letter: DeadLetter) =>
+    confirm({
+      title: `Give up on ${letter.event.topic}?`,
+      body: <p>The dead letter is deleted: this event will never be delivered over this route.</p>,
+      action: 'Delete the dead letter',
+      danger: true,
+      run: async () => {
+        await api.DELETE('/deadletters/{id}', path(letter));
+        await refresh();
+      },
+      done: 'The dead letter is deleted.',
+    });
+  return {
+    actions: (letter) =>
+      letter.status === 'dead'
+        ? [
+            ...(may('ReplayDeadLetter') && letter.reason !== 'route_deleted' ? [{ label: 'Replay', run: () => replay(letter) }] : []),
+            ...(may('DeleteDeadLetter') ? [{ label: 'Delete', danger: true, run: () => remove(letter) }] : []),
+          ]
+        : [],
+  };
+}
+
+function LetterDialog({ letter, route, onClose }: { letter: DeadLetter; route: string; onClose: () => void }) {
+  return (
+    <Dialog title={`Dead letter ${letter.event.topic}`} onClose={onClose} wide>
+      <div className="dialog-body stack">
+        <Notice tone="bad">
+          <strong className="sentence">{deadLetterReason(letter.reason)}</strong>{letter.last_error && `: ${letter.last_error}`}
+        </Notice>
+        <Facts
+          facts={[
+            ['Route', <Link key="r" href={`/routes/${encodeURIComponent(letter.route_id)}`}>{route}</Link>],
+            ['Status', <DeadLetterState key="s" letter={letter} />],
+            ['Attempts', count(letter.attempts)],
+            letter.last_status > 0 && ['Last answer', `HTTP ${letter.last_status}`],
+            ['Replayed', plural(letter.replay_count, 'time')],
+            ['Since', <Time key="t" at={letter.created_at} />],
+          ]}
+        />
+        <EventFacts event={letter.event} />
+      </div>
+    </Dialog>
+  );
+}
+
+interface Replay {
+  route: string;
+  /** Dead letters that matched when it was asked for. */
+  matched: number;
+  /** Dead letters of the fleet then. */
+  before: number;
+}
+
+function ReplayDialog({ route, routes, onClose, onReplay }: { route: string; routes: { value: string; label: string }[]; onClose: () => void; onReplay: (replay: Replay) => void }) {
+  const queries = useQueryClient();
+  return (
+    <FormDialog<{ route_id: string; from?: string; to?: string }>
+      title="Replay many dead letters"
+      schema={schemas.ReplayDeadLetters}
+      fields={[
+        { name: 'route_id', label: 'Route', options: [{ value: '', label: 'Choose a route' }, ...routes] },
+        { name: 'from', label: 'From', hint: 'Your time. Without a span: all of the route.' },
+        { name: 'to', label: 'To', placeholder: localDateTime(new Date()) },
+      ]}
+      values={{ route_id: route }}
+      action="Replay"
+      onClose={onClose}
+      onSubmit={async (input) => {
+        const before = (await body(api.GET('/overview'))).deadletters;
+        const receipt = await body(api.POST('/deadletters/replay', { body: input }));
+        onReplay({ route: input.route_id, matched: receipt.matched, before });
+        onClose();
+        await queries.invalidateQueries({ queryKey: ['deadletters'] });
+      }}
+    >
+      <p className="muted small">Every dead letter of the route in the span is sent to its target again, with all its retries. Those that fail again come back here.</p>
+    </FormDialog>
+  );
+}
+
+const progressMs = 1_000;
+
+/** The API does not tell how far a replay is; how many dead letters are left says it closely enough. */
+function ReplayProgress({ replay, name, onClose }: { replay: Replay; name: string; onClose: () => void }) {
+  const overview = useQuery({ queryKey: ['overview', 'replay'], queryFn: ({ signal }) => body(api.GET('/overview', { signal })), refetchInterval: progressMs });
+  const left = overview.data ? Math.max(0, replay.matched - (replay.before - overview.data.deadletters)) : replay.matched;
+  const gone = Math.min(replay.matched, replay.matched - left);
+  if (overview.error) return <Failure error={overview.error} />;
+  return (
+    <Notice
+      tone={replay.matched === 0 ? 'idle' : left === 0 ? 'ok' : 'info'}
+      action={
+        <button type="button" className="btn btn-small" onClick={onClose}>
+          Close
+        </button>
+      }
+    >
+      <div className="stack-tight" role="status">
+        <span>
+          {replay.matched === 0
+            ? `No dead letter of ${name} matched.`
+            : `Replay of ${plural(replay.matched, 'dead letter')} of ${name}: ${count(gone)} ${left === 0 ? 'are no longer dead' : 'so far'}. Those that fail again come back to the list.`}
+        </span>
+        {replay.matched > 0 && <Bar total={replay.matched} parts={[{ label: 'no longer dead', value: gone, tone: 'ok' }]} />}
+      </div>
+    </Notice>
+  );
+}

@@ -1,0 +1,21 @@
+/** Links to the objects that other pages mention. */
+import { Link } from 'wouter';
+import { shortId, useSites } from './api';
+
+/** A site by its name; without one, what the thing applies to instead. */
+export function SiteLink({ id, none = 'none' }: { id: string; none?: string }) {
+  const { name } = useSites();
+  if (!id) return <span className="muted">{none}</span>;
+  return <Link href={`/sites/${encodeURIComponent(id)}`}>{name(id)}</Link>;
+}
+
+export const devicePath = (id: string) => `/devices/${encodeURIComponent(id)}`;
+
+/** An id in short; its whole is the title. */
+export function Id({ id }: { id: string }) {
+  return (
+    <code title={id} className="nowrap">
+      {shortId(id)}
+    </code>
+  );
+}

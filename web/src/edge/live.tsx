@@ -1,0 +1,132 @@
+/**
+ * What is alive in this console for as long as it is open: the activity stream,
+ * and the overview every few seconds. Activity also says which lists have become
+ * stale, so that pages follow what happens.
+ */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { createContext, use, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
+import { body } from '../ui/client';
+import { useToken } from '../ui/session';
+import { useStream, type StreamState } from '../ui/stream';
+import { api, session, type ActivityEntry, type Overview } from './api';
+import { rateBetween, type Sample } from './rates';
+
+const pollMs = 5_000;
+/** Activity brings the overview anew before its time; over so short a span rates would jump. */
+const shortestMs = 4_000;
+/** An hour of samples. */
+const mostSamples = 720;
+const mostActivity = 300;
+/** Activity comes in bursts; the page changes at most so often, and asks for its lists at most so often. */
+const flushMs = 1_000;
+const refreshMs = 3_000;
+
+export interface Live {
+  state: StreamState;
+  /** Newest first. Undefined until it is loaded. */
+  activity: readonly ActivityEntry[] | undefined;
+  overview: Overview | undefined;
+  overviewError: unknown;
+  samples: readonly Sample[];
+}
+
+const LiveContext = createContext<Live | null>(null);
+
+export function useLive(): Live {
+  const live = use(LiveContext);
+  if (!live) throw new Error('useLive needs a LiveProvider around it');
+  return live;
+}
+
+/** Which lists an activity speaks of. */
+function staleBy(action: string): string[] {
+  const [noun] = action.split('.');
+  switch (noun) {
+    case 'site':
+      return ['sites', 'tokens', 'devices'];
+    case 'campaign':
+      return ['campaigns'];
+    case 'deployment':
+      return ['deployments'];
+    case 'route':
+      return ['routes', 'deadletters'];
+    case 'ota':
+    case 'device':
+      return ['devices'];
+  }
+  return [];
+}
+
+/** Puts new lines before the known ones, without those that are known already. */
+export function mergeActivity(known: readonly ActivityEntry[], fresh: readonly ActivityEntry[], most: number): ActivityEntry[] {
+  const seen = new Set(known.map((e) => e.id));
+  return [...fresh.filter((e) => !seen.has(e.id)).reverse(), ...known].slice(0, most);
+}
+
+export function LiveProvider({ children }: { children: ReactNode }) {
+  const client = useQueryClient();
+  const token = useToken(session);
+  const [activity, setActivity] = useState<readonly ActivityEntry[]>();
+  const [samples, setSamples] = useState<readonly Sample[]>([]);
+  const arrived = useRef<ActivityEntry[]>([]);
+
+  const first = useQuery({
+    queryKey: ['activity', 'first'],
+    queryFn: ({ signal }) => body(api.GET('/activity', { params: { query: { limit: 100 } }, signal })),
+    staleTime: Infinity,
+    // Without it the stream does not know where to begin.
+    refetchInterval: (q) => (q.state.data ? false : pollMs),
+  });
+  const known = activity ?? first.data;
+
+  const state = useStream({
+    url: '/api/v1/stream',
+    token,
+    enabled: first.isSuccess,
+    lastEventId: first.data?.[0]?.id ?? '0',
+    onMessage: (message) => {
+      if (message.event === 'activity') arrived.current.push(JSON.parse(message.data) as ActivityEntry);
+    },
+    onUnauthorized: () => token && session.expire(token),
+  });
+
+  useEffect(() => {
+    const stale = new Set<string>();
+    let refreshed = 0;
+    const timer = setInterval(() => {
+      const fresh = arrived.current;
+      if (fresh.length > 0) {
+        arrived.current = [];
+        setActivity((now) => mergeActivity(now ?? first.data ?? [], fresh, mostActivity));
+        for (const key of ['overview', 'alerts', ...fresh.flatMap((e) => staleBy(e.action))]) stale.add(key);
+      }
+      if (stale.size === 0 || Date.now() - refreshed < refreshMs) return;
+      refreshed = Date.now();
+      // Names change rarely and are many; they come anew by themselves.
+      for (const key of stale) void client.invalidateQueries({ queryKey: [key], predicate: (q) => q.queryKey[1] !== 'names' });
+      stale.clear();
+    }, flushMs);
+    return () => clearInterval(timer);
+  }, [client, first.data]);
+
+  const overview = useQuery({
+    queryKey: ['overview'],
+    queryFn: ({ signal }) => body(api.GET('/overview', { signal })),
+    refetchInterval: pollMs,
+  });
+  const before = useRef<Overview | undefined>(undefined);
+  useEffect(() => {
+    const after = overview.data;
+    if (!after || after === before.current) return;
+    if (before.current && Date.parse(after.generated_at) - Date.parse(before.current.generated_at) < shortestMs) return;
+    const sample = before.current && rateBetween(before.current, after);
+    before.current = after;
+    if (sample) setSamples((s) => [...s, sample].slice(-mostSamples));
+  }, [overview.data]);
+
+  const live = useMemo(
+    () => ({ state, activity: known, overview: overview.data, overviewError: overview.data ? undefined : (overview.error ?? undefined), samples }),
+    [state, known, overview.data, overview.error, samples],
+  );
+  return <LiveContext value={live}>{children}</LiveContext>;
+}

@@ -1,0 +1,38 @@
+/** Starts the console of the edge control plane. */
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { ApiError } from '../ui/client';
+import { ConfirmProvider } from '../ui/confirm';
+import { takeTokenFromFragment } from '../ui/session';
+import '../ui/styles/index.css';
+import { applyTheme } from '../ui/theme';
+import { session } from './api';
+import { App } from './app';
+
+applyTheme();
+takeTokenFromFragment(session);
+
+const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 2_000,
+      // Waiting mends a lost connection or a full server, nothing else.
+      retry: (failures, error) => failures < 2 && error instanceof ApiError && (error.status === 0 || error.status === 503),
+    },
+    mutations: { retry: false },
+  },
+});
+
+const root = document.getElementById('root');
+if (root) {
+  createRoot(root).render(
+    <StrictMode>
+      <QueryClientProvider client={queries}>
+        <ConfirmProvider>
+          <App />
+        </ConfirmProvider>
+      </QueryClientProvider>
+    </StrictMode>,
+  );
+}

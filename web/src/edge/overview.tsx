@@ -1,0 +1,164 @@
+/** The fleet at a glance: counts by state, rates as they are now, what needs attention, what happened. */
+import { useQuery } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { Link } from 'wouter';
+import { body } from '../ui/client';
+import { Card, Tile } from '../ui/facts';
+import { Empty, Failure, Notice } from '../ui/notice';
+import { count, plural, short } from '../ui/number';
+import { Page } from '../ui/page';
+import { Plot } from '../ui/plot';
+import { ActivityList } from './activity-list';
+import { AlertList } from './alert-list';
+import { Allowed, api, type Overview } from './api';
+import { FirstSteps, hasRoute, isEmptyFleet, type FirstStep } from './first-steps';
+import { useLive } from './live';
+import { lastHour } from './rates';
+import { RouteDialog } from './routes/form';
+import { EnrollDialog } from './sites/enroll';
+
+const shownActivity = 10;
+
+export function OverviewPage() {
+  const { overview, overviewError } = useLive();
+  // The dialog outlives the first steps: the site that it waits for ends them.
+  const [step, setStep] = useState<FirstStep>();
+  if (overviewError !== undefined) {
+    return (
+      <Page title="Overview">
+        <Failure error={overviewError} />
+      </Page>
+    );
+  }
+  if (!overview) return <Page title="Overview">{<Tiles />}</Page>;
+  return (
+    <>
+      {isEmptyFleet(overview) ? (
+        <Page title="Welcome" lead="This control plane has no sites yet. Three steps bring it to life.">
+          <FirstSteps overview={overview} onStep={setStep} />
+        </Page>
+      ) : (
+        <AtWork overview={overview} onStep={setStep} />
+      )}
+      {step === 'enroll' && <EnrollDialog onClose={() => setStep(undefined)} />}
+      {step === 'route' && <RouteDialog onClose={() => setStep(undefined)} />}
+    </>
+  );
+}
+
+function AtWork({ overview, onStep }: { overview: Overview; onStep: (step: FirstStep) => void }) {
+  const { activity } = useLive();
+  return (
+    <Page title="Overview">
+      <div className="stack">
+        {!hasRoute(overview) && (
+          <Allowed operation="CreateRoute">
+            <Notice
+              tone="info"
+              action={
+                <button type="button" className="btn btn-small" onClick={() => onStep('route')}>
+                  Make a route
+                </button>
+              }
+            >
+              There is no route yet: events are kept, but delivered nowhere.
+            </Notice>
+          </Allowed>
+        )}
+        <Tiles overview={overview} />
+        <Rates overview={overview} />
+        <div className="grid">
+          <AlertsNow />
+          <Card title="Latest activity" actions={<Link href="/activity">All activity</Link>} flush>
+            {activity?.length ? <ActivityList entries={activity.slice(0, shownActivity)} /> : <Empty icon="activity" title="Nothing has happened yet" />}
+          </Card>
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
+
+function Tiles({ overview: o }: { overview?: Overview }) {
+  if (!o) {
+    return (
+      <div className="tiles">
+        {['Sites online', 'Devices', 'Deployments up', 'Campaigns running', 'Deliveries pending', 'Dead letters'].map((label) => (
+          <Tile key={label} label={label} value={<span className="skeleton" />} />
+        ))}
+      </div>
+    );
+  }
+  const offline = o.sites['offline'] ?? 0;
+  const failedUpdates = o.ota['failed'] ?? 0;
+  const failed = (o.deployments['failed'] ?? 0) + (o.deployments['denied'] ?? 0);
+  const disabled = o.routes['disabled'] ?? 0;
+  return (
+    <div className="tiles">
+      <Tile href="/sites" label="Sites online" value={`${count(o.sites['online'] ?? 0)} of ${count(sum(o.sites) - (o.sites['revoked'] ?? 0))}`} note={offline ? `${count(offline)} offline` : 'none offline'} bad={offline > 0} />
+      <Tile href="/devices" label="Devices" value={count(o.devices)} note={failedUpdates ? plural(failedUpdates, 'failed update') : undefined} bad />
+      <Tile href="/deployments" label="Deployments up" value={`${count(o.deployments['running'] ?? 0)} of ${count(sum(o.deployments))}`} note={failed ? `${count(failed)} failed or denied` : undefined} bad />
+      <Tile href="/campaigns" label="Campaigns running" value={count(o.campaigns['running'] ?? 0)} note={o.campaigns['draft'] ? plural(o.campaigns['draft'], 'draft') : undefined} />
+      <Tile href="/routes" label="Deliveries pending" value={short(o.deliveries_pending)} note={`${plural(sum(o.routes), 'route')}${disabled ? `, ${count(disabled)} disabled` : ''}`} />
+      <Tile href="/deadletters" label="Dead letters" value={short(o.deadletters)} note={o.deadletters ? 'not delivered' : 'all delivered'} bad={o.deadletters > 0} />
+    </div>
+  );
+}
+
+function Rates({ overview }: { overview: Overview }) {
+  const { samples } = useLive();
+  const hour = useMemo(() => lastHour(overview), [overview]);
+  const now = useMemo(
+    () => ({
+      times: samples.map((s) => s.at),
+      series: [
+        { label: 'Events accepted', values: samples.map((s) => s.events) },
+        { label: 'Deliveries', values: samples.map((s) => s.delivered) },
+        { label: 'Failed attempts', values: samples.map((s) => s.failed) },
+      ],
+    }),
+    [samples],
+  );
+  const byMinute = useMemo(
+    () => [
+      { label: 'Events accepted', values: hour.events },
+      { label: 'Deliveries', values: hour.delivered },
+      { label: 'Failed attempts', values: hour.failed },
+    ],
+    [hour],
+  );
+  return (
+    <div className="grid">
+      <Card title="Now, per second">
+        {samples.length > 1 ? <Plot label="Rates since this page was opened" times={now.times} series={now.series} unit="/s" /> : <p className="muted">Measuring. The first rates are there in a few seconds.</p>}
+      </Card>
+      <Card title="Last hour, per minute">
+        <Plot label="Rates of the last hour" times={hour.times} series={byMinute} unit="/min" />
+      </Card>
+    </div>
+  );
+}
+
+function AlertsNow() {
+  const alerts = useQuery({
+    queryKey: ['alerts', 'now'],
+    queryFn: ({ signal }) => body(api.GET('/alerts', { params: { query: { limit: 8 } }, signal })),
+    refetchInterval: 10_000,
+  });
+  return (
+    <Card title="Needs attention" actions={<Link href="/alerts">All alerts</Link>} flush>
+      {alerts.error && !alerts.data ? (
+        <div className="card-body">
+          <Failure error={alerts.error} retry={() => void alerts.refetch()} />
+        </div>
+      ) : alerts.data?.length ? (
+        <AlertList alerts={alerts.data} />
+      ) : (
+        <Empty icon="check" title="All is well">
+          No alert is firing.
+        </Empty>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,41 @@
+/** Rates per second from two looks at the overview's minutes. */
+import type { Overview } from './api';
+
+export interface Sample {
+  /** Unix seconds. */
+  at: number;
+  events: number;
+  delivered: number;
+  failed: number;
+}
+
+/**
+ * What happened between two overviews, per second. Minutes that have left the
+ * hour are in neither difference. Null when no time has passed.
+ */
+export function rateBetween(before: Overview, after: Overview): Sample | null {
+  const seconds = (Date.parse(after.generated_at) - Date.parse(before.generated_at)) / 1000;
+  if (!(seconds > 0)) return null;
+  const was = new Map(before.rates.map((m) => [m.minute, m]));
+  // Of a minute that was not there then, all is new; those older than the last look were there, or were empty.
+  const since = Date.parse(before.generated_at) - 120_000;
+  const sum = { events: 0, delivered: 0, failed: 0 };
+  for (const m of after.rates) {
+    const old = was.get(m.minute);
+    if (!old && Date.parse(m.minute) < since) continue;
+    sum.events += m.events - (old?.events ?? 0);
+    sum.delivered += m.delivered - (old?.delivered ?? 0);
+    sum.failed += m.failed_attempts - (old?.failed_attempts ?? 0);
+  }
+  const per = (n: number) => Math.max(0, n) / seconds;
+  return { at: Date.parse(after.generated_at) / 1000, events: per(sum.events), delivered: per(sum.delivered), failed: per(sum.failed) };
+}
+
+/** The last hour by the minute: minutes in which nothing happened are missing in the answer. */
+export function lastHour(overview: Overview): { times: number[]; events: number[]; delivered: number[]; failed: number[] } {
+  const by = new Map(overview.rates.map((m) => [Date.parse(m.minute) / 1000, m]));
+  const end = Math.floor(Date.parse(overview.generated_at) / 60_000) * 60;
+  const times = Array.from({ length: 60 }, (_, i) => end - (59 - i) * 60);
+  const pick = (get: (m: Overview['rates'][number]) => number) => times.map((t) => (by.has(t) ? get(by.get(t) as Overview['rates'][number]) : 0));
+  return { times, events: pick((m) => m.events), delivered: pick((m) => m.delivered), failed: pick((m) => m.failed_attempts) };
+}

@@ -1,0 +1,152 @@
+/** One route: how delivery goes, what it does, and a way to try it. */
+import { useQuery } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { Link, useLocation } from 'wouter';
+import { body } from '../../ui/client';
+import { Copyable } from '../../ui/copy';
+import { Card, Facts, Tile } from '../../ui/facts';
+import { Icon } from '../../ui/icon';
+import { Menu } from '../../ui/menu';
+import { Failure, Notice } from '../../ui/notice';
+import { plural, short } from '../../ui/number';
+import { Page } from '../../ui/page';
+import { Plot } from '../../ui/plot';
+import { Choice } from '../../ui/table';
+import { DateTime, Time } from '../../ui/time';
+import { Allowed, api, type Route } from '../api';
+import { SiteLink } from '../links';
+import { Breaker, Enabled } from '../states';
+import { useRouteActions } from './actions';
+import { RouteTestDialog } from './test-dialog';
+
+const above = [{ title: 'Routes', href: '/routes' }];
+
+export function RouteDetail({ id }: { id: string }) {
+  const [, navigate] = useLocation();
+  const { actions, dialog } = useRouteActions(() => navigate('/routes'));
+  const [testing, setTesting] = useState(false);
+  const route = useQuery({ queryKey: ['routes', 'one', id], queryFn: ({ signal }) => body(api.GET('/routes/{id}', { params: { path: { id } }, signal })), refetchInterval: 10_000 });
+  if (!route.data) {
+    return (
+      <Page title="Route" above={above}>
+        {route.error ? <Failure error={route.error} retry={() => void route.refetch()} /> : <p className="muted">Loading…</p>}
+      </Page>
+    );
+  }
+  const r = route.data;
+  return (
+    <Page
+      title={r.name}
+      above={above}
+      badge={<Enabled enabled={r.enabled} />}
+      actions={
+        <>
+          <Allowed operation="TestRoute">
+            <button type="button" className="btn" onClick={() => setTesting(true)}>
+              Send a test
+            </button>
+          </Allowed>
+          <Menu label={`Actions for ${r.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(r)} />
+        </>
+      }
+    >
+      <div className="stack">
+        {!r.enabled && r.disabled_reason && <Notice tone="bad">The control plane disabled this route: {r.disabled_reason}</Notice>}
+        <Delivery route={r} />
+        <Card title="Route">
+          <Facts
+            facts={[
+              ['Topic', <code key="t">{r.topic}</code>],
+              ['Target', <Copyable key="u" text={r.target_url}><span>{r.method} <code>{r.target_url}</code></span></Copyable>],
+              ['Site', <SiteLink key="s" id={r.site_id} none="all sites" />],
+              ['Retries', `${r.retry_max} after the first attempt, ${plural(r.timeout_seconds, 'second')} for each`],
+              ['Made', <DateTime key="c" at={r.created_at} />],
+              ['Changed', <Time key="m" at={r.updated_at} />],
+              ['ID', <Copyable key="i" text={r.id} />],
+            ]}
+          />
+        </Card>
+      </div>
+      {testing && <RouteTestDialog route={r} onClose={() => setTesting(false)} />}
+      {dialog}
+    </Page>
+  );
+}
+
+type Span = '60' | '360' | '1440';
+
+function Delivery({ route }: { route: Route }) {
+  const [minutes, setMinutes] = useState<Span>('60');
+  const stats = useQuery({
+    queryKey: ['routes', 'stats', route.id, minutes],
+    queryFn: ({ signal }) => body(api.GET('/routes/{id}/stats', { params: { path: { id: route.id }, query: { minutes: Number(minutes) } }, signal })),
+    refetchInterval: 5_000,
+    placeholderData: (before) => before,
+  });
+  const plotted = useMemo(() => {
+    const by = new Map(stats.data?.series.map((m) => [Date.parse(m.minute) / 1000, m]));
+    const end = Math.floor(stats.dataUpdatedAt / 60_000) * 60;
+    const times = Array.from({ length: Number(minutes) }, (_, i) => end - (Number(minutes) - 1 - i) * 60);
+    return {
+      times,
+      series: [
+        { label: 'Delivered', values: times.map((t) => by.get(t)?.delivered ?? 0) },
+        { label: 'Failed attempts', values: times.map((t) => by.get(t)?.failed_attempts ?? 0) },
+        { label: 'Dead letters', values: times.map((t) => by.get(t)?.dead_lettered ?? 0) },
+      ],
+    };
+  }, [stats.data, stats.dataUpdatedAt, minutes]);
+  if (!stats.data) return stats.error ? <Failure error={stats.error} retry={() => void stats.refetch()} /> : <p className="muted">Loading…</p>;
+  const s = stats.data;
+  return (
+    <>
+      <div className="tiles">
+        <Tile label="Pending" value={short(s.pending)} note="waiting or on their way" />
+        <Tile label="Delivered" value={short(s.delivered)} note="since the route was made" />
+        <Tile label="Failed attempts" value={short(s.failed_attempts)} note="retried unless refused" />
+        <Tile label="Dead letters" value={short(s.dead_lettered)} note="in all, replayed ones too" href={`/deadletters?route=${encodeURIComponent(route.id)}`} />
+      </div>
+      {s.breaker !== 'closed' && (
+        <Notice tone={s.breaker === 'open' ? 'bad' : 'warn'} action={<Link href={`/deadletters?route=${encodeURIComponent(route.id)}`}>Dead letters</Link>}>
+          {s.breaker === 'open' ? 'The target has failed five times in a row, so it is left in peace for a while.' : 'A single delivery is being tried.'} Deliveries wait; one that succeeds closes the circuit.
+          {s.last_error && (
+            <>
+              {' '}
+              Last error: <strong>{s.last_error}</strong>
+            </>
+          )}
+        </Notice>
+      )}
+      <Card
+        title="Delivery per minute"
+        actions={
+          <>
+            <Breaker state={s.breaker} />
+            <Choice
+              label="Span of the plot"
+              value={minutes}
+              options={[
+                { value: '60', label: 'Last hour' },
+                { value: '360', label: 'Last 6 hours' },
+                { value: '1440', label: 'Last day' },
+              ]}
+              onChange={setMinutes}
+            />
+          </>
+        }
+      >
+        <div className="stack">
+          <Plot label="Delivery per minute" times={plotted.times} series={plotted.series} unit="/min" />
+          <Facts
+            facts={[
+              ['Last success', <Time key="s" at={s.last_success_at} />],
+              ['Last failure', <Time key="f" at={s.last_failure_at} />],
+              s.last_error !== '' && ['Last error', s.last_error],
+              s.last_status > 0 && ['Last answer', `HTTP ${s.last_status}`],
+            ]}
+          />
+        </div>
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,54 @@
+/** All routes in the caller's scope. */
+import { useState } from 'react';
+import { page } from '../../ui/client';
+import { Card } from '../../ui/facts';
+import { Page } from '../../ui/page';
+import { usePages } from '../../ui/paging';
+import { Table, type Column } from '../../ui/table';
+import { Time } from '../../ui/time';
+import { Allowed, api, type Route } from '../api';
+import { SiteLink } from '../links';
+import { Enabled } from '../states';
+import { useRouteActions } from './actions';
+import { RouteDialog } from './form';
+
+const columns: Column<Route>[] = [
+  { id: 'name', header: 'Name', cell: (r) => r.name, sort: (r) => r.name },
+  { id: 'enabled', header: 'Status', cell: (r) => <Enabled enabled={r.enabled} />, sort: (r) => (r.enabled ? 'enabled' : 'disabled') },
+  { id: 'topic', header: 'Topic', cell: (r) => <code>{r.topic}</code>, sort: (r) => r.topic },
+  { id: 'target', header: 'Target', cell: (r) => <span className="clip" title={r.target_url}>{r.target_url}</span>, sort: (r) => r.target_url },
+  { id: 'site', header: 'Site', cell: (r) => <SiteLink id={r.site_id} none="all sites" />, text: (r) => r.site_id || 'all sites' },
+  { id: 'retries', header: 'Retries', cell: (r) => r.retry_max, sort: (r) => r.retry_max, end: true, hidden: true },
+  { id: 'changed', header: 'Changed', cell: (r) => <Time at={r.updated_at} />, sort: (r) => r.updated_at, text: () => '' },
+];
+
+export function Routes() {
+  const [creating, setCreating] = useState(false);
+  const { actions, dialog } = useRouteActions();
+  const pages = usePages(['routes', 'list'], (cursor, signal) => page(api.GET('/routes', { params: { query: { cursor } }, signal })));
+  const create = (
+    <Allowed operation="CreateRoute">
+      <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
+        Make a route
+      </button>
+    </Allowed>
+  );
+  return (
+    <Page title="Routes" lead="Where events go. A route delivers those whose topic matches to an HTTP target, at least once and in order for each site." actions={create}>
+      <Card flush>
+        <Table
+          label="Routes"
+          noun="route"
+          columns={columns}
+          pages={pages}
+          rowKey={(r) => r.id}
+          href={(r) => `/routes/${encodeURIComponent(r.id)}`}
+          actions={actions}
+          empty={{ icon: 'route', title: 'No routes yet', text: 'Without a route events are kept, but delivered nowhere.', action: create }}
+        />
+      </Card>
+      {creating && <RouteDialog onClose={() => setCreating(false)} />}
+      {dialog}
+    </Page>
+  );
+}

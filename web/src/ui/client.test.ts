@@ -1,0 +1,46 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { ApiError, createClient, page } from './client';
+import { createSession } from './session';
+
+interface Paths {
+  '/sites': { get: { responses: { 200: { content: { 'application/json': { id: string }[] } } } } };
+}
+
+const session = createSession('test');
+const answer = (status: number, body: string, headers: Record<string, string> = {}) => vi.spyOn(globalThis, 'fetch').mockResolvedValue(new Response(body, { status, headers: { 'Content-Type': 'application/json', ...headers } }));
+
+describe('the client', () => {
+  beforeEach(() => session.set('t0ken'));
+  afterEach(() => vi.restoreAllMocks());
+
+  it('sends the token, and gives a page with its cursor', async () => {
+    const fetch = answer(200, '[{"id":"a"}]', { Link: '</api/v1/sites?cursor=b>; rel="next"' });
+    await expect(page(createClient<Paths>(session).GET('/sites'))).resolves.toEqual({ items: [{ id: 'a' }], next: 'b' });
+    expect((fetch.mock.calls[0]?.[0] as Request).headers.get('Authorization')).toBe('Bearer t0ken');
+  });
+
+  it('throws what the service says, with field and request id', async () => {
+    answer(400, '{"error":{"code":"invalid","message":"name: too long","field":"name","request_id":"r1"}}');
+    const error = await createClient<Paths>(session).GET('/sites').catch((e: unknown) => e);
+    expect(error).toBeInstanceOf(ApiError);
+    expect(error).toMatchObject({ status: 400, code: 'invalid', message: 'name: too long', field: 'name', requestId: 'r1' });
+    expect(session.token()).toBe('t0ken');
+  });
+
+  it('ends the session on 401', async () => {
+    answer(401, '{"error":{"code":"unauthenticated","message":"no","request_id":"r"}}');
+    await expect(createClient<Paths>(session).GET('/sites')).rejects.toThrow('no');
+    expect(session.token()).toBeNull();
+    expect(session.expired()).toBe(true);
+  });
+
+  it('makes a sentence of an answer that is not the service’s', async () => {
+    answer(502, '<html>Bad gateway</html>');
+    await expect(createClient<Paths>(session).GET('/sites')).rejects.toThrow('The server answered 502');
+  });
+
+  it('says that the server cannot be reached', async () => {
+    vi.spyOn(globalThis, 'fetch').mockRejectedValue(new TypeError('Failed to fetch'));
+    await expect(createClient<Paths>(session).GET('/sites')).rejects.toMatchObject({ status: 0, code: 'unreachable' });
+  });
+});

@@ -1,0 +1,74 @@
+/**
+ * Calls to a service's API. Every failure, of the network too, arrives as an
+ * ApiError with a sentence for people. A 401 ends the session.
+ */
+import createFetchClient, { type Client, type Middleware } from 'openapi-fetch';
+import { nextCursor, type Page } from './paging';
+import type { Session } from './session';
+
+export class ApiError extends Error {
+  constructor(
+    /** HTTP status; 0 when there was no answer. */
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    /** The part of the input that is wrong, as in `targets.labels`. */
+    readonly field?: string,
+    readonly requestId?: string,
+  ) {
+    super(message);
+    this.name = 'ApiError';
+  }
+}
+
+/** Says in one sentence what went wrong. */
+export function reason(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Reads the error body that all services share. */
+export async function errorFrom(response: Response): Promise<ApiError> {
+  const text = await response.text();
+  try {
+    const { error } = JSON.parse(text) as { error: { code: string; message: string; field?: string; request_id?: string } };
+    return new ApiError(response.status, error.code, error.message, error.field, error.request_id);
+  } catch {
+    // A proxy between the browser and the service may answer in its own words.
+    return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.');
+  }
+}
+
+export const unreachable = () => new ApiError(0, 'unreachable', 'The server cannot be reached. Check the network and that the service is running.');
+
+export function createClient<Paths extends object>(session: Session, baseUrl = '/api/v1'): Client<Paths> {
+  const client = createFetchClient<Paths>({ baseUrl: new URL(baseUrl, location.origin).href });
+  const bearer: Middleware = {
+    onRequest({ request }) {
+      const token = session.token();
+      if (token) request.headers.set('Authorization', `Bearer ${token}`);
+    },
+    async onResponse({ request, response }) {
+      if (response.ok) return;
+      const used = request.headers.get('Authorization')?.slice('Bearer '.length);
+      if (response.status === 401 && used) session.expire(used);
+      throw await errorFrom(response);
+    },
+    onError({ error }) {
+      // Only what fetch itself throws: a cancelled request stays what it is.
+      return error instanceof DOMException && error.name === 'AbortError' ? error : unreachable();
+    },
+  };
+  client.use(bearer);
+  return client;
+}
+
+/** The body of a successful answer. */
+export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
+  return (await call).data as T;
+}
+
+/** A page of a list: its items, and the cursor of the next page. */
+export async function page<T>(call: Promise<{ data?: T[]; response: Response }>): Promise<Page<T>> {
+  const { data, response } = await call;
+  return { items: data ?? [], next: nextCursor(response.headers.get('Link')) };
+}

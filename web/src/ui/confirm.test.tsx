@@ -1,0 +1,46 @@
+import { render, screen, waitFor } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
+import { describe, expect, it, vi } from 'vitest';
+import { ConfirmProvider, useConfirm } from './confirm';
+import { Toasts } from './toast';
+
+function Asker({ run }: { run: () => Promise<unknown> }) {
+  const confirm = useConfirm();
+  return <button onClick={() => confirm({ title: 'Delete plant-1?', body: <p>Its 4 devices go with it.</p>, action: 'Delete it', danger: true, run, done: 'plant-1 is deleted.' })}>Delete</button>;
+}
+
+async function ask(run: () => Promise<unknown>) {
+  render(
+    <ConfirmProvider>
+      <Asker run={run} />
+      <Toasts />
+    </ConfirmProvider>,
+  );
+  await userEvent.click(screen.getByRole('button', { name: 'Delete' }));
+}
+
+describe('useConfirm', () => {
+  it('says what will happen, and does nothing until told', async () => {
+    const run = vi.fn(() => Promise.resolve());
+    await ask(run);
+    expect(screen.getByRole('dialog', { name: 'Delete plant-1?' })).toHaveTextContent('Its 4 devices go with it.');
+    await userEvent.click(screen.getByRole('button', { name: 'Cancel' }));
+    expect(screen.queryByRole('dialog')).toBeNull();
+    expect(run).not.toHaveBeenCalled();
+  });
+
+  it('does it, closes, and says that it is done', async () => {
+    await ask(() => Promise.resolve());
+    await userEvent.click(screen.getByRole('button', { name: 'Delete it' }));
+    await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+    expect(screen.getByRole('status')).toHaveTextContent('plant-1 is deleted.');
+  });
+
+  it('stays with the reason when it fails', async () => {
+    await ask(() => Promise.reject(new Error('the site is busy')));
+    await userEvent.click(screen.getByRole('button', { name: 'Delete it' }));
+    expect(await screen.findByRole('alert')).toHaveTextContent('the site is busy');
+    expect(screen.getByRole('dialog')).toBeInTheDocument();
+    expect(screen.getByRole('button', { name: 'Delete it' })).toBeEnabled();
+  });
+});

@@ -1,0 +1,94 @@
+/** One labelled field of a form, with its hint and its error tied to it. */
+import { useId } from 'react';
+import { kindOf, type FieldKind, type FieldSpec } from './draft';
+import { isRequired, schemaAt, type Schema } from './schema';
+
+const placeholders: Partial<Record<FieldKind, string>> = { pairs: 'name=value, one a line', lines: 'one a line' };
+
+export function Field({ spec, schema, value, error, onChange }: { spec: FieldSpec; schema: Schema; value: string | boolean; error: string | undefined; onChange: (value: string | boolean) => void }) {
+  const id = useId();
+  const kind = kindOf(spec, schema);
+  const property = schemaAt(schema, spec.name);
+  const described = property?.description as string | undefined;
+  const required = isRequired(schema, spec.name);
+  // In a change nothing is required, so that it would only be noise.
+  const optional = !required && (schema.required?.length ?? 0) > 0 && kind !== 'choice';
+  const hint = spec.hint ?? described;
+  const notesIds = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ') || undefined;
+  const common = {
+    id,
+    name: spec.name,
+    className: 'input',
+    'aria-invalid': error ? true : undefined,
+    'aria-describedby': notesIds,
+    'aria-required': required || undefined,
+  } as const;
+  const notes = (
+    <>
+      {hint && (
+        <span id={`${id}-hint`} className="field-hint">
+          {hint}
+        </span>
+      )}
+      {error && (
+        <span id={`${id}-error`} className="field-error">
+          {error}
+        </span>
+      )}
+    </>
+  );
+
+  if (kind === 'boolean') {
+    return (
+      <div className={`field ${spec.wide ? 'wide' : ''}`}>
+        <div className="check">
+          <input {...common} className="" type="checkbox" checked={value === true} onChange={(e) => onChange(e.target.checked)} />
+          <label htmlFor={id}>{spec.label}</label>
+        </div>
+        {notes}
+      </div>
+    );
+  }
+  const text = String(value);
+  const placeholder = spec.placeholder ?? placeholders[kind];
+  return (
+    <div className={`field ${spec.wide ? 'wide' : ''}`}>
+      <label htmlFor={id}>
+        {spec.label}
+        {optional && <span className="field-optional"> (optional)</span>}
+      </label>
+      {kind === 'choice' ? (
+        <select {...common} value={text} onChange={(e) => onChange(e.target.value)}>
+          {(spec.options ?? (property?.enum as string[] | undefined)?.map((o) => ({ value: o, label: o.replaceAll('_', ' ') })) ?? []).map((o) => (
+            <option key={o.value} value={o.value}>
+              {o.label}
+            </option>
+          ))}
+        </select>
+      ) : kind === 'multiline' || kind === 'lines' || kind === 'pairs' || kind === 'json' ? (
+        <textarea
+          {...common}
+          className={`input ${kind === 'multiline' ? '' : 'mono'}`}
+          rows={kind === 'json' ? 7 : 3}
+          spellCheck={false}
+          placeholder={placeholder}
+          value={text}
+          onChange={(e) => onChange(e.target.value)}
+        />
+      ) : (
+        <input
+          {...common}
+          type={kind === 'password' ? 'password' : kind === 'datetime' ? 'datetime-local' : 'text'}
+          step={kind === 'datetime' ? 1 : undefined}
+          inputMode={kind === 'number' ? 'decimal' : undefined}
+          autoComplete="off"
+          spellCheck={false}
+          placeholder={placeholder}
+          value={text}
+          onChange={(e) => onChange(e.target.value)}
+        />
+      )}
+      {notes}
+    </div>
+  );
+}

@@ -1,0 +1,146 @@
+/**
+ * Forms from the contract's schemas. What the browser can tell is wrong is said
+ * before anything is sent; what the server says is shown at the field it names.
+ */
+import { useRef, useState, type ReactNode, type RefObject, type SyntheticEvent } from 'react';
+import { ApiError } from './client';
+import { Dialog } from './dialog';
+import { draftOf, fieldFor, inputOf, type Draft, type FieldSpec } from './draft';
+import { Field } from './field';
+import { Failure } from './notice';
+import { validate, type Schema } from './schema';
+
+export interface FormProps<Input> {
+  /** The schema of the request's body. */
+  schema: Schema;
+  fields: readonly FieldSpec[];
+  /** What is there already, or is proposed. */
+  values?: object;
+  /** The last word on the request, before it is validated: for parts that depend on each other. */
+  prepare?: (input: Input) => Input;
+  /** The button. */
+  action: string;
+  onSubmit: (input: Input) => Promise<unknown>;
+  /** Two columns where there is room. */
+  two?: boolean;
+  /** Above the fields. */
+  children?: ReactNode;
+}
+
+/** The server's sentence begins with the field's name, which stands above it already. */
+function withoutName(error: ApiError): string {
+  const rest = error.message.startsWith(`${error.field}: `) ? error.message.slice(`${error.field}: `.length) : error.message;
+  return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}${/[.!?]$/.test(rest) ? '' : '.'}`;
+}
+
+/** The state of a form: its draft, its errors, and what submitting does. */
+function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps<Input>, form: RefObject<HTMLFormElement | null>) {
+  const [draft, setDraft] = useState<Draft>(() => draftOf(schema, fields, values));
+  const [errors, setErrors] = useState<Record<string, string>>({});
+  const [failure, setFailure] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+
+  const show = (found: Record<string, string>) => {
+    setErrors(found);
+    const first = fields.find((f) => found[f.name]);
+    if (!first) return;
+    const element = form.current?.elements.namedItem(first.name);
+    // The field may be behind "More settings".
+    if (element instanceof HTMLElement) {
+      element.closest('details')?.setAttribute('open', '');
+      element.focus();
+    }
+  };
+
+  const submit = async (event: SyntheticEvent) => {
+    event.preventDefault();
+    setFailure(undefined);
+    const { input: read, errors: found } = inputOf(schema, fields, draft);
+    const input = prepare ? (prepare(read as Input) as Record<string, unknown>) : read;
+    let general: string | undefined;
+    for (const error of validate(schema, input)) {
+      const field = fieldFor(fields, error.path);
+      if (field) found[field] ??= error.message;
+      else general ??= `${error.path}: ${error.message}`;
+    }
+    show(found);
+    if (general) setFailure(new Error(general));
+    if (general || Object.keys(found).length > 0) return;
+    setBusy(true);
+    try {
+      await onSubmit(input as Input);
+    } catch (e) {
+      const field = e instanceof ApiError && e.field ? fieldFor(fields, e.field) : undefined;
+      if (field) show({ [field]: withoutName(e as ApiError) });
+      else setFailure(e);
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  const change = (name: string, value: string | boolean) => {
+    setDraft((d) => ({ ...d, [name]: value }));
+    setErrors((known) => Object.fromEntries(Object.entries(known).filter(([field]) => field !== name)));
+  };
+  return { draft, errors, failure, busy, submit, change };
+}
+
+function Fields<Input>({ props, state }: { props: FormProps<Input>; state: ReturnType<typeof useForm<Input>> }) {
+  const field = (spec: FieldSpec) => (
+    <Field key={spec.name} spec={spec} schema={props.schema} value={state.draft[spec.name] ?? ''} error={state.errors[spec.name]} onChange={(v) => state.change(spec.name, v)} />
+  );
+  const grid = `form-grid ${props.two ? 'two' : ''}`;
+  const advanced = props.fields.filter((f) => f.advanced);
+  return (
+    <div className="stack">
+      {props.children}
+      <div className={grid}>{props.fields.filter((f) => !f.advanced).map(field)}</div>
+      {advanced.length > 0 && (
+        <details className="more">
+          <summary>More settings</summary>
+          <div className={grid}>{advanced.map(field)}</div>
+        </details>
+      )}
+      {state.failure !== undefined && <Failure error={state.failure} />}
+    </div>
+  );
+}
+
+/** A form on the page. */
+export function Form<Input>(props: FormProps<Input>) {
+  const form = useRef<HTMLFormElement>(null);
+  const state = useForm(props, form);
+  return (
+    <form ref={form} className="stack" noValidate onSubmit={(e) => void state.submit(e)}>
+      <Fields props={props} state={state} />
+      <div>
+        <button type="submit" className="btn btn-primary" disabled={state.busy}>
+          {state.busy ? 'Working…' : props.action}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+/** A form in a dialog. The caller closes it when onSubmit has done its work. */
+export function FormDialog<Input>({ title, onClose, wide = false, ...props }: FormProps<Input> & { title: string; onClose: () => void; wide?: boolean }) {
+  const form = useRef<HTMLFormElement>(null);
+  const state = useForm(props, form);
+  return (
+    <Dialog title={title} onClose={onClose} locked={state.busy} wide={wide}>
+      <form ref={form} className="dialog-form" noValidate onSubmit={(e) => void state.submit(e)}>
+        <div className="dialog-body">
+          <Fields props={props} state={state} />
+        </div>
+        <div className="dialog-foot">
+          <button type="button" className="btn" disabled={state.busy} onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" className="btn btn-primary" disabled={state.busy}>
+            {state.busy ? 'Working…' : props.action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

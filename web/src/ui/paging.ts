@@ -1,0 +1,64 @@
+/**
+ * Lists that come in pages. The API answers with plain arrays; the `Link` header
+ * (RFC 8288) holds the address of the next page, and in it the cursor.
+ */
+import { keepPreviousData, useInfiniteQuery, type QueryKey } from '@tanstack/react-query';
+
+export interface Page<T> {
+  items: T[];
+  next: string | undefined;
+}
+
+/** The cursor in a Link header's rel="next", if there is a next page. */
+export function nextCursor(link: string | null): string | undefined {
+  for (const part of link?.split(/,(?=\s*<)/) ?? []) {
+    const match = /^\s*<([^>]*)>(.*)$/.exec(part);
+    if (!match || !/;\s*rel\s*=\s*"?(?:[^"]*\s)?next(?:\s[^"]*)?"?/i.test(match[2] ?? '')) continue;
+    return new URL(match[1] ?? '', 'http://relative.invalid').searchParams.get('cursor') ?? undefined;
+  }
+  return undefined;
+}
+
+/** A list as far as it has been loaded. */
+export interface Pages<T> {
+  /** Undefined until the first page is there. */
+  rows: T[] | undefined;
+  error: unknown;
+  hasMore: boolean;
+  loadingMore: boolean;
+  loadMore: () => void;
+  refresh: () => void;
+}
+
+/** A long list is not read again and again in the background: it would cost a call a page. */
+const refreshedPages = 3;
+
+/** Loads a list page by page, and keeps its loaded pages fresh while they are few. */
+export function usePages<T>(
+  key: QueryKey,
+  load: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
+  { refreshSeconds = 10, enabled = true }: { refreshSeconds?: number; enabled?: boolean } = {},
+): Pages<T> {
+  const query = useInfiniteQuery({
+    queryKey: key,
+    queryFn: ({ pageParam, signal }) => load(pageParam, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last) => last.next,
+    placeholderData: keepPreviousData,
+    refetchInterval: (q) => ((q.state.data?.pages.length ?? 0) <= refreshedPages ? refreshSeconds * 1000 : false),
+    enabled,
+  });
+  return {
+    rows: query.data?.pages.flatMap((p) => p.items),
+    error: query.data ? undefined : (query.error ?? undefined),
+    hasMore: query.hasNextPage,
+    loadingMore: query.isFetchingNextPage,
+    loadMore: () => void query.fetchNextPage(),
+    refresh: () => void query.refetch(),
+  };
+}
+
+/** Gives a list that is there already the form that tables take. */
+export function wholeList<T>(rows: T[] | undefined, error?: unknown, refresh: () => void = () => undefined): Pages<T> {
+  return { rows, error, hasMore: false, loadingMore: false, loadMore: () => undefined, refresh };
+}

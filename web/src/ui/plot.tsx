@@ -1,0 +1,123 @@
+/**
+ * A plot over time. The canvas is for the eye; beside it stand the last values,
+ * and the same data as a table for whoever does not see it.
+ */
+import { useEffect, useMemo, useRef } from 'react';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { short } from './number';
+import { useDark } from './theme';
+import { Clock } from './time';
+
+export interface Series {
+  label: string;
+  /** One for each time; null where there is none. */
+  values: readonly (number | null)[];
+}
+
+/** The design tokens of the series, in order. */
+const tokens = ['--series-1', '--series-2', '--series-3', '--series-4'];
+
+/** What a token's colour is on this page now: canvases do not know custom properties. */
+function colour(token: string, at: HTMLElement): string {
+  const probe = document.createElement('span');
+  probe.style.color = `var(${token})`;
+  at.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+export function Plot({ label, times, series, unit = '', height = 150 }: { label: string; /** Unix seconds, rising. */ times: readonly number[]; series: readonly Series[]; unit?: string; height?: number }) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const dark = useDark();
+  const labels = series.map((s) => s.label).join('\n');
+  const data = useMemo(() => [[...times], ...series.map((s) => [...s.values])] as uPlot.AlignedData, [times, series]);
+  const latest = useRef(data);
+
+  useEffect(() => {
+    latest.current = data;
+    plot.current?.setData(data);
+  }, [data]);
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const grid = { stroke: colour('--border', element), width: 1 };
+    const axis = { stroke: colour('--muted', element), font: '11px system-ui, sans-serif', grid, ticks: { show: false } };
+    const drawn = new uPlot(
+      {
+        width: element.clientWidth,
+        height,
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false } },
+        scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
+        axes: [
+          { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((s) => new Date(s * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit', second: s % 60 ? '2-digit' : undefined })) },
+          { ...axis, size: 46, space: 34, values: (_, splits) => splits.map((s) => short(s)) },
+        ],
+        series: [{}, ...labels.split('\n').map((name, i) => ({ label: name, stroke: colour(tokens[i % tokens.length] ?? '', element), width: 1.75, points: { show: false } }))],
+      },
+      latest.current,
+      element,
+    );
+    plot.current = drawn;
+    const resize = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height }));
+    resize.observe(element);
+    return () => {
+      resize.disconnect();
+      drawn.destroy();
+      plot.current = null;
+    };
+    // The colours are those of the theme.
+  }, [labels, height, dark]);
+
+  const last = series.map((s) => `${s.label} ${short(s.values.at(-1) ?? 0)}${unit}`).join(', ');
+  const rows = times.map((t, i) => ({ t, values: series.map((s) => s.values[i]) })).slice(-60).reverse();
+  return (
+    <figure aria-label={label}>
+      <ul className="plot-legend">
+        {series.map((s, i) => (
+          <li key={s.label}>
+            <span className="plot-swatch" style={{ background: `var(${tokens[i % tokens.length]})` }} />
+            {s.label} <b>{short(s.values.at(-1) ?? 0)}{unit}</b>
+          </li>
+        ))}
+      </ul>
+      <div ref={box} className="plot-canvas" role="img" aria-label={`${label}. Last: ${last}`} style={{ height }} />
+      <details className="plot-data">
+        <summary>Show as a table</summary>
+        {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls must be reachable by keyboard */}
+        <div tabIndex={0} role="region" aria-label={`${label}, as a table`}>
+          <table className="table">
+            <thead>
+              <tr>
+                <th scope="col">Time</th>
+                {series.map((s) => (
+                  <th key={s.label} scope="col" className="end">
+                    {s.label}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((r) => (
+                <tr key={r.t}>
+                  <td>
+                    <Clock at={new Date(r.t * 1000).toISOString()} />
+                  </td>
+                  {r.values.map((v, i) => (
+                    <td key={i} className="end">
+                      {v === null || v === undefined ? '' : short(v)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    </figure>
+  );
+}

@@ -1,0 +1,139 @@
+/**
+ * Signing in: with name and password, with a token, or at the identity provider.
+ * It stands in place of the page one wanted, which is there again afterwards.
+ */
+import { useState, type SyntheticEvent } from 'react';
+import { ApiError, errorFrom, reason, unreachable } from './client';
+import { Logo } from './icon';
+import { Notice } from './notice';
+
+export interface SignInProps {
+  service: string;
+  /** Exchanges name and password for a session token. */
+  login: (username: string, password: string) => Promise<string>;
+  /** Tries a token; throws when it is not good. */
+  check: (token: string) => Promise<unknown>;
+  onToken: (token: string) => void;
+  /** Where single sign-on begins. */
+  ssoUrl: string;
+  /** Says why one is here again. */
+  expired?: boolean;
+}
+
+/**
+ * Goes to the identity provider, or throws what the service says instead. The
+ * service is asked first, since a person must not land on an error body.
+ */
+export async function goToProvider(url: string, go: (url: string) => void = (to) => location.assign(to)): Promise<void> {
+  let response: Response;
+  try {
+    response = await fetch(url, { redirect: 'manual', cache: 'no-store' });
+  } catch {
+    throw unreachable();
+  }
+  // The browser hides where a redirect leads; that there is one is enough.
+  if (response.type !== 'opaqueredirect') throw await errorFrom(response);
+  go(url);
+}
+
+/** That single sign-on is not set up is no failure of whoever tried it. */
+function explain(error: unknown): { text: string; tone: 'bad' | 'info' } {
+  if (error instanceof ApiError && error.code === 'oidc_not_configured') {
+    return { tone: 'info', text: 'Single sign-on is not set up on this server. Sign in with a username and password or with a token, or ask whoever runs the server to set it up.' };
+  }
+  return { tone: 'bad', text: reason(error) };
+}
+
+export function SignIn({ service, login, check, onToken, ssoUrl, expired = false }: SignInProps) {
+  const [withToken, setWithToken] = useState(false);
+  const [username, setUsername] = useState('');
+  const [password, setPassword] = useState('');
+  const [token, setToken] = useState('');
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<{ text: string; tone: 'bad' | 'info' }>();
+
+  const attempt = async (what: () => Promise<void>) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await what();
+    } catch (e) {
+      setError(explain(e));
+      setBusy(false);
+    }
+  };
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    void attempt(async () => {
+      if (!withToken) {
+        if (!username || !password) throw new Error('Fill in both username and password.');
+        onToken(await login(username, password));
+        return;
+      }
+      const pasted = token.trim();
+      if (!pasted) throw new Error('Paste a token first.');
+      // What is no token cannot be sent in a header either.
+      if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error('This is no token: it has spaces or characters that no token has.');
+      await check(pasted);
+      onToken(pasted);
+    });
+  };
+
+  return (
+    <main className="signin">
+      <div className="signin-card stack">
+        <div>
+          <div className="brand">
+            <Logo />
+            <span className="brand-name">
+              Mainstay <span className="brand-service">{service}</span>
+            </span>
+          </div>
+          <h1>Sign in</h1>
+        </div>
+        {expired && !error && <Notice tone="info">Your session is over. Sign in again to go on where you were.</Notice>}
+        {error && <Notice tone={error.tone}>{error.text}</Notice>}
+        <form className="stack" noValidate onSubmit={submit}>
+          {withToken ? (
+            <div className="field">
+              <label htmlFor="token">Token</label>
+              <input id="token" className="input mono" type="password" autoComplete="off" value={token} onChange={(e) => setToken(e.target.value)} />
+              <span className="field-hint">An admin or viewer token, global or of an org. It is kept until this tab is closed.</span>
+            </div>
+          ) : (
+            <>
+              <div className="field">
+                <label htmlFor="username">Username</label>
+                <input id="username" className="input" autoComplete="username" autoCapitalize="none" spellCheck={false} value={username} onChange={(e) => setUsername(e.target.value)} />
+              </div>
+              <div className="field">
+                <label htmlFor="password">Password</label>
+                <input id="password" className="input" type="password" autoComplete="current-password" value={password} onChange={(e) => setPassword(e.target.value)} />
+              </div>
+            </>
+          )}
+          <button type="submit" className="btn btn-primary" disabled={busy}>
+            {busy ? 'Signing in…' : 'Sign in'}
+          </button>
+        </form>
+        <div className="rule">or</div>
+        <div className="stack-tight">
+          <button
+            type="button"
+            className="btn"
+            disabled={busy}
+            onClick={() => {
+              setError(undefined);
+              setWithToken(!withToken);
+            }}
+          >
+            {withToken ? 'Use username and password' : 'Use a token'}
+          </button>
+          <button type="button" className="btn" disabled={busy} onClick={() => void attempt(() => goToProvider(ssoUrl))}>
+            Sign in with single sign-on
+          </button>
+        </div>
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,136 @@
+/**
+ * Server-sent events over fetch, since EventSource cannot send an Authorization
+ * header.
+ *
+ * States: connecting -> live -> reconnecting -> live ..., and from any of them
+ * failed, when the server refuses the stream for a reason that waiting does not
+ * mend. After a loss the stream resumes behind the last id it has seen.
+ */
+import { createParser } from 'eventsource-parser';
+import { useEffect, useEffectEvent, useState } from 'react';
+
+export type StreamState = 'connecting' | 'live' | 'reconnecting' | 'failed';
+
+export interface StreamMessage {
+  id: string | undefined;
+  event: string | undefined;
+  data: string;
+}
+
+export interface StreamOptions {
+  url: string;
+  token: string;
+  /** Resume behind this id; undefined begins with what happens next. */
+  lastEventId?: string | undefined;
+  signal: AbortSignal;
+  onMessage: (message: StreamMessage) => void;
+  onState: (state: StreamState) => void;
+  /** The token is not, or no longer, accepted. */
+  onUnauthorized?: () => void;
+  fetch?: typeof fetch;
+  /** Waits so many milliseconds, or until the signal. */
+  wait?: (ms: number, signal: AbortSignal) => Promise<void>;
+  random?: () => number;
+}
+
+/** Servers send a comment every 15 s; a stream that is silent for longer is dead. */
+const silenceMs = 45_000;
+const firstDelayMs = 1_000;
+const maxDelayMs = 30_000;
+
+/** How long to wait before the n-th attempt in a row (from 1): doubled, with jitter, at most 30 s. */
+export function backoff(attempt: number, random: () => number): number {
+  const ceiling = Math.min(maxDelayMs, firstDelayMs * 2 ** (attempt - 1));
+  return ceiling / 2 + (random() * ceiling) / 2;
+}
+
+/** Follows a stream until the signal, or until the server refuses it. */
+export async function followStream(options: StreamOptions): Promise<void> {
+  const { url, token, signal, onMessage, onState } = options;
+  const get = options.fetch ?? fetch;
+  const wait = options.wait ?? sleep;
+  let lastEventId = options.lastEventId;
+  let attempt = 0;
+
+  onState('connecting');
+  const ended = () => signal.aborted;
+  while (!ended()) {
+    const connection = new AbortController();
+    const both = AbortSignal.any([signal, connection.signal]);
+    let silence: ReturnType<typeof setTimeout> | undefined;
+    try {
+      const headers: Record<string, string> = { Authorization: `Bearer ${token}`, Accept: 'text/event-stream' };
+      if (lastEventId !== undefined) headers['Last-Event-ID'] = lastEventId;
+      const response = await get(url, { headers, signal: both, cache: 'no-store' });
+      if (response.status === 401) {
+        onState('failed');
+        options.onUnauthorized?.();
+        return;
+      }
+      if (response.status >= 400 && response.status < 500 && response.status !== 429 && response.status !== 408) {
+        onState('failed');
+        return;
+      }
+      if (response.ok && response.body) {
+        onState('live');
+        const parser = createParser({
+          onEvent(message) {
+            if (message.id !== undefined) lastEventId = message.id;
+            onMessage({ id: message.id, event: message.event, data: message.data });
+          },
+        });
+        const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (;;) {
+          clearTimeout(silence);
+          silence = setTimeout(() => connection.abort(), silenceMs);
+          const { done, value } = await reader.read();
+          if (done) break;
+          attempt = 0;
+          parser.feed(value);
+        }
+      }
+    } catch {
+      // Lost connections are what this loop is for.
+    } finally {
+      clearTimeout(silence);
+      connection.abort();
+    }
+    if (ended()) return;
+    onState('reconnecting');
+    attempt++;
+    await wait(backoff(attempt, options.random ?? Math.random), signal);
+  }
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+/** Follows a stream for as long as the component is there and enabled. */
+export function useStream(options: {
+  url: string;
+  token: string | null;
+  enabled: boolean;
+  lastEventId?: string | undefined;
+  onMessage: (message: StreamMessage) => void;
+  onUnauthorized: () => void;
+}): StreamState {
+  const { url, token, enabled } = options;
+  const [state, setState] = useState<StreamState>('connecting');
+  const onMessage = useEffectEvent(options.onMessage);
+  const onUnauthorized = useEffectEvent(options.onUnauthorized);
+  const lastEventId = useEffectEvent(() => options.lastEventId);
+  useEffect(() => {
+    if (!token || !enabled) return;
+    const end = new AbortController();
+    void followStream({ url, token, lastEventId: lastEventId(), signal: end.signal, onState: setState, onMessage, onUnauthorized });
+    return () => end.abort();
+  }, [url, token, enabled]);
+  return state;
+}

@@ -1,0 +1,44 @@
+/** How a table shows the rows that are loaded: filter, order, columns. Plain functions on plain values. */
+
+export type Sortable = string | number | null | undefined;
+
+export interface Order {
+  column: string;
+  descending: boolean;
+}
+
+interface Comparable<T> {
+  id: string;
+  sort?: ((row: T) => Sortable) | undefined;
+  text?: ((row: T) => string) | undefined;
+}
+
+/** Rows in which every word of the filter occurs, whatever the column and the case. */
+export function filterRows<T>(rows: readonly T[], columns: readonly Comparable<T>[], filter: string): T[] {
+  const wanted = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  if (wanted.length === 0) return [...rows];
+  return rows.filter((row) => {
+    const text = columns.map((c) => c.text?.(row) ?? String(c.sort?.(row) ?? '')).join('\n').toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}
+
+/** Rows in the wanted order; those without a value come last either way, equals stay as they were. */
+export function sortRows<T>(rows: readonly T[], columns: readonly Comparable<T>[], order: Order | null): T[] {
+  const value = order && columns.find((c) => c.id === order.column)?.sort;
+  if (!order || !value) return [...rows];
+  const sign = order.descending ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    const [noX, noY] = [x === null || x === undefined || x === '', y === null || y === undefined || y === ''];
+    if (noX || noY) return Number(noX) - Number(noY);
+    if (typeof x === 'number' && typeof y === 'number') return sign * (x - y);
+    return sign * String(x).localeCompare(String(y), 'en', { numeric: true, sensitivity: 'base' });
+  });
+}
+
+/** What a click on a column's head does: up, down, as it came. */
+export function nextOrder(order: Order | null, column: string): Order | null {
+  if (order?.column !== column) return { column, descending: false };
+  return order.descending ? null : { column, descending: true };
+}

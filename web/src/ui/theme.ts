@@ -1,0 +1,48 @@
+/** Light, dark, or as the system is; remembered in this browser. */
+import { useSyncExternalStore } from 'react';
+
+export type Theme = 'system' | 'light' | 'dark';
+
+const key = 'mainstay.theme';
+const listeners = new Set<() => void>();
+
+export function theme(): Theme {
+  const stored = localStorage.getItem(key);
+  return stored === 'light' || stored === 'dark' ? stored : 'system';
+}
+
+/** Puts the remembered theme on the document; call it before the first paint. */
+export function applyTheme(): void {
+  const chosen = theme();
+  if (chosen === 'system') delete document.documentElement.dataset['theme'];
+  else document.documentElement.dataset['theme'] = chosen;
+}
+
+export function setTheme(next: Theme): void {
+  if (next === 'system') localStorage.removeItem(key);
+  else localStorage.setItem(key, next);
+  applyTheme();
+  for (const listener of listeners) listener();
+}
+
+function subscribe(listener: () => void): () => void {
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  listeners.add(listener);
+  system.addEventListener('change', listener);
+  return () => {
+    listeners.delete(listener);
+    system.removeEventListener('change', listener);
+  };
+}
+
+export function useTheme(): Theme {
+  return useSyncExternalStore(subscribe, theme);
+}
+
+/** Whether the page is dark now; what is drawn on a canvas must be drawn again when it changes. */
+export function useDark(): boolean {
+  return useSyncExternalStore(subscribe, () => {
+    const chosen = theme();
+    return chosen === 'system' ? matchMedia('(prefers-color-scheme: dark)').matches : chosen === 'dark';
+  });
+}

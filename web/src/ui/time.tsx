@@ -1,0 +1,91 @@
+/** Points in time as people say them, with the exact time as the title. */
+import { useSyncExternalStore } from 'react';
+
+const units: [limit: number, seconds: number, unit: Intl.RelativeTimeFormatUnit][] = [
+  [60, 1, 'second'],
+  [3600, 60, 'minute'],
+  [86400, 3600, 'hour'],
+  [86400 * 30, 86400, 'day'],
+  [86400 * 365, 86400 * 30, 'month'],
+  [Infinity, 86400 * 365, 'year'],
+];
+
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
+const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
+
+/** How long before or after now (milliseconds) a time is, as in "5 min. ago". */
+export function ago(time: string, now: number): string {
+  const seconds = (Date.parse(time) - now) / 1000;
+  const size = Math.abs(seconds);
+  // Clocks differ a little: nothing has just happened in the future.
+  if (size < 2) return 'now';
+  for (const [limit, unitSeconds, unit] of units) {
+    if (size < limit) return relative.format(Math.trunc(seconds / unitSeconds), unit);
+  }
+  return time;
+}
+
+// One timer serves all times on the page.
+const listeners = new Set<() => void>();
+let now = Date.now();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  timer ??= setInterval(() => {
+    now = Date.now();
+    for (const l of listeners) l();
+  }, 5_000);
+  return () => {
+    listeners.delete(listener);
+    if (listeners.size === 0) {
+      clearInterval(timer);
+      timer = undefined;
+    }
+  };
+}
+
+/** The present time in milliseconds, told anew every five seconds. */
+export function useNow(): number {
+  return useSyncExternalStore(subscribe, () => now);
+}
+
+/** A relative time; without a time it says `never`. */
+export function Time({ at, never = 'never' }: { at: string | null | undefined; never?: string }) {
+  const current = useNow();
+  if (!at) return <span className="muted">{never}</span>;
+  return (
+    <time className="nowrap" dateTime={at} title={absolute.format(new Date(at))}>
+      {ago(at, Math.max(current, now))}
+    </time>
+  );
+}
+
+/** The time of day; the date is in the title. */
+export function Clock({ at }: { at: string }) {
+  const date = new Date(at);
+  return (
+    <time className="nowrap" dateTime={at} title={absolute.format(date)}>
+      {clock.format(date)}
+    </time>
+  );
+}
+
+/** A date and time in full. */
+export function DateTime({ at }: { at: string }) {
+  return <time className="nowrap" dateTime={at}>{absolute.format(new Date(at))}</time>;
+}
+
+/** A length of time in words: 5400 is "1 h 30 min". */
+export function duration(seconds: number): string {
+  if (seconds < 1) return '0 s';
+  const parts: string[] = [];
+  let rest = Math.round(seconds);
+  for (const [size, name] of [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']] as const) {
+    const n = Math.floor(rest / size);
+    if (n > 0) parts.push(`${n} ${name}`);
+    rest -= n * size;
+  }
+  return parts.slice(0, 2).join(' ');
+}
