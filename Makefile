@@ -29,16 +29,16 @@ web-dev: web/node_modules/.package-lock.json ## Serve a console with hot reload 
 	cd web && npm run dev
 
 .PHONY: build
-build: web ## Build bin/mainstay with its consoles
+build: web ## Build bin/mainstay, static and with its consoles
 	@mkdir -p bin
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainstay ./cmd/mainstay
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainstay ./cmd/mainstay
 
 .PHONY: run
 run: build ## Build and run all services on this machine (mainstay dev)
 	./bin/mainstay dev
 
 .PHONY: test
-test: deps check-generated lint ## Run everything that CI runs
+test: deps web check-generated lint ## Run everything that CI runs
 	./scripts/test.sh
 
 .PHONY: test-fast
@@ -46,23 +46,25 @@ test-fast: ## Run the tests that need nothing installed
 	$(GO) test ./...
 
 .PHONY: deps
-deps: ## Install what the tests need (PostgreSQL, OpenSSL, e2fsprogs), if it is missing
+deps: ## Install what the tests need (PostgreSQL, Podman, Chromium and more), if it is missing
 	./scripts/deps.sh
 
 .PHONY: generate
-generate: ## Make the generated code and the settings tables in the documentation anew
+generate: web/node_modules/.package-lock.json ## Make the generated code and the settings tables in the documentation anew
 	$(GO) generate ./...
 	./scripts/settings.sh
+	cd web && npm run --silent generate
 
 .PHONY: check-generated
 check-generated: generate ## Fail if generated files differ from their sources
-	@git diff --exit-code -- api docs || { echo 'Generated files differ from their sources: run "make generate" and commit.'; exit 1; }
+	@git diff --exit-code -- api docs web/src/api || { echo 'Generated files differ from their sources: run "make generate" and commit.'; exit 1; }
 
 .PHONY: lint
-lint: ## Look for mistakes that the compiler does not find
+lint: web/node_modules/.package-lock.json ## Look for mistakes that the compiler does not find
 	$(TOOL) golangci-lint run ./...
 	cd e2e && $(GO) vet ./...
 	cd bench && $(GO) vet ./...
+	cd web && npm run --silent lint
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder of outside bytes, FUZZTIME (10s) each
@@ -77,4 +79,4 @@ bench-edge: ## Compare the edge control plane with its peers and the disk
 
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays
-	rm -rf bin
+	rm -rf bin web/dist/edge web/node_modules

@@ -12,6 +12,12 @@ need postgresql sh -c 'ls /usr/lib/postgresql/*/bin/initdb || command -v initdb'
 need openssl command -v openssl
 need e2fsprogs sh -c 'command -v mkfs.ext4 || ls /sbin/mkfs.ext4'
 need mount command -v mount
+need iproute2 command -v ip
+need chromium command -v chromium
+need podman command -v podman
+need runc command -v runc
+need netavark test -x /usr/lib/podman/netavark
+need iptables sh -c 'command -v iptables || ls /usr/sbin/iptables'
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -18,7 +18,17 @@ cd "$root" && run root . -race -timeout 10m ./...
 cd "$root" && run e2e e2e -count=1 -timeout 15m ./...
 cd "$root" && run bench bench -timeout 5m ./...
 
+
+# The consoles: units, then every page in a real browser against the real binary.
+cd "$root/web" && npm run --silent test -- --reporter=default --reporter=json --outputFile.json="$results/units.web" || status=1
+cd "$root/web" && PLAYWRIGHT_JSON_OUTPUT_NAME="$results/pages.web" npm run --silent e2e -- --reporter=dot,json || status=1
+cd "$root/web" && npm run --silent size || status=1
+
 # One line an ended test; packages have no "Test".
-count() { cat "$results"/*.json | grep '"Test":' | grep -c "\"Action\":\"$1\"" || true; }
-echo "$(count pass) passed, $(count fail) failed, $(count skip) skipped"
+count() { # count GO-ACTION WEB-OUTCOME
+	go=$(cat "$results"/*.json | grep '"Test":' | grep -c "\"Action\":\"$1\"" || true)
+	web=$(node "$root/scripts/count-web.mjs" "$2" "$results"/*.web)
+	echo $((go + web))
+}
+echo "$(count pass passed) passed, $(count fail failed) failed, $(count skip skipped) skipped"
 exit $status
