@@ -15,12 +15,16 @@ type Periodic struct {
 	// Jitter spreads replicas: each wait is Interval times a factor between
 	// 1-Jitter and 1+Jitter. 0 means none, and then Rand is not needed.
 	Jitter float64
-	// Nudge has the work done now; the interval starts anew after it. May be nil.
+	// Nudge has the work done now; the interval starts anew after it. Work that is
+	// nudged all the time rests four times as long as it took, but at most for the
+	// interval, so that it never takes more than a fifth of a processor. May be nil.
 	Nudge <-chan struct{}
 	Run   func(ctx context.Context) error
 	Log   *slog.Logger
 	Rand  func() float64 // in [0, 1)
 }
+
+const restFactor = 4
 
 // Every does the work at once, and again an interval after its end, until ctx
 // ends. Errors and panics are logged and never end the loop. It panics when the
@@ -31,6 +35,7 @@ func Every(ctx context.Context, p Periodic) {
 	}
 	nudge := p.Nudge
 	for ctx.Err() == nil {
+		began := time.Now()
 		if err := p.once(ctx); err != nil && ctx.Err() == nil {
 			p.Log.ErrorContext(ctx, "periodic work failed", "name", p.Name, "error", err)
 		}
@@ -38,7 +43,15 @@ func Every(ctx context.Context, p Periodic) {
 		if p.Jitter > 0 {
 			wait = time.Duration(float64(wait) * (1 + p.Jitter*(2*p.Rand()-1)))
 		}
-		timer := time.NewTimer(wait)
+		rest := min(restFactor*time.Since(began), wait)
+		timer := time.NewTimer(rest)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		timer.Reset(wait - rest)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
