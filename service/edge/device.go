@@ -303,27 +303,6 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 	return d, err
 }
 
-// otaMoves adds up moves of updates between states, by org, so that a page of
-// devices costs a tally or two and not one each.
-type otaMoves map[struct{ org, state string }]int64
-
-func (m otaMoves) move(org string, from, to ota.State) {
-	m[struct{ org, state string }{org, string(from)}]--
-	m[struct{ org, state string }{org, string(to)}]++
-}
-
-func (m otaMoves) tally(ctx context.Context, tx *db.Tx) error {
-	for key, n := range m {
-		if key.state == "" { // there was no update before
-			continue
-		}
-		if err := tally.Add(ctx, tx, key.org, tally.OTA, key.state, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writeOTARequest puts a request into a device's twin, in state pending, and
 // notes the move for the tallies, which the caller writes, as it does the sites'
 // numbers (desiredChanged).
@@ -352,64 +331,5 @@ func (s *Service) OTA(ctx context.Context, id string) (Device, error) {
 	if err == nil && d.OTARequest == "" {
 		err = fault.New(fault.NotFound, "no update was requested for device %s yet", id).WithCode("no_update")
 	}
-	return d, err
-}
-
-// OTAReport is what an agent says of a device's update.
-type OTAReport struct {
-	RequestID string // empty: the current request
-	State     ota.State
-	Progress  *int
-	Message   string
-}
-
-// ReportOTA moves a device's update as far as the rules of package ota allow.
-func (s *Service) ReportOTA(ctx context.Context, id string, rep OTAReport) (Device, error) {
-	if err := checkLine("status.message", rep.Message); err != nil {
-		return Device{}, err
-	}
-	var d Device
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
-			return err
-		}
-		if d.OTARequest == "" {
-			return fault.New(fault.NotFound, "no update was requested for device %s", id).WithCode("no_update")
-		}
-		was := d.OTAState
-		changed, err := ota.Check(rep.RequestID, rep.State, d.OTARequestID, was)
-		if err != nil {
-			return err
-		}
-		if !changed && was.Terminal() {
-			return nil // said again; nothing is new
-		}
-		d.OTAState, d.OTAMessage, d.OTAUpdatedAt = rep.State, rep.Message, db.At(s.now())
-		set(&d.OTAProgress, rep.Progress)
-		if rep.State.Good() {
-			d.OTAProgress = 100
-		}
-		d.ReportedVersion++
-		if _, err := tx.Exec(ctx, "UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
-			string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.OTAUpdatedAt, d.OTAUpdatedAt, id); err != nil {
-			return err
-		}
-		if !changed {
-			return nil
-		}
-		if err := tally.Move(ctx, tx, d.OrgID, tally.OTA, string(was), string(d.OTAState)); err != nil {
-			return err
-		}
-		if d.OTACampaignID != "" {
-			if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeOf(d.OTAState), d.OTAMessage); err != nil {
-				return err
-			}
-			tx.OnCommit(s.nudgeCampaigns)
-		}
-		if d.OTAState.Terminal() {
-			tx.OnCommit(s.nudgeAlerts)
-		}
-		return nil
-	})
 	return d, err
 }

@@ -1,7 +1,9 @@
 package edge_test
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
@@ -105,6 +107,43 @@ func TestAnUpdateFollowsItsStates(t *testing.T) {
 		}
 		if o := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)); o.Devices != 1 || o.Ota["failed"] != 1 || len(o.Ota) != 1 {
 			c.Errorf("%+v", o.Ota)
+		}
+	})
+}
+
+func TestReportsThatShareATransactionAreJudgedEachForItself(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		_, agent := c.site("plant", enrollmentToken)
+		_, stranger := c.site("other", enrollmentToken)
+		const devices = 30
+		site := ""
+		for i := range devices {
+			id := fmt.Sprintf("d%02d", i)
+			c.device(agent, id)
+			c.call("POST", "/devices/"+id+"/ota", adminToken, artifact("2.0")).want(200)
+			site = as[edgeapi.Device](c.call("GET", "/devices/"+id, adminToken, nil).want(200)).SiteId
+		}
+		var all sync.WaitGroup
+		for i := range devices {
+			path := fmt.Sprintf("/agent/devices/d%02d/ota/status", i)
+			report := func(token, state string, status int) {
+				body := object{"site_id": site, "status": object{"state": state}}
+				if got := c.call("POST", path, token, body).status; got != status {
+					c.Errorf("%s %s: %d, want %d", path, state, got, status)
+				}
+			}
+			all.Go(func() {
+				report(agent, "downloading", 200)
+				report(agent, "already_installed", 409) // only a pending one can be
+				report(agent, "installing", 200)
+				report(agent, "succeeded", 200)
+			})
+			all.Go(func() { report(stranger, "failed", 403) })
+		}
+		all.Wait()
+		if got := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)).Ota; got["succeeded"] != devices || len(got) != 1 {
+			c.Errorf("the overview counts %v", got)
 		}
 	})
 }

@@ -10,7 +10,7 @@
 //	org.go           tenants
 //	site.go          enrollment and liveness; heartbeat.go, certificate.go
 //	event.go         durable ingest; route.go, delivery/, deadletter.go: delivery
-//	device.go        devices, twins and updates; twin/, ota/: their rules
+//	device.go        devices, twins and updates; twin/, ota/: their rules; otareport.go: how far updates are
 //	campaign*.go     staged updates; campaign/: their rules
 //	deployment.go    containers on sites; policy.go: which are allowed
 //	alert.go         what needs attention; activity.go, overview.go: what happens

@@ -74,6 +74,7 @@ type Service struct {
 	routing    routing
 	ingest     *db.Batcher[*Event, bool]
 	heartbeats *db.Batcher[Heartbeat, HeartbeatReply]
+	otaReports *db.Batcher[otaReport, otaReported]
 	batchSlots chan struct{}
 
 	activityBell   bell
@@ -138,6 +139,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	s.tokens.enabled = s.db.Engine() == db.SQLite // the file is ours alone
 	s.ingest = db.NewBatcher(s.db, 1000, s.writeEvents)
 	s.heartbeats = db.NewBatcher(s.db, 500, s.writeHeartbeats)
+	s.otaReports = db.NewBatcher(s.db, 200, s.writeOTAReports)
 
 	replica := newID()
 	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{"default": 4}, Worker: replica, Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
@@ -276,6 +278,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var serve sync.WaitGroup
 	serve.Go(func() { s.ingest.Run(serving) })
 	serve.Go(func() { s.heartbeats.Run(serving) })
+	serve.Go(func() { s.otaReports.Run(serving) })
 	defer serve.Wait()
 	defer stopServing()
 

@@ -1,0 +1,139 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge/ota"
+	"github.com/mainstay-infra/mainstay/service/edge/tally"
+)
+
+// OTAReport is what an agent says of a device's update.
+type OTAReport struct {
+	RequestID string // empty: the current request
+	State     ota.State
+	Progress  *int
+	Message   string
+}
+
+// otaReport is a report that waits to be written.
+type otaReport struct {
+	OTAReport
+	call     *call // whose report it is
+	deviceID string
+}
+
+// otaReported is what became of a report: the device as it is then, or why the
+// report was refused.
+type otaReported struct {
+	device  Device
+	refusal error
+}
+
+// ReportOTA moves a device's update as far as the rules of package ota allow.
+// During a campaign reports come by the thousand, so they share transactions.
+func (s *Service) ReportOTA(ctx context.Context, id string, rep OTAReport) (Device, error) {
+	if err := checkLine("status.message", rep.Message); err != nil {
+		return Device{}, err
+	}
+	done, err := s.otaReports.Do(ctx, otaReport{rep, callFrom(ctx), id})
+	if err != nil {
+		return Device{}, err
+	}
+	return done.device, done.refusal
+}
+
+// writeOTAReports writes a batch of reports; those of one device in their order.
+func (s *Service) writeOTAReports(ctx context.Context, tx *db.Tx, reports []otaReport) ([]otaReported, error) {
+	// Every replica locks devices in the same order.
+	order := make([]int, len(reports))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(reports[a].deviceID, reports[b].deviceID) })
+	done, moves := make([]otaReported, len(reports)), otaMoves{}
+	for _, i := range order {
+		r := &reports[i]
+		var err error
+		done[i].device, done[i].refusal, err = s.writeOTAReport(withCall(ctx, r.call), tx, r, moves)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return done, moves.tally(ctx, tx)
+}
+
+// writeOTAReport writes one report. What it is refused for is found before
+// anything is written.
+func (s *Service) writeOTAReport(ctx context.Context, tx *db.Tx, rep *otaReport, moves otaMoves) (d Device, refusal, err error) {
+	id := rep.deviceID
+	if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
+		if fault.Is(err, fault.NotFound) {
+			return d, err, nil
+		}
+		return d, nil, err
+	}
+	if d.OTARequest == "" {
+		return d, fault.New(fault.NotFound, "no update was requested for device %s", id).WithCode("no_update"), nil
+	}
+	was := d.OTAState
+	changed, refusal := ota.Check(rep.RequestID, rep.State, d.OTARequestID, was)
+	if refusal != nil || !changed && was.Terminal() { // said again; nothing is new
+		return d, refusal, nil
+	}
+	d.OTAState, d.OTAMessage, d.OTAUpdatedAt = rep.State, rep.Message, db.At(s.now())
+	set(&d.OTAProgress, rep.Progress)
+	if rep.State.Good() {
+		d.OTAProgress = 100
+	}
+	d.ReportedVersion++
+	if _, err := tx.Exec(ctx, "UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+		string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.OTAUpdatedAt, d.OTAUpdatedAt, id); err != nil {
+		return d, nil, err
+	}
+	if !changed {
+		return d, nil, nil
+	}
+	moves.move(d.OrgID, was, d.OTAState)
+	if d.OTACampaignID != "" {
+		if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeOf(d.OTAState), d.OTAMessage); err != nil {
+			return d, nil, err
+		}
+		tx.OnCommit(s.nudgeCampaigns)
+	}
+	if d.OTAState.Terminal() {
+		tx.OnCommit(s.nudgeAlerts)
+	}
+	return d, nil, nil
+}
+
+// otaMoves adds up moves of updates between states, by org, so that a batch of
+// devices costs a tally or two and not one each.
+type otaMoves map[otaMove]int64
+
+type otaMove struct{ org, state string }
+
+func (m otaMoves) move(org string, from, to ota.State) {
+	m[otaMove{org, string(from)}]--
+	m[otaMove{org, string(to)}]++
+}
+
+func (m otaMoves) tally(ctx context.Context, tx *db.Tx) error {
+	// In one order, as every replica locks the tallies in.
+	order := func(a, b otaMove) int {
+		return cmp.Or(strings.Compare(a.org, b.org), strings.Compare(a.state, b.state))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(m), order) {
+		if n := m[key]; n != 0 && key.state != "" { // empty: there was no update before
+			if err := tally.Add(ctx, tx, key.org, tally.OTA, key.state, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
