@@ -38,7 +38,7 @@ run: build ## Build and run all services on this machine (mainstay dev)
 	./bin/mainstay dev
 
 .PHONY: test
-test: deps web check-generated lint ## Run everything that CI runs
+test: deps build check-generated lint ## Run everything that CI runs
 	./scripts/test.sh
 
 .PHONY: test-fast

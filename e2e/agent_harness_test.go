@@ -67,25 +67,7 @@ func (a *agent) launch() {
 	if a.namespace != "" {
 		command = append([]string{"ip", "netns", "exec", a.namespace}, command...) // which becomes the program
 	}
-	p := &process{TB: a.TB, cmd: exec.Command(command[0], command[1:]...), output: newTranscript(), exited: make(chan struct{})}
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, a.env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.SysProcAttr = dieWithParent()
-	if err := p.cmd.Start(); err != nil {
-		a.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // the exit code is read from ProcessState
-		close(p.exited)
-	}()
-	a.Cleanup(func() {
-		p.kill()
-		p.checkNoSecrets()
-		if a.Failed() {
-			a.Logf("an agent printed:\n%s", tail(p.output.String(), 40))
-		}
-	})
-	a.process = p
+	a.process = launchProgram(a.TB, a.env, command[0], command[1:]...)
 	socket := filepath.Join(a.data, agentapi.Socket)
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)

@@ -87,7 +87,13 @@ func launch(t testing.TB, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{TB: t, cmd: exec.Command(path, args...), output: newTranscript(), exited: make(chan struct{})}
+	return launchProgram(t, env, path, args...)
+}
+
+// launchProgram is launch for a program that in the end becomes ours.
+func launchProgram(t testing.TB, env []string, name string, args ...string) *process {
+	t.Helper()
+	p := &process{TB: t, cmd: exec.Command(name, args...), output: newTranscript(), exited: make(chan struct{})}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = dieWithParent()
