@@ -114,15 +114,7 @@ func agentModule(cfg agent.Config, deps agent.Deps, started func(listening []str
 		if err != nil {
 			return nil, err
 		}
-		listening, done := make(chan []string, 1), make(chan error, 1)
-		go func() { done <- errors.Join(a.Serve(ctx, func(at []string) { listening <- at }), a.Close()) }()
-		select {
-		case at := <-listening:
-			started(at)
-			return func() error { return <-done }, nil
-		case err := <-done:
-			return nil, err
-		}
+		return serving(func(ready func([]string)) error { return errors.Join(a.Serve(ctx, ready), a.Close()) }, started)
 	}}
 }
 

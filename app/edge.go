@@ -27,22 +27,14 @@ func edgeModule(cfg edge.Config, log *slog.Logger, started func(url, engine stri
 		if err != nil {
 			return nil, err
 		}
-		listening, done := make(chan string, 1), make(chan error, 1)
-		go func() {
-			err := errors.Join(svc.Serve(ctx, func(url string) { listening <- url }), svc.Close())
+		return serving(func(ready func(string)) error {
+			err := errors.Join(svc.Serve(ctx, ready), svc.Close())
 			flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 			if traceErr := stopTracing(flush); traceErr != nil {
 				log.Warn("the last traces were not sent", "error", traceErr) // no reason to fail
 			}
-			done <- err
-		}()
-		select {
-		case url := <-listening:
-			started(url, svc.StandsOn())
-			return func() error { return <-done }, nil
-		case err := <-done:
-			return nil, err
-		}
+			return err
+		}, func(url string) { started(url, svc.StandsOn()) })
 	}}
 }

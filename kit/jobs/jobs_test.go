@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -668,35 +667,4 @@ func TestArgsAreBounded(t *testing.T) {
 	if !fault.Is(err, fault.TooLarge) {
 		t.Errorf("%v", err)
 	}
-}
-
-func TestNudgedWorkRestsInProportionToWhatItTook(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		nudge := make(chan struct{}, 1)
-		runs := 0
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			jobs.Every(ctx, jobs.Periodic{Name: "count", Interval: time.Minute, Nudge: nudge, Log: slog.New(slog.DiscardHandler), Run: func(context.Context) error {
-				runs++
-				time.Sleep(100 * time.Millisecond)
-				return nil
-			}})
-		}()
-		for range 1000 { // 10 s of nudges without a pause
-			select {
-			case nudge <- struct{}{}:
-			default:
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		synctest.Wait()
-		if runs < 18 || runs > 22 {
-			t.Errorf("ran %d times in 10 s, want about 20", runs)
-		}
-		cancel()
-		<-done
-	})
 }

@@ -11,12 +11,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
 
 // maxAnswer bounds what is read of an answer, in bytes.
@@ -167,7 +168,8 @@ func read(res *http.Response, err error) ([]byte, http.Header, error) {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return body, res.Header, nil
 	}
-	r := &refusal{status: res.StatusCode, retryAfter: retryAfter(res.Header, time.Now())}
+	r := &refusal{status: res.StatusCode}
+	r.retryAfter, _ = webhook.RetryAfter(res.Header, time.Now(), backoff.MaxAsked) // 0: it does not ask
 	var e edgeapi.Error
 	if json.Unmarshal(body, &e) == nil && e.Error.Code != "" {
 		r.code, r.message = e.Error.Code, e.Error.Message
@@ -188,18 +190,6 @@ func decode[T any](body []byte, _ http.Header, err error) (T, error) {
 		return v, fmt.Errorf("the server's answer is not as the contract says: %w", err)
 	}
 	return v, nil
-}
-
-// retryAfter is how long a server asks us to wait; 0 when it does not.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := h.Get("Retry-After")
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return max(0, time.Duration(seconds)*time.Second)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }
 
 // asked is the Retry-After that came with an error.

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 func FuzzParseIdentity(f *testing.F) {
@@ -32,14 +30,4 @@ func FuzzNamedEvent(f *testing.F) {
 			t.Errorf("%d from %q", i, field)
 		}
 	})
-}
-
-func TestARetryAfterIsReadAsSecondsAndAsADate(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{"": 0, "5": 5 * time.Second, "-5": 0, "x": 0, "Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Fri, 02 Jan 2026 03:00:00 GMT": 0} {
-		if got := retryAfter(http.Header{"Retry-After": {text}}, now); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // Levels of activity lines.
@@ -83,8 +83,8 @@ func (s *Service) AddActivity(ctx context.Context, lines []Activity) ([]Activity
 	for i := range lines {
 		l := &lines[i]
 		field := func(name string) string { return fmt.Sprintf("entries.%d.%s", i, name) }
-		for name, text := range map[string]string{"source": l.Source, "chapter": l.Chapter, "site": l.Site, "action": l.Action} {
-			if err := topic.CheckText(field(name), text); err != nil {
+		for name, given := range map[string]string{"source": l.Source, "chapter": l.Chapter, "site": l.Site, "action": l.Action} {
+			if err := text.Check(field(name), given); err != nil {
 				return nil, err
 			}
 		}
@@ -125,8 +125,8 @@ func (s *Service) AddActivity(ctx context.Context, lines []Activity) ([]Activity
 }
 
 // checkLine admits line breaks and tabs, which messages from programs hold.
-func checkLine(field, text string) error {
-	return topic.CheckText(field, strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text))
+func checkLine(field, given string) error {
+	return text.Check(field, strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(given))
 }
 
 func isJSONObject(text string) bool {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/campaign"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
 // Targets say which devices a campaign is for: those named, and those that have
@@ -105,7 +105,7 @@ func (c *Campaign) finalStage() bool { return c.CurrentStage == len(c.Stages.V)-
 
 // CreateCampaign drafts a campaign. Targets outside an org's scope are refused.
 func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, error) {
-	if err := topic.CheckText("name", c.Name); err != nil {
+	if err := text.Check("name", c.Name); err != nil {
 		return c, err
 	}
 	if err := checkArtifact(c.Version, c.URL); err != nil {

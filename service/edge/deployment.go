@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/image"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
 // Statuses of a deployment. All but pending and rolled_back are the agent's word.
@@ -126,7 +126,7 @@ func (in DeploymentInput) apply(d *Deployment) {
 }
 
 func checkDeployment(d *Deployment) error {
-	if err := topic.CheckText("version", d.Version); err != nil {
+	if err := text.Check("version", d.Version); err != nil {
 		return err
 	}
 	for k, v := range d.Env.V {

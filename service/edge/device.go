@@ -11,9 +11,9 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 	"github.com/mainstay-infra/mainstay/service/edge/twin"
 )
 
@@ -96,8 +96,8 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 	if err := checkNamed(in.Name, in.Labels); err != nil {
 		return d, false, err
 	}
-	for field, text := range map[string]string{"model": in.Model, "firmware_version": in.FirmwareVersion} {
-		if err := topic.CheckText(field, text); err != nil {
+	for field, given := range map[string]string{"model": in.Model, "firmware_version": in.FirmwareVersion} {
+		if err := text.Check(field, given); err != nil {
 			return d, false, err
 		}
 	}
@@ -261,10 +261,10 @@ func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessa
 
 // checkArtifact checks what updates and campaigns have in common.
 func checkArtifact(version, rawURL string) error {
-	if err := topic.CheckText("version", version); err != nil {
+	if err := text.Check("version", version); err != nil {
 		return err
 	}
-	if err := topic.CheckText("url", rawURL); err != nil {
+	if err := text.Check("url", rawURL); err != nil {
 		return err
 	}
 	u, err := url.Parse(rawURL)

@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // EnrollmentToken enrolls a few sites for a short time, so that a token which
@@ -25,7 +25,7 @@ type EnrollmentToken struct {
 
 // CreateEnrollmentToken makes a token and returns it; only its hash is kept.
 func (s *Service) CreateEnrollmentToken(ctx context.Context, name, orgID string, ttl time.Duration, maxUses int64) (t EnrollmentToken, token string, err error) {
-	if err := topic.CheckText("name", name); err != nil {
+	if err := text.Check("name", name); err != nil {
 		return t, "", err
 	}
 	caller := callerFrom(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
@@ -73,7 +74,7 @@ func (e *EventInput) check(at string) error {
 	if len(e.EventID) > maxEventID {
 		return fault.InvalidField(at+"event_id", "is longer than %d bytes", maxEventID)
 	}
-	if err := topic.CheckText(at+"event_id", e.EventID); err != nil {
+	if err := text.Check(at+"event_id", e.EventID); err != nil {
 		return err
 	}
 	if len(e.Headers) > 0 {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
 // Heartbeat is what an agent tells with a sign of life; empty fields and nil
@@ -32,7 +32,7 @@ type HeartbeatReply struct {
 // Heartbeat notes that the calling site lives. Sites beat by the thousand, so
 // their beats share transactions.
 func (s *Service) Heartbeat(ctx context.Context, h Heartbeat) (HeartbeatReply, error) {
-	if err := topic.CheckText("version", h.Version); err != nil {
+	if err := text.Check("version", h.Version); err != nil {
 		return HeartbeatReply{}, err
 	}
 	if err := checkNamed("-", h.Labels); err != nil {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
 // Org is a tenant. Its tokens see its own sites and what belongs to them.
@@ -21,7 +21,7 @@ type OrgTokens struct{ Enrollment, Admin, Viewer string }
 
 // CreateOrg makes an org and its three tokens.
 func (s *Service) CreateOrg(ctx context.Context, name string) (Org, OrgTokens, error) {
-	if err := topic.CheckText("name", name); err != nil {
+	if err := text.Check("name", name); err != nil {
 		return Org{}, OrgTokens{}, err
 	}
 	org := Org{ID: newID(), Name: name, CreatedAt: db.At(s.now())}

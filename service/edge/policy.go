@@ -7,8 +7,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/image"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
 // PolicyPack is an allowlist of images, for one site or for the whole fleet. Once
@@ -34,7 +34,7 @@ func (p *PolicyPack) state() string {
 }
 
 func checkPolicyPack(p *PolicyPack) error {
-	if err := topic.CheckText("name", p.Name); err != nil {
+	if err := text.Check("name", p.Name); err != nil {
 		return err
 	}
 	for i, pattern := range p.AllowedImages.V {
@@ -42,7 +42,7 @@ func checkPolicyPack(p *PolicyPack) error {
 		if pattern == "" || len(pattern) > image.MaxLength {
 			return fault.InvalidField(field, "must have 1 to %d bytes", image.MaxLength)
 		}
-		if err := topic.CheckText(field, pattern); err != nil {
+		if err := text.Check(field, pattern); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/glob"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
@@ -47,7 +48,7 @@ func (r *Route) matches(e *Event) bool {
 }
 
 func (s *Service) checkRoute(ctx context.Context, r *Route) error {
-	if err := topic.CheckText("name", r.Name); err != nil {
+	if err := text.Check("name", r.Name); err != nil {
 		return err
 	}
 	if err := topic.Check("topic", r.Topic); err != nil {

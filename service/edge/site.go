@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
-	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
 // Statuses of a site.
@@ -69,7 +69,7 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	if err := checkNamed(req.Name, req.Labels); err != nil {
 		return Enrollment{}, err
 	}
-	if err := topic.CheckText("version", req.Version); err != nil {
+	if err := text.Check("version", req.Version); err != nil {
 		return Enrollment{}, err
 	}
 	var csr *x509.CertificateRequest
@@ -322,17 +322,17 @@ func untally(ctx context.Context, tx *db.Tx, tables []tallied, condition string,
 
 // checkNamed checks what everything with a name and labels has in common.
 func checkNamed(name string, labels map[string]string) error {
-	if err := topic.CheckText("name", name); err != nil {
+	if err := text.Check("name", name); err != nil {
 		return err
 	}
 	for k, v := range labels {
 		if k == "" || len(k) > 128 {
 			return fault.InvalidField("labels", "a key must have 1 to 128 bytes")
 		}
-		if err := topic.CheckText("labels", k); err != nil {
+		if err := text.Check("labels", k); err != nil {
 			return err
 		}
-		if err := topic.CheckText("labels."+k, v); err != nil {
+		if err := text.Check("labels."+k, v); err != nil {
 			return err
 		}
 	}

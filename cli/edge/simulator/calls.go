@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
 // maxAnswer bounds what is read of an answer: a page of twins is the largest.
@@ -73,8 +73,8 @@ func do[T any](f *Fleet, k kind, send func() (*http.Response, error)) (T, http.H
 		return out, r.Header, nil
 	case r.StatusCode >= 500 || r.StatusCode == http.StatusTooManyRequests:
 		f.count.unanswered.Add(1)
-		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After")) // absent or a date: the backoff decides
-		return out, nil, &unanswered{cause: fmt.Errorf("the server answered %s", r.Status), after: time.Duration(min(max(seconds, 0), 300)) * time.Second}
+		asked, _ := webhook.RetryAfter(r.Header, f.cfg.Now(), maxBackoff) // 0: the backoff decides
+		return out, nil, &unanswered{cause: fmt.Errorf("the server answered %s", r.Status), after: asked}
 	case k != kindEnroll && r.StatusCode == http.StatusUnauthorized:
 		return out, nil, errRevoked
 	}

@@ -25,13 +25,13 @@ func (b *Backoff) Next(asked time.Duration) time.Duration {
 	wait := b.Min + time.Duration(b.Rand()*float64(b.ceiling-b.Min))
 	if asked > 0 {
 		// A server that asks for days is not believed: a person may mend it any time.
-		return min(asked, maxAsked) + wait - b.Min
+		return min(asked, MaxAsked) + wait - b.Min
 	}
 	return wait
 }
 
-// maxAsked bounds what a server may ask for.
-const maxAsked = time.Hour
+// MaxAsked bounds what a server may ask for.
+const MaxAsked = time.Hour
 
 // Reset begins a new series, after a success.
 func (b *Backoff) Reset() { b.ceiling = 0 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/durable"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
 
@@ -155,7 +156,8 @@ func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, er
 	case res.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return 0, errors.Join(errors.New("the artifact is shorter than what was downloaded; beginning anew"), m.dropPart(u.SHA256))
 	case res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
-		return retryAfter(res.Header, m.cfg.Now()), fmt.Errorf("the server answered %s", res.Status)
+		asked, _ := webhook.RetryAfter(res.Header, m.cfg.Now(), backoff.MaxAsked) // 0: it does not ask
+		return asked, fmt.Errorf("the server answered %s", res.Status)
 	default:
 		return 0, errUnfit{"the server of the artifact answered " + res.Status}
 	}
@@ -282,17 +284,6 @@ func rangeStart(header string) (int64, bool) {
 	first, _, ok := strings.Cut(span, "-")
 	start, err := strconv.ParseInt(first, 10, 64)
 	return start, ok && err == nil && start >= 0
-}
-
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := h.Get("Retry-After")
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil && seconds > 0 {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }
 
 // discard removes an artifact that no update needs any more.

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -74,13 +74,5 @@ func checkText(field, s string, limit int) error {
 	if len(s) > limit {
 		return fault.InvalidField(field, "is longer than %d bytes", limit)
 	}
-	if !utf8.ValidString(s) {
-		return fault.InvalidField(field, "is not valid UTF-8")
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			return fault.InvalidField(field, "holds the control character %U", r)
-		}
-	}
-	return nil
+	return text.Check(field, s)
 }

@@ -7,11 +7,10 @@ import (
 	"os"
 	"regexp"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
@@ -171,8 +170,8 @@ func (s *Store) Register(ctx context.Context, device string, reg Registration) e
 		}
 		texts["labels."+k] = k + v
 	}
-	for field, text := range texts {
-		if err := checkText(field, text); err != nil {
+	for field, given := range texts {
+		if err := text.Check(field, given); err != nil {
 			return err
 		}
 	}
@@ -196,18 +195,6 @@ func (s *Store) Register(ctx context.Context, device string, reg Registration) e
 		return err
 	}
 	return s.fileFault(s.writeFile(device, r.DesiredVersion, json.RawMessage(r.Desired)))
-}
-
-func checkText(field, text string) error {
-	if !utf8.ValidString(text) {
-		return fault.InvalidField(field, "is not valid UTF-8")
-	}
-	for _, c := range text {
-		if unicode.IsControl(c) {
-			return fault.InvalidField(field, "holds the control character %U", c)
-		}
-	}
-	return nil
 }
 
 func (s *Store) fileFault(err error) error {

@@ -1,11 +1,9 @@
-// Package topic says what can be a topic, and what text can be kept and shown.
+// Package topic says what can be a topic.
 package topic
 
 import (
-	"unicode"
-	"unicode/utf8"
-
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // MaxLength is the longest topic or topic pattern, in bytes.
@@ -20,19 +18,5 @@ func Check(field, s string) error {
 	if len(s) > MaxLength {
 		return fault.InvalidField(field, "is longer than %d bytes", MaxLength)
 	}
-	return CheckText(field, s)
-}
-
-// CheckText refuses text that is not UTF-8 or holds control characters, which
-// neither a terminal nor PostgreSQL would take.
-func CheckText(field, s string) error {
-	if !utf8.ValidString(s) {
-		return fault.InvalidField(field, "is not valid UTF-8")
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			return fault.InvalidField(field, "holds the control character %U", r)
-		}
-	}
-	return nil
+	return text.Check(field, s)
 }
