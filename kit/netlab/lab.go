@@ -1,0 +1,293 @@
+//go:build linux
+
+// Package netlab makes small networks on one machine, for tests and demonstrations:
+// hosts are network namespaces, joined by veth pairs and switches.
+//
+// Nothing of a lab has a name outside the process: its namespaces, with all that is
+// in them, vanish with the last process in them and with the Lab, also when this
+// process is killed.
+//
+// A socket belongs to the host on which it was made, whoever uses it later. So a
+// listener or a connection that is made in Host.Do can be used from anywhere.
+//
+// Making a lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Lab is a network of hosts. It is not safe for concurrent use; its hosts are.
+type Lab struct {
+	hosts []*Host
+}
+
+// Host is one network namespace.
+type Host struct {
+	Name string
+	ns   netns.NsHandle
+	nl   *netlink.Handle
+}
+
+// New makes an empty lab.
+func New() *Lab { return &Lab{} }
+
+// Close removes all hosts. Processes and sockets on them keep theirs until they end.
+func (l *Lab) Close() error {
+	var errs []error
+	for _, h := range l.hosts {
+		h.nl.Close()
+		errs = append(errs, h.ns.Close())
+	}
+	l.hosts = nil
+	return errors.Join(errs...)
+}
+
+// Host adds a host that has only a loopback device.
+func (l *Lab) Host(name string) (*Host, error) {
+	h := &Host{Name: name}
+	err := onThread(func() error {
+		own, err := netns.Get()
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		if h.ns, err = netns.New(); err != nil { // this thread is in it now
+			return err
+		}
+		return netns.Set(own)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make network namespace %s: %w", name, err)
+	}
+	if h.nl, err = netlink.NewHandleAt(h.ns); err != nil {
+		return nil, errors.Join(err, h.ns.Close())
+	}
+	l.hosts = append(l.hosts, h)
+	return h, h.up("lo")
+}
+
+// onThread runs fn on a thread of its own; if fn fails, the thread is not used again,
+// since it may be in the wrong namespace.
+func onThread(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := fn()
+		if err == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// Do runs fn on a thread that is on the host. fn must not start goroutines that rely
+// on it.
+func (h *Host) Do(fn func() error) error {
+	var result error
+	err := onThread(func() error {
+		own, err := netns.Get()
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		if err := netns.Set(h.ns); err != nil {
+			return err
+		}
+		result = fn()
+		return netns.Set(own)
+	})
+	if err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", h.Name, err)
+	}
+	return result
+}
+
+// Start starts a command on the host.
+func (h *Host) Start(cmd *exec.Cmd) error { return h.Do(cmd.Start) }
+
+// Run runs a command on the host, and fails with its output.
+func (h *Host) Run(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := h.Start(cmd); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+func (h *Host) link(device string) (netlink.Link, error) {
+	l, err := h.nl.LinkByName(device)
+	if err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", device, h.Name, err)
+	}
+	return l, nil
+}
+
+func (h *Host) up(device string) error {
+	l, err := h.link(device)
+	if err != nil {
+		return err
+	}
+	return h.nl.LinkSetUp(l)
+}
+
+// Down takes a device out of service, and Up brings it back.
+func (h *Host) Down(device string) error {
+	l, err := h.link(device)
+	if err != nil {
+		return err
+	}
+	return h.nl.LinkSetDown(l)
+}
+
+// Up brings a device into service.
+func (h *Host) Up(device string) error { return h.up(device) }
+
+// Join connects a device of one host with one of another by a cable (veth).
+func (l *Lab) Join(a *Host, deviceA string, b *Host, deviceB string) error {
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: deviceA}, PeerName: deviceB, PeerNamespace: netlink.NsFd(b.ns)}
+	if err := a.nl.LinkAdd(pair); err != nil {
+		return fmt.Errorf("join %s of %s and %s of %s: %w", deviceA, a.Name, deviceB, b.Name, err)
+	}
+	return errors.Join(a.quiet(deviceA), b.quiet(deviceB), a.up(deviceA), b.up(deviceB))
+}
+
+// quiet keeps a device from waiting for others with the same IPv6 address.
+func (h *Host) quiet(device string) error {
+	return h.Sysctl("net/ipv6/conf/"+device+"/accept_dad", "0")
+}
+
+// Switch adds a switch, to which hosts are joined by Plug.
+func (l *Lab) Switch(name string) (*Host, error) {
+	sw, err := l.Host(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := sw.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}); err != nil {
+		return nil, err
+	}
+	return sw, sw.up(bridge)
+}
+
+const bridge = "br0"
+
+// Plug connects a new device of a host to a switch and gives it addresses.
+func (l *Lab) Plug(sw, h *Host, device string, addresses ...netip.Prefix) error {
+	port := "p-" + h.Name
+	if err := l.Join(h, device, sw, port); err != nil {
+		return err
+	}
+	p, err := sw.link(port)
+	if err != nil {
+		return err
+	}
+	br, err := sw.link(bridge)
+	if err != nil {
+		return err
+	}
+	if err := sw.nl.LinkSetMaster(p, br); err != nil {
+		return err
+	}
+	return h.Address(device, addresses...)
+}
+
+// Address gives a device addresses.
+func (h *Host) Address(device string, addresses ...netip.Prefix) error {
+	l, err := h.link(device)
+	if err != nil {
+		return err
+	}
+	for _, a := range addresses {
+		parsed, err := netlink.ParseAddr(a.String())
+		if err != nil {
+			return err
+		}
+		if a.Addr().Is6() {
+			parsed.Flags = unix.IFA_F_NODAD // it can be used at once
+		}
+		if err := h.nl.AddrAdd(l, parsed); err != nil {
+			return fmt.Errorf("address %s for %s of %s: %w", a, device, h.Name, err)
+		}
+	}
+	return nil
+}
+
+// Route sends what is for a network by way of a router.
+func (h *Host) Route(to netip.Prefix, via netip.Addr) error {
+	_, network, err := net.ParseCIDR(to.String())
+	if err != nil {
+		return err
+	}
+	if err := h.nl.RouteReplace(&netlink.Route{Dst: network, Gw: via.AsSlice()}); err != nil {
+		return fmt.Errorf("route to %s by %s on %s: %w", to, via, h.Name, err)
+	}
+	return nil
+}
+
+// MAC is the Ethernet address of a device.
+func (h *Host) MAC(device string) ([6]byte, error) {
+	l, err := h.link(device)
+	if err != nil {
+		return [6]byte{}, err
+	}
+	return [6]byte(l.Attrs().HardwareAddr), nil
+}
+
+// SetMTU changes the longest packet of a device, in bytes.
+func (h *Host) SetMTU(device string, mtu int) error {
+	l, err := h.link(device)
+	if err != nil {
+		return err
+	}
+	return h.nl.LinkSetMTU(l, mtu)
+}
+
+// Sysctl sets a kernel parameter of the host, for example net/ipv4/ip_forward.
+func (h *Host) Sysctl(name, value string) error {
+	return h.Do(func() error { return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0) })
+}
+
+// TX turns the checksums and the cutting of segments that a device leaves to
+// hardware on or off; a veth has no hardware and hands them on undone.
+func (h *Host) TX(device string, on bool) error {
+	return h.features(device, map[string]bool{"tx-checksum-ip-generic": on, "tx-checksum-sctp": on})
+}
+
+// GRO turns generic receive offload on or off, with which a veth takes frames that
+// another interface's XDP program redirects to it.
+func (h *Host) GRO(device string, on bool) error {
+	return h.features(device, map[string]bool{"rx-gro": on})
+}
+
+func (h *Host) features(device string, features map[string]bool) error {
+	return h.Do(func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		if err := e.Change(device, features); err != nil {
+			return fmt.Errorf("features of %s of %s: %w", device, h.Name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,300 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/maglev"
+)
+
+// Flags of bpf/maps.h.
+const (
+	vipAffinity = 1
+	vipLimited  = 2
+
+	memberSNAT = 1
+	memberIPv6 = 2
+)
+
+// Apply makes the kernel balance these VIPs and no others. Only what differs is
+// written, in an order that leaves every packet a backend: flows of VIPs and
+// backends that stay as they are notice nothing. If it fails in between, the next
+// Apply goes on from there.
+//
+// A VIP is the same one as long as its name is (see VIPKey.String); its range may
+// grow and shrink.
+func (d *Datapath) Apply(vips []VIP) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.expect(vips); err != nil {
+		return err
+	}
+	err := d.putAll(vips)
+	if fault.Is(err, fault.TooLarge) { // unless what goes makes room
+		if err := d.removeOthers(vips); err != nil {
+			return err
+		}
+		err = d.putAll(vips)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.removeOthers(vips); err != nil {
+		return err
+	}
+	return d.removeEntries()
+}
+
+func (d *Datapath) putAll(vips []VIP) error {
+	free := d.known.freePlaces()
+	for i := range vips {
+		if err := d.put(&vips[i], free); err != nil {
+			return fmt.Errorf("VIP %s: %w", vips[i].VIPKey, err)
+		}
+	}
+	return nil
+}
+
+func (d *Datapath) removeOthers(vips []VIP) error {
+	wanted := make(map[string]bool, len(vips))
+	for _, v := range vips {
+		wanted[v.String()] = true
+	}
+	for name, known := range d.known.vips {
+		if !wanted[name] {
+			if err := d.remove(name, known); err != nil {
+				return fmt.Errorf("remove VIP %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// expect tells the program what kinds of VIPs there are, before there are any.
+func (d *Datapath) expect(vips []VIP) error {
+	h := d.known.host
+	for _, v := range vips {
+		if v.IsRange() {
+			h.Ranges = 1
+		}
+		// The answers of NAT backends, and of probes to others.
+		h.Replies = 1
+	}
+	if h == d.known.host {
+		return nil
+	}
+	d.known.host = h
+	return d.writeHost()
+}
+
+// put makes one VIP as wanted.
+func (d *Datapath) put(v *VIP, free func() (uint16, error)) error {
+	known := d.known.vips[v.String()]
+	if known == nil {
+		id, err := d.known.takeID()
+		if err != nil {
+			return err
+		}
+		known = &knownVIP{id: id, members: map[BackendKey]uint16{}}
+		d.known.vips[v.String()] = known
+		if err := d.objects.VipCounts.Put(id, zeroPerCPU[programVipCounters]()); err != nil {
+			return err
+		}
+	}
+	keep := make(map[BackendKey]bool, len(v.Backends))
+	var late []Backend // that lose their flows: after the table no longer has them
+	for _, b := range v.Backends {
+		keep[b.BackendKey] = true
+		place, has := known.members[b.BackendKey]
+		if !has {
+			var err error
+			if place, err = free(); err != nil {
+				return err
+			}
+			if err := d.objects.MemberCounts.Put(uint32(place), zeroPerCPU[programMemberCounters]()); err != nil {
+				return err
+			}
+		}
+		if b.State == Down && has {
+			late = append(late, b)
+			continue
+		}
+		if err := d.member(known, place, d.memberOf(v, known, b)); err != nil {
+			return err
+		}
+		known.members[b.BackendKey] = place
+	}
+	if err := d.limit(known, v.NewFlowsPerSecond); err != nil {
+		return err
+	}
+	if err := d.retable(v, known); err != nil {
+		return err
+	}
+	for _, b := range late {
+		if err := d.member(known, known.members[b.BackendKey], d.memberOf(v, known, b)); err != nil {
+			return err
+		}
+	}
+	for key, place := range known.members {
+		if !keep[key] {
+			if err := d.vacate(place); err != nil {
+				return err
+			}
+			delete(known.members, key)
+		}
+	}
+	return d.route(known, v.VIPKey, flagsOf(v))
+}
+
+func flagsOf(v *VIP) (flags uint32) {
+	if v.ClientAffinity {
+		flags |= vipAffinity
+	}
+	if v.NewFlowsPerSecond > 0 {
+		flags |= vipLimited
+	}
+	return flags
+}
+
+// zeroPerCPU is the value that sets a counter to zero on every CPU.
+func zeroPerCPU[T any]() []T { return make([]T, ebpf.MustPossibleCPU()) }
+
+// memberOf is a backend as the kernel has it, but for the epoch.
+func (d *Datapath) memberOf(v *VIP, known *knownVIP, b Backend) programMember {
+	m := programMember{
+		State: uint8(b.State), Mode: uint8(v.Mode), Vip: known.id, Port: wirePort(b.Port),
+		Address: wireAddress(b.Address),
+	}
+	if b.Address.Is6() {
+		m.Flags |= memberIPv6
+	}
+	if v.SNAT {
+		m.Flags |= memberSNAT
+	}
+	hop := b.Hop
+	source := hop.Local
+	if v.Mode.Tunnels() {
+		source = d.tunnelSource(b.Address)
+	}
+	if (v.SNAT || v.Mode.Tunnels()) && !source.IsValid() {
+		return m // no way to it yet: the interface stays 0
+	}
+	m.Source = wireAddress(source)
+	if hop.Known() {
+		m.Interface, m.Mtu = uint32(hop.Interface), uint16(min(hop.MTU, 65535))
+		m.SourceMac, m.DestinationMac = hop.Source, hop.Destination
+	}
+	return m
+}
+
+func (d *Datapath) tunnelSource(backend netip.Addr) netip.Addr {
+	if backend.Is6() {
+		return d.options.TunnelSource6
+	}
+	return d.options.TunnelSource
+}
+
+// member writes a backend, if it differs. Its epoch goes up when it is new, when its
+// flows cannot go on as they were, and when it goes down.
+func (d *Datapath) member(known *knownVIP, place uint16, m programMember) error {
+	old := d.known.places[place]
+	m.Epoch = old.Epoch
+	down := State(m.State) == Down && State(old.State) != Down
+	if old.State == 0 || down || m.Mode != old.Mode || m.Flags != old.Flags || m.Flags&memberSNAT != 0 && m.Source != old.Source && old.Source != (programAddress{}) {
+		m.Epoch++
+	}
+	if m == old {
+		return nil
+	}
+	if err := d.objects.Members.Put(uint32(place), m); err != nil {
+		return err
+	}
+	d.known.places[place] = m
+	return nil
+}
+
+// vacate makes a place free.
+func (d *Datapath) vacate(place uint16) error {
+	m := programMember{Epoch: d.known.places[place].Epoch + 1}
+	if err := d.objects.Members.Put(uint32(place), m); err != nil {
+		return err
+	}
+	d.known.places[place] = m
+	return nil
+}
+
+// limit sets the bound on new flows. The bucket begins full.
+func (d *Datapath) limit(known *knownVIP, flowsPerSecond uint32) error {
+	if known.limit == flowsPerSecond {
+		return nil
+	}
+	const tokensPerFlow = 1_000_000_000
+	if err := d.objects.Limits.Put(known.id, programLimit{FlowsPerSecond: flowsPerSecond, Tokens: uint64(flowsPerSecond) * tokensPerFlow}); err != nil {
+		return err
+	}
+	known.limit = flowsPerSecond
+	return nil
+}
+
+// retable replaces a VIP's hash table at once, if it is to be another.
+func (d *Datapath) retable(v *VIP, known *knownVIP) error {
+	shares := make([]share, 0, len(v.Backends))
+	backends := make([]maglev.Backend, 0, len(v.Backends))
+	for _, b := range v.Backends {
+		if b.State == Healthy {
+			shares = append(shares, share{place: known.members[b.BackendKey], weight: b.Weight, key: b.BackendKey})
+			backends = append(backends, maglev.Backend{Name: b.BackendKey.String(), Weight: int(b.Weight)})
+		}
+	}
+	if len(shares) == 0 {
+		known.table = nil
+		if err := d.objects.Tables.Delete(known.id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+		return nil
+	}
+	if slices.Equal(shares, known.table) {
+		return nil
+	}
+	content := make([]uint16, maglev.Slots+1)
+	for slot, b := range maglev.Table(backends) {
+		content[slot] = shares[b].place
+	}
+	table, err := ebpf.NewMap(d.table)
+	if err != nil {
+		return fmt.Errorf("make a hash table: %w", err)
+	}
+	defer table.Close()
+	if err := table.Put(uint32(0), content); err != nil {
+		return fmt.Errorf("fill a hash table: %w", err)
+	}
+	if err := d.objects.Tables.Put(known.id, table); err != nil {
+		return fmt.Errorf("replace a hash table: %w", err)
+	}
+	known.table = shares
+	return nil
+}
+
+// remove takes a VIP away: first packets no longer find it, then it goes.
+func (d *Datapath) remove(name string, known *knownVIP) error {
+	if err := d.unroute(known); err != nil {
+		return err
+	}
+	for backend, place := range known.members {
+		if err := d.vacate(place); err != nil {
+			return err
+		}
+		delete(known.members, backend)
+	}
+	if err := d.objects.Tables.Delete(known.id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	delete(d.known.vips, name)
+	d.known.ids[known.id] = false
+	return nil
+}
