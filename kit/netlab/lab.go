@@ -49,8 +49,7 @@ func New() *Lab { return &Lab{} }
 func (l *Lab) Close() error {
 	var errs []error
 	for _, h := range l.hosts {
-		h.nl.Close()
-		errs = append(errs, h.ns.Close())
+		errs = append(errs, h.Close())
 	}
 	l.hosts = nil
 	return errors.Join(errs...)
@@ -58,6 +57,16 @@ func (l *Lab) Close() error {
 
 // Host adds a host that has only a loopback device.
 func (l *Lab) Host(name string) (*Host, error) {
+	h, err := NewHost(name)
+	if err != nil {
+		return nil, err
+	}
+	l.hosts = append(l.hosts, h)
+	return h, nil
+}
+
+// NewHost makes a host that belongs to no lab. Close it.
+func NewHost(name string) (*Host, error) {
 	h := &Host{Name: name}
 	err := onThread(func() error {
 		own, err := netns.Get()
@@ -76,9 +85,33 @@ func (l *Lab) Host(name string) (*Host, error) {
 	if h.nl, err = netlink.NewHandleAt(h.ns); err != nil {
 		return nil, errors.Join(err, h.ns.Close())
 	}
-	l.hosts = append(l.hosts, h)
-	return h, h.up("lo")
+	if err := h.up("lo"); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
 }
+
+// Here is the host that the calling thread is on, as a rule the machine itself. Close it.
+func Here() (*Host, error) {
+	ns, err := netns.Get()
+	if err != nil {
+		return nil, err
+	}
+	nl, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return &Host{Name: "here", ns: ns, nl: nl}, nil
+}
+
+// Close lets go of the host. Processes and sockets on it keep it until they end.
+func (h *Host) Close() error {
+	h.nl.Close()
+	return h.ns.Close()
+}
+
+// Netlink is a connection to the host's part of the kernel.
+func (h *Host) Netlink() *netlink.Handle { return h.nl }
 
 // onThread runs fn on a thread of its own; if fn fails, the thread is not used again,
 // since it may be in the wrong namespace.
@@ -162,8 +195,8 @@ func (h *Host) Down(device string) error {
 // Up brings a device into service.
 func (h *Host) Up(device string) error { return h.up(device) }
 
-// Join connects a device of one host with one of another by a cable (veth).
-func (l *Lab) Join(a *Host, deviceA string, b *Host, deviceB string) error {
+// Join connects a new device of one host with one of another by a cable (veth).
+func Join(a *Host, deviceA string, b *Host, deviceB string) error {
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: deviceA}, PeerName: deviceB, PeerNamespace: netlink.NsFd(b.ns)}
 	if err := a.nl.LinkAdd(pair); err != nil {
 		return fmt.Errorf("join %s of %s and %s of %s: %w", deviceA, a.Name, deviceB, b.Name, err)
@@ -191,9 +224,9 @@ func (l *Lab) Switch(name string) (*Host, error) {
 const bridge = "br0"
 
 // Plug connects a new device of a host to a switch and gives it addresses.
-func (l *Lab) Plug(sw, h *Host, device string, addresses ...netip.Prefix) error {
+func Plug(sw, h *Host, device string, addresses ...netip.Prefix) error {
 	port := "p-" + h.Name
-	if err := l.Join(h, device, sw, port); err != nil {
+	if err := Join(h, device, sw, port); err != nil {
 		return err
 	}
 	p, err := sw.link(port)

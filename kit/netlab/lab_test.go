@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/mainstay-infra/mainstay/kit/netlab"
 	"github.com/mainstay-infra/mainstay/kit/netlab/netlabtest"
 )
 
@@ -25,8 +26,8 @@ func TestHostsOfASwitchReachEachOther(t *testing.T) {
 	must(err)
 	b, err := lab.Host("b")
 	must(err)
-	must(lab.Plug(sw, a, "eth0", netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("fd00::1/64")))
-	must(lab.Plug(sw, b, "eth0", netip.MustParsePrefix("10.0.0.2/24"), netip.MustParsePrefix("fd00::2/64")))
+	must(netlab.Plug(sw, a, "eth0", netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("fd00::1/64")))
+	must(netlab.Plug(sw, b, "eth0", netip.MustParsePrefix("10.0.0.2/24"), netip.MustParsePrefix("fd00::2/64")))
 	for _, address := range []string{"10.0.0.2:80", "[fd00::2]:80"} {
 		var l net.Listener
 		must(b.Do(func() (err error) { l, err = net.Listen("tcp", address); return err }))

@@ -2,13 +2,15 @@ package datapath
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
 // How the program can be attached.
@@ -64,12 +66,14 @@ type Datapath struct {
 	objects programObjects
 	table   *ebpf.MapSpec // of a VIP's hash table
 	link    link.Link
+	node    *netlab.Host // the namespace that the interface is in
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
-	mu    sync.Mutex
-	known *state
-	found map[VIPKey]map[BackendKey]State
+	mu      sync.Mutex
+	known   *state
+	probing *probeNet // nil until it is needed
+	found   map[VIPKey]map[BackendKey]State
 
 	sweeping sync.Mutex
 	swept    sweepResult
@@ -87,11 +91,14 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 	if d.device, err = findDevice(o.Interface); err != nil {
 		return nil, err
 	}
+	if d.node, err = netlab.Here(); err != nil {
+		return nil, err
+	}
 	if d.pins, err = pinFolder(o.Dir, o.Interface); err != nil {
 		d.log.Warn("connections will not survive a restart, since maps cannot be pinned", "error", err)
 	}
 	if err := d.load(); err != nil {
-		return nil, err
+		return nil, d.fail(err)
 	}
 	if err := d.restore(); err != nil {
 		return nil, d.fail(err)
@@ -106,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 }
 
 func (d *Datapath) fail(err error) error {
-	_ = d.objects.Close() // err says more
+	_ = errors.Join(d.objects.Close(), d.node.Close()) // err says more
 	return err
 }
 
@@ -127,9 +134,11 @@ func (d *Datapath) Close() error {
 	if d.pins == "" {
 		d.log.Warn("packets are no longer balanced, since the program could not be pinned", "interface", d.options.Interface)
 	}
-	linkErr := d.link.Close()
-	if err := d.objects.Close(); err != nil {
-		return fmt.Errorf("close the BPF maps: %w", err)
+	errs := []error{d.link.Close()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.probing != nil {
+		errs = append(errs, d.probing.Close())
 	}
-	return linkErr
+	return errors.Join(append(errs, d.objects.Close(), d.node.Close())...)
 }

@@ -28,6 +28,7 @@ import (
 // by the node too, and the VIPs on loopback for direct returns.
 type network struct {
 	t        *testing.T
+	sw       *netlab.Host
 	client   *netlab.Host
 	node     *netlab.Host
 	backends []*backendHost
@@ -55,10 +56,11 @@ func newNetwork(t *testing.T, backends int) *network {
 	n := &network{t: t, log: slog.New(slog.NewTextHandler(t.Output(), nil)), dir: "/sys/fs/bpf"}
 	sw, err := lab.Switch("switch")
 	n.must(err)
+	n.sw = sw
 	host := func(name string, a4, a6 netip.Addr) *netlab.Host {
 		h, err := lab.Host(name)
 		n.must(err)
-		n.must(lab.Plug(sw, h, device, netip.PrefixFrom(a4, 24), netip.PrefixFrom(a6, 64)))
+		n.must(netlab.Plug(sw, h, device, netip.PrefixFrom(a4, 24), netip.PrefixFrom(a6, 64)))
 		n.must(h.TX(device, false))
 		return h
 	}
@@ -130,6 +132,13 @@ func (n *network) open(change ...func(*datapath.Options)) *datapath.Datapath {
 		n.must(n.node.Do(func() error { _, err := datapath.Detach(n.dir, device); return err }))
 	})
 	return d
+}
+
+// nativePeers makes the switch's ports take frames that native programs redirect.
+func (n *network) nativePeers() {
+	n.t.Helper()
+	n.must(n.sw.GRO("p-node", true))
+	n.must(n.sw.TX("p-node", false))
 }
 
 // hop is the way from the node to a backend.
