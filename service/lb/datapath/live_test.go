@@ -404,3 +404,5 @@ func TestEveryModeCarriesEveryProtocolOverBothFamilies(t *testing.T) {
 		})
 	}
 }
+
+var discard = slog.New(slog.DiscardHandler)

@@ -1,0 +1,193 @@
+//go:build linux
+
+package datapath_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+)
+
+var (
+	hop4, hop6 = netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8:1::1") // a router on the way
+)
+
+func hopAddress(six bool) netip.Addr {
+	if six {
+		return hop6
+	}
+	return hop4
+}
+
+// tooBig is what a router says of a packet that does not fit.
+func tooBig(to netip.Addr, about ip) ip {
+	quote := about.bytes()
+	if to.Is4() {
+		return icmp(hop4, to, 3, 4, 1400, quote[:28])
+	}
+	return icmp(hop6, to, 2, 0, 1400, quote)
+}
+
+// quoted is the packet that an ICMP error is about.
+func quoted(t *testing.T, p *parsed) (source, destination netip.AddrPort) {
+	t.Helper()
+	q := p.payload[8:]
+	if p.source.Addr().Is4() {
+		if s := sum(q[:20]); s != 0xffff {
+			t.Errorf("the quoted header sums up to %04x", s)
+		}
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(q[12:])), binary.BigEndian.Uint16(q[20:])), netip.AddrPortFrom(netip.AddrFrom4([4]byte(q[16:])), binary.BigEndian.Uint16(q[22:]))
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(q[8:])), binary.BigEndian.Uint16(q[40:])), netip.AddrPortFrom(netip.AddrFrom16([16]byte(q[24:])), binary.BigEndian.Uint16(q[42:]))
+}
+
+func TestAnErrorAboutABackendsPacketReachesTheBackendOfTheFlow(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []datapath.Mode{datapath.NAT, datapath.DSR, datapath.DSRGRE} {
+		families(t, func(t *testing.T, six bool) {
+			b := newBench(t)
+			v := b.vip(datapath.TCP, mode, six, six, func(v *datapath.VIP) {
+				if v.Mode == datapath.NAT {
+					v.Backends[0].Port = 8080
+				}
+				second := v.Backends[0]
+				second.Address, second.Hop.Destination = second.Address.Next(), datapath.MAC{2, 0, 0, 0, 2, 2}
+				v.Backends = append(v.Backends, second)
+			})
+			b.apply(v)
+			for port := range uint16(20) {
+				at := client(six, 1000+port)
+				flow := b.sent(tcp(at, vipAt(six, 80), syn))
+				p := b.sent(tooBig(vipAt(six, 80).Addr(), tcp(vipAt(six, 80), at, ack, 'x')))
+				if p.to != flow.to {
+					t.Errorf("the flow is at %v and the error went to %v", flow.to, p.to)
+				}
+				if mode.Tunnels() {
+					p = p.inner
+				}
+				wantFrom, wantDestination := vipAt(six, 80), vipAt(six, 80).Addr()
+				if mode == datapath.NAT {
+					wantFrom, wantDestination = flow.destination, flow.destination.Addr()
+				}
+				from, to := quoted(t, p)
+				if p.source.Addr() != hopAddress(six) || p.destination.Addr() != wantDestination || from != wantFrom || to != at {
+					t.Errorf("from %v to %v about %v to %v, want %v", p.source, p.destination, from, to, wantFrom)
+				}
+			}
+		})
+	}
+}
+
+func TestAnErrorAboutATranslatedPacketReachesItsClient(t *testing.T) {
+	t.Parallel()
+	for _, snat := range []bool{false, true} {
+		families(t, func(t *testing.T, six bool) {
+			b := newBench(t)
+			b.apply(b.vip(datapath.UDP, datapath.NAT, six, six, func(v *datapath.VIP) { v.SNAT = snat; v.Backends[0].Port = 8080 }))
+			flow := b.sent(udp(client(six, 1000), vipAt(six, 80), 'x'))
+			for _, from := range []netip.Addr{hopAddress(six), flow.destination.Addr()} {
+				report := tooBig(flow.source.Addr(), udp(flow.source, flow.destination, 'x'))
+				if from != hopAddress(six) { // the backend itself: a closed port
+					report = icmp(from, flow.source.Addr(), 3, 3, 0, udp(flow.source, flow.destination, 'x').bytes())
+					if six {
+						report = icmp(from, flow.source.Addr(), 1, 4, 0, udp(flow.source, flow.destination, 'x').bytes())
+					}
+				}
+				p := b.sent(report)
+				source, destination := quoted(t, p)
+				shown := from
+				if from == flow.destination.Addr() {
+					shown = vipAt(six, 80).Addr()
+				}
+				if p.to != routerMAC || p.source.Addr() != shown || p.destination.Addr() != client(six, 0).Addr() || source != client(six, 1000) || destination != vipAt(six, 80) {
+					t.Errorf("from %v to %v about %v to %v", p.source, p.destination, source, destination)
+				}
+			}
+		})
+	}
+}
+
+func TestAPacketThatDoesNotFitATunnelIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, to6 := range []bool{false, true} {
+		families(t, func(t *testing.T, six bool) {
+			b := newBench(t)
+			b.apply(b.vip(datapath.TCP, datapath.DSRGRE, six, to6))
+			fits := 1500 - 24
+			if to6 {
+				fits = 1500 - 44
+			}
+			header := 40
+			if six {
+				header = 60
+			}
+			b.sent(tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, fits-header)...))
+			big := tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, fits-header+1)...)
+			p := b.sent(big)
+			source, destination := quoted(t, p)
+			if p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() || p.to != routerMAC || p.from != b.Mac() || source != client(six, 1000) || destination != vipAt(six, 80) {
+				t.Errorf("from %v to %v about %v to %v", p.source, p.destination, source, destination)
+			}
+			if got := binary.BigEndian.Uint32(p.payload[4:]); int(got) != fits {
+				t.Errorf("%d fit, want %d", got, fits)
+			}
+			kind := [2]byte{3, 4}
+			if six {
+				kind = [2]byte{2, 0}
+			}
+			if [2]byte(p.payload) != kind {
+				t.Errorf("type and code %v", p.payload[:2])
+			}
+			// What is longer than the interface takes was put together on the way.
+			b.wantDrop("oversized", frame(routerMAC, b.Mac(), tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, 1500)...).bytes()))
+		})
+	}
+}
+
+func TestEchoRequestsToAVIPAreAnswered(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, six bool) {
+		b := newBench(t)
+		b.apply(b.vip(datapath.TCP, datapath.DSR, six, six))
+		request, reply := uint8(8), uint8(0)
+		if six {
+			request, reply = 128, 129
+		}
+		p := b.sent(icmp(client(six, 0).Addr(), vipAt(six, 0).Addr(), request, 0, 0x12340001, []byte("ping")))
+		if p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() || p.to != routerMAC || p.payload[0] != reply || string(p.payload[8:]) != "ping" {
+			t.Errorf("%+v", p)
+		}
+		if verdict, _ := b.run(icmp(client(six, 0).Addr(), hopAddress(six), request, 0, 1, nil)); verdict != datapath.Pass {
+			t.Errorf("for another address: verdict %d", verdict)
+		}
+	})
+}
+
+func TestErrorsThatQuoteNothingUsableAreDroppedIfTheyAreForAVIP(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, six bool) {
+		b := newBench(t)
+		b.apply(b.vip(datapath.TCP, datapath.NAT, six, six))
+		kind := uint8(3)
+		if six {
+			kind = 1
+		}
+		whole := tcp(vipAt(six, 80), client(six, 1), ack).bytes()
+		broken := append([]byte{}, whole...)
+		broken[0] = 0x15
+		for i, quote := range [][]byte{nil, whole[:12], broken} {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				report := icmp(hopAddress(six), vipAt(six, 0).Addr(), kind, 1, 0, quote)
+				// Without padding, which would be read as part of the quote.
+				b.wantDrop("icmp_quote", frame(routerMAC, b.Mac(), report.bytes())[:14+len(report.bytes())])
+			})
+		}
+		other := icmp(hopAddress(six), hopAddress(six).Next(), kind, 1, 0, whole)
+		if verdict, _ := b.run(other); verdict != datapath.Pass {
+			t.Errorf("an error for another address had verdict %d", verdict)
+		}
+	})
+}
