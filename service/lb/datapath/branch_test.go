@@ -48,9 +48,8 @@ func newBench(t *testing.T, change ...func(*datapath.Options)) *bench {
 	return &bench{t, n.open(change...)}
 }
 
-// vip is a VIP with one backend. to6 is the backend's family.
-func (b *bench) vip(p datapath.Protocol, m datapath.Mode, six, to6 bool, change ...func(*datapath.VIP)) datapath.VIP {
-	b.t.Helper()
+// benchVIP is a VIP with one backend, of IPv6 if to6 is set.
+func benchVIP(p datapath.Protocol, m datapath.Mode, six, to6 bool) datapath.VIP {
 	v := datapath.VIP{VIPKey: datapath.VIPKey{Address: vip4, Port: 80, LastPort: 80, Protocol: p}, Mode: m}
 	if six {
 		v.Address = vip6
@@ -61,6 +60,11 @@ func (b *bench) vip(p datapath.Protocol, m datapath.Mode, six, to6 bool, change 
 		key.Address, hop.Local = backend6, node6
 	}
 	v.Backends = []datapath.Backend{{BackendKey: key, Weight: 1, State: datapath.Healthy, Hop: hop}}
+	return v
+}
+
+func (b *bench) vip(p datapath.Protocol, m datapath.Mode, six, to6 bool, change ...func(*datapath.VIP)) datapath.VIP {
+	v := benchVIP(p, m, six, to6)
 	for _, c := range change {
 		c(&v)
 	}

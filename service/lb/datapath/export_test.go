@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"fmt"
+	"net/netip"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -43,3 +45,25 @@ func (d *Datapath) DropCount() int { return int(d.objects.Drops.MaxEntries()) }
 
 // PinnedMaps are the names of the maps that outlive a process.
 func PinnedMaps() []string { return pinnedMaps() }
+
+// AgeFlow makes a flow look as if its last packet came so long ago.
+func (d *Datapath) AgeFlow(f Flow, by time.Duration) error {
+	key := tuple4(f.Protocol, f.Client, f.VIP)
+	var flow programFlow
+	if err := d.objects.Flows4.Lookup(key, &flow); err != nil {
+		return err
+	}
+	flow.Seen -= uint32(by >> tickShift)
+	return d.objects.Flows4.Put(key, flow)
+}
+
+// AgeReply does the same for what a backend's replies are found by.
+func (d *Datapath) AgeReply(p Protocol, backend, seen netip.AddrPort, by time.Duration) error {
+	key := tuple4(p, backend, seen)
+	var reply programReply
+	if err := d.objects.Replies4.Lookup(key, &reply); err != nil {
+		return err
+	}
+	reply.Seen -= uint32(by >> tickShift)
+	return d.objects.Replies4.Put(key, reply)
+}

@@ -7,7 +7,7 @@
 /* New source ports come from below what Linux gives to sockets of its own. */
 #define FIRST_PORT 1024
 #define PORTS 31744
-#define PORT_TRIES 8
+#define PORT_TRIES 32
 #define PORT_STEP 7919
 
 /* A reply that nobody needs any more; its tuple can be given to another flow. */
