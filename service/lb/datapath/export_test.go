@@ -67,3 +67,9 @@ func (d *Datapath) AgeReply(p Protocol, backend, seen netip.AddrPort, by time.Du
 	reply.Seen -= uint32(by >> tickShift)
 	return d.objects.Replies4.Put(key, reply)
 }
+
+// Repeat runs the program on one frame so many times, each on what the last one
+// left, and returns how long one takes.
+func (d *Datapath) Repeat(frame []byte, times uint32) (verdict uint32, each time.Duration, err error) {
+	return d.objects.Balance.Benchmark(frame, int(times), nil)
+}
