@@ -154,6 +154,9 @@ func Detach(dir, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if pins == "" {
+		return false, nil
+	}
 	entries, err := os.ReadDir(pins)
 	if err != nil {
 		return false, err
@@ -185,6 +188,9 @@ func removeMapPins(pins string) error {
 // file system if it is not. Interfaces of other network namespaces than the host's
 // may have the same name, so the namespace is part of theirs.
 func pinFolder(dir, name string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
 	if err := mountBPF(dir); err != nil {
 		return "", err
 	}

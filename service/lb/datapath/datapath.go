@@ -32,7 +32,8 @@ type Options struct {
 	Mode      string // Generic, Native or Auto
 	// The sources of tunnels to backends of each family.
 	TunnelSource, TunnelSource6 netip.Addr
-	// Dir is where the kernel's BPF file system is, or shall be, mounted.
+	// Dir is where the kernel's BPF file system is, or shall be, mounted. If it is empty,
+	// nothing outlives this process.
 	Dir string
 	// Flows is how many flows of each family are remembered; 0 is DefaultFlows. A
 	// change drops all flows, since the kernel's tables cannot grow.
