@@ -1,0 +1,170 @@
+package probe
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+)
+
+// ID names a check: a backend is checked once for each VIP that it serves.
+type ID struct {
+	VIP     datapath.VIPKey
+	Backend datapath.BackendKey
+}
+
+// Type is how a backend is probed.
+type Type uint8
+
+const (
+	// TCP opens a connection and sends nothing.
+	TCP Type = iota
+	// HTTP sends a GET request and looks at the status.
+	HTTP
+	// HTTPS does so over TLS. The certificate is not verified: backends are known by
+	// their addresses, which certificates rarely name.
+	HTTPS
+)
+
+var typeNames = [...]string{TCP: "tcp", HTTP: "http", HTTPS: "https"}
+
+// ParseType reads tcp, http or https.
+func ParseType(s string) (Type, error) {
+	for t, name := range typeNames {
+		if s == name {
+			return Type(t), nil
+		}
+	}
+	return 0, fault.New(fault.Invalid, "must be one of %s, not %q", strings.Join(typeNames[:], ", "), s)
+}
+
+func (t Type) String() string { return typeNames[t] }
+
+// StatusRange is the HTTP statuses that count as healthy, First to Last. The zero
+// StatusRange is 200 to 399.
+type StatusRange struct{ First, Last int }
+
+// ParseStatusRange reads one status, as in 204, or a range, as in 200-299.
+func ParseStatusRange(s string) (StatusRange, error) {
+	first, last, isRange := strings.Cut(s, "-")
+	if !isRange {
+		last = first
+	}
+	a, errA := strconv.Atoi(first)
+	b, errB := strconv.Atoi(last)
+	r := StatusRange{a, b}
+	if errA != nil || errB != nil || !r.valid() {
+		return StatusRange{}, fault.New(fault.Invalid, "must be a status or a range of them from 200 to 599, as in 200-399, not %q", s)
+	}
+	return r, nil
+}
+
+func (r StatusRange) valid() bool { return 200 <= r.First && r.First <= r.Last && r.Last <= 599 }
+
+func (r StatusRange) orDefault() StatusRange {
+	if r == (StatusRange{}) {
+		return StatusRange{200, 399}
+	}
+	return r
+}
+
+func (r StatusRange) contains(status int) bool {
+	r = r.orDefault()
+	return r.First <= status && status <= r.Last
+}
+
+func (r StatusRange) String() string {
+	r = r.orDefault()
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return strconv.Itoa(r.First) + "-" + strconv.Itoa(r.Last)
+}
+
+// Check is how one backend is probed.
+type Check struct {
+	ID
+	Type    Type
+	Address netip.AddrPort
+	// Path and Host are for HTTP and HTTPS. Path begins with a slash and may have a
+	// query; empty is "/". Host is sent as the Host header and, if it is a name, as
+	// the TLS server name; empty sends the address.
+	Path, Host string
+	Status     StatusRange
+	// Interval is the time from one probe to the next, MinInterval to MaxInterval;
+	// Timeout bounds a whole probe, MinTimeout to MaxInterval.
+	Interval, Timeout time.Duration
+	// Rise and Fall are how many results in a row change the state, 1 to MaxResults.
+	Rise, Fall int
+	// Initial is the state known from before; nil is unknown, which the first result
+	// decides. It counts only when a check is new.
+	Initial *bool
+	// Direct connects to Address as any program would. Otherwise Options.Dial does,
+	// as for backends that are reached through a tunnel.
+	Direct bool
+}
+
+// The limits of a check.
+const (
+	MinInterval = 100 * time.Millisecond
+	MaxInterval = time.Hour
+	MinTimeout  = 10 * time.Millisecond
+	MaxResults  = 100
+	maxText     = 1024 // characters of Path and Host
+)
+
+// Validate reports the first setting that is wrong, by its name in the configuration.
+func (c Check) Validate() error {
+	switch {
+	case int(c.Type) >= len(typeNames):
+		return fault.InvalidField("type", "must be one of %s", strings.Join(typeNames[:], ", "))
+	case !c.Address.IsValid() || c.Address.Port() == 0:
+		return fault.InvalidField("port", "must be 1 to 65535, of a valid address")
+	case c.Interval < MinInterval || c.Interval > MaxInterval:
+		return fault.InvalidField("interval", "must be %s to %s", MinInterval, MaxInterval)
+	case c.Timeout < MinTimeout || c.Timeout > MaxInterval:
+		return fault.InvalidField("timeout", "must be %s to %s", MinTimeout, MaxInterval)
+	case c.Rise < 1 || c.Rise > MaxResults:
+		return fault.InvalidField("rise", "must be 1 to %d", MaxResults)
+	case c.Fall < 1 || c.Fall > MaxResults:
+		return fault.InvalidField("fall", "must be 1 to %d", MaxResults)
+	case c.Type == TCP && (c.Path != "" || c.Host != "" || c.Status != StatusRange{}):
+		return fault.InvalidField("type", "is tcp, which has no path, host and status; they are for http and https")
+	case c.Status != StatusRange{} && !c.Status.valid():
+		return fault.InvalidField("status", "must be a status or a range of them from 200 to 599")
+	case len(c.Host) > maxText || !httpguts.ValidHostHeader(c.Host) || strings.ContainsAny(c.Host, "/@"):
+		return fault.InvalidField("host", "must be a host name, with or without a port")
+	case c.Path == "":
+		return nil
+	}
+	if !validPath(c.Path) {
+		return fault.InvalidField("path", "must begin with one slash and be a path of a URL, with or without a query, of at most %d ASCII characters", maxText)
+	}
+	return nil
+}
+
+// validPath says whether a path can stand in a request as it is.
+func validPath(path string) bool {
+	if len(path) > maxText || path[0] != '/' || strings.HasPrefix(path, "//") {
+		return false
+	}
+	for _, r := range path {
+		if r <= ' ' || r > '~' || r == '#' {
+			return false
+		}
+	}
+	_, err := url.ParseRequestURI(path) // %zz
+	return err == nil
+}
+
+// sameProbe says whether two checks do the same, whatever state they start with.
+func sameProbe(a, b Check) bool {
+	a.Initial, b.Initial = nil, nil
+	return a == b
+}
