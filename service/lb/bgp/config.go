@@ -1,0 +1,101 @@
+package bgp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Config is what is spoken and with whom.
+type Config struct {
+	LocalASN uint32
+	RouterID netip.Addr // IPv4
+	// Communities mark every announcement: ASN in the upper half, value in the lower.
+	Communities []uint32
+	// LargeCommunities do so with three numbers each (RFC 8092).
+	LargeCommunities [][3]uint32
+	// NextHop4 and NextHop6 are announced as the next hop of all routes of their
+	// family. Without one, it is the local address of each session, and routes of that
+	// family go only to peers that are connected over it.
+	NextHop4, NextHop6 netip.Addr
+	Peers              []Peer
+}
+
+// Peer is a router to connect to.
+type Peer struct {
+	Address  netip.Addr
+	Port     uint16 // 0 is 179
+	ASN      uint32 // the node's own for iBGP
+	Password string // of TCP MD5, at most 80 bytes; empty is none
+	// HoldTime is proposed to the peer, which may want less: whole seconds, at least 3.
+	// Keepalives are sent three times as often.
+	HoldTime time.Duration
+}
+
+const (
+	defaultPort  = 179
+	minHoldTime  = 3 * time.Second
+	maxHoldTime  = 65535 * time.Second
+	maxPassword  = 80 // TCP_MD5SIG_MAXKEYLEN; the kernel would take a part of more
+	connectRetry = 5  // seconds
+)
+
+// check reports the first setting with which sessions would not come up, or not as meant.
+func (c *Config) check() error {
+	switch {
+	case c.LocalASN == 0:
+		return fault.InvalidField("localASN", "must be 1 to 4294967295")
+	case !c.RouterID.Is4() || c.RouterID.IsUnspecified():
+		return fault.InvalidField("routerID", "must be an IPv4 address")
+	case c.NextHop4.IsValid() && !c.NextHop4.Is4():
+		return fault.InvalidField("nextHop4", "must be an IPv4 address")
+	case c.NextHop6.IsValid() && !c.NextHop6.Is6():
+		return fault.InvalidField("nextHop6", "must be an IPv6 address")
+	}
+	for i, p := range c.Peers {
+		if err := p.check(fmt.Sprintf("peers[%d].", i)); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(c.Peers[:i], func(other Peer) bool { return other.Address == p.Address }) {
+			return fault.InvalidField(fmt.Sprintf("peers[%d].address", i), "%s is given twice", p.Address)
+		}
+	}
+	return nil
+}
+
+func (p Peer) check(prefix string) error {
+	switch {
+	case !p.Address.IsValid() || p.Address.IsUnspecified() || p.Address.IsMulticast() || p.Address.Is4In6():
+		return fault.InvalidField(prefix+"address", "must be the address of a machine")
+	case p.ASN == 0:
+		return fault.InvalidField(prefix+"asn", "must be 1 to 4294967295")
+	case p.HoldTime < minHoldTime || p.HoldTime > maxHoldTime || p.HoldTime%time.Second != 0:
+		return fault.InvalidField(prefix+"holdTime", "must be whole seconds from %s to %s", minHoldTime, maxHoldTime)
+	case len(p.Password) > maxPassword:
+		return fault.InvalidField(prefix+"password", "must have at most %d bytes", maxPassword)
+	}
+	return nil
+}
+
+// families says which routes a peer gets: those of the session's own family, and the
+// others if their next hop is known.
+func (c *Config) families(p Peer) (ipv4, ipv6 bool) {
+	return p.Address.Is4() || c.NextHop4.IsValid(), p.Address.Is6() || c.NextHop6.IsValid()
+}
+
+// sameMarks says whether announcements look the same.
+func sameMarks(a, b *Config) bool {
+	return slices.Equal(a.Communities, b.Communities) && slices.Equal(a.LargeCommunities, b.LargeCommunities) &&
+		a.NextHop4 == b.NextHop4 && a.NextHop6 == b.NextHop6
+}
+
+func (c *Config) clone() *Config {
+	copied := *c
+	copied.Communities = slices.Clone(c.Communities)
+	copied.LargeCommunities = slices.Clone(c.LargeCommunities)
+	copied.Peers = slices.Clone(c.Peers)
+	return &copied
+}

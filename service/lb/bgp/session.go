@@ -1,0 +1,83 @@
+package bgp
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+)
+
+// Session is the state of the session with a peer.
+type Session struct {
+	Peer netip.Addr
+	ASN  uint32
+	// State is idle, active, opensent, openconfirm or established.
+	State string
+	// Since is when the session was established, or else when it was lost or the peer
+	// was configured.
+	Since time.Time
+	// Reason is why the session was lost, empty if it never was.
+	Reason string
+}
+
+// Established is the state of a session over which routes are announced.
+const Established = "established"
+
+// Established says whether the peer has the routes.
+func (s Session) Established() bool { return s.State == Established }
+
+// Sessions are those with all configured peers, ordered by address.
+func (s *Speaker) Sessions() []Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sessions := make([]Session, 0, len(s.peers))
+	for _, p := range s.peers {
+		sessions = append(sessions, p.session)
+	}
+	slices.SortFunc(sessions, func(a, b Session) int { return cmp.Or(a.Peer.Compare(b.Peer), cmp.Compare(a.ASN, b.ASN)) })
+	return sessions
+}
+
+// observe takes in what the engine says of a session.
+func (s *Speaker) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
+	if event.Type != apiutil.PEER_EVENT_STATE {
+		return
+	}
+	session, before, ok := s.move(event.Peer.State)
+	if !ok {
+		return
+	}
+	switch {
+	case session.Established() && !before.Established():
+		s.log.Info("bgp session established", "peer", session.Peer, "asn", session.ASN)
+	case before.Established() && !session.Established():
+		s.log.Info("bgp session lost", "peer", session.Peer, "asn", session.ASN, "reason", session.Reason)
+	}
+	s.onSession(session)
+}
+
+func (s *Speaker) move(state apiutil.PeerState) (after, before Session, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[state.NeighborAddress]
+	if p == nil {
+		return Session{}, Session{}, false // removed meanwhile
+	}
+	before = p.session
+	p.session.State = stateName(state.SessionState)
+	if p.session.Established() != before.Established() {
+		p.session.Since = time.Now()
+		if before.Established() {
+			p.session.Reason = state.DisconnectMessage
+		}
+	}
+	return p.session, before, p.session != before
+}
+
+func stateName(state bgp.FSMState) string {
+	return strings.ToLower(strings.TrimPrefix(state.String(), "BGP_FSM_"))
+}

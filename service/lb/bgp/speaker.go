@@ -1,0 +1,253 @@
+package bgp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/server"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Speaker speaks BGP. It is safe for concurrent use.
+type Speaker struct {
+	log       *slog.Logger
+	onSession func(Session)
+
+	mu     sync.Mutex
+	closed bool
+	config *Config // nil while there is nobody to speak to
+	peers  map[netip.Addr]*peer
+	wanted map[netip.Addr]bool // what Announce was told last
+
+	// Only while config is not nil.
+	engine    *server.BgpServer
+	unwatch   context.CancelFunc
+	announced map[netip.Addr]bool // what the engine was told
+}
+
+// peer is a configured peer.
+type peer struct {
+	Peer
+	ipv4, ipv6 bool // families
+	session    Session
+}
+
+// New returns a Speaker that speaks to nobody yet. onSession, which may be nil, is
+// told of every change of a session's state, in order, but not of peers that are
+// removed; it must be quick.
+func New(log *slog.Logger, onSession func(Session)) *Speaker {
+	if onSession == nil {
+		onSession = func(Session) {}
+	}
+	return &Speaker{log: log, onSession: onSession, peers: map[netip.Addr]*peer{}, wanted: map[netip.Addr]bool{}}
+}
+
+var errClosed = errors.New("the speaker is closed")
+
+// Configure changes what is spoken and with whom; nil ends all sessions. It does not
+// wait for sessions. A configuration that is wrong changes nothing.
+func (s *Speaker) Configure(config *Config) error {
+	if config != nil {
+		if err := config.check(); err != nil {
+			return err
+		}
+		config = config.clone()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	old := s.config
+	if old != nil && (config == nil || old.LocalASN != config.LocalASN || old.RouterID != config.RouterID) {
+		s.stop()
+		old = nil
+	}
+	if config == nil {
+		return nil
+	}
+	if old == nil {
+		if err := s.start(config); err != nil {
+			return err
+		}
+	}
+	s.config = config
+	// Announcing a route again replaces the one that peers have.
+	again := old != nil && !sameMarks(old, config)
+	return errors.Join(s.announce(again), s.meet())
+}
+
+// Announce makes the announced addresses exactly these.
+func (s *Speaker) Announce(addresses []netip.Addr) error {
+	wanted := make(map[netip.Addr]bool, len(addresses))
+	for _, a := range addresses {
+		if !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
+			return fault.New(fault.Invalid, "%s cannot be announced", a)
+		}
+		wanted[a] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.wanted = wanted
+	if s.config == nil {
+		return nil
+	}
+	return s.announce(false)
+}
+
+// Close withdraws everything and ends the sessions. It returns when peers were told,
+// or when ctx ends.
+func (s *Speaker) Close(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed = true
+		s.stop()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("ending BGP sessions: %w", ctx.Err())
+	}
+}
+
+// start starts the engine. The caller holds mu, as it does for all that follow.
+func (s *Speaker) start(config *Config) error {
+	engine := server.NewBgpServer(server.LoggerOption(slog.New(warnings{s.log.Handler()}), nil))
+	go engine.Serve()
+	ctx, cancel := context.WithCancel(context.Background())
+	err := engine.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
+		Asn: config.LocalASN, RouterId: config.RouterID.String(), ListenPort: -1, // no listener
+	}})
+	if err == nil {
+		err = takeNothing(ctx, engine)
+	}
+	if err == nil {
+		err = engine.WatchEvent(ctx, server.WatchEventMessageCallbacks{OnPeerUpdate: s.observe}, server.WatchPeer())
+	}
+	if err != nil {
+		cancel()
+		engine.Stop()
+		return fmt.Errorf("starting BGP: %w", err)
+	}
+	s.engine, s.unwatch, s.announced = engine, cancel, map[netip.Addr]bool{}
+	return nil
+}
+
+// stop ends all sessions and the engine.
+func (s *Speaker) stop() {
+	if s.config == nil {
+		return
+	}
+	for _, p := range s.peers {
+		if p.session.Established() {
+			s.log.Info("bgp session ended", "peer", p.Address, "asn", p.ASN)
+		}
+	}
+	s.unwatch()
+	s.engine.Stop() // peers get a Cease; it waits until that is sent, a second each at most
+	clear(s.peers)
+	s.config, s.engine, s.announced = nil, nil, nil
+}
+
+// announce tells the engine what differs from what it was told, or with again, all.
+func (s *Speaker) announce(again bool) error {
+	var added, removed []*apiutil.Path
+	for a := range s.wanted {
+		if s.announced[a] && !again {
+			continue
+		}
+		path, err := s.config.host(a)
+		if err != nil {
+			return fmt.Errorf("route of %s: %w", a, err)
+		}
+		added = append(added, path)
+	}
+	for a := range s.announced {
+		if s.wanted[a] {
+			continue
+		}
+		path, err := s.config.host(a)
+		if err != nil {
+			return fmt.Errorf("route of %s: %w", a, err)
+		}
+		removed = append(removed, path)
+	}
+	if len(removed) > 0 {
+		if err := s.engine.DeletePath(apiutil.DeletePathRequest{Paths: removed}); err != nil {
+			return fmt.Errorf("withdrawing %d routes: %w", len(removed), err)
+		}
+	}
+	if len(added) > 0 {
+		if _, err := s.engine.AddPath(apiutil.AddPathRequest{Paths: added}); err != nil {
+			return fmt.Errorf("announcing %d routes: %w", len(added), err)
+		}
+	}
+	s.announced = maps.Clone(s.wanted)
+	return nil
+}
+
+// meet makes the engine's peers those of the configuration. A peer that changed is
+// another one.
+func (s *Speaker) meet() error {
+	for address, known := range s.peers {
+		i := slices.IndexFunc(s.config.Peers, func(p Peer) bool { return p.Address == address })
+		if i >= 0 {
+			ipv4, ipv6 := s.config.families(s.config.Peers[i])
+			if known.Peer == s.config.Peers[i] && known.ipv4 == ipv4 && known.ipv6 == ipv6 {
+				continue
+			}
+		}
+		if err := s.engine.DeletePeer(context.Background(), &api.DeletePeerRequest{Address: address.String()}); err != nil {
+			return fmt.Errorf("ending the session with %s: %w", address, err)
+		}
+		if known.session.Established() {
+			s.log.Info("bgp session ended", "peer", address, "asn", known.ASN)
+		}
+		delete(s.peers, address)
+	}
+	for _, p := range s.config.Peers {
+		if s.peers[p.Address] != nil {
+			continue
+		}
+		if err := s.engine.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.config.neighbor(p)}); err != nil {
+			return fmt.Errorf("adding the peer %s: %w", p.Address, err)
+		}
+		ipv4, ipv6 := s.config.families(p)
+		s.peers[p.Address] = &peer{Peer: p, ipv4: ipv4, ipv6: ipv6, session: Session{Peer: p.Address, ASN: p.ASN, State: "idle", Since: time.Now()}}
+	}
+	return nil
+}
+
+// warnings passes on what is a warning or worse: the engine tells every step of its
+// sessions, and what matters of that is logged here.
+type warnings struct{ slog.Handler }
+
+// Enabled is false below a warning.
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps the bound.
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps the bound.
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
