@@ -40,11 +40,11 @@ func newNet(t *testing.T) *net {
 	} {
 		*h.host, err = lab.Host(h.name)
 		n.must(err)
-		n.must(lab.Plug(sw, *h.host, "eth0", h.addresses...))
+		n.must(netlab.Plug(sw, *h.host, "eth0", h.addresses...))
 	}
 	n.far, err = lab.Host("far")
 	n.must(err)
-	n.must(lab.Join(n.gw, "eth1", n.far, "eth0"))
+	n.must(netlab.Join(n.gw, "eth1", n.far, "eth0"))
 	n.must(n.node.Do(func() error {
 		n.resolver, err = nexthop.New("eth0", slog.New(slog.NewTextHandler(t.Output(), nil)))
 		return err

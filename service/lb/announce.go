@@ -1,0 +1,60 @@
+package lb
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/mainstay-infra/mainstay/service/lb/bgp"
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+)
+
+// toAnnounce are the addresses that BGP announces: those of which a VIP has a
+// healthy backend. Draining backends do not count, since new connections would find
+// nobody: other nodes serve them better. wanted is what is to be balanced, and
+// inKernel what the kernel balances; an address must be in both, so that no packet
+// is asked for that nobody would serve.
+func toAnnounce(wanted, inKernel []datapath.VIP) []netip.Addr {
+	healthy := healthyAddresses(wanted)
+	served := healthyAddresses(inKernel)
+	var out []netip.Addr
+	for address := range healthy {
+		if served[address] {
+			out = append(out, address)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+func healthyAddresses(vips []datapath.VIP) map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	for i := range vips {
+		for _, b := range vips[i].Backends {
+			if b.State == datapath.Healthy {
+				out[vips[i].Address] = true
+				break
+			}
+		}
+	}
+	return out
+}
+
+// speakerConfig is what the document says of BGP; nil if it says nothing.
+func speakerConfig(b *configfile.BGP) *bgp.Config {
+	if b == nil {
+		return nil
+	}
+	out := &bgp.Config{LocalASN: b.LocalASN, RouterID: b.RouterID}
+	for _, c := range b.Communities {
+		if c.Large {
+			out.LargeCommunities = append(out.LargeCommunities, c.Parts)
+		} else {
+			out.Communities = append(out.Communities, c.Value())
+		}
+	}
+	for _, p := range b.Peers {
+		out.Peers = append(out.Peers, bgp.Peer{Address: p.Address, Port: p.Port, ASN: p.ASN, Password: string(p.Password), HoldTime: p.HoldTime})
+	}
+	return out
+}

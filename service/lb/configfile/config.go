@@ -1,0 +1,135 @@
+package configfile
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+	"github.com/mainstay-infra/mainstay/service/lb/probe"
+)
+
+// The limits of a document.
+const (
+	MaxFileSize = 16 << 20 // bytes
+	MaxVIPs     = 4096     // each port of a list counts
+	// MaxBackends bounds the backends of all VIPs together.
+	MaxBackends = 65535
+	// MaxRangeBlocks bounds what the ranges of all VIPs take in the kernel's trie. A
+	// range takes at most 30 blocks, one that is aligned to a power of two takes one.
+	MaxRangeBlocks = datapath.MaxBlocks
+)
+
+// Config is a document. The tags say how it is written: key, default, bounds
+// (inclusive) and, for the reference, what it means.
+type Config struct {
+	Interface     string     `key:"interface" required:"true" help:"Network interface on which packets for the VIPs arrive. One interface a node."`
+	XDPMode       XDPMode    `key:"xdpMode" default:"generic" help:"How the program is attached: generic works with every driver, native is faster and needs the driver's support, auto tries native first."`
+	APIListen     string     `key:"apiListen" default:"127.0.0.1:9870" help:"Address of the API, the metrics and the console."`
+	TunnelSource  netip.Addr `key:"tunnelSource" help:"IPv4 address of this node as the outer source towards IPv4 backends in the modes dsr-ipip and dsr-gre."`
+	TunnelSource6 netip.Addr `key:"tunnelSource6" help:"The same for IPv6 backends."`
+	VIPs          []VIP      `key:"vips" help:"The VIPs. Without any, nothing is attached to the interface."`
+	BGP           *BGP       `key:"bgp" help:"Announce the addresses of VIPs by BGP. A VIP's address is announced while a VIP of that address has a healthy backend."`
+}
+
+// XDPMode is how the program is attached.
+type XDPMode string
+
+// The modes of XDP.
+const (
+	XDPGeneric XDPMode = "generic"
+	XDPNative  XDPMode = "native"
+	XDPAuto    XDPMode = "auto"
+)
+
+// VIP is an address and the ports at which it is balanced.
+type VIP struct {
+	Address         netip.Addr        `key:"address" required:"true" help:"The virtual address."`
+	Port            uint16            `key:"port" min:"1" help:"The port. Exactly one of port, portRange and ports is given."`
+	PortRange       PortRange         `key:"portRange" help:"All ports from the first to the last, as in 8000-8100. A port that another VIP has by itself goes to that VIP."`
+	Ports           []uint16          `key:"ports" min:"1" help:"A list of ports; each becomes a VIP of its own."`
+	Protocol        datapath.Protocol `key:"protocol" default:"tcp" help:"tcp or udp."`
+	Mode            datapath.Mode     `key:"mode" default:"nat" help:"How packets get to backends: nat rewrites the destination, dsr sends to the backend's MAC address on the same network, dsr-ipip and dsr-gre tunnel to the backend. With the dsr modes backends reply to the client themselves."`
+	SNAT            bool              `key:"snat" help:"Also rewrite the source to an address of this node, for backends that do not route replies back through it. Mode nat only."`
+	SessionAffinity Affinity          `key:"sessionAffinity" default:"none" help:"clientIP keeps all flows of a client's address at one backend; none does not."`
+	RateLimit       uint32            `key:"rateLimit" help:"New flows a second beyond which packets of new flows are dropped; 0 is no limit."`
+	HealthCheck     HealthCheck       `key:"healthCheck" help:"How backends are probed. In the dsr modes probes go to the VIP's address, on the backend's way. A VIP of protocol udp needs type none, or the port of a check that answers over TCP."`
+	Backends        []Backend         `key:"backends" help:"Where packets go. No two of one VIP have the same address and port."`
+}
+
+// Affinity is what keeps flows together.
+type Affinity string
+
+// The affinities.
+const (
+	NoAffinity       Affinity = "none"
+	ClientIPAffinity Affinity = "clientIP"
+)
+
+// CheckType is how a backend is probed.
+type CheckType string
+
+// The types of checks.
+const (
+	CheckTCP   CheckType = "tcp"
+	CheckHTTP  CheckType = "http"
+	CheckHTTPS CheckType = "https"
+	CheckNone  CheckType = "none"
+)
+
+// HealthCheck is how the backends of a VIP are probed.
+type HealthCheck struct {
+	Type     CheckType         `key:"type" default:"tcp" help:"tcp connects, http and https send a GET request (certificates are not verified), none takes backends for healthy always."`
+	Port     uint16            `key:"port" min:"1" help:"Port to probe. Default: the backend's port; the first port of a range."`
+	Path     string            `key:"path" help:"Path of the request, with a query if need be; http and https only. Default: /."`
+	Host     string            `key:"host" help:"Host header, and name for TLS; http and https only. Default: the backend's address."`
+	Status   probe.StatusRange `key:"status" help:"Status codes that are healthy, one or a range as in 200-299; http and https only. Default: 200-399."`
+	Interval time.Duration     `key:"interval" default:"2s" min:"100ms" max:"1h" help:"Time from one probe to the next, give or take a tenth."`
+	Timeout  time.Duration     `key:"timeout" default:"1s" min:"10ms" max:"1h" help:"How long a probe may take."`
+	Rise     int               `key:"rise" default:"2" min:"1" max:"100" help:"Successes in a row that make a backend healthy."`
+	Fall     int               `key:"fall" default:"3" min:"1" max:"100" help:"Failures in a row that make it down. The first probe of all decides alone."`
+}
+
+// Backend is where packets of a VIP go.
+type Backend struct {
+	Address netip.Addr   `key:"address" required:"true" help:"The backend's address. In the modes nat and dsr of the VIP's family."`
+	Port    uint16       `key:"port" min:"1" help:"The backend's port. Default: the VIP's port. Not with a range, whose ports are kept, and no other than the VIP's in the dsr modes, which rewrite nothing."`
+	MAC     datapath.MAC `key:"mac" help:"The backend's Ethernet address, mode dsr only. Default: asked for by ARP or neighbour discovery."`
+	Weight  uint16       `key:"weight" default:"1" min:"1" max:"1000" help:"Share of new flows, in proportion to the other backends."`
+}
+
+// BGP is the node's speaker and its peers.
+type BGP struct {
+	LocalASN    uint32      `key:"localASN" required:"true" min:"1" help:"This node's AS number."`
+	RouterID    netip.Addr  `key:"routerID" required:"true" help:"Router id, an IPv4 address."`
+	Communities []Community `key:"communities" help:"Communities of every announcement: ASN:VALUE, ASN:VALUE:VALUE (large), or no-export, no-advertise, no-export-subconfed, no-peer, blackhole, graceful-shutdown."`
+	Peers       []Peer      `key:"peers" help:"The peers, which are connected to; nothing listens."`
+}
+
+// Peer is a BGP neighbour.
+type Peer struct {
+	Address      netip.Addr    `key:"address" required:"true" help:"The peer's address."`
+	ASN          uint32        `key:"asn" required:"true" min:"1" help:"The peer's AS number."`
+	Port         uint16        `key:"port" default:"179" min:"1" help:"The peer's port."`
+	Password     Secret        `key:"password" help:"TCP MD5 password, 1 to 80 printable characters. Secret."`
+	PasswordFile string        `key:"passwordFile" help:"File that holds the password; a relative path begins at the folder of this file. It is read when the configuration is loaded."`
+	HoldTime     time.Duration `key:"holdTime" default:"90s" min:"3s" max:"65535s" help:"Hold time in whole seconds; keepalives are sent three times as often."`
+}
+
+// Secret is text that is not printed.
+type Secret string
+
+const redacted = "[redacted]"
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return redacted
+}
+
+// GoString hides the secret.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText hides the secret.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -1,0 +1,110 @@
+package configfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Load reads, checks and completes the document in a file: passwords that it names
+// files for are read too. Its errors are faults of kind Invalid.
+func Load(path string) (*Config, error) {
+	raw, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseIn(filepath.Dir(path), raw)
+}
+
+// Read reads the bytes of a file, at most MaxFileSize.
+func Read(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator chooses the path
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if len(raw) > MaxFileSize {
+		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", path, MaxFileSize)
+	}
+	return raw, nil
+}
+
+func unreadable(path string, err error) error {
+	reason := err
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		reason = pathErr.Err
+	}
+	return fault.New(fault.Invalid, "cannot read %s: %v", path, reason)
+}
+
+// ParseIn is Parse, and reads the files that the document names for passwords.
+// Relative ones begin at folder.
+func ParseIn(folder string, raw []byte) (*Config, error) {
+	c, p := parseDocument(raw)
+	if c != nil && c.BGP != nil {
+		readPasswords(folder, c.BGP, p)
+	}
+	if err := p.fault(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Parse reads and checks a document. It opens no other file: a peer's password
+// that is in one stays empty. Its error is a fault of kind Invalid with a line for
+// each problem.
+func Parse(raw []byte) (*Config, error) {
+	c, p := parseDocument(raw)
+	if err := p.fault(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// parseDocument returns a Config that may be used if there are no problems.
+func parseDocument(raw []byte) (*Config, *problems) {
+	p := &problems{}
+	if len(raw) > MaxFileSize {
+		p.add("", "the document is larger than %d bytes", MaxFileSize)
+		return nil, p
+	}
+	var document yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	switch err := dec.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		p.add("", "the document is empty; it needs at least the key interface")
+		return nil, p
+	case err != nil:
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		if strings.Contains(text, "anchor") {
+			text = "a value begins with * and names no anchor; put it in quotes" // YAML's text repeats it, and it may be a password
+		}
+		p.add("", "the document is not valid YAML: %s", text)
+		return nil, p
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		p.add("", "the file has a second document, or what follows the first is not valid YAML")
+		return nil, p
+	}
+	p.root = document.Content[0]
+	c := &Config{}
+	d := &decoder{p: p}
+	d.object(p.root, reflect.ValueOf(c).Elem(), "")
+	if len(p.all) == 0 { // what was not read cannot be told from what was not given
+		c.validate(p)
+	}
+	return c, p
+}

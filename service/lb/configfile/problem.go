@@ -1,0 +1,165 @@
+package configfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// maxTold is how many problems a fault lists.
+const maxTold = 50
+
+// problems collects what is wrong in a document.
+type problems struct {
+	root *yaml.Node // to find lines; nil when there is no document
+	all  []problem
+	more int // beyond maxTold
+}
+
+type problem struct {
+	path, text string
+	line       int
+}
+
+// add notes a problem with what is at path.
+func (p *problems) add(path, format string, args ...any) {
+	line := 0
+	if len(p.all) < maxTold {
+		line = lineOf(p.root, path)
+	}
+	p.addAt(line, path, format, args...)
+}
+
+func (p *problems) addAt(line int, path, format string, args ...any) {
+	if len(p.all) == maxTold {
+		p.more++
+		return
+	}
+	p.all = append(p.all, problem{path, fmt.Sprintf(format, args...), line})
+}
+
+// fault is nil when nothing is wrong.
+func (p *problems) fault() error {
+	if len(p.all) == 0 {
+		return nil
+	}
+	// What decoding found comes before what does not fit together; people read files
+	// from top to bottom.
+	slices.SortStableFunc(p.all, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	lines := make([]string, len(p.all))
+	for i, one := range p.all {
+		lines[i] = one.String()
+	}
+	if len(lines) == 1 {
+		f := fault.New(fault.Invalid, "%s", lines[0])
+		f.Field = p.all[0].path
+		return f
+	}
+	if p.more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", p.more))
+	}
+	return fault.New(fault.Invalid, "%d problems:\n  %s", len(p.all)+p.more, strings.Join(lines, "\n  "))
+}
+
+func (p problem) String() string {
+	text := p.text
+	if p.path != "" {
+		text = p.path + ": " + text
+	}
+	if p.line > 0 {
+		text += " (line " + strconv.Itoa(p.line) + ")"
+	}
+	return text
+}
+
+// lineOf is the line of what is at a path such as vips[2].backends[0].port, or of
+// the nearest thing around it that exists.
+func lineOf(root *yaml.Node, path string) int {
+	if root == nil {
+		return 0
+	}
+	n, line := root, root.Line
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		var at int
+		if n, at = child(resolve(n), step); n == nil {
+			return line
+		}
+		line = at
+	}
+	return line
+}
+
+// child finds a key or an index, and its line; nil if there is none.
+func child(n *yaml.Node, step string) (*yaml.Node, int) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i].Line
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == step {
+				return n.Content[i+1], n.Content[i].Line
+			}
+		}
+	}
+	return nil, 0
+}
+
+// resolve follows an alias to what it stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// nearest is a half sentence that names the known word most like word, or nothing.
+func nearest(word string, known []string) string {
+	best, distance := "", max(2, len(word)/4)+1
+	for _, k := range known {
+		if d := edits(strings.ToLower(word), strings.ToLower(k)); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return "; known are " + strings.Join(known, ", ")
+	}
+	return "; did you mean " + best + "?"
+}
+
+// edits is Levenshtein's distance, in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// quoted is a value from the document, safe to print and not too long.
+func quoted(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "..."
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,237 @@
+package configfile
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+	"github.com/mainstay-infra/mainstay/service/lb/probe"
+)
+
+// validate checks what must fit together. Single values are right already.
+func (c *Config) validate(p *problems) {
+	if !validInterface(c.Interface) {
+		p.add("interface", "must be the name of a network interface, as in eth0, not %s", quoted(c.Interface))
+	}
+	if err := CheckListen(c.APIListen); err != nil {
+		p.add("apiListen", "%v", err)
+	}
+	source := func(key string, a netip.Addr, right bool, family string) {
+		if a.IsValid() && (!right || !isUnicast(a)) {
+			p.add(key, "must be an %s address of this node, not %s", family, a)
+		}
+	}
+	source("tunnelSource", c.TunnelSource, c.TunnelSource.Is4(), "IPv4")
+	source("tunnelSource6", c.TunnelSource6, c.TunnelSource6.Is6(), "IPv6")
+	if c.BGP != nil {
+		c.BGP.validate(p)
+	}
+	c.validateVIPs(p)
+}
+
+func (c *Config) validateVIPs(p *problems) {
+	vips, pairs, blocks := 0, 0, 0
+	for i := range c.VIPs {
+		v := &c.VIPs[i]
+		v.validate(p, c, fmt.Sprintf("vips[%d]", i))
+		n := max(1, len(v.Ports))
+		vips, pairs = vips+n, pairs+n*len(v.Backends)
+		if !v.PortRange.IsZero() {
+			blocks += len(datapath.Blocks(v.PortRange.First, v.PortRange.Last))
+		}
+	}
+	if vips > MaxVIPs {
+		p.add("vips", "are %d, each port of a list counted; a node has at most %d", vips, MaxVIPs)
+	}
+	if pairs > MaxBackends {
+		p.add("vips", "have %d backends in all; a node has at most %d", pairs, MaxBackends)
+	}
+	if blocks > MaxRangeBlocks {
+		p.add("vips", "have ranges that take %d blocks in all; a node has at most %d. Ranges that begin and end at powers of two, as in 8192-16383, take the fewest", blocks, MaxRangeBlocks)
+	}
+	c.refuseConflicts(p)
+}
+
+func (v *VIP) validate(p *problems, c *Config, at string) {
+	if !isUnicast(v.Address) {
+		p.add(at+".address", "must be a unicast address that is not loopback, not %s", v.Address)
+	}
+	given := 0
+	for _, is := range []bool{v.Port != 0, !v.PortRange.IsZero(), len(v.Ports) > 0} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		p.add(at, "needs exactly one of port, portRange and ports")
+	}
+	if v.SNAT && v.Mode != datapath.NAT {
+		p.add(at+".snat", "is for mode nat only; in mode %s backends reply to the client themselves", v.Mode)
+	}
+	v.HealthCheck.validate(p, v, at+".healthCheck")
+	for i := range v.Backends {
+		v.Backends[i].validate(p, c, v, fmt.Sprintf("%s.backends[%d]", at, i))
+	}
+	v.refuseTwins(p, at)
+}
+
+// refuseTwins finds backends that are the same at one of the VIP's ports.
+func (v *VIP) refuseTwins(p *problems, at string) {
+	ports := v.Ports
+	if len(ports) == 0 {
+		ports = []uint16{v.Port} // 0 for a range, which keeps ports
+	}
+	if len(ports)*len(v.Backends) > MaxBackends {
+		return // they are too many in any case
+	}
+	seen := make(map[datapath.BackendKey]int, len(v.Backends))
+	for i, b := range v.Backends {
+		for _, port := range ports {
+			key := datapath.BackendKey{Address: b.Address, Port: cmp.Or(b.Port, port)}
+			first, twice := seen[key]
+			if twice && first != i {
+				p.add(fmt.Sprintf("%s.backends[%d]", at, i), "is the same backend as backends[%d]", first)
+				break
+			}
+			seen[key] = i
+		}
+	}
+}
+
+func (h *HealthCheck) validate(p *problems, v *VIP, at string) {
+	if h.Type == CheckNone {
+		return
+	}
+	if v.Protocol == datapath.UDP && h.Port == 0 {
+		p.add(at, "a VIP of protocol udp needs a choice: type: none, or the port of a tcp, http or https check on the backends")
+	}
+	// What is left is the prober's to judge: an address stands for the backend's.
+	check := h.Probe()
+	check.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), max(h.Port, 1))
+	if err := check.Validate(); err != nil {
+		f := fault.From(err)
+		p.add(at+"."+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
+	}
+}
+
+// Probe is the check without whom it is for. It means nothing for type none.
+func (h *HealthCheck) Probe() probe.Check {
+	types := map[CheckType]probe.Type{CheckTCP: probe.TCP, CheckHTTP: probe.HTTP, CheckHTTPS: probe.HTTPS}
+	return probe.Check{Type: types[h.Type], Path: h.Path, Host: h.Host, Status: h.Status, Interval: h.Interval, Timeout: h.Timeout, Rise: h.Rise, Fall: h.Fall}
+}
+
+func (b *Backend) validate(p *problems, c *Config, v *VIP, at string) {
+	sameFamily := b.Address.Is4() == v.Address.Is4()
+	switch {
+	case b.Address.IsUnspecified() || b.Address.IsMulticast() || isBroadcast(b.Address):
+		p.add(at+".address", "must be the address of a machine, not %s", b.Address)
+	case b.Address == v.Address:
+		p.add(at+".address", "is the VIP's own address")
+	case !v.Mode.Tunnels() && !sameFamily:
+		p.add(at+".address", "must be of the VIP's family (%s) in mode %s, not %s; the modes dsr-ipip and dsr-gre may mix them", familyOf(v.Address), v.Mode, b.Address)
+	case v.Mode.Tunnels() && b.Address.Is4() && !c.TunnelSource.IsValid():
+		p.add(at+".address", "mode %s towards an IPv4 backend needs tunnelSource", v.Mode)
+	case v.Mode.Tunnels() && b.Address.Is6() && !c.TunnelSource6.IsValid():
+		p.add(at+".address", "mode %s towards an IPv6 backend needs tunnelSource6", v.Mode)
+	}
+	switch {
+	case b.Port == 0:
+	case !v.PortRange.IsZero():
+		p.add(at+".port", "must be left out: the ports of a range are kept")
+	case v.Mode != datapath.NAT && b.Port != v.Port:
+		p.add(at+".port", "must be the VIP's port or left out: mode %s does not rewrite ports", v.Mode)
+	}
+	if !b.MAC.IsZero() && v.Mode != datapath.DSR {
+		p.add(at+".mac", "is for mode dsr only, not %s", v.Mode)
+	}
+}
+
+// refuseConflicts finds VIPs that are the same, and ranges that overlap.
+func (c *Config) refuseConflicts(p *problems) {
+	type place struct {
+		address  netip.Addr
+		protocol datapath.Protocol
+	}
+	type span struct {
+		PortRange
+		at string
+	}
+	names := map[string]string{} // where a VIP's name was first
+	ranges := map[place][]span{}
+	claim := func(v *VIP, port uint16, at string) {
+		name := datapath.VIPKey{Address: v.Address, Port: port, Protocol: v.Protocol}.String()
+		if first, taken := names[name]; taken {
+			p.add(at, "%s is the same VIP as %s; a VIP is named by its first port", name, first)
+			return
+		}
+		names[name] = at
+	}
+	for i := range c.VIPs {
+		v, at := &c.VIPs[i], fmt.Sprintf("vips[%d]", i)
+		switch {
+		case v.Port != 0:
+			claim(v, v.Port, at)
+		case !v.PortRange.IsZero():
+			claim(v, v.PortRange.First, at)
+			key := place{v.Address, v.Protocol}
+			ranges[key] = append(ranges[key], span{v.PortRange, at})
+		}
+		for j, port := range v.Ports {
+			claim(v, port, fmt.Sprintf("%s.ports[%d]", at, j))
+		}
+	}
+	for where, spans := range ranges {
+		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.First, b.First) })
+		widest := 0 // of those before, the one that reaches furthest
+		for i := 1; i < len(spans); i++ {
+			if spans[i].First != spans[widest].First && spans[i].overlaps(spans[widest].PortRange) {
+				p.add(spans[i].at+".portRange", "%s overlaps with %s of %s, of the same address and protocol (%s, %s)",
+					spans[i], spans[widest], spans[widest].at, where.address, where.protocol)
+			}
+			if spans[i].Last > spans[widest].Last {
+				widest = i
+			}
+		}
+	}
+}
+
+// validInterface is the kernel's rule (dev_valid_name).
+func validInterface(name string) bool {
+	const most = 15 // bytes, IFNAMSIZ without the end
+	return name != "" && len(name) <= most && name != "." && name != ".." &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) })
+}
+
+// CheckListen checks an address to listen on. Its error ends a sentence that
+// begins with what it is for.
+func CheckListen(listen string) error {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || strings.ContainsFunc(host, unicode.IsSpace) {
+		return fmt.Errorf("must be HOST:PORT, as in 127.0.0.1:9870, not %s", quoted(listen))
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("must end with a port from 0 to 65535, not %s", quoted(port))
+	}
+	return nil
+}
+
+// isUnicast is false for addresses that no machine or VIP can have on a network.
+func isUnicast(a netip.Addr) bool {
+	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !isBroadcast(a)
+}
+
+func isBroadcast(a netip.Addr) bool { return a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) }
+
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}

@@ -1,0 +1,368 @@
+package lb
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+	"github.com/mainstay-infra/mainstay/service/lb/probe"
+)
+
+// retryEvery is how long the controller waits before it tries again what failed:
+// to open the plane, to apply, to announce.
+const retryEvery = 10 * time.Second
+
+// applyWait bounds how long a change waits until the kernel has it.
+const applyWait = 10 * time.Second
+
+// controller owns all state of the node. Whoever changes something changes the
+// inputs and wakes run, which alone talks to plane, prober and speaker.
+type controller struct {
+	log     *slog.Logger
+	open    func(context.Context, PlaneOptions) (Plane, Hops, error)
+	prober  Prober
+	speaker Speaker
+	metrics *metrics
+	bpfDir  string
+	wake    chan struct{} // has a value when run has something to do
+
+	mu  sync.Mutex
+	cfg *configfile.Config // in force
+	in  inputs
+	ids backendIDs
+	// checked are the backends that are probed.
+	checked map[probe.ID]bool
+	// Changes are counted; settled is closed, and replaced, when run has caught up.
+	changes, settledChanges uint64
+	settled                 chan struct{}
+	applyErr                error // of the last attempt
+	speakErr                error
+	plane                   Plane // nil until there is a VIP and it could be opened
+	planeErr                error
+	hops                    Hops
+	inKernel                []datapath.VIP
+	counters                datapath.Counters // the last that could be read
+	announced               []netip.Addr
+
+	// Run's own.
+	given     *configfile.Config // what prober, speaker and hops were last told of
+	resolving sync.WaitGroup
+}
+
+func (c *controller) init() {
+	c.wake, c.settled = make(chan struct{}, 1), make(chan struct{})
+	c.in = inputs{health: map[probe.ID]health{}, drained: map[int]bool{}, orchestrated: map[string]map[datapath.BackendKey]bool{},
+		weights: map[probe.ID]uint16{}, hop: func(Target) datapath.NextHop { return datapath.NextHop{} }}
+}
+
+// changed notes that the inputs are others. The lock is held.
+func (c *controller) changed() (number uint64) {
+	c.changes++
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return c.changes
+}
+
+// adopt puts a configuration into force, or says why that takes a restart.
+// listenFixed tells that the API's address is not the document's matter.
+func (c *controller) adopt(cfg *configfile.Config, listenFixed bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cfg != nil {
+		if err := needsRestart(c.cfg, cfg, c.plane != nil, listenFixed); err != nil {
+			return err
+		}
+	}
+	services := cfg.Expand()
+	c.in.health = carryHealth(c.in.health, c.in.services, services)
+	c.cfg, c.in.services = cfg, services
+	c.in.ids = c.ids.update(services)
+	c.checked = checkedIn(services)
+	c.forgetRemoved()
+	c.changed()
+	return nil
+}
+
+// needsRestart refuses what the running parts cannot change.
+func needsRestart(old, next *configfile.Config, attached, listenFixed bool) error {
+	for _, setting := range []struct {
+		key       string
+		fixed     bool
+		old, next string
+	}{
+		{"apiListen", !listenFixed, old.APIListen, next.APIListen},
+		{"interface", attached, old.Interface, next.Interface},
+		{"xdpMode", attached, string(old.XDPMode), string(next.XDPMode)},
+		{"tunnelSource", attached, addressText(old.TunnelSource), addressText(next.TunnelSource)},
+		{"tunnelSource6", attached, addressText(old.TunnelSource6), addressText(next.TunnelSource6)},
+	} {
+		if setting.fixed && setting.old != setting.next {
+			return fault.InvalidField(setting.key, "is %s now and would be %s; this takes a restart, and until then nothing of the file is applied", setting.old, setting.next)
+		}
+	}
+	return nil
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return "not given"
+	}
+	return a.String()
+}
+
+// carryHealth keeps what is known of the backends that stay. Backends that were not
+// checked before were taken for healthy.
+func carryHealth(known map[probe.ID]health, old, next []configfile.Service) map[probe.ID]health {
+	before := maps.Clone(known)
+	for i := range old {
+		if old[i].Check.Type == configfile.CheckNone {
+			for _, e := range old[i].Endpoints {
+				before[probe.ID{VIP: old[i].VIPKey, Backend: e.BackendKey}] = health{healthy: true, detail: "not checked yet"}
+			}
+		}
+	}
+	checked := checkedIn(next)
+	maps.DeleteFunc(before, func(id probe.ID, _ health) bool { return !checked[id] })
+	return before
+}
+
+// forgetRemoved drops drains and weights of backends that are configured no more.
+// The lock is held.
+func (c *controller) forgetRemoved() {
+	ids, pairs := map[int]bool{}, map[probe.ID]bool{}
+	for _, id := range c.in.ids {
+		ids[id] = true
+	}
+	for i := range c.in.services {
+		for _, e := range c.in.services[i].Endpoints {
+			pairs[probe.ID{VIP: c.in.services[i].VIPKey, Backend: e.BackendKey}] = true
+		}
+	}
+	maps.DeleteFunc(c.in.drained, func(id int, _ bool) bool { return !ids[id] })
+	maps.DeleteFunc(c.in.weights, func(id probe.ID, _ uint16) bool { return !pairs[id] })
+}
+
+// checkedIn are the backends that services have probed.
+func checkedIn(services []configfile.Service) map[probe.ID]bool {
+	ids := map[probe.ID]bool{}
+	for i := range services {
+		if services[i].Check.Type == configfile.CheckNone {
+			continue
+		}
+		for _, e := range services[i].Endpoints {
+			ids[probe.ID{VIP: services[i].VIPKey, Backend: e.BackendKey}] = true
+		}
+	}
+	return ids
+}
+
+// healthChanged is told by the prober.
+func (c *controller) healthChanged(id probe.ID, healthy bool, reason string) {
+	c.mu.Lock()
+	wanted := c.checked[id]
+	if wanted {
+		c.in.health[id] = health{healthy, reason}
+		c.changed()
+	}
+	c.mu.Unlock()
+	if !wanted {
+		return // removed at this moment
+	}
+	level, text := slog.LevelInfo, "backend is healthy"
+	if !healthy {
+		level, text = slog.LevelWarn, "backend is down"
+	}
+	c.log.Log(context.Background(), level, text, "vip", id.VIP.String(), "backend", id.Backend.String(), "reason", reason)
+}
+
+// drain starts or ends an operator's drain, and returns once the kernel knows.
+func (c *controller) drain(ctx context.Context, id int, on bool) error {
+	c.mu.Lock()
+	if !c.hasBackend(id) {
+		c.mu.Unlock()
+		return noBackend(id)
+	}
+	if on {
+		c.in.drained[id] = true
+	} else {
+		delete(c.in.drained, id)
+	}
+	number := c.changed()
+	c.mu.Unlock()
+	return c.await(ctx, number)
+}
+
+// setWeight overrides a backend's weight at one VIP, or at all that it serves now if
+// vip is empty; 0 goes back to the document's. It returns once the kernel knows.
+func (c *controller) setWeight(ctx context.Context, id int, weight uint16, vip string) error {
+	name, err := canonicalName(vip)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if !c.hasBackend(id) {
+		c.mu.Unlock()
+		return noBackend(id)
+	}
+	matched := false
+	for i := range c.in.services {
+		s := &c.in.services[i]
+		if name != "" && s.String() != name {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if c.in.ids[e.BackendKey] != id {
+				continue
+			}
+			matched = true
+			if pair := (probe.ID{VIP: s.VIPKey, Backend: e.BackendKey}); weight == 0 {
+				delete(c.in.weights, pair)
+			} else {
+				c.in.weights[pair] = weight
+			}
+		}
+	}
+	if !matched {
+		c.mu.Unlock()
+		return fault.New(fault.NotFound, "backend %d does not serve the VIP %s", id, name).WithCode("vip_not_found")
+	}
+	number := c.changed()
+	c.mu.Unlock()
+	return c.await(ctx, number)
+}
+
+// canonicalName is a VIP's name as VIPs print theirs. Empty stays empty.
+func canonicalName(vip string) (string, error) {
+	if vip == "" {
+		return "", nil
+	}
+	address, port, protocol, err := datapath.ParseVIPName(vip)
+	if err != nil {
+		return "", fault.InvalidField("vip", "%s", fault.From(err).Message)
+	}
+	return datapath.VIPKey{Address: address, Port: port, Protocol: protocol}.String(), nil
+}
+
+func noBackend(id int) error { return fault.New(fault.NotFound, "no backend has the id %d", id) }
+
+// hasBackend says whether the id is in use. The lock is held.
+func (c *controller) hasBackend(id int) bool {
+	for _, known := range c.in.ids {
+		if known == id {
+			return true
+		}
+	}
+	return false
+}
+
+// setOrchestratorDrains replaces what one orchestrator drains.
+func (c *controller) setOrchestratorDrains(source string, backends []datapath.BackendKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(backends) == 0 {
+		delete(c.in.orchestrated, source)
+	} else {
+		drains := make(map[datapath.BackendKey]bool, len(backends))
+		for _, b := range backends {
+			drains[datapath.BackendKey{Address: b.Address.Unmap(), Port: b.Port}] = true
+		}
+		c.in.orchestrated[source] = drains
+	}
+	c.changed()
+}
+
+// await waits until run has dealt with a change, and says if the kernel refused it.
+func (c *controller) await(ctx context.Context, number uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, applyWait)
+	defer cancel()
+	for {
+		c.mu.Lock()
+		done, err, settled := c.settledChanges >= number, c.applyErr, c.settled
+		c.mu.Unlock()
+		if done {
+			if err == nil {
+				return nil
+			}
+			return fault.New(fault.Unavailable, "the change is noted, but the kernel did not take it; it is tried again every %s: %v", retryEvery, err).WithCode("not_applied")
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return fault.Wrap(fault.Unavailable, ctx.Err(), "the change is noted, but the kernel did not have it after %s", applyWait).WithCode("not_applied")
+		}
+	}
+}
+
+// dialProbe connects for checks in the dsr modes. A backend whose way is not known
+// yet, as at the start, is waited for.
+func (c *controller) dialProbe(ctx context.Context, id probe.ID, address netip.AddrPort) (net.Conn, error) {
+	for {
+		c.mu.Lock()
+		plane, settled := c.plane, c.settled
+		c.mu.Unlock()
+		var conn net.Conn
+		err := errNotAttached
+		if plane != nil {
+			conn, err = plane.DialProbe(ctx, id.VIP, id.Backend, address.Port())
+		}
+		if !fault.Is(err, fault.Unavailable) {
+			return conn, err
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// An error, and not a *fault.Error, so that other errors fit into the same variable.
+var errNotAttached error = fault.New(fault.Unavailable, "nothing is attached to the interface, so no packet is balanced; /readyz says why")
+
+// explain asks the kernel's tables which backend a flow's next packet would get.
+func (c *controller) explain(flow datapath.Flow) (datapath.Explanation, error) {
+	c.mu.Lock()
+	plane := c.plane
+	c.mu.Unlock()
+	if plane == nil {
+		return datapath.Explanation{}, errNotAttached
+	}
+	e, err := plane.Explain(flow)
+	if err != nil {
+		return e, fault.Wrap(fault.Unavailable, err, "the kernel's maps cannot be read")
+	}
+	return e, nil
+}
+
+// notReady says why the node does not balance as configured; empty when it does.
+func (c *controller) notReady() string {
+	c.mu.Lock()
+	plane, planeErr, applyErr, settled, none := c.plane, c.planeErr, c.applyErr, c.settledChanges, len(c.in.services) == 0
+	c.mu.Unlock()
+	switch {
+	case plane == nil && none && settled > 0:
+		return "" // nothing to do
+	case plane == nil && planeErr != nil:
+		return strings.TrimSpace(planeErr.Error())
+	case applyErr != nil:
+		return "the configuration could not be applied: " + applyErr.Error()
+	case settled == 0:
+		return "the configuration is not applied yet"
+	case plane == nil:
+		return "the interface is being attached to"
+	}
+	if _, err := plane.Counters(); err != nil {
+		return "the kernel's maps cannot be read: " + err.Error()
+	}
+	return ""
+}

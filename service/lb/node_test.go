@@ -1,0 +1,193 @@
+package lb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+)
+
+// node is a running service without a kernel, talked to over HTTP. Every answer is
+// held against the contract.
+type node struct {
+	*testing.T
+	service  *Service
+	plane    *memoryPlane
+	speaker  *memorySpeaker
+	url      string
+	recorder *contracttest.Recorder
+	log      *logBuffer
+	path     string // of the document
+	client   *http.Client
+}
+
+// logBuffer is a log that tests read.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// lines are those with a text in them.
+func (b *logBuffer) lines(with string) (found []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.buf.String()) {
+		if strings.Contains(line, with) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// defaults are the settings of the tests, with a document.
+func defaults(t *testing.T, document string) Config {
+	t.Helper()
+	var cfg Config
+	if err := config.Load(&cfg, "LB_TEST", config.Sources{}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConfigFile = filepath.Join(t.TempDir(), "lb.yaml")
+	if err := os.WriteFile(cfg.ConfigFile, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.APIKey, cfg.APIReadonlyKey = "id:ops="+longA, longB
+	cfg.Listen, cfg.MetricsListen = "127.0.0.1:0", ""
+	return cfg
+}
+
+// start runs a node until the test ends.
+func start(t *testing.T, document string, change ...func(*Config, *Deps)) *node {
+	t.Helper()
+	n := &node{T: t, plane: newMemoryPlane(), speaker: &memorySpeaker{}, log: &logBuffer{}, client: &http.Client{}}
+	cfg := defaults(t, document)
+	deps := Deps{Log: slog.New(slog.NewTextHandler(n.log, nil)), Registry: prometheus.NewRegistry(), Now: time.Now, Speaker: n.speaker,
+		Open: func(context.Context, PlaneOptions) (Plane, Hops, error) { return n.plane, n.plane, nil }}
+	for _, f := range change {
+		f(&cfg, &deps)
+	}
+	service, err := New(cfg, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.service, n.path = service, cfg.ConfigFile
+	n.recorder = contracttest.New(service.contract, lbapi.BasePath)
+	server := httptest.NewServer(n.recorder.Wrap(t, service.Handler()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- service.Run(ctx) }()
+	t.Cleanup(func() {
+		n.client.CloseIdleConnections()
+		server.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	n.url = server.URL
+	n.eventually("it has settled", func() bool {
+		service.controller.mu.Lock()
+		defer service.controller.mu.Unlock()
+		return service.controller.settledChanges > 0
+	})
+	return n
+}
+
+// eventually waits for what the service brings about; there is no signal for it.
+func (n *node) eventually(what string, ok func() bool) {
+	n.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("did not happen: %s", what)
+		}
+	}
+}
+
+type answer struct {
+	*node
+	what   string
+	status int
+	header http.Header
+	body   string
+}
+
+// call sends a request under the base path, with a body of JSON unless it is empty.
+func (n *node) call(method, path, key, body string) answer {
+	n.Helper()
+	return n.send(method, lbapi.BasePath+path, key, body, "application/json")
+}
+
+func (n *node) send(method, path, key, body, contentType string) answer {
+	n.Helper()
+	req, err := http.NewRequestWithContext(n.Context(), method, n.url+path, strings.NewReader(body))
+	if err != nil {
+		n.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := n.client.Do(req)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return answer{n, method + " " + path, res.StatusCode, res.Header, string(b)}
+}
+
+// want fails the test unless the answer has the status.
+func (a answer) want(status int) answer {
+	a.Helper()
+	if a.status != status {
+		a.Fatalf("%s: %d, want %d: %s", a.what, a.status, status, a.body)
+	}
+	return a
+}
+
+// refused checks status, code and field of an error.
+func (a answer) refused(status int, code, field string) {
+	a.Helper()
+	a.want(status)
+	e := as[lbapi.Error](a)
+	got := ""
+	if e.Error.Field != nil {
+		got = *e.Error.Field
+	}
+	if e.Error.Code != code || got != field || e.Error.Message == "" {
+		a.Errorf("%s: code %q field %q, want %q %q: %s", a.what, e.Error.Code, got, code, field, e.Error.Message)
+	}
+}
+
+func as[T any](a answer) (v T) {
+	a.Helper()
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		a.Fatalf("%s: %v: %s", a.what, err, a.body)
+	}
+	return v
+}

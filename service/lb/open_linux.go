@@ -1,0 +1,62 @@
+package lb
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+	"github.com/mainstay-infra/mainstay/service/lb/nexthop"
+)
+
+// hops is the kernel's Hops.
+type hops struct{ *nexthop.Resolver }
+
+// Want replaces the set of targets.
+func (h hops) Want(targets []Target) {
+	wanted := make([]nexthop.Target, len(targets))
+	for i, t := range targets {
+		wanted[i] = nexthop.Target(t)
+	}
+	h.Resolver.Want(wanted)
+}
+
+// Lookup is the way to a target.
+func (h hops) Lookup(t Target) datapath.NextHop { return h.Resolver.Lookup(nexthop.Target(t)) }
+
+// OpenPlane attaches to an interface of this machine. If it cannot, the fault says
+// what is missing and how to get it.
+func OpenPlane(ctx context.Context, o PlaneOptions) (Plane, Hops, error) {
+	plane, err := datapath.Open(ctx, datapath.Options{Interface: o.Interface, Mode: string(o.Mode), TunnelSource: o.TunnelSource, TunnelSource6: o.TunnelSource6, Dir: o.BPFDir, Log: o.Log})
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Unavailable, err, "cannot attach to %s%s", o.Interface, missing(Needs(o.BPFDir)))
+	}
+	resolver, err := nexthop.New(o.Interface, o.Log)
+	if err != nil {
+		return nil, nil, errors.Join(fault.Wrap(fault.Unavailable, err, "cannot find the ways to backends"), plane.Close())
+	}
+	return plane, hops{resolver}, nil
+}
+
+// missing is what of the needs is not met, for the end of a sentence.
+func missing(needs []Need) (text string) {
+	for _, n := range needs {
+		if !n.Met {
+			text += "; missing: " + n.Name + " (" + n.Fix + ")"
+		}
+	}
+	return text
+}
+
+// Detach removes the program of the document's interface, and all that it keeps in
+// the kernel. It says whether there was anything.
+func Detach(cfg Config) (iface string, found bool, err error) {
+	d, err := readDocument(cfg)
+	if err != nil {
+		return "", false, err
+	}
+	if found, err = datapath.Detach(cfg.BPFDir, d.Interface); err != nil {
+		return d.Interface, found, fault.Wrap(fault.Unavailable, err, "cannot detach from %s%s", d.Interface, missing(Needs(cfg.BPFDir)))
+	}
+	return d.Interface, found, nil
+}

@@ -1,0 +1,169 @@
+package lb
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/console"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/lb/bgp"
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+	"github.com/mainstay-infra/mainstay/service/lb/probe"
+)
+
+// Deps is what the service needs besides its settings.
+type Deps struct {
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Now      func() time.Time
+	Console  fs.FS // the built web console; nil: none
+	// Reload gets a value when the document shall be loaded again, as on SIGHUP; nil: never.
+	Reload <-chan struct{}
+	// Open attaches to the interface; nil: the kernel's, OpenPlane.
+	Open func(context.Context, PlaneOptions) (Plane, Hops, error)
+	// Speaker announces; nil: by BGP.
+	Speaker Speaker
+}
+
+// Service is the load balancer of one node.
+type Service struct {
+	cfg        Config
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	reload     <-chan struct{}
+	startedAt  time.Time
+	apiListen  string
+	controller *controller
+	document   *document
+	gate       *gate
+	contract   *contract.Contract
+	console    *console.Console // nil: none
+	render     httpserve.ErrorRenderer
+}
+
+// Contract loads the contract of the API.
+func Contract() (*contract.Contract, error) {
+	return contract.Load(lbapi.Document, lbapi.BasePath, []string{AccessBearer, AccessAdmin})
+}
+
+// New reads the document and checks all that can be wrong at start. It touches
+// neither kernel nor network; Run does.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now(), render: renderer(httpserve.JSONErrors(deps.Log))}
+	var err error
+	if s.gate, err = newGate(&cfg, deps.Log); err != nil {
+		return nil, err
+	}
+	s.gate.now = deps.Now
+	s.cfg.APIKey, s.cfg.APIReadonlyKey = "", ""
+	if s.contract, err = Contract(); err != nil {
+		return nil, err
+	}
+	if deps.Console != nil {
+		if s.console, err = console.New(deps.Console); err != nil {
+			return nil, err
+		}
+	}
+	m := newMetrics(deps.Registry)
+	s.gate.register(deps.Registry)
+	c := &controller{log: deps.Log, open: deps.Open, speaker: deps.Speaker, metrics: m, bpfDir: cfg.BPFDir}
+	c.init()
+	if c.open == nil {
+		c.open = OpenPlane
+	}
+	if c.speaker == nil {
+		c.speaker = bgp.New(deps.Log, nil)
+	}
+	c.prober = probe.New(probe.Options{Log: deps.Log, Dial: c.dialProbe, OnChange: c.healthChanged, OnProbe: m.probed})
+	s.controller = c
+	s.document = &document{path: cfg.ConfigFile, now: deps.Now, log: deps.Log, metrics: m,
+		adopt: func(d *configfile.Config) error { return c.adopt(d, cfg.Listen != "") }}
+	if err := s.document.begin(); err != nil {
+		return nil, err
+	}
+	s.apiListen = c.cfg.APIListen
+	deps.Registry.MustRegister(newCollector(c))
+	return s, nil
+}
+
+// SetOrchestratorDrains replaces what the orchestrator of that name drains: it is
+// for programs that move workloads, and apart from the drains of operators, neither
+// of which ends the other's. A port of 0 is all ports of the address. Backends that
+// are not configured count as soon as they are.
+func (s *Service) SetOrchestratorDrains(source string, backends []datapath.BackendKey) {
+	s.controller.setOrchestratorDrains(source, backends)
+}
+
+// Run balances until ctx ends; then it withdraws what is announced, and leaves the
+// kernel balancing.
+func (s *Service) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	var probeErr error
+	work.Go(func() { s.document.watch(ctx, s.reload) })
+	work.Go(func() { probeErr = s.controller.prober.Run(ctx) })
+	err := s.controller.run(ctx)
+	work.Wait()
+	return errors.Join(err, probeErr)
+}
+
+// StandsOn says what the service balances with.
+func (s *Service) StandsOn() string {
+	c := s.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.plane != nil:
+		return "XDP (" + c.plane.AttachedMode() + ") on " + c.plane.Interface()
+	case len(c.in.services) == 0:
+		return "no VIPs yet"
+	}
+	return "nothing attached"
+}
+
+// Serve listens where the configuration says, answers requests and balances until
+// ctx ends. ready is called with the URL once the service can be reached.
+func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
+	server, err := httpserve.Listen(s.cfg.server(s.apiListen), s.Handler(), s.log)
+	if err != nil {
+		return settingOf(err)
+	}
+	servers := []*httpserve.Server{server}
+	if s.cfg.MetricsListen != "" {
+		second, err := httpserve.Listen(httpserve.Config{Listen: s.cfg.MetricsListen}, s.healthHandler(), s.log)
+		if err != nil {
+			return errors.Join(err, server.Close())
+		}
+		servers = append(servers, second)
+	}
+	// Whatever stops first stops the rest.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var work sync.WaitGroup
+	errs := make([]error, len(servers)+1)
+	for i, server := range servers {
+		work.Go(func() {
+			defer stop()
+			errs[i] = server.Run(ctx)
+		})
+	}
+	work.Go(func() {
+		defer stop()
+		errs[len(servers)] = s.Run(ctx)
+	})
+	_ = s.controller.await(ctx, 1) // so that there is something to say of what it stands on
+	ready(server.URL())
+	work.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,248 @@
+package lb
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+	"github.com/mainstay-infra/mainstay/service/lb/probe"
+)
+
+// takeoverWait bounds how long a daemon that finds a balancing kernel waits for the
+// way to its backends before it applies anything: without it their flows would
+// stumble.
+const takeoverWait = 2 * time.Second
+
+// run makes plane, prober and speaker what the inputs say, until ctx ends. It leaves
+// the kernel balancing, and withdraws what is announced.
+func (c *controller) run(ctx context.Context) error {
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
+	for {
+		var hopsChanged <-chan struct{}
+		c.settle(ctx)
+		if c.hops != nil { // only run sets it
+			hopsChanged = c.hops.Changed()
+		}
+		select {
+		case <-ctx.Done():
+			return c.close(ctx)
+		case <-c.wake:
+		case <-hopsChanged:
+		case <-retry.C:
+		}
+	}
+}
+
+// closeWait bounds the end of the BGP sessions.
+const closeWait = 5 * time.Second
+
+func (c *controller) close(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	err := c.speaker.Close(limited)
+	c.resolving.Wait()
+	if c.plane != nil {
+		err = errors.Join(err, c.plane.Close())
+	}
+	return err
+}
+
+// settle does all there is to do once.
+func (c *controller) settle(ctx context.Context) {
+	c.mu.Lock()
+	number, cfg := c.changes, c.cfg
+	none := len(c.in.services) == 0
+	c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	opened := false
+	if c.plane == nil && !none {
+		opened = c.openPlane(ctx, cfg)
+	}
+	news := c.given != cfg || opened
+	if c.hops != nil && news {
+		c.hops.Want(c.targets())
+	}
+	if opened {
+		c.awaitWays(ctx)
+	}
+	c.mu.Lock()
+	wanted := vipsOf(plan(c.in))
+	inKernel, failed := c.inKernel, c.applyErr != nil
+	c.mu.Unlock()
+
+	var applyErr error
+	if c.plane != nil && (opened || failed || !equalVIPs(wanted, inKernel)) {
+		if applyErr = c.plane.Apply(wanted); applyErr == nil {
+			inKernel = wanted
+		} else {
+			c.metrics.applyErrors.Inc()
+			c.log.Error("the kernel did not take the configuration; it keeps the one before, and it is tried again", "error", applyErr)
+		}
+	}
+	if news { // after the kernel, through which some backends are probed
+		c.tell(cfg)
+	}
+	announced := toAnnounce(wanted, inKernel)
+	speakErr := c.announce(announced, cfg.BGP != nil)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settledChanges, c.applyErr, c.inKernel = number, applyErr, inKernel
+	c.speakErr, c.announced = speakErr, announced
+	close(c.settled)
+	c.settled = make(chan struct{})
+}
+
+// announce tells the speaker if that is news to it. A speaker that speaks to nobody
+// is told too, for when it does.
+func (c *controller) announce(addresses []netip.Addr, speaking bool) error {
+	if c.speakErr == nil && slices.Equal(addresses, c.announced) {
+		return nil
+	}
+	err := c.speaker.Announce(addresses)
+	switch {
+	case err != nil:
+		c.log.Error("cannot announce by BGP", "error", err)
+	case speaking:
+		c.log.Info("announced by BGP", "addresses", addresses)
+	}
+	return err
+}
+
+// openPlane attaches to the interface, and learns what the kernel knew of the
+// backends.
+func (c *controller) openPlane(ctx context.Context, cfg *configfile.Config) bool {
+	plane, hops, err := c.open(ctx, PlaneOptions{Interface: cfg.Interface, Mode: cfg.XDPMode, TunnelSource: cfg.TunnelSource, TunnelSource6: cfg.TunnelSource6,
+		BPFDir: c.bpfDir, Log: c.log})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		if c.planeErr == nil || c.planeErr.Error() != err.Error() {
+			c.log.Error("cannot balance; it is tried again", "interface", cfg.Interface, "error", err)
+		}
+		c.planeErr = err
+		return false
+	}
+	c.plane, c.hops, c.planeErr = plane, hops, nil
+	c.in.hop = hops.Lookup
+	for vip, backends := range plane.States() {
+		for backend, state := range backends {
+			id := probe.ID{VIP: vip, Backend: backend}
+			if _, known := c.in.health[id]; !known && c.checked[id] {
+				c.in.health[id] = health{state != datapath.Down, "as before the restart"}
+			}
+		}
+	}
+	c.resolving.Go(func() {
+		if err := hops.Run(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("the ways to backends are not followed any more", "error", err)
+		}
+	})
+	c.log.Info("attached", "interface", plane.Interface(), "mode", plane.AttachedMode())
+	return true
+}
+
+// targets are the backends whose ways are wanted.
+func (c *controller) targets() []Target {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return targetsOf(c.in.services)
+}
+
+// tell gives prober and speaker a new configuration.
+func (c *controller) tell(cfg *configfile.Config) {
+	c.mu.Lock()
+	checks := checksOf(c.in.services, c.in.health)
+	c.mu.Unlock()
+	if err := c.prober.Set(checks); err != nil {
+		c.log.Error("the health checks are not as configured", "error", err) // a defect: the document was checked
+	}
+	if c.given == cfg {
+		return
+	}
+	c.given = cfg
+	if err := c.speaker.Configure(speakerConfig(cfg.BGP)); err != nil {
+		c.log.Error("BGP is not as configured; it is tried again", "error", err)
+		c.given = nil
+	}
+}
+
+// checksOf are the checks of all backends that are probed.
+func checksOf(services []configfile.Service, known map[probe.ID]health) []probe.Check {
+	var checks []probe.Check
+	for i := range services {
+		s := &services[i]
+		if s.Check.Type == configfile.CheckNone {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			check := s.Check.Probe()
+			check.ID = probe.ID{VIP: s.VIPKey, Backend: e.BackendKey}
+			check.Address, check.Direct = e.Probe, s.Mode == datapath.NAT
+			if h, ok := known[check.ID]; ok {
+				check.Initial = &h.healthy
+			}
+			checks = append(checks, check)
+		}
+	}
+	return checks
+}
+
+// targetsOf are the backends whose ways are wanted, each once.
+func targetsOf(services []configfile.Service) []Target {
+	seen := map[Target]bool{}
+	for i := range services {
+		for _, e := range services[i].Endpoints {
+			seen[Target{e.Address, e.MAC}] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(seen), func(a, b Target) int {
+		if order := a.Address.Compare(b.Address); order != 0 {
+			return order
+		}
+		return slices.Compare(a.MAC[:], b.MAC[:])
+	})
+}
+
+// awaitWays waits until the ways to the backends that have flows are known.
+func (c *controller) awaitWays(ctx context.Context) {
+	var needed []Target
+	states := c.plane.States()
+	c.mu.Lock()
+	for i := range c.in.services {
+		s := &c.in.services[i]
+		for _, e := range s.Endpoints {
+			if state := states[s.VIPKey][e.BackendKey]; state == datapath.Healthy || state == datapath.Draining {
+				needed = append(needed, Target{e.Address, e.MAC})
+			}
+		}
+	}
+	c.mu.Unlock()
+	timeout := time.NewTimer(takeoverWait)
+	defer timeout.Stop()
+	for slices.ContainsFunc(needed, func(t Target) bool { return !c.hops.Lookup(t).Known() }) {
+		select {
+		case <-c.hops.Changed():
+		case <-timeout.C:
+			c.log.Warn("the way to some backends is not known yet", "waited", takeoverWait)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func equalVIPs(a, b []datapath.VIP) bool {
+	return slices.EqualFunc(a, b, func(a, b datapath.VIP) bool {
+		return a.VIPKey == b.VIPKey && a.Mode == b.Mode && a.SNAT == b.SNAT && a.ClientAffinity == b.ClientAffinity &&
+			a.NewFlowsPerSecond == b.NewFlowsPerSecond && slices.Equal(a.Backends, b.Backends)
+	})
+}

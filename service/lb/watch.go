@@ -1,0 +1,130 @@
+package lb
+
+import (
+	"context"
+	"crypto/sha256"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+)
+
+const (
+	// watchEvery is how often the document is looked at. It may be replaced by renaming,
+	// or by moving a symbolic link as Kubernetes does, which watches of the kernel miss
+	// in one way or another; a stat costs next to nothing.
+	watchEvery = time.Second
+	// settledAfter is how old a modification time must be to prove by itself that the
+	// file has not changed since it was read: a file system's clock is coarse.
+	settledAfter = 2 * time.Second
+)
+
+// document is the file with the configuration, and how loading it went.
+type document struct {
+	path    string
+	now     func() time.Time
+	log     *slog.Logger
+	metrics *metrics
+	adopt   func(*configfile.Config) error
+
+	mu       sync.Mutex
+	loadedAt time.Time // of the configuration in force
+	err      error     // why the file as it is now was refused; nil when it is in force
+	errAt    time.Time
+
+	// The watcher's own.
+	seen      fs.FileInfo // when the content was last read; nil if there was none
+	content   [sha256.Size]byte
+	candidate [sha256.Size]byte // a changed content that was seen once
+	loaded    [sha256.Size]byte // what was last loaded, or refused
+}
+
+// begin loads the file for the first time.
+func (d *document) begin() error {
+	d.look()
+	d.loaded = d.content
+	return d.load()
+}
+
+// load reads the file and puts it into force. A file that cannot be leaves
+// everything as it was.
+func (d *document) load() error {
+	cfg, err := configfile.Load(d.path)
+	if err == nil {
+		err = d.adopt(cfg)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.err, d.errAt = err, d.now()
+		d.metrics.reloadOK.Set(0)
+		d.log.Error("the configuration is refused; the one before stays in force", "path", d.path, "error", err)
+		return err
+	}
+	d.err, d.errAt, d.loadedAt = nil, time.Time{}, d.now()
+	d.metrics.reloadOK.Set(1)
+	d.metrics.reloadedAt.Set(float64(d.loadedAt.UnixNano()) / 1e9)
+	d.log.Info("configuration loaded", "path", d.path, "vips", len(cfg.VIPs))
+	return nil
+}
+
+// state is when the configuration in force was loaded, and what is wrong with the
+// file as it is now.
+func (d *document) state() (loadedAt time.Time, err error, errAt time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.loadedAt, d.err, d.errAt
+}
+
+// watch loads the document when it has changed, and whenever reload gets a value,
+// until ctx ends. Failures are kept in the state.
+func (d *document) watch(ctx context.Context, reload <-chan struct{}) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reload:
+			d.look() // so that the change is not found again
+			d.loaded = d.content
+			_ = d.load() // it is kept in the state
+		case <-tick.C:
+			// A file that is being written has half a content, which may even be valid.
+			// Only what two looks agree on is taken.
+			switch d.look(); {
+			case d.content == d.loaded:
+				d.candidate = d.loaded
+			case d.content != d.candidate:
+				d.candidate = d.content
+			default:
+				d.loaded = d.content
+				_ = d.load() // it is kept in the state
+			}
+		}
+	}
+}
+
+// look brings content up to date; a file that cannot be read has a content too.
+func (d *document) look() {
+	info, err := os.Stat(d.path)
+	if err != nil {
+		d.seen, d.content = nil, sha256.Sum256([]byte("unreadable: "+err.Error()))
+		return
+	}
+	if d.seen != nil && os.SameFile(d.seen, info) && d.seen.ModTime().Equal(info.ModTime()) && d.seen.Size() == info.Size() {
+		return
+	}
+	raw, err := configfile.Read(d.path)
+	if err != nil {
+		d.seen, d.content = nil, sha256.Sum256([]byte("unreadable: "+err.Error()))
+		return
+	}
+	d.seen, d.content = nil, sha256.Sum256(raw)
+	if d.now().Sub(info.ModTime()) > settledAfter {
+		d.seen = info
+	}
+}
