@@ -14,12 +14,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/agent"
 	"github.com/mainstay-infra/mainstay/service/edge"
+	"github.com/mainstay-infra/mainstay/service/lb"
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
 
-// Commands are the commands that run services: dev, serve, agent, doctor, and
-// settings, which prints the table of settings for the documentation.
+// Commands are the commands that run services: dev, serve, agent, lb, doctor, and
+// settings, which prints the tables of settings for the documentation.
 func Commands() []*cobra.Command {
-	commands := []*cobra.Command{devCommand(), serveCommand(), agentCommand(), doctorCommand(), settingsCommand()}
+	commands := []*cobra.Command{devCommand(), serveCommand(), agentCommand(), lbCommand(), doctorCommand(), settingsCommand()}
 	for _, c := range commands {
 		c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 			if os.Getenv("GOGC") == "" {
@@ -41,7 +43,7 @@ type environKey struct{}
 
 func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", Short: "Run one service, for production", Args: cobra.NoArgs, RunE: needsService}
-	cmd.AddCommand(serveEdgeCommand())
+	cmd.AddCommand(serveEdgeCommand(), serveLBCommand())
 	return cmd
 }
 
@@ -93,6 +95,7 @@ func settingsCommand() *cobra.Command {
 	}{
 		{"edge", "the edge control plane", edge.EnvPrefix, &edge.Config{}},
 		{"agent", "the site agent", agent.EnvPrefix, &agent.Config{}},
+		{"lb", "the load balancer", lb.EnvPrefix, &lb.Config{}},
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use:   t.name,
@@ -103,5 +106,13 @@ func settingsCommand() *cobra.Command {
 			},
 		})
 	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "lb-document",
+		Short: "Print what the load balancer's document may hold",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			_, _ = fmt.Fprint(cmd.OutOrStdout(), configfile.Markdown())
+		},
+	})
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 // per service.
 type credentials struct {
 	Edge edgeCredentials `json:"edge"`
+	LB   lbCredentials   `json:"lb"`
 }
 
 type edgeCredentials struct {
@@ -24,6 +25,15 @@ type edgeCredentials struct {
 	AdminToken      string `json:"admin_token"`
 	ViewerToken     string `json:"viewer_token"`
 	EnrollmentToken string `json:"enrollment_token"`
+}
+
+type lbCredentials struct {
+	APIKey      string `json:"api_key"`
+	ReadonlyKey string `json:"readonly_key"`
+}
+
+func newLBCredentials() lbCredentials {
+	return lbCredentials{APIKey: auth.NewToken("mlba_"), ReadonlyKey: auth.NewToken("mlbr_")}
 }
 
 // loadCredentials reads the file in dir, or makes it with mode 0600.
@@ -37,23 +47,35 @@ func loadCredentials(dir string) (c credentials, path string, err error) {
 		if (c.Edge == edgeCredentials{}) {
 			return c, path, fault.New(fault.Invalid, "%s has no credentials for edge; remove it to have new ones made", path)
 		}
-		return c, path, nil
+		if (c.LB != lbCredentials{}) {
+			return c, path, nil
+		}
+		c.LB = newLBCredentials() // the file is from before there was a load balancer
+		return c, path, writeCredentials(c, path, durable.Replace)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, path, fault.Wrap(fault.Invalid, err, "cannot read %s", path)
 	}
 	c.Edge = edgeCredentials{AdminUsername: "admin", AdminPassword: auth.NewToken(""), AdminToken: auth.NewToken("madm_"),
 		ViewerToken: auth.NewToken("mvwr_"), EnrollmentToken: auth.NewToken("menr_")}
-	b, err = json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return c, path, err
-	}
+	c.LB = newLBCredentials()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return c, path, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", dir)
 	}
-	if err := durable.Create(path, append(b, '\n'), 0o600); err != nil {
-		return c, path, fault.Wrap(fault.Invalid, err, "cannot write %s", path)
+	if err := writeCredentials(c, path, durable.Create); err != nil {
+		return c, path, err
 	}
 	// Another process may have been first.
 	return loadCredentials(dir)
+}
+
+func writeCredentials(c credentials, path string, write func(path string, content []byte, mode fs.FileMode) error) error {
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := write(path, append(b, '\n'), 0o600); err != nil {
+		return fault.Wrap(fault.Invalid, err, "cannot write %s", path)
+	}
+	return nil
 }

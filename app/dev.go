@@ -22,7 +22,7 @@ import (
 const devHeartbeat = 5 * time.Second
 
 // services are those that dev mode runs.
-var services = []string{"edge"}
+var services = []string{"edge", "lb"}
 
 func devCommand() *cobra.Command {
 	var data, host, logLevel string
@@ -52,17 +52,29 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 			if err != nil {
 				return err
 			}
-			cfg, err := devEdgeConfig(cmd, data, host, creds.Edge)
-			if err != nil {
-				return err
-			}
 			table := &strings.Builder{}
 			w := tabwriter.NewWriter(table, 2, 8, 2, ' ', 0)
 			line := func(columns ...string) { _, _ = fmt.Fprintln(w, "  "+strings.Join(columns, "\t")) } // a Builder does not fail
 			line("SERVICE", "ADDRESS", "STANDS ON", "SIGN IN")
-			modules := []Module{edgeModule(cfg, log, func(url, engine string) {
-				line("edge", url, engine, fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, credsPath))
-			})}
+			var modules []Module
+			if len(only) == 0 || slices.Contains(only, "edge") {
+				cfg, err := devEdgeConfig(cmd, data, host, creds.Edge)
+				if err != nil {
+					return err
+				}
+				modules = append(modules, edgeModule(cfg, log, func(url, engine string) {
+					line("edge", url, engine, fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, credsPath))
+				}))
+			}
+			if len(only) == 0 || slices.Contains(only, "lb") {
+				cfg, err := devLBConfig(cmd, data, host, creds.LB)
+				if err != nil {
+					return err
+				}
+				modules = append(modules, lbModule(cfg, log, nil, func(url, engine string) {
+					line("lb", url, engine, fmt.Sprintf("a key from %s; its VIPs: %s", credsPath, cfg.ConfigFile))
+				}))
+			}
 			return Run(cmd.Context(), modules, func() {
 				_ = w.Flush()
 				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs. Try: mainstay edge simulate --sites 20\n", telemetry.BuildInfo().Version, table)
@@ -84,9 +96,7 @@ func devEdgeConfig(cmd *cobra.Command, data, host string, creds edgeCredentials)
 	if err := config.Load(&cfg, edge.EnvPrefix, config.Sources{Environ: environ}); err != nil {
 		return cfg, err
 	}
-	isSet := func(name string) bool {
-		return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
-	}
+	isSet := func(name string) bool { return isSetIn(environ, name) }
 	if !isSet("EDGE_LISTEN") {
 		cfg.Listen = net.JoinHostPort(host, "8080")
 	}
@@ -108,4 +118,8 @@ func devEdgeConfig(cmd *cobra.Command, data, host string, creds edgeCredentials)
 		cfg.AdminUsername, cfg.AdminPassword = creds.AdminUsername, creds.AdminPassword
 	}
 	return cfg, nil
+}
+
+func isSetIn(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }

@@ -26,7 +26,7 @@ func onPath(name string) func() (string, bool) {
 
 // engines are those that the services here can use.
 func engines() []engine {
-	return []engine{
+	return append([]engine{
 		{"PostgreSQL", func() (string, bool) {
 			// Debian keeps the server's programs off PATH.
 			if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err == nil && len(found) > 0 {
@@ -35,7 +35,7 @@ func engines() []engine {
 			return onPath("postgres")()
 		}, "no local PostgreSQL to run several replicas on, or to test with; SQLite needs nothing", "apt-get install postgresql"},
 		{"OpenSSL", onPath("openssl"), "no independent look at certificates and revocation lists", "apt-get install openssl"},
-	}
+	}, lbEngines()...)
 }
 
 func doctorCommand() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/cli/agent"
 	"github.com/mainstay-infra/mainstay/cli/edge"
+	"github.com/mainstay-infra/mainstay/cli/lb"
 )
 
 // NewRoot makes the command `mainstay` with everything below it.
@@ -32,8 +33,11 @@ Exit codes:
 	env := stdio.environment()
 	root.AddCommand(version(), edge.New(env))
 	for _, cmd := range extra {
-		if cmd.Name() == "agent" { // it runs the agent; asking one is a client's matter
+		switch cmd.Name() { // these run the service; asking a running one is a client's matter
+		case "agent":
 			cmd.AddCommand(agent.Commands(env.Getenv)...)
+		case "lb":
+			cmd.AddCommand(lb.Commands(lb.Environment{Getenv: env.Getenv, Dir: env.Dir})...)
 		}
 	}
 	root.InitDefaultHelpCmd()

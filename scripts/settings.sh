@@ -1,16 +1,20 @@
 #!/bin/sh
-# Puts the table of settings, made from the code, between the markers in each service's guide.
+# Puts the tables of settings, made from the code, between their markers in each service's guide.
 set -eu
 cd "$(dirname "$0")/.."
-for service in agent edge; do
-	guide=docs/services/$service.md
+fill() { # fill GUIDE MARKER COMMAND: what `mainstay settings COMMAND` prints goes between <!-- MARKER:begin --> and <!-- MARKER:end -->
+	guide=docs/services/$1.md
 	table=$(mktemp)
-	go run ./cmd/mainstay settings $service >"$table"
-	awk -v table="$table" '
-		/<!-- settings:begin -->/ { print; while ((getline line < table) > 0) print line; skipping = 1 }
-		/<!-- settings:end -->/ { skipping = 0 }
-		!skipping || /<!-- settings:end -->/ { if (!/<!-- settings:begin -->/) print }
+	go run ./cmd/mainstay settings "$3" >"$table"
+	awk -v table="$table" -v begin="<!-- $2:begin -->" -v end="<!-- $2:end -->" '
+		index($0, begin) { print; while ((getline line < table) > 0) print line; skipping = 1; next }
+		index($0, end) { skipping = 0 }
+		!skipping { print }
 	' "$guide" >"$table.new"
 	cmp -s "$table.new" "$guide" || cp "$table.new" "$guide"
 	rm -f "$table" "$table.new"
+}
+for service in agent edge lb; do
+	fill $service settings $service
 done
+fill lb config lb-document

@@ -119,7 +119,7 @@ func wrk(ctx context.Context, client *netlab.Host, url string, seconds int) (flo
 
 func haproxy(ctx context.Context, node *netlab.Host, folder string, backends []netip.Addr) (func() error, error) {
 	file := filepath.Join(folder, "haproxy.cfg")
-	text := "global\n maxconn 20000\n nbthread 2\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 30s\n timeout server 30s\nfrontend f\n bind :8080\n default_backend b\nbackend b\n balance roundrobin\n"
+	text := "global\n maxconn 5000\n nbthread 2\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 30s\n timeout server 30s\nfrontend f\n bind :8080\n default_backend b\nbackend b\n balance roundrobin\n"
 	for i, b := range backends {
 		text += fmt.Sprintf(" server s%d %s:80\n", i, b)
 	}

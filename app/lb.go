@@ -1,0 +1,233 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/durable"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/lb"
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/web"
+)
+
+// lbModule runs the load balancer. It loads its document again whenever reload has a
+// value; nil: only when the file changes. started is called with its URL and what it
+// stands on.
+func lbModule(cfg lb.Config, log *slog.Logger, reload <-chan struct{}, started func(url, engine string)) Module {
+	return Module{Name: "lb", Start: func(ctx context.Context) (func() error, error) {
+		svc, err := lb.New(cfg, lb.Deps{Log: log.With("service", "lb"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("lb"), Reload: reload})
+		if err != nil {
+			return nil, err
+		}
+		return serving(func(ready func(string)) error { return svc.Serve(ctx, ready) }, func(url string) { started(url, svc.StandsOn()) })
+	}}
+}
+
+// hangups has a value after each SIGHUP, until ctx ends. Several that come together
+// may be one.
+func hangups(ctx context.Context) <-chan struct{} {
+	signals, out := make(chan os.Signal, 1), make(chan struct{}, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+			}
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return out
+}
+
+func serveLBCommand() *cobra.Command {
+	var logLevel, logFormat string
+	cmd := &cobra.Command{
+		Use:   "lb",
+		Short: "Run the load balancer of this node",
+		Long: `Run the load balancer of this node.
+
+--config names the document with the interface, the VIPs and BGP. It is loaded again when it changes and on SIGHUP; a
+document that is not valid changes nothing. The kernel goes on balancing when the process ends: --detach stops that.
+
+Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret
+can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad
+value stops the start.`,
+		Example: `  LB_API_KEY_FILE=/run/secrets/lb mainstay serve lb --config /etc/mainstay/lb.yaml
+  mainstay lb check /etc/mainstay/lb.yaml
+  mainstay serve lb --config /etc/mainstay/lb.yaml --detach`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
+			if err != nil {
+				return err
+			}
+			var cfg lb.Config
+			environ := cmd.Context().Value(environKey{}).([]string)
+			if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ}); err != nil {
+				return err
+			}
+			if cfg.Detach {
+				return detach(cmd, cfg)
+			}
+			module := lbModule(cfg, log, hangups(cmd.Context()), func(url, engine string) { log.Info("listening", "service", "lb", "url", url, "stands_on", engine) })
+			return Run(cmd.Context(), []Module{module}, func() {})
+		},
+	}
+	config.BindFlags(cmd.Flags(), &lb.Config{}, lb.EnvPrefix)
+	cmd.Flags().StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&logFormat, "log-format", "text", "text or json")
+	return cmd
+}
+
+func detach(cmd *cobra.Command, cfg lb.Config) error {
+	iface, found, err := lb.Detach(cfg)
+	if err != nil {
+		return err
+	}
+	text := "Nothing was attached to %s.\n"
+	if found {
+		text = "Detached from %s; nothing is left in the kernel.\n"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), text, iface)
+	return err
+}
+
+// lbCommand is what is done with the load balancer beside running it. What asks a
+// running one is added by package cli.
+func lbCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lb",
+		Short: "Work with the load balancer of a node: VIPs, backends, drains",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(lbCheckCommand())
+	return cmd
+}
+
+func lbCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a document without putting it into force",
+		Long: `Check a document without putting it into force. All that is wrong is told at once, with its path and line.
+
+What depends on the machine, such as whether the interface exists, is not looked at.`,
+		Example: "  mainstay lb check /etc/mainstay/lb.yaml && systemctl reload mainstay-lb",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := configfile.Load(args[0])
+			if err != nil {
+				return fault.Wrap(fault.Invalid, err, "%s is refused", args[0])
+			}
+			vips, backends := cfg.Expand(), 0
+			for i := range vips {
+				backends += len(vips[i].Endpoints)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %d VIPs, %d backends, interface %s.\n", args[0], len(vips), backends, cfg.Interface)
+			return err
+		},
+	}
+}
+
+// devLBConfig is the load balancer's configuration in dev mode: the environment's,
+// completed with what dev mode decides. The document is made on the first start.
+func devLBConfig(cmd *cobra.Command, data, host string, creds lbCredentials) (lb.Config, error) {
+	var cfg lb.Config
+	environ := cmd.Context().Value(environKey{}).([]string)
+	if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Environ: environ}); err != nil {
+		return cfg, err
+	}
+	if cfg.Listen == "" {
+		cfg.Listen = net.JoinHostPort(host, "9870")
+	}
+	if !isSetIn(environ, "LB_METRICS_LISTEN") {
+		cfg.MetricsListen = net.JoinHostPort(host, "9871")
+	}
+	if cfg.APIKey == "" && cfg.APIReadonlyKey == "" {
+		cfg.APIKey, cfg.APIReadonlyKey = creds.APIKey, creds.ReadonlyKey
+	}
+	if cfg.ConfigFile != "" {
+		return cfg, nil
+	}
+	cfg.ConfigFile = filepath.Join(data, "lb", "lb.yaml")
+	if err := os.MkdirAll(filepath.Dir(cfg.ConfigFile), 0o700); err != nil {
+		return cfg, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", filepath.Dir(cfg.ConfigFile))
+	}
+	if err := durable.Create(cfg.ConfigFile, []byte(fmt.Sprintf(devDocument, defaultInterface())), 0o600); err != nil {
+		return cfg, fault.Wrap(fault.Invalid, err, "cannot write %s", cfg.ConfigFile)
+	}
+	return cfg, nil
+}
+
+// devDocument attaches nothing, since it has no VIPs.
+const devDocument = `# The load balancer of this machine. It is loaded again when it changes; check it with: mainstay lb check FILE
+interface: %s
+vips: []
+# Instead, for example:
+# vips:
+#   - address: 192.0.2.10
+#     port: 80
+#     backends:
+#       - {address: 10.0.0.11, port: 8080}
+#       - {address: 10.0.0.12, port: 8080, weight: 2}
+`
+
+// defaultInterface is the one that the default route leaves by, lo if there is none.
+func defaultInterface() string {
+	routes, err := os.Open("/proc/net/route")
+	if err != nil {
+		return "lo"
+	}
+	defer func() { _ = routes.Close() }() // it was only read
+	return interfaceOf(bufio.NewScanner(routes))
+}
+
+// interfaceOf reads /proc/net/route.
+func interfaceOf(routes *bufio.Scanner) string {
+	for routes.Scan() {
+		if columns := strings.Fields(routes.Text()); len(columns) > 7 && columns[1] == "00000000" && columns[7] == "00000000" {
+			return columns[0]
+		}
+	}
+	return "lo"
+}
+
+// lbEngines are what balancing takes of the machine.
+func lbEngines() (engines []engine) {
+	for _, need := range lb.Needs("/sys/fs/bpf") {
+		engines = append(engines, engine{"Load balancer: " + need.Name, func() (string, bool) { return need.Detail, need.Met },
+			"the load balancer answers its API and balances nothing", need.Fix})
+	}
+	iface := defaultInterface()
+	driver, err := os.Readlink(filepath.Join("/sys/class/net", iface, "device", "driver"))
+	switch {
+	case err == nil:
+		driver = "driver " + filepath.Base(driver)
+	case errors.Is(err, fs.ErrNotExist):
+		driver = "no driver"
+	}
+	return append(engines, engine{"Load balancer: interface", func() (string, bool) { return iface + ", " + driver, iface != "lo" },
+		"no interface with a default route to try it on", "name another one in its document"})
+}

@@ -1,0 +1,179 @@
+package lb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+// Commands are the commands to be added to `mainstay lb`.
+func Commands(env Environment) []*cobra.Command {
+	return []*cobra.Command{
+		vips(env), backends(env),
+		drain(env, "drain", "Send a backend no new flows; those it has go on", "An orchestrator's drain is apart from it. The drain is gone after a restart of the daemon.",
+			func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
+				return api.DrainBackend(ctx, id, lbapi.Nothing{})
+			}),
+		drain(env, "undrain", "Undo a drain", "A drain that an orchestrator asked for stays.",
+			func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
+				return api.UndrainBackend(ctx, id, lbapi.Nothing{})
+			}),
+		weight(env), explain(env), node(env), demoCommand(),
+	}
+}
+
+// command makes a command. Its arguments follow from use: "drain BACKEND" takes one.
+func command(env Environment, use, short, long, example string, run func(ctx context.Context, c *call) error) *cobra.Command {
+	s := &session{env: env}
+	names := strings.Fields(use)[1:]
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: short + ".\n\n" + strings.TrimSpace(long+"\n"+keysHelp), Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < len(names) {
+				return exit.Usagef("%s is missing", names[len(args)])
+			}
+			if len(args) > len(names) {
+				return exit.Usagef("unexpected argument %q", args[len(names)])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := s.client()
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), &call{cmd, args, api, output.NewPrinter(cmd.OutOrStdout(), s.format)})
+		},
+	}
+	s.addFlags(cmd)
+	return cmd
+}
+
+func vips(env Environment) *cobra.Command {
+	return command(env, "vips", "List the VIPs with what they did", "", "  mainstay lb vips\n  mainstay lb vips --server https://node-3:9870 -o json",
+		func(ctx context.Context, c *call) error {
+			return list(c, vipColumns())(read(c.api.ListVIPs(ctx)))
+		})
+}
+
+func backends(env Environment) *cobra.Command {
+	return command(env, "backends", "List the backends, a row for each VIP that they serve", "", "  mainstay lb backends\n  mainstay lb backends -o yaml",
+		func(ctx context.Context, c *call) error {
+			return list(c, backendColumns())(read(c.api.ListBackends(ctx)))
+		})
+}
+
+// list prints the items of an answer.
+func list[T any](c *call, columns output.Columns[T]) func([]byte, error) error {
+	return func(body []byte, err error) error {
+		items, err := decode[[]json.RawMessage](body, err)
+		if err != nil {
+			return err
+		}
+		l := output.NewList(c.out, columns)
+		if err := l.Page(items); err != nil {
+			return err
+		}
+		return l.Close()
+	}
+}
+
+func drain(env Environment, verb, short, long string, send func(context.Context, *lbapi.Client, string) (*http.Response, error)) *cobra.Command {
+	return command(env, verb+" BACKEND", short, "BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. "+long,
+		fmt.Sprintf("  mainstay lb %s 3\n  mainstay lb %s 10.0.0.12:8080", verb, verb),
+		func(ctx context.Context, c *call) error {
+			id, err := c.backendID(ctx, c.args[0])
+			if err != nil {
+				return err
+			}
+			return list(c, backendColumns())(read(send(ctx, c.api, id)))
+		})
+}
+
+func weight(env Environment) *cobra.Command {
+	var vip string
+	cmd := command(env, "weight BACKEND WEIGHT", "Override the weight of a backend",
+		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. WEIGHT is 1 to 1000; 0 goes back to the configured weight.\nThe override is gone after a restart of the daemon.",
+		"  mainstay lb weight 3 10\n  mainstay lb weight 10.0.0.12:8080 0\n  mainstay lb weight 3 10 --vip 192.0.2.10:80:tcp",
+		func(ctx context.Context, c *call) error {
+			n, err := strconv.Atoi(c.args[1])
+			if err != nil || n < 0 || n > 1000 {
+				return exit.Usagef("WEIGHT must be a whole number from 0 to 1000, not %q", c.args[1])
+			}
+			id, err := c.backendID(ctx, c.args[0])
+			if err != nil {
+				return err
+			}
+			body := lbapi.Weight{Weight: n}
+			if c.cmd.Flags().Changed("vip") {
+				body.Vip = &vip
+			}
+			return list(c, backendColumns())(read(c.api.SetWeight(ctx, id, body)))
+		})
+	cmd.Flags().StringVar(&vip, "vip", "", "only at this VIP, ADDRESS:PORT:PROTOCOL (default: every VIP that the backend serves)")
+	return cmd
+}
+
+// backendID is the id of what a person names.
+func (c *call) backendID(ctx context.Context, name string) (string, error) {
+	if _, err := strconv.Atoi(name); err == nil {
+		return name, nil
+	}
+	at, err := netip.ParseAddrPort(name)
+	if err != nil {
+		return "", exit.Usagef("BACKEND must be an id or ADDRESS:PORT, as in 3 or 10.0.0.12:8080, not %q", name)
+	}
+	rows, err := decode[[]lbapi.BackendRow](read(c.api.ListBackends(ctx)))
+	if err != nil {
+		return "", err
+	}
+	for _, r := range rows {
+		if r.Address == at.Addr().Unmap().String() && r.Port == int(at.Port()) {
+			return strconv.Itoa(r.Id), nil
+		}
+	}
+	return "", &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("no backend is at %s", name), Hint: "'mainstay lb backends' shows what there is; in a range the port is 0"}
+}
+
+func explain(env Environment) *cobra.Command {
+	return command(env, "explain CLIENT VIP", "Say which backend a flow's next packet would get, and why",
+		"CLIENT is ADDRESS:PORT, VIP is ADDRESS:PORT:PROTOCOL, where the protocol may be left out if it is tcp.",
+		"  mainstay lb explain 198.51.100.7:40000 192.0.2.10:80\n  mainstay lb explain '[2001:db8::7]:40000' '[2001:db8::1]:53:udp'",
+		func(ctx context.Context, c *call) error {
+			vip := c.args[1]
+			if _, err := netip.ParseAddrPort(vip); err == nil {
+				vip += ":tcp"
+			}
+			body, err := read(c.api.Explain(ctx, &lbapi.ExplainParams{Client: c.args[0], Vip: vip}))
+			e, err := decode[lbapi.Explanation](body, err)
+			if err != nil {
+				return err
+			}
+			return c.out.ObjectAs(body, func() error {
+				_, err := fmt.Fprintln(c.out.Out, sentence(e))
+				return err
+			})
+		})
+}
+
+func node(env Environment) *cobra.Command {
+	return command(env, "node", "Show the node: interface, configuration, drops, flows, BGP", "", "  mainstay lb node\n  mainstay lb node -o json",
+		func(ctx context.Context, c *call) error {
+			body, err := read(c.api.GetNode(ctx))
+			n, err := decode[lbapi.Node](body, err)
+			if err != nil {
+				return err
+			}
+			return c.out.ObjectAs(body, func() error { return c.out.Rows(nodeRows(c.out, n)) })
+		})
+}
