@@ -132,8 +132,9 @@ function Frame({ caller }: { caller: Caller }) {
       session.signOut();
     }
   };
+  const who = { name: caller.subject, note: `${caller.role}${caller.org_id ? ' of an org' : ', sees everything'}` };
   return (
-    <Shell service={service} groups={groups} live={state} onSignOut={() => void signOut()}>
+    <Shell service={service} groups={groups} who={who} live={state} onSignOut={() => void signOut()}>
       <Pages />
     </Shell>
   );

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { createSession, takeTokenFromFragment } from './session';
+import { createSession, inMemory, takeTokenFromFragment } from './session';
 
 describe('session', () => {
   beforeEach(() => sessionStorage.clear());
@@ -15,6 +15,15 @@ describe('session', () => {
     stop();
     session.set('b');
     expect(listener).toHaveBeenCalledTimes(2);
+  });
+
+  it('leaves no trace of a token that is kept in memory', () => {
+    const session = createSession('lb', inMemory());
+    session.set('a');
+    expect(session.token()).toBe('a');
+    expect([sessionStorage.length, localStorage.length]).toEqual([0, 0]);
+    session.signOut();
+    expect([session.token(), createSession('lb', inMemory()).token()]).toEqual([null, null]);
   });
 
   it('knows whether it ended by itself', () => {

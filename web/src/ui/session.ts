@@ -1,7 +1,8 @@
 /**
- * The token of whoever is signed in. It lives in sessionStorage: it survives a
- * reload, and is gone with the tab. A console has one session; the API client
- * ends it when the server no longer accepts the token.
+ * The token of whoever is signed in. It lives in sessionStorage, where it survives
+ * a reload and is gone with the tab, or in memory, where a reload ends it too. A
+ * console has one session; the API client ends it when the server no longer
+ * accepts the token.
  */
 import { useSyncExternalStore } from 'react';
 
@@ -17,7 +18,20 @@ export interface Session {
   subscribe: (listener: () => void) => () => void;
 }
 
-export function createSession(service: string, storage: Storage = sessionStorage): Session {
+/** Where a session keeps its token. */
+export type TokenStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
+
+/** Keeps a token nowhere but in this page's memory. */
+export function inMemory(): TokenStore {
+  const kept = new Map<string, string>();
+  return {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, value) => void kept.set(key, value),
+    removeItem: (key) => void kept.delete(key),
+  };
+}
+
+export function createSession(service: string, storage: TokenStore = sessionStorage): Session {
   const key = `mainstay.${service}.token`;
   const listeners = new Set<() => void>();
   let expired = false;

@@ -1,7 +1,6 @@
 /** The frame of every console: navigation, breadcrumbs, theme, who is signed in, whether the page is live. */
 import { useEffect, useId, useMemo, useRef, useState, type ReactNode } from 'react';
 import { Link, useLocation } from 'wouter';
-import { useCaller } from './access';
 import { Icon, Logo, type IconName } from './icon';
 import { PageContext } from './page';
 import { ShortcutsHelp, useShortcuts } from './shortcuts';
@@ -33,7 +32,23 @@ const liveWords: Record<StreamState, [tone: Tone, text: string]> = {
   failed: ['bad', 'Not live'],
 };
 
-export function Shell({ service, groups, live, onSignOut, children }: { service: string; groups: readonly NavGroup[]; live: StreamState; onSignOut: () => void; children: ReactNode }) {
+/** Whom the page is shown to. */
+export interface Who {
+  name: string;
+  /** What they may do, in a few words. */
+  note?: string;
+}
+
+interface SideProps {
+  service: string;
+  groups: readonly NavGroup[];
+  /** Nobody in particular where a service asks for no credentials. */
+  who?: Who | undefined;
+  /** Without it nobody has signed in. */
+  onSignOut?: (() => void) | undefined;
+}
+
+export function Shell({ service, groups, who, live, onSignOut, children }: SideProps & { live: StreamState; children: ReactNode }) {
   const [crumbs, setCrumbs] = useState<HTMLElement | null>(null);
   const [help, setHelp] = useState(false);
   const [drawer, setDrawer] = useState(false);
@@ -42,7 +57,7 @@ export function Shell({ service, groups, live, onSignOut, children }: { service:
   useShortcuts(jumps, () => setHelp(true));
   const [tone, text] = liveWords[live];
 
-  const side = <Side service={service} groups={groups} onSignOut={onSignOut} onFollow={() => setDrawer(false)} />;
+  const side = <Side service={service} groups={groups} who={who} onSignOut={onSignOut} onFollow={() => setDrawer(false)} />;
   return (
     <PageContext value={context}>
       <a className="skip" href="#main" onClick={skip}>
@@ -82,8 +97,7 @@ function skip(event: React.MouseEvent): void {
   document.getElementById('main')?.focus();
 }
 
-function Side({ service, groups, onSignOut, onFollow }: { service: string; groups: readonly NavGroup[]; onSignOut: () => void; onFollow: () => void }) {
-  const caller = useCaller();
+function Side({ service, groups, who, onSignOut, onFollow }: SideProps & { onFollow: () => void }) {
   return (
     <div className="side">
       <Link href="/" className="brand" onClick={onFollow}>
@@ -98,18 +112,19 @@ function Side({ service, groups, onSignOut, onFollow }: { service: string; group
         ))}
       </nav>
       <div className="side-foot stack-tight">
-        <div>
-          <div className="who">{caller.subject}</div>
-          <div className="muted small">
-            {caller.role}
-            {caller.org_id ? ' of an org' : ', sees everything'}
+        {who && (
+          <div>
+            <div className="who">{who.name}</div>
+            {who.note && <div className="muted small">{who.note}</div>}
           </div>
-        </div>
+        )}
         <div className="row spread">
           <ThemeChoice />
-          <button type="button" className="btn btn-small" onClick={onSignOut}>
-            Sign out
-          </button>
+          {onSignOut && (
+            <button type="button" className="btn btn-small" onClick={onSignOut}>
+              Sign out
+            </button>
+          )}
         </div>
       </div>
     </div>

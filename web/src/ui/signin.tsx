@@ -1,6 +1,7 @@
 /**
- * Signing in: with name and password, with a token, or at the identity provider.
- * It stands in place of the page one wanted, which is there again afterwards.
+ * Signing in: with name and password, with a token, or at the identity provider,
+ * as far as the service knows these. It stands in place of the page one wanted,
+ * which is there again afterwards.
  */
 import { useState, type SyntheticEvent } from 'react';
 import { ApiError, errorFrom, reason, unreachable } from './client';
@@ -9,13 +10,16 @@ import { Notice } from './notice';
 
 export interface SignInProps {
   service: string;
-  /** Exchanges name and password for a session token. */
-  login: (username: string, password: string) => Promise<string>;
+  /** Exchanges name and password for a session token; without it there are only tokens. */
+  login?: (username: string, password: string) => Promise<string>;
   /** Tries a token; throws when it is not good. */
   check: (token: string) => Promise<unknown>;
   onToken: (token: string) => void;
-  /** Where single sign-on begins. */
-  ssoUrl: string;
+  /** What a token is called here, and what to know of it. */
+  tokenLabel?: string;
+  tokenHint?: string;
+  /** Where single sign-on begins; without it there is none. */
+  ssoUrl?: string;
   /** Says why one is here again. */
   expired?: boolean;
 }
@@ -44,8 +48,11 @@ function explain(error: unknown): { text: string; tone: 'bad' | 'info' } {
   return { tone: 'bad', text: reason(error) };
 }
 
-export function SignIn({ service, login, check, onToken, ssoUrl, expired = false }: SignInProps) {
-  const [withToken, setWithToken] = useState(false);
+const anyToken = 'An admin or viewer token, global or of an org. It is kept until this tab is closed.';
+
+export function SignIn({ service, login, check, onToken, tokenLabel = 'Token', tokenHint = anyToken, ssoUrl, expired = false }: SignInProps) {
+  const [tokenChosen, setTokenChosen] = useState(false);
+  const withToken = tokenChosen || !login;
   const [username, setUsername] = useState('');
   const [password, setPassword] = useState('');
   const [token, setToken] = useState('');
@@ -65,15 +72,16 @@ export function SignIn({ service, login, check, onToken, ssoUrl, expired = false
   const submit = (event: SyntheticEvent) => {
     event.preventDefault();
     void attempt(async () => {
-      if (!withToken) {
+      if (login && !withToken) {
         if (!username || !password) throw new Error('Fill in both username and password.');
         onToken(await login(username, password));
         return;
       }
       const pasted = token.trim();
-      if (!pasted) throw new Error('Paste a token first.');
+      const noun = tokenLabel.replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase());
+      if (!pasted) throw new Error(`Paste the ${noun} first.`);
       // What is no token cannot be sent in a header either.
-      if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error('This is no token: it has spaces or characters that no token has.');
+      if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error(`This is no ${noun}: it has spaces or characters that none has.`);
       await check(pasted);
       onToken(pasted);
     });
@@ -96,9 +104,9 @@ export function SignIn({ service, login, check, onToken, ssoUrl, expired = false
         <form className="stack" noValidate onSubmit={submit}>
           {withToken ? (
             <div className="field">
-              <label htmlFor="token">Token</label>
+              <label htmlFor="token">{tokenLabel}</label>
               <input id="token" className="input mono" type="password" autoComplete="off" value={token} onChange={(e) => setToken(e.target.value)} />
-              <span className="field-hint">An admin or viewer token, global or of an org. It is kept until this tab is closed.</span>
+              <span className="field-hint">{tokenHint}</span>
             </div>
           ) : (
             <>
@@ -116,22 +124,26 @@ export function SignIn({ service, login, check, onToken, ssoUrl, expired = false
             {busy ? 'Signing in…' : 'Sign in'}
           </button>
         </form>
-        <div className="rule">or</div>
+        {(login ?? ssoUrl) !== undefined && <div className="rule">or</div>}
         <div className="stack-tight">
-          <button
-            type="button"
-            className="btn"
-            disabled={busy}
-            onClick={() => {
-              setError(undefined);
-              setWithToken(!withToken);
-            }}
-          >
-            {withToken ? 'Use username and password' : 'Use a token'}
-          </button>
-          <button type="button" className="btn" disabled={busy} onClick={() => void attempt(() => goToProvider(ssoUrl))}>
-            Sign in with single sign-on
-          </button>
+          {login && (
+            <button
+              type="button"
+              className="btn"
+              disabled={busy}
+              onClick={() => {
+                setError(undefined);
+                setTokenChosen(!tokenChosen);
+              }}
+            >
+              {withToken ? 'Use username and password' : 'Use a token'}
+            </button>
+          )}
+          {ssoUrl !== undefined && (
+            <button type="button" className="btn" disabled={busy} onClick={() => void attempt(() => goToProvider(ssoUrl))}>
+              Sign in with single sign-on
+            </button>
+          )}
         </div>
       </div>
     </main>

@@ -47,6 +47,19 @@ describe('Table', () => {
     expect(firstCells()).toEqual(['beta', 'alpha']);
   });
 
+  it('shows a long list a part at a time, and filters all of it', async () => {
+    show(wholeList(Array.from({ length: 450 }, (_, i) => ({ id: String(i), name: `row ${i}`, colour: '' }))));
+    expect(firstCells()).toHaveLength(200);
+    expect(screen.getByText('200 of 450 loaded things shown')).toBeInTheDocument();
+    await userEvent.type(screen.getByRole('searchbox'), '449');
+    expect(firstCells()).toEqual(['row 449']);
+    expect(screen.queryByRole('button', { name: 'Show more' })).toBeNull();
+    await userEvent.clear(screen.getByRole('searchbox'));
+    await userEvent.click(screen.getByRole('button', { name: 'Show more' }));
+    expect(firstCells()).toHaveLength(450);
+    expect(screen.getByText('450 things loaded')).toBeInTheDocument();
+  });
+
   it('loads more when asked', async () => {
     const loadMore = vi.fn();
     show({ ...wholeList(rows), hasMore: true, loadMore });

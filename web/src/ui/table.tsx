@@ -45,6 +45,9 @@ export interface TableProps<T> {
   nouns?: string;
 }
 
+/** As many rows as a browser shows at once without effort. Filter and order look at all that are loaded. */
+const atOnce = 200;
+
 function useHiddenColumns<T>(label: string, columns: readonly Column<T>[]) {
   const key = `mainstay.columns.${label}`;
   const [hidden, setHidden] = useState<ReadonlySet<string>>(() => {
@@ -69,12 +72,14 @@ export function Table<T>(props: TableProps<T>) {
   const { label, columns, pages, rowKey, href, actions, empty, noun, nouns = `${noun}s` } = props;
   const [filter, setFilter] = useState('');
   const [order, setOrder] = useState<Order | null>(null);
+  const [most, setMost] = useState(atOnce);
   const [hidden, toggle] = useHiddenColumns(label, columns);
   const [, navigate] = useLocation();
 
   const visible = columns.filter((c, i) => i === 0 || !hidden.has(c.id));
   const loaded = pages.rows;
-  const rows = loaded && sortRows(filterRows(loaded, columns, filter), columns, order);
+  const found = loaded && sortRows(filterRows(loaded, columns, filter), columns, order);
+  const rows = found?.slice(0, most);
 
   // A click anywhere in the row follows its link, unless it was meant for something else.
   const follow = (row: T) => (event: MouseEvent<HTMLTableRowElement>) => {
@@ -200,11 +205,24 @@ export function Table<T>(props: TableProps<T>) {
       {loaded && (loaded.length > 0 || pages.hasMore) && (
         <div className="table-foot">
           <span role="status">
-            {filter && rows ? `${count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown` : `${plural(loaded.length, noun, nouns)} loaded`}
+            {rows && rows.length < loaded.length ? `${count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown` : `${plural(loaded.length, noun, nouns)} loaded`}
             {pages.hasMore ? '; there are more. Filter and order apply to what is loaded.' : ''}
           </span>
+          {found && found.length > most && (
+            <button type="button" className="btn btn-small" onClick={() => setMost(most + 5 * atOnce)}>
+              Show more
+            </button>
+          )}
           {pages.hasMore && (
-            <button type="button" className="btn btn-small" disabled={pages.loadingMore} onClick={pages.loadMore}>
+            <button
+              type="button"
+              className="btn btn-small"
+              disabled={pages.loadingMore}
+              onClick={() => {
+                setMost(Infinity);
+                pages.loadMore();
+              }}
+            >
               {pages.loadingMore ? 'Loading…' : 'Load more'}
             </button>
           )}

@@ -1,0 +1,240 @@
+/**
+ * Load balancers for the tests: one that balances real packets, in a network
+ * namespace of its own, and one that cannot and needs no key.
+ *
+ *     host: browser, clients, backends, BIRD ──── veth ──── namespace: balancer
+ *           10.98.N.1, fd98:N::1                            10.98.N.2, fd98:N::2
+ *
+ * Clients and backends are both on the host, so packets go there and back over the
+ * one veth; source translation keeps them apart.
+ */
+import { expect, type Page } from '@playwright/test';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { connect, createServer as createTCPServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { binary, end, freePort } from './server';
+
+export const adminKey = 'lb-admin-key-of-the-e2e-tests';
+export const readonlyKey = 'lb-readonly-key-of-the-e2e-tests';
+
+/** Why there can be no balancer of real packets here. */
+export function whyNot(): string | undefined {
+  if (process.getuid?.() !== 0) return 'network namespaces need root';
+  for (const program of ['ip', 'ethtool', 'bird']) {
+    try {
+      execFileSync('sh', ['-c', `command -v ${program}`]);
+    } catch {
+      return `${program} is not installed`;
+    }
+  }
+  return undefined;
+}
+
+export interface Balancer {
+  url: string;
+  host: string;
+  backends: Backend[];
+  /** Replaces the configuration file; the daemon notices by itself. */
+  write: (yaml: string) => void;
+  config: string;
+  call: <T = unknown>(method: string, path: string, body?: unknown) => Promise<T>;
+  stop: () => Promise<void>;
+}
+
+class Backend {
+  private server: Server | undefined;
+  constructor(
+    readonly host: string,
+    readonly port: number,
+  ) {}
+  start(): Promise<void> {
+    this.server = createServer((_, response) => response.writeHead(200, { Connection: 'close' }).end('hello'));
+    return new Promise((done, fail) => this.server?.once('error', fail).listen(this.port, this.host, done));
+  }
+  stop(): Promise<void> {
+    this.server?.closeAllConnections();
+    return new Promise((done) => (this.server ? this.server.close(() => done()) : done()));
+  }
+}
+
+/** Makes an address elsewhere one of this machine, which browsers trust without TLS. */
+async function forward(host: string, port: number): Promise<{ url: string; stop: () => void }> {
+  const open = new Set<Socket>();
+  const server = createTCPServer((near) => {
+    const far = connect(port, host);
+    for (const [from, to] of [[near, far], [far, near]] as const) {
+      open.add(from);
+      from.once('close', () => open.delete(from) && to.destroy());
+      from.on('error', () => to.destroy());
+      from.pipe(to);
+    }
+  });
+  const local = await freePort();
+  await new Promise<void>((done) => server.listen(local, '127.0.0.1', done));
+  const stop = () => {
+    server.close();
+    for (const socket of open) socket.destroy();
+  };
+  return { url: `http://127.0.0.1:${local}`, stop };
+}
+
+const run = (program: string, ...args: string[]) => execFileSync(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+const attempt = (program: string, ...args: string[]) => {
+  try {
+    run(program, ...args);
+  } catch {
+    // It was never made, or is gone already.
+  }
+};
+
+const bird = (host: string, node: string, port: number) => `log stderr all;
+router id ${host};
+protocol device {}
+protocol bgp balancer {
+  local ${host} port ${port} as 65010;
+  neighbor ${node} as 65001;
+  strict bind on;
+  passive on;
+  ipv4 { import all; export none; };
+}
+`;
+
+const document = (host: string, node: string, six: string, ports: number[], bgpPort: number) => `interface: up0
+apiListen: ${node}:9870
+vips:
+  - address: 198.51.100.10
+    port: 80
+    snat: true
+    healthCheck: {interval: 200ms, timeout: 150ms, rise: 1, fall: 1}
+    backends: [${ports.map((port, i) => `{address: ${host}, port: ${port}, weight: ${i + 1}}`).join(', ')}]
+  - address: 2001:db8:98::10
+    portRange: 8000-8100
+    healthCheck: {port: ${ports[0]}}
+    backends: [{address: '${six}'}]
+  - address: 198.51.100.11
+    port: 53
+    protocol: udp
+    healthCheck: {type: none}
+    backends: [{address: ${host}, port: 53}]
+bgp:
+  localASN: 65001
+  routerID: ${node}
+  communities: ['65001:100', no-export]
+  peers:
+    - {address: ${host}, asn: 65010, port: ${bgpPort}, holdTime: 9s}
+    - {address: ${host.replace(/1$/, '9')}, asn: 65011}
+`;
+
+async function ready(what: string, done: () => Promise<boolean>, output: () => string): Promise<void> {
+  for (let i = 0; i < 200; i++) {
+    if (await done().catch(() => false)) return;
+    await new Promise((next) => setTimeout(next, 100));
+  }
+  throw new Error(`${what} is not ready after 20 s:\n${output()}`);
+}
+
+function start(program: string, args: string[], env: NodeJS.ProcessEnv = {}): { child: ChildProcess; output: () => string } {
+  const child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  child.once('error', (e) => (output += String(e)));
+  return { child, output: () => output };
+}
+
+export async function startBalancer(): Promise<Balancer> {
+  // The process's number keeps runs apart that are under way at once.
+  const n = 1 + (process.pid % 250);
+  const [namespace, link] = [`lb-e2e-${process.pid}`, `lbe2e${n}`];
+  const [host, node, six] = [`10.98.${n}.1`, `10.98.${n}.2`, `fd98:${n}::1`];
+  const folder = mkdtempSync(join(tmpdir(), 'mainstay-lb-e2e-'));
+  const children: ChildProcess[] = [];
+  const backends: Backend[] = [];
+  const cleanups: { stop: () => unknown }[] = [];
+  const stop = async () => {
+    await Promise.all(children.map(end));
+    await Promise.all(cleanups.map((c) => c.stop()));
+    attempt('ip', 'link', 'del', link);
+    attempt('ip', 'netns', 'del', namespace);
+    rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    const inside = (...args: string[]) => run('ip', '-n', namespace, ...args);
+    run('ip', 'netns', 'add', namespace);
+    run('ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', 'up0', 'netns', namespace);
+    run('ip', 'addr', 'add', `${host}/24`, 'dev', link);
+    run('ip', 'addr', 'add', `${six}/64`, 'dev', link, 'nodad');
+    run('ip', 'link', 'set', link, 'up');
+    // Generic XDP sees packets before their checksums are filled in, unless that is done in software.
+    run('ethtool', '-K', link, 'tx', 'off');
+    inside('addr', 'add', `${node}/24`, 'dev', 'up0');
+    inside('addr', 'add', `${six.slice(0, -1)}2/64`, 'dev', 'up0', 'nodad');
+    inside('link', 'set', 'up0', 'up');
+    inside('link', 'set', 'lo', 'up');
+    run('ip', 'route', 'add', '198.51.100.10/31', 'via', node);
+
+    for (let i = 0; i < 3; i++) backends.push(new Backend(host, await freePort()));
+    const overSix = new Backend(six, backends[0]?.port ?? 0);
+    for (const b of [...backends, overSix]) await b.start();
+    cleanups.push(...backends, overSix);
+    const bgpPort = await freePort();
+    writeFileSync(join(folder, 'bird.conf'), bird(host, node, bgpPort));
+    children.push(start('bird', ['-f', '-c', join(folder, 'bird.conf'), '-s', join(folder, 'bird.ctl'), '-P', join(folder, 'bird.pid')]).child);
+
+    const file = join(folder, 'lb.yaml');
+    const config = document(host, node, six, backends.map((b) => b.port), bgpPort);
+    const write = (yaml: string) => {
+      // At once, as editors do it: half a file would be refused.
+      writeFileSync(`${file}.new`, yaml);
+      renameSync(`${file}.new`, file);
+    };
+    write(config);
+    const daemon = start('ip', ['netns', 'exec', namespace, binary, 'serve', 'lb', '--config', file], { LB_API_KEY: adminKey, LB_API_READONLY_KEY: `id:console=${readonlyKey}` });
+    children.push(daemon.child);
+    const forwarding = await forward(node, 9870);
+    cleanups.push(forwarding);
+    const { url } = forwarding;
+    await ready('the balancer', async () => (await fetch(`${url}/readyz`)).ok, daemon.output);
+
+    const call = async <T>(method: string, path: string, body?: unknown): Promise<T> => {
+      const response = await fetch(`${url}/api/v1${path}`, { method, headers: { Authorization: `Bearer ${adminKey}`, 'Content-Type': 'application/json' }, body: body === undefined ? null : JSON.stringify(body) });
+      if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+      return (await response.json()) as T;
+    };
+    return { url, host, backends, write, config, call, stop };
+  } catch (e) {
+    await stop();
+    throw e;
+  }
+}
+
+/** A balancer whose interface is not there: it balances nothing, and tells why. */
+export async function startHelpless(env: NodeJS.ProcessEnv = {}, port?: number): Promise<{ url: string; port: number; stop: () => Promise<void> }> {
+  const folder = mkdtempSync(join(tmpdir(), 'mainstay-lb-e2e-'));
+  const file = join(folder, 'lb.yaml');
+  port ??= await freePort();
+  writeFileSync(file, `interface: nowhere0\nvips:\n  - {address: 198.51.100.20, port: 80, healthCheck: {type: none}, backends: [{address: 198.51.100.21}]}\n`);
+  const daemon = start(binary, ['serve', 'lb', '--config', file], { LB_LISTEN: `127.0.0.1:${port}`, LB_METRICS_LISTEN: `127.0.0.1:${await freePort()}`, ...env });
+  const url = `http://127.0.0.1:${port}`;
+  const stop = async () => {
+    await end(daemon.child);
+    rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    await ready('the balancer', async () => (await fetch(`${url}/healthz`)).ok, daemon.output);
+  } catch (e) {
+    await stop();
+    throw e;
+  }
+  return { url, port, stop };
+}
+
+/** Opens a page and signs in: the key is nowhere that a new page could find it. */
+export async function open(page: Page, url: string, key = readonlyKey): Promise<void> {
+  await page.goto(url);
+  await page.getByLabel('API key').fill(key);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await expect(page.getByRole('button', { name: 'Sign out' })).toBeAttached();
+}

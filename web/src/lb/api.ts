@@ -1,0 +1,14 @@
+/** The load balancer's API as this console uses it. */
+import type { components, paths } from '../api/lb.gen';
+import { createClient } from '../ui/client';
+import { createSession, inMemory } from '../ui/session';
+
+type Schemas = components['schemas'];
+export type Backend = Schemas['Backend'];
+export type BGPSession = Schemas['BGPSession'];
+export type Node = Schemas['Node'];
+export type VIP = Schemas['VIP'];
+
+/** The key is in this page's memory only, and gone with a reload. */
+export const session = createSession('lb', inMemory());
+export const api = createClient<paths>(session);
