@@ -20,8 +20,10 @@ type Config struct {
 	TLSKey  string `yaml:"tls-key"`
 	// ClientCA is a PEM file of the authorities whose client certificates are
 	// accepted. A certificate is verified if one is given; whether one is needed
-	// is decided per route from r.TLS.
+	// is decided per route from r.TLS, unless ClientRequired is set.
 	ClientCA string `yaml:"client-ca"`
+	// ClientRequired refuses, at the handshake, clients without a verified certificate.
+	ClientRequired bool `yaml:"client-required"`
 	// SelfSigned serves TLS with a throw-away certificate, for development only.
 	SelfSigned bool `yaml:"tls-self-signed"`
 	// MaxInFlight is the value for LimitInFlight. Listen does not apply it
@@ -77,6 +79,8 @@ func (c Config) Validate() error {
 		return fault.InvalidField("tls-self-signed", "cannot be combined with tls-cert")
 	case c.ClientCA != "" && !c.tls():
 		return fault.InvalidField("client-ca", "needs TLS: set tls-cert and tls-key, or tls-self-signed")
+	case c.ClientRequired && c.ClientCA == "":
+		return fault.InvalidField("client-required", "needs client-ca")
 	}
 	if c.MaxInFlight < 1 {
 		return fault.InvalidField("max-in-flight", "must be at least 1, not %d", c.MaxInFlight)

@@ -108,6 +108,9 @@ func (f *tlsFiles) load() (*tls.Config, error) {
 			return nil, fault.InvalidField("client-ca", "%s holds no PEM certificate", f.cfg.ClientCA)
 		}
 		c.ClientAuth = tls.VerifyClientCertIfGiven
+		if f.cfg.ClientRequired {
+			c.ClientAuth = tls.RequireAndVerifyClientCert
+		}
 	}
 	return c, nil
 }

@@ -26,7 +26,7 @@ type Config struct {
 	TLSKey         string   `key:"tls-key" help:"Key file of the certificate."`
 	TLSSelfSigned  bool     `key:"tls-self-signed" help:"Serve HTTPS with a certificate made at start."`
 	TLSClientCA    string   `key:"tls-client-ca" help:"Certificate file of the authority whose client certificates are accepted. Revocation is not checked."`
-	ClientRequired bool     `key:"tls-client-required" help:"Turn away callers without a verified client certificate."`
+	ClientRequired bool     `key:"tls-client-required" help:"Turn away, at the handshake, callers without a verified client certificate."`
 	CertAdminCNs   []string `key:"api-cert-admin-cns" help:"Common names of the client certificates that are admins; all others are read-only."`
 
 	Detach bool   `key:"detach" help:"Remove the program and everything it keeps in the kernel, and exit. Connections through this node end."`
@@ -78,7 +78,7 @@ func (c *Config) server(apiListen string) httpserve.Config {
 	if listen == "" {
 		listen = apiListen
 	}
-	return httpserve.Config{Listen: listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, MaxInFlight: maxInFlight}
+	return httpserve.Config{Listen: listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, ClientRequired: c.ClientRequired, MaxInFlight: maxInFlight}
 }
 
 // settingOf names in faults of the HTTP server the settings as they are called here.

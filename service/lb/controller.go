@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// retryEvery is how long the controller waits before it tries again what failed:
-// to open the plane, to apply, to announce.
+// retryEvery is how long the controller waits before it tries again what failed: to
+// open the plane, to apply, to announce. As often it looks after the interface.
 const retryEvery = 10 * time.Second
 
 // applyWait bounds how long a change waits until the kernel has it.
@@ -46,7 +46,7 @@ type controller struct {
 	applyErr                error // of the last attempt
 	speakErr                error
 	plane                   Plane // nil until there is a VIP and it could be opened
-	planeErr                error
+	planeErr                error // why it could not be, or is cut off from the interface
 	hops                    Hops
 	inKernel                []datapath.VIP
 	counters                datapath.Counters // the last that could be read
@@ -352,7 +352,7 @@ func (c *controller) notReady() string {
 	switch {
 	case plane == nil && none && settled > 0:
 		return "" // nothing to do
-	case plane == nil && planeErr != nil:
+	case planeErr != nil:
 		return strings.TrimSpace(planeErr.Error())
 	case applyErr != nil:
 		return "the configuration could not be applied: " + applyErr.Error()

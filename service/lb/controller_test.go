@@ -263,6 +263,21 @@ func TestAMachineThatCannotBalanceIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestAnInterfaceThatIsGoneIsToldAndNotAnnounced(t *testing.T) {
+	t.Parallel()
+	settled(t, oneVIP, func(b *bench) {
+		b.found("192.0.2.1:80:tcp", "10.0.0.1:80", true)
+		for _, gone := range []error{errors.New("there is no interface eth0"), nil} {
+			b.plane.set(func() { b.plane.followErr = gone })
+			time.Sleep(retryEvery)
+			synctest.Wait()
+			if (b.notReady() == "") != (gone == nil) || (len(b.routes()) == 1) != (gone == nil) {
+				t.Errorf("%v: %q, announced %v", gone, b.notReady(), b.routes())
+			}
+		}
+	})
+}
+
 func TestARestartGoesOnWithWhatTheKernelKnows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -30,9 +30,6 @@ func (s *Service) Handler() http.Handler {
 		// A person who opens the address finds something to read.
 		router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
 	}
-	if s.cfg.ClientRequired {
-		served = onlyCertified(served)
-	}
 	return s.chain(served, "lb")
 }
 
@@ -73,16 +70,6 @@ func (s *Service) chain(h http.Handler, name string) http.Handler {
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte(text)) // a client that hung up needs no answer
-}
-
-// onlyCertified hangs up on callers without a verified client certificate.
-func onlyCertified(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			panic(http.ErrAbortHandler)
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // guard stands before every operation: who calls, may they, is the request as the

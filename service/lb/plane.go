@@ -18,6 +18,8 @@ type Plane interface {
 	// Apply makes the plane balance exactly these VIPs.
 	Apply(vips []datapath.VIP) error
 	Counters() (datapath.Counters, error)
+	// Follow keeps up with what happened to the interface. It is called every ten seconds.
+	Follow() error
 	Explain(flow datapath.Flow) (datapath.Explanation, error)
 	// Interface is the name of the interface, and AttachedMode generic or native.
 	Interface() string

@@ -35,8 +35,23 @@ func (c *controller) run(ctx context.Context) error {
 		case <-c.wake:
 		case <-hopsChanged:
 		case <-retry.C:
+			c.follow()
 		}
 	}
+}
+
+// follow lets the plane keep up with its interface.
+func (c *controller) follow() {
+	if c.plane == nil { // only run sets it
+		return
+	}
+	err := c.plane.Follow()
+	if err != nil {
+		c.log.Error("cannot balance; it is tried again", "error", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planeErr = err
 }
 
 // closeWait bounds the end of the BGP sessions.
@@ -90,7 +105,10 @@ func (c *controller) settle(ctx context.Context) {
 	if news { // after the kernel, through which some backends are probed
 		c.tell(cfg)
 	}
-	announced := toAnnounce(wanted, inKernel)
+	var announced []netip.Addr
+	if c.planeErr == nil { // only run sets it
+		announced = toAnnounce(wanted, inKernel)
+	}
 	speakErr := c.announce(announced, cfg.BGP != nil)
 
 	c.mu.Lock()

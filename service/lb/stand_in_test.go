@@ -32,6 +32,7 @@ type memoryPlane struct {
 	dialErr     error
 	counters    datapath.Counters
 	countersErr error
+	followErr   error
 	hops        map[netip.Addr]datapath.NextHop // nil: all are known
 	wanted      []Target
 	closed      bool
@@ -55,6 +56,12 @@ func (p *memoryPlane) Counters() (datapath.Counters, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counters, p.countersErr
+}
+
+func (p *memoryPlane) Follow() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.followErr
 }
 
 func (p *memoryPlane) Explain(f datapath.Flow) (datapath.Explanation, error) {

@@ -79,17 +79,21 @@ func (d *Datapath) removeOthers(vips []VIP) error {
 func (d *Datapath) expect(vips []VIP) error {
 	h := d.known.host
 	for _, v := range vips {
-		if v.IsRange() {
-			h.Ranges = 1
-		}
-		// The answers of NAT backends, and of probes to others.
-		h.Replies = 1
+		expectVIP(&h, v.IsRange())
 	}
 	if h == d.known.host {
 		return nil
 	}
 	d.known.host = h
 	return d.writeHost()
+}
+
+func expectVIP(h *programHost, ranged bool) {
+	if ranged {
+		h.Ranges = 1
+	}
+	// The answers of NAT backends, and of probes to others.
+	h.Replies = 1
 }
 
 // put makes one VIP as wanted.

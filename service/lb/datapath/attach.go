@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
 // device is the interface that the program is on.
@@ -23,8 +23,8 @@ type device struct {
 	native     bool   // a program is attached in native mode
 }
 
-func findDevice(name string) (device, error) {
-	l, err := netlink.LinkByName(name)
+func findDevice(node *netlab.Host, name string) (device, error) {
+	l, err := node.Netlink().LinkByName(name)
 	if err != nil {
 		return device{}, fault.Wrap(fault.Unavailable, err, "there is no interface %s here (%v); \"ip link\" lists those there are", name, err)
 	}
@@ -82,8 +82,10 @@ func (d *Datapath) attachAs(native bool) (err error) {
 	if err := d.setHost(native); err != nil {
 		return err
 	}
-	d.link, err = link.AttachXDP(link.XDPOptions{Program: d.objects.Balance, Interface: d.device.index, Flags: flags})
-	return err
+	return d.node.Do(func() error {
+		d.link, err = link.AttachXDP(link.XDPOptions{Program: d.objects.Balance, Interface: d.device.index, Flags: flags})
+		return err
+	})
 }
 
 // takeOver replaces the program of a pinned link, which loses no packet.
@@ -125,8 +127,6 @@ func (d *Datapath) setHost(native bool) error {
 		d.mode = Native
 	}
 	redirect := d.options.Transmit == TransmitRedirect || d.options.Transmit == TransmitAuto && native && d.device.driver == "veth"
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	h := &d.known.host
 	h.Mac, h.Mtu = d.device.mac, uint16(min(d.device.mtu, 65535))
 	h.Redirect, h.Offloads = flag(redirect), flag(!native)
@@ -157,12 +157,18 @@ func Detach(dir, name string) (bool, error) {
 	if pins == "" {
 		return false, nil
 	}
+	lock, err := lockFolder(pins, name)
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
 	entries, err := os.ReadDir(pins)
 	if err != nil {
 		return false, err
 	}
-	// Unpinning the last reference of a link detaches it; nothing else has one once
-	// the daemon is gone.
+	if err := detachPinned(filepath.Join(pins, linkPin)); err != nil {
+		return true, err
+	}
 	for _, e := range entries {
 		if err := os.Remove(filepath.Join(pins, e.Name())); err != nil {
 			return true, err
@@ -173,6 +179,19 @@ func Detach(dir, name string) (bool, error) {
 	}
 	_ = os.Remove(filepath.Dir(pins)) // other interfaces may have theirs in it
 	return len(entries) > 0, nil
+}
+
+// detachPinned ends a link at once. Unpinning it alone would end it some time after
+// its last user is gone.
+func detachPinned(path string) error {
+	l, err := link.LoadPinnedLink(path, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the pinned XDP program: %w", err)
+	}
+	return errors.Join(l.Detach(), l.Close())
 }
 
 func removeMapPins(pins string) error {
@@ -203,6 +222,23 @@ func pinFolder(dir, name string) (string, error) {
 	}
 	folder := filepath.Join(dir, "mainstay-lb", name)
 	return folder, os.MkdirAll(folder, 0o700)
+}
+
+// lockFolder keeps two processes from balancing on one interface: each would undo
+// what the other does. The lock is held until the file is closed.
+func lockFolder(pins, name string) (*os.File, error) {
+	f, err := os.Open(pins) //nolint:gosec // made of the operator's own settings
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fault.New(fault.Unavailable, "another process balances on interface %s; stop it first", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func mountBPF(dir string) error {

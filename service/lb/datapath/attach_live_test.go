@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath/decap"
@@ -253,6 +255,79 @@ func TestARestartKeepsConnectionsInMidTransfer(t *testing.T) {
 				t.Errorf("counters did not outlive the restarts: %+v", vc)
 			}
 		})
+	}
+}
+
+func TestANewProcessBalancesBeforeItAppliesAnything(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, 1)
+	n.routeBack()
+	n.listen(datapath.TCP, 80)
+	d := n.open()
+	exact, ranged := n.vip(datapath.TCP, datapath.NAT, 80, false, false), n.vip(datapath.TCP, datapath.DSR, 80, true, true)
+	ranged.Port, ranged.LastPort = 79, 80
+	ranged.Backends[0].Port = 0
+	n.must(d.Apply([]datapath.VIP{exact, ranged}))
+	for _, six := range []bool{false, true} {
+		c, err := n.dial(datapath.TCP, vipAt(six, 80))
+		n.must(err)
+		_, err = ask(c, 10, 10)
+		n.must(err)
+		n.must(d.Close())
+		d = n.open()
+		_, err = ask(c, 100_000, 100_000)
+		n.must(err)
+	}
+}
+
+func TestAnInterfaceHasOneBalancingProcess(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, 1)
+	d := n.open()
+	err := n.node.Do(func() error {
+		_, err := datapath.Open(t.Context(), datapath.Options{Interface: device, Mode: datapath.Generic, Dir: n.dir, Log: slog.New(slog.DiscardHandler)})
+		return err
+	})
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("a second one: %v", err)
+	}
+	err = n.node.Do(func() error { _, err := datapath.Detach(n.dir, device); return err })
+	if !fault.Is(err, fault.Unavailable) || !n.attached() {
+		t.Errorf("detached meanwhile: %v", err)
+	}
+	n.must(d.Close())
+	n.open()
+}
+
+func TestTheProgramFollowsTheInterface(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, 1)
+	n.listen(datapath.TCP, 80)
+	d := n.open()
+	n.must(d.Apply([]datapath.VIP{n.vip(datapath.TCP, datapath.NAT, 80, false, false)}))
+	n.must(d.Follow())
+	mac := d.Mac()
+	mac[5]++
+	l, err := n.node.Netlink().LinkByName(device)
+	n.must(err)
+	n.must(n.node.Netlink().LinkSetHardwareAddr(l, mac[:]))
+	n.must(d.Follow())
+	if d.Mac() != mac {
+		t.Errorf("frames are expected for %s", d.Mac())
+	}
+	n.must(n.node.Netlink().LinkDel(l))
+	if err := d.Follow(); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("without an interface: %v", err)
+	}
+	other, err := netlab.NewHost("other")
+	n.must(err)
+	t.Cleanup(func() { n.must(other.Close()) })
+	n.must(netlab.Join(n.node, device, other, device))
+	for range 2 {
+		n.must(d.Follow())
+		if !n.attached() {
+			t.Error("not attached")
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -61,17 +62,18 @@ const (
 type Datapath struct {
 	log     *slog.Logger
 	options Options
-	device  device
-	pins    string // folder of the pinned maps and link; empty if they are not pinned
-	mode    string // Generic or Native
+	pins    string   // folder of the pinned maps and link; empty if they are not pinned
+	lock    *os.File // of the folder; nil if there is none
 	objects programObjects
 	table   *ebpf.MapSpec // of a VIP's hash table
-	link    link.Link
-	node    *netlab.Host // the namespace that the interface is in
+	node    *netlab.Host  // the namespace that the interface is in
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
 	mu      sync.Mutex
+	device  device
+	mode    string // Generic or Native
+	link    link.Link
 	known   *state
 	probing *probeNet // nil until it is needed
 	found   map[VIPKey]map[BackendKey]State
@@ -89,14 +91,19 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 		d.options.Flows = DefaultFlows
 	}
 	var err error
-	if d.device, err = findDevice(o.Interface); err != nil {
-		return nil, err
-	}
 	if d.node, err = netlab.Here(); err != nil {
 		return nil, err
 	}
+	if d.device, err = findDevice(d.node, o.Interface); err != nil {
+		return nil, d.fail(err)
+	}
 	if d.pins, err = pinFolder(o.Dir, o.Interface); err != nil {
 		d.log.Warn("connections will not survive a restart, since maps cannot be pinned", "error", err)
+	}
+	if d.pins != "" {
+		if d.lock, err = lockFolder(d.pins, o.Interface); err != nil {
+			return nil, d.fail(err)
+		}
 	}
 	if err := d.load(); err != nil {
 		return nil, d.fail(err)
@@ -114,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 }
 
 func (d *Datapath) fail(err error) error {
-	_ = errors.Join(d.objects.Close(), d.node.Close()) // err says more
+	_ = errors.Join(d.objects.Close(), d.node.Close(), d.unlock()) // err says more
 	return err
 }
 
@@ -122,7 +129,11 @@ func (d *Datapath) fail(err error) error {
 func (d *Datapath) Interface() string { return d.options.Interface }
 
 // AttachedMode is Generic or Native.
-func (d *Datapath) AttachedMode() string { return d.mode }
+func (d *Datapath) AttachedMode() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mode
+}
 
 // States are the backends that the kernel had when the datapath was opened.
 func (d *Datapath) States() map[VIPKey]map[BackendKey]State { return d.found }
@@ -135,11 +146,21 @@ func (d *Datapath) Close() error {
 	if d.pins == "" {
 		d.log.Warn("packets are no longer balanced, since the program could not be pinned", "interface", d.options.Interface)
 	}
-	errs := []error{d.link.Close()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	var errs []error
+	if d.link != nil {
+		errs = append(errs, d.link.Close())
+	}
 	if d.probing != nil {
 		errs = append(errs, d.probing.Close())
 	}
-	return errors.Join(append(errs, d.objects.Close(), d.node.Close())...)
+	return errors.Join(append(errs, d.objects.Close(), d.node.Close(), d.unlock())...)
+}
+
+func (d *Datapath) unlock() error {
+	if d.lock == nil {
+		return nil
+	}
+	return d.lock.Close()
 }

@@ -118,6 +118,7 @@ func (d *Datapath) restoreVIPs() (map[uint32]*knownVIP, error) {
 	byID := map[uint32]*knownVIP{}
 	for e, v := range entries {
 		key := e.vipKey()
+		expectVIP(&d.known.host, e.ranged) // the new program balances before anything is applied
 		known := byID[v.Id]
 		if known == nil {
 			byID[v.Id] = &knownVIP{key: key, id: v.Id, flags: v.Flags, members: map[BackendKey]uint16{}, routed: true}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -35,8 +36,8 @@ type probeNet struct {
 	device  netlink.Link // the other end
 
 	mu   sync.Mutex
-	has  map[bool]bool   // whether there is an address, by whether of IPv6
-	used map[uint16]bool // source ports
+	has  map[bool]netip.Addr // the node's address in use, by whether it is of IPv6
+	used map[uint16]bool     // source ports
 	next uint16
 }
 
@@ -67,7 +68,7 @@ func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 }
 
 func openProbeNet(node *netlab.Host, outside string, program *ebpf.Program) (*probeNet, error) {
-	p := &probeNet{node: node, outside: outside, has: map[bool]bool{}, used: map[uint16]bool{}, next: firstProbePort}
+	p := &probeNet{node: node, outside: outside, has: map[bool]netip.Addr{}, used: map[uint16]bool{}, next: firstProbePort}
 	// What a killed process left goes with its namespace, but not at once.
 	if err := p.removeOutside(); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (p *probeNet) build(program *ebpf.Program) error {
 func (p *probeNet) provide(index int, name string, six bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.has[six] {
+	if p.has[six].IsValid() {
 		return nil
 	}
 	node, err := p.node.Netlink().LinkByIndex(index)
@@ -140,10 +141,22 @@ func (p *probeNet) provide(index int, name string, six bool) error {
 		if err := p.add(ip); err != nil {
 			return err
 		}
-		p.has[six] = true
+		p.has[six] = ip
 		return nil
 	}
 	return fault.New(fault.Unavailable, "interface %s has no %s address, which checks of %s VIPs in DSR modes come from", name, version, version)
+}
+
+// strayed says whether an address in use is not among those of the node.
+func (p *probeNet) strayed(node []netlink.Addr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, used := range p.has {
+		if !slices.ContainsFunc(node, func(a netlink.Addr) bool { return a.IP.Equal(used.AsSlice()) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *probeNet) add(a netip.Addr) error {
