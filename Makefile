@@ -18,11 +18,12 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-web/dist/edge/index.html: web/node_modules/.package-lock.json $(WEB_SOURCES)
+# One run builds all consoles, and the one of the load balancer comes last.
+web/dist/lb/index.html: web/node_modules/.package-lock.json $(WEB_SOURCES)
 	cd web && npm run --silent build
 
 .PHONY: web
-web: web/dist/edge/index.html ## Build the web consoles, which the binary embeds
+web: web/dist/lb/index.html ## Build the web consoles, which the binary embeds
 
 .PHONY: web-dev
 web-dev: web/node_modules/.package-lock.json ## Serve a console with hot reload in front of a running service (APP=edge)
@@ -46,18 +47,19 @@ test-fast: ## Run the tests that need nothing installed
 	$(GO) test ./...
 
 .PHONY: deps
-deps: ## Install what the tests need (PostgreSQL, Podman, Chromium and more), if it is missing
+deps: ## Install what the tests need (PostgreSQL, Podman, Chromium, clang and more), if it is missing
 	./scripts/deps.sh
 
 .PHONY: generate
 generate: web/node_modules/.package-lock.json ## Make the generated code and the settings tables in the documentation anew
 	$(GO) generate ./...
+	cd bench && $(GO) generate ./...
 	./scripts/settings.sh
 	cd web && npm run --silent generate
 
 .PHONY: check-generated
 check-generated: generate ## Fail if generated files differ from their sources
-	@git diff --exit-code -- api docs web/src/api || { echo 'Generated files differ from their sources: run "make generate" and commit.'; exit 1; }
+	@git diff --exit-code -- api docs web/src/api service/lb/datapath bench/lb || { echo 'Generated files differ from their sources: run "make generate" and commit.'; exit 1; }
 
 .PHONY: lint
 lint: web/node_modules/.package-lock.json ## Look for mistakes that the compiler does not find
@@ -71,12 +73,17 @@ fuzz: ## Fuzz every decoder of outside bytes, FUZZTIME (10s) each
 	./scripts/fuzz.sh
 
 .PHONY: bench
-bench: bench-edge ## Run all benchmarks
+bench: bench-edge bench-lb ## Run all benchmarks
 
 .PHONY: bench-edge
 bench-edge: ## Compare the edge control plane with its peers and the disk
 	cd bench && $(GO) run ./edge $(BENCH_FLAGS)
 
+.PHONY: bench-lb
+bench-lb: ## Compare the load balancer with routing, nftables and haproxy (root; nft, haproxy, wrk)
+	$(GO) test -run '^$$' -bench . -count 5 ./service/lb/datapath ./service/lb/probe
+	cd bench && $(GO) run ./lb $(BENCH_FLAGS)
+
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays
-	rm -rf bin web/dist/edge web/node_modules
+	rm -rf bin web/dist/edge web/dist/lb web/node_modules

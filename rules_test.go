@@ -103,6 +103,9 @@ var confined = map[string][]string{
 	"k8s.io/":                       {"kit/kube", "api/crd"},
 	"github.com/ceph/":              {"service/storage"},
 	"github.com/cilium/ebpf":        {"service/lb"},
+	"github.com/osrg/gobgp":         {"service/lb"},
+	"github.com/vishvananda":        {"kit/netlab", "service/lb"},
+	"github.com/safchain/ethtool":   {"kit/netlab"},
 	"github.com/spf13/cobra":        {"cli", "app"},
 	"github.com/getkin/kin-openapi": {"kit/contract"},
 }

@@ -17,6 +17,15 @@ need chromium command -v chromium
 need podman command -v podman
 need runc command -v runc
 need netavark test -x /usr/lib/podman/netavark
+# What the load balancer's program is compiled with: the version is pinned.
+need clang-14 command -v clang-14
+need llvm-14 command -v llvm-strip-14
+need libbpf-dev test -e /usr/include/bpf/bpf_helpers.h
+need linux-libc-dev test -e /usr/include/linux/bpf.h
+# Routers that it announces to.
+need bird2 sh -c 'command -v bird || ls /usr/sbin/bird'
+need frr test -x /usr/lib/frr/bgpd
+need ethtool sh -c 'command -v ethtool || ls /usr/sbin/ethtool'
 need iptables sh -c 'command -v iptables || ls /usr/sbin/iptables'
 
 [ -n "$missing" ] || exit 0

@@ -19,7 +19,7 @@ import (
 	"syscall"
 )
 
-//go:generate go tool -modfile=../../tools/go.mod bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -output-suffix _bpf traffic bpf/traffic.c -- -O2 -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu
+//go:generate go tool -modfile=../../tools/go.mod bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -output-suffix _bpf -tags linux traffic bpf/traffic.c -- -O2 -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 type options struct {
 	packets int // of one live run

@@ -31,6 +31,7 @@ func TestValidateNamesTheWrongKey(t *testing.T) {
 		"tls-cert":            func(c *httpserve.Config) { c.TLSKey = "a.pem" },
 		"tls-self-signed":     func(c *httpserve.Config) { c.TLSCert, c.TLSKey, c.SelfSigned = "a", "b", true },
 		"client-ca":           func(c *httpserve.Config) { c.ClientCA = "ca.pem" },
+		"client-required":     func(c *httpserve.Config) { c.ClientRequired = true },
 		"max-in-flight":       func(c *httpserve.Config) { c.MaxInFlight = -1 },
 		"drain-timeout":       func(c *httpserve.Config) { c.DrainTimeout = -1 },
 		"read-header-timeout": func(c *httpserve.Config) { c.ReadHeaderTimeout = -1 },

@@ -53,12 +53,7 @@ func (t *traffic) run(ctx context.Context) {
 
 // visit opens a connection, asks once and closes it.
 func (t *traffic) visit(ctx context.Context) {
-	name, err := "", error(nil)
-	c, err := dial(ctx, t.client, vip.String())
-	if err == nil {
-		defer c.Close()
-		name, err = ask(c, bufio.NewReader(c))
-	}
+	name, err := t.once(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -69,6 +64,15 @@ func (t *traffic) visit(ctx context.Context) {
 		return
 	}
 	t.got[name]++
+}
+
+func (t *traffic) once(ctx context.Context) (name string, err error) {
+	c, err := dial(ctx, t.client, vip.String())
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return ask(c, bufio.NewReader(c))
 }
 
 // stay keeps one connection open and asks now and then; when it breaks, it opens another.

@@ -1,9 +1,11 @@
+//go:build linux
+
 package bgp_test
 
 import (
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,9 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-
+	"github.com/mainstay-infra/mainstay/kit/netlab"
 	"github.com/mainstay-infra/mainstay/kit/require"
 )
 
@@ -26,7 +26,7 @@ const insideVariable = "MAINSTAY_BGP_TEST_NAMESPACE"
 
 // routerSpace is where routers run, and noRouters why they cannot.
 var (
-	routerSpace netns.NsHandle
+	routerSpace *netlab.Host
 	noRouters   error
 )
 
@@ -68,59 +68,32 @@ func runInNamespace() (code int, ok bool) {
 
 const maxRouters = 40
 
-func layCable() (netns.NsHandle, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	here, err := netns.Get()
+func layCable() (*netlab.Host, error) {
+	here, err := netlab.Here()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	there, err := netns.New()
+	defer here.Close()
+	routers, err := netlab.NewHost("routers")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if err := netns.Set(here); err != nil {
-		return 0, err
+	if err := netlab.Join(here, "routers", routers, "speaker"); err != nil {
+		return nil, err
 	}
-	cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "routers"}, PeerName: "speaker", PeerNamespace: netlink.NsFd(there)}
-	if err := netlink.LinkAdd(cable); err != nil {
-		return 0, err
-	}
-	if err := up(&netlink.Handle{}, "routers", address(254, 24), address6(254, 64)); err != nil {
-		return 0, err
-	}
-	handle, err := netlink.NewHandleAt(there)
-	if err != nil {
-		return 0, err
-	}
-	defer handle.Close()
-	var routers []*net.IPNet
+	var addresses []netip.Prefix
 	for n := 1; n <= maxRouters; n++ {
-		routers = append(routers, address(byte(n), 24), address6(byte(n), 64))
+		addresses = append(addresses, address4(n), address6(n))
 	}
-	return there, up(handle, "speaker", routers...)
+	return routers, errors.Join(here.Address("routers", address4(254), address6(254)), routers.Address("speaker", addresses...))
 }
 
-func address(host byte, bits int) *net.IPNet {
-	return &net.IPNet{IP: net.IPv4(10, 9, 0, host), Mask: net.CIDRMask(bits, 32)}
+func address4(host int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host))
 }
 
-func address6(host byte, bits int) *net.IPNet {
-	return &net.IPNet{IP: net.IP{0x20, 0x01, 0x0d, 0xb8, 0, 9, 15: host}, Mask: net.CIDRMask(bits, 128)}
-}
-
-func up(h *netlink.Handle, name string, addresses ...*net.IPNet) error {
-	link, err := h.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	for _, a := range addresses {
-		// Nobody else can have the address, so nobody needs to be asked.
-		if err := h.AddrAdd(link, &netlink.Addr{IPNet: a, Flags: syscall.IFA_F_NODAD}); err != nil {
-			return err
-		}
-	}
-	return h.LinkSetUp(link)
+func address6(host int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("2001:db8:9::%x/64", host))
 }
 
 var routers atomic.Int32
@@ -142,21 +115,7 @@ func nextRouter(t *testing.T) int {
 // test is over.
 func startInside(t *testing.T, program *exec.Cmd) {
 	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	here, err := netns.Get()
-	if err != nil {
+	if err := routerSpace.Start(program); err != nil {
 		t.Fatal(err)
-	}
-	defer here.Close()
-	if err := netns.Set(routerSpace); err != nil {
-		t.Fatal(err)
-	}
-	startErr := program.Start() // a child is in the namespace of the thread that starts it
-	if err := netns.Set(here); err != nil {
-		panic(err) // this thread must not run anything else
-	}
-	if startErr != nil {
-		t.Fatal(startErr)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package bgp_test
 
 import (

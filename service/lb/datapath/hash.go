@@ -1,3 +1,5 @@
+//go:build linux
+
 package datapath
 
 import "github.com/mainstay-infra/mainstay/service/lb/maglev"
