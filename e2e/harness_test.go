@@ -33,6 +33,10 @@ const (
 	adminPassword   = "e2e-password-correct-horse"
 	secretKey       = "e2e-secret-key-0c4b7a9e6d21f358ab"
 	clientSecret    = "e2e-client-secret-71e3f8aa"
+	lbAdminKey      = "e2e-lb-admin-key-2d7f60c4b1"
+	lbOtherKey      = "e2e-lb-other-key-90ac35e7f2"
+	lbReadonlyKey   = "e2e-lb-readonly-key-6b18d40e"
+	bgpPassword     = "e2e-bgp-password-47ce19ab"
 )
 
 // issued are the forms of the secrets that servers make themselves.
@@ -40,7 +44,7 @@ var issued = regexp.MustCompile(`\b(?:mse|mag|moa|mov|men|madm|mvwr|menr)_[A-Za-
 
 // patience is how long a test waits for what another process does. It is long,
 // because it is spent only when a test fails.
-const patience = 60 * time.Second
+const patience = 12 * time.Second
 
 var scratch string // removed when the tests are over
 
@@ -93,11 +97,20 @@ func launch(t testing.TB, env []string, args ...string) *process {
 // launchProgram is launch for a program that in the end becomes ours.
 func launchProgram(t testing.TB, env []string, name string, args ...string) *process {
 	t.Helper()
-	p := &process{TB: t, cmd: exec.Command(name, args...), output: newTranscript(), exited: make(chan struct{})}
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = dieWithParent()
+	return launchCommand(t, env, cmd, (*exec.Cmd).Start)
+}
+
+// launchCommand is launch for a command that is started somewhere else, or as
+// somebody else.
+func launchCommand(t testing.TB, env []string, cmd *exec.Cmd, start func(*exec.Cmd) error) *process {
+	t.Helper()
+	p := &process{TB: t, cmd: cmd, output: newTranscript(), exited: make(chan struct{})}
+	args := cmd.Args[1:]
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.SysProcAttr = dieWithParent()
-	if err := p.cmd.Start(); err != nil {
+	if err := start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -157,7 +170,7 @@ func (p *process) stop() {
 func (p *process) checkNoSecrets() {
 	p.Helper()
 	printed := p.output.String()
-	for _, secret := range []string{adminToken, viewerToken, enrollmentToken, adminPassword, secretKey, clientSecret} {
+	for _, secret := range []string{adminToken, viewerToken, enrollmentToken, adminPassword, secretKey, clientSecret, lbAdminKey, lbOtherKey, lbReadonlyKey, bgpPassword} {
 		if strings.Contains(printed, secret) {
 			p.Errorf("the program printed the secret %q", secret)
 		}
@@ -446,20 +459,26 @@ func (e *edge) checkAudit() {
 // metric reads the sum of a metric's series from /metrics.
 func (e *edge) metric(name string) float64 {
 	e.Helper()
-	res, err := browserless.Get(e.url() + "/metrics")
+	return metricAt(e.TB, browserless, e.url(), name)
+}
+
+// metricAt is metric for any server; name may be that of one series, with its labels.
+func metricAt(t testing.TB, client *http.Client, url, name string) float64 {
+	t.Helper()
+	res, err := client.Get(url + "/metrics")
 	if err != nil {
-		e.Fatal(err)
+		t.Fatal(err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		e.Fatal(err)
+		t.Fatal(err)
 	}
 	sum := 0.0
 	for _, m := range regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`(?:\{[^}]*\})? (\S+)$`).FindAllSubmatch(body, -1) {
 		var v float64
 		if _, err := fmt.Sscan(string(m[1]), &v); err != nil {
-			e.Fatal(err)
+			t.Fatal(err)
 		}
 		sum += v
 	}

@@ -2,16 +2,17 @@
  * Load balancers for the tests: one that balances real packets, in a network
  * namespace of its own, and one that cannot and needs no key.
  *
- *     host: browser, clients, backends, BIRD ──── veth ──── namespace: balancer
- *           10.98.N.1, fd98:N::1                            10.98.N.2, fd98:N::2
+ *     host: browser, clients, BIRD   10.98.N.1, fd98:N::1         ──── veth ──── namespace: balancer
+ *           backends                 10.98.N.11 to .13, fd98:N::11               10.98.N.2, fd98:N::2
  *
  * Clients and backends are both on the host, so packets go there and back over the
  * one veth; source translation keeps them apart.
  */
 import { expect, type Page } from '@playwright/test';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { createSocket } from 'node:dgram';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer, get, type Server } from 'node:http';
 import { connect, createServer as createTCPServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,8 +36,10 @@ export function whyNot(): string | undefined {
 
 export interface Balancer {
   url: string;
+  /** The address of the clients, and of the BGP peer. */
   host: string;
-  backends: Backend[];
+  /** Those of 198.51.100.10:80, of weights 1, 2 and 3. */
+  backends: [Backend, Backend, Backend];
   /** Replaces the configuration file; the daemon notices by itself. */
   write: (yaml: string) => void;
   config: string;
@@ -44,15 +47,18 @@ export interface Balancer {
   stop: () => Promise<void>;
 }
 
+const backendPort = 8080;
+
 class Backend {
   private server: Server | undefined;
-  constructor(
-    readonly host: string,
-    readonly port: number,
-  ) {}
+  constructor(readonly host: string) {}
+  /** As the console shows it. */
+  get name(): string {
+    return `${this.host}:${backendPort}`;
+  }
   start(): Promise<void> {
     this.server = createServer((_, response) => response.writeHead(200, { Connection: 'close' }).end('hello'));
-    return new Promise((done, fail) => this.server?.once('error', fail).listen(this.port, this.host, done));
+    return new Promise((done, fail) => this.server?.once('error', fail).listen(backendPort, this.host, done));
   }
   stop(): Promise<void> {
     this.server?.closeAllConnections();
@@ -102,23 +108,25 @@ protocol bgp balancer {
 }
 `;
 
-const document = (host: string, node: string, six: string, ports: number[], bgpPort: number) => `interface: up0
+const document = (host: string, node: string, backends: string[], six: string, bgpPort: number) => `interface: up0
 apiListen: ${node}:9870
 vips:
   - address: 198.51.100.10
     port: 80
     snat: true
     healthCheck: {interval: 200ms, timeout: 150ms, rise: 1, fall: 1}
-    backends: [${ports.map((port, i) => `{address: ${host}, port: ${port}, weight: ${i + 1}}`).join(', ')}]
+    backends: [${backends.map((address, i) => `{address: ${address}, port: ${backendPort}, weight: ${i + 1}}`).join(', ')}]
   - address: 2001:db8:98::10
     portRange: 8000-8100
-    healthCheck: {port: ${ports[0]}}
+    snat: true
+    healthCheck: {port: ${backendPort}}
     backends: [{address: '${six}'}]
   - address: 198.51.100.11
     port: 53
     protocol: udp
+    snat: true
     healthCheck: {type: none}
-    backends: [{address: ${host}, port: 53}]
+    backends: [{address: ${backends[0]}, port: 53}]
 bgp:
   localASN: 65001
   routerID: ${node}
@@ -148,10 +156,10 @@ export async function startBalancer(): Promise<Balancer> {
   // The process's number keeps runs apart that are under way at once.
   const n = 1 + (process.pid % 250);
   const [namespace, link] = [`lb-e2e-${process.pid}`, `lbe2e${n}`];
-  const [host, node, six] = [`10.98.${n}.1`, `10.98.${n}.2`, `fd98:${n}::1`];
+  const [host, node, six] = [`10.98.${n}.1`, `10.98.${n}.2`, `fd98:${n}::11`];
+  const backends: Balancer['backends'] = [new Backend(`10.98.${n}.11`), new Backend(`10.98.${n}.12`), new Backend(`10.98.${n}.13`)];
   const folder = mkdtempSync(join(tmpdir(), 'mainstay-lb-e2e-'));
   const children: ChildProcess[] = [];
-  const backends: Backend[] = [];
   const cleanups: { stop: () => unknown }[] = [];
   const stop = async () => {
     await Promise.all(children.map(end));
@@ -165,26 +173,30 @@ export async function startBalancer(): Promise<Balancer> {
     run('ip', 'netns', 'add', namespace);
     run('ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', 'up0', 'netns', namespace);
     run('ip', 'addr', 'add', `${host}/24`, 'dev', link);
+    run('ip', 'addr', 'add', `fd98:${n}::1/64`, 'dev', link, 'nodad');
+    for (const b of backends) run('ip', 'addr', 'add', `${b.host}/24`, 'dev', link);
     run('ip', 'addr', 'add', `${six}/64`, 'dev', link, 'nodad');
     run('ip', 'link', 'set', link, 'up');
     // Generic XDP sees packets before their checksums are filled in, unless that is done in software.
     run('ethtool', '-K', link, 'tx', 'off');
     inside('addr', 'add', `${node}/24`, 'dev', 'up0');
-    inside('addr', 'add', `${six.slice(0, -1)}2/64`, 'dev', 'up0', 'nodad');
+    inside('addr', 'add', `fd98:${n}::2/64`, 'dev', 'up0', 'nodad');
     inside('link', 'set', 'up0', 'up');
     inside('link', 'set', 'lo', 'up');
     run('ip', 'route', 'add', '198.51.100.10/31', 'via', node);
+    run('ip', 'route', 'add', '2001:db8:98::10', 'via', `fd98:${n}::2`);
 
-    for (let i = 0; i < 3; i++) backends.push(new Backend(host, await freePort()));
-    const overSix = new Backend(six, backends[0]?.port ?? 0);
-    for (const b of [...backends, overSix]) await b.start();
-    cleanups.push(...backends, overSix);
+    for (const b of [...backends, new Backend(six)]) {
+      await b.start();
+      cleanups.push(b);
+    }
+    cleanups.push(await echo(backends[0].host, 53));
     const bgpPort = await freePort();
     writeFileSync(join(folder, 'bird.conf'), bird(host, node, bgpPort));
     children.push(start('bird', ['-f', '-c', join(folder, 'bird.conf'), '-s', join(folder, 'bird.ctl'), '-P', join(folder, 'bird.pid')]).child);
 
     const file = join(folder, 'lb.yaml');
-    const config = document(host, node, six, backends.map((b) => b.port), bgpPort);
+    const config = document(host, node, backends.map((b) => b.host), six, bgpPort);
     const write = (yaml: string) => {
       // At once, as editors do it: half a file would be refused.
       writeFileSync(`${file}.new`, yaml);
@@ -210,12 +222,68 @@ export async function startBalancer(): Promise<Balancer> {
   }
 }
 
+/** Answers every datagram with itself. */
+async function echo(host: string, port: number): Promise<{ stop: () => Promise<void> }> {
+  const socket = createSocket('udp4');
+  socket.on('message', (message, from) => socket.send(message, from.port, from.address));
+  await new Promise<void>((done, fail) => socket.once('error', fail).bind(port, host, done));
+  return { stop: () => new Promise((done) => socket.close(() => done())) };
+}
+
+/** Sends the VIPs one request after the other, each a new flow, until it is stopped. Every answer must be right. */
+export function traffic(): { stop: () => Promise<void> } {
+  let going = true;
+  const forever = async (request: () => Promise<string>) => {
+    while (going) expect(await request()).toBe('hello');
+  };
+  const page = (url: string) => () =>
+    new Promise<string>((done, fail) => {
+      get(url, { agent: false }, (response) => {
+        let text = '';
+        response.on('data', (chunk: Buffer) => (text += chunk.toString())).on('end', () => done(text));
+      }).on('error', fail);
+    });
+  const datagram = () =>
+    new Promise<string>((done) => {
+      const socket = createSocket('udp4');
+      // A datagram may be lost: then it is sent again.
+      const send = () => socket.send('hello', 53, '198.51.100.11');
+      const again = setInterval(send, 1000);
+      socket.once('message', (message) => {
+        clearInterval(again);
+        socket.close();
+        done(message.toString());
+      });
+      send();
+    });
+  const ended = Promise.all([forever(page('http://198.51.100.10/')), forever(page('http://[2001:db8:98::10]:8080/')), forever(datagram)]);
+  // Told of when it is stopped.
+  ended.catch(() => undefined);
+  const stop = async () => {
+    going = false;
+    await ended;
+  };
+  return { stop };
+}
+
+const oneVIP = `interface: nowhere0\nvips:\n  - {address: 198.51.100.20, port: 80, healthCheck: {type: none}, backends: [{address: 198.51.100.21}]}\n`;
+
+/** 1,000 VIPs with 10 backends each, those of the last VIPs being down. */
+export function manyVIPs(): string {
+  const vip = (v: number) => {
+    const down = v >= 995;
+    const backends = Array.from({ length: 10 }, (_, b) => (down ? `{address: 127.0.0.1, port: ${b + 2}}` : `{address: 10.${100 + Math.floor(v / 250)}.${v % 250}.${b + 1}, port: 8080}`));
+    return `  - {address: 203.0.${Math.floor(v / 250)}.${1 + (v % 250)}, port: 80, healthCheck: ${down ? '{interval: 1h}' : '{type: none}'}, backends: [${backends.join(', ')}]}`;
+  };
+  return `interface: nowhere0\nvips:\n${Array.from({ length: 1000 }, (_, v) => vip(v)).join('\n')}\n`;
+}
+
 /** A balancer whose interface is not there: it balances nothing, and tells why. */
-export async function startHelpless(env: NodeJS.ProcessEnv = {}, port?: number): Promise<{ url: string; port: number; stop: () => Promise<void> }> {
+export async function startHelpless({ env = {}, port, config = oneVIP }: { env?: NodeJS.ProcessEnv; port?: number; config?: string } = {}): Promise<{ url: string; port: number; stop: () => Promise<void> }> {
   const folder = mkdtempSync(join(tmpdir(), 'mainstay-lb-e2e-'));
   const file = join(folder, 'lb.yaml');
   port ??= await freePort();
-  writeFileSync(file, `interface: nowhere0\nvips:\n  - {address: 198.51.100.20, port: 80, healthCheck: {type: none}, backends: [{address: 198.51.100.21}]}\n`);
+  writeFileSync(file, config);
   const daemon = start(binary, ['serve', 'lb', '--config', file], { LB_LISTEN: `127.0.0.1:${port}`, LB_METRICS_LISTEN: `127.0.0.1:${await freePort()}`, ...env });
   const url = `http://127.0.0.1:${port}`;
   const stop = async () => {

@@ -46,8 +46,9 @@ func (d *Datapath) Counters() (Counters, error) {
 		}
 		c.Drops[name] = total
 	}
-	c.Flows, c.Evictions = d.tables()
-	return c, nil
+	var err error
+	c.Flows, c.Evictions, err = d.tables()
+	return c, err
 }
 
 // sum reads one counter of every CPU. T has the layout of the map's values.

@@ -38,7 +38,7 @@ type Options struct {
 	// Dir is where the kernel's BPF file system is, or shall be, mounted. If it is empty,
 	// nothing outlives this process.
 	Dir string
-	// Flows is how many flows of each family are remembered; 0 is DefaultFlows. A
+	// Flows is how many flows of each family are remembered; 0 and less are DefaultFlows. A
 	// change drops all flows, since the kernel's tables cannot grow.
 	Flows int
 	// Transmit is how packets leave by the interface that they came in on.
@@ -89,7 +89,7 @@ type Datapath struct {
 // program until the new one is in its place.
 func Open(ctx context.Context, o Options) (*Datapath, error) {
 	d := &Datapath{log: o.Log, options: o}
-	if o.Flows == 0 {
+	if o.Flows <= 0 {
 		d.options.Flows = DefaultFlows
 	}
 	var err error

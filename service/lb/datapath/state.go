@@ -237,8 +237,9 @@ type Counters struct {
 	Backends map[VIPKey]map[BackendKey]BackendCounters
 	// Drops counts dropped packets by reason; every reason is present.
 	Drops map[string]uint64
-	// Flows is the number of entries in the flow tables when they were last counted,
-	// and Evictions how many entries were lost because the tables were full.
+	// Flows is the number of entries in the flow tables; those that ended since the last
+	// count, half a minute ago at most, are still in it. Evictions is how many entries
+	// were lost until then because the tables were full.
 	Flows, Evictions uint64
 }
 

@@ -5,6 +5,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -27,6 +28,7 @@ const (
 // sweepResult is what looking at all flows told.
 type sweepResult struct {
 	flows, evictions uint64
+	stored           uint64 // flows that were ever stored
 	deleted          uint64 // flows that this process deleted
 	lost             uint64 // stored and neither there nor deleted when it began
 	begun            bool
@@ -88,7 +90,7 @@ func (d *Datapath) Sweep() error {
 		return err
 	}
 	s := &d.swept
-	s.flows, s.deleted = left4+left6, s.deleted+gone4+gone6
+	s.flows, s.stored, s.deleted = left4+left6, stored, s.deleted+gone4+gone6
 	// Flows that come while they are counted make these numbers a little too small.
 	lost := stored - min(stored, s.flows+s.deleted)
 	if !s.begun {
@@ -98,10 +100,20 @@ func (d *Datapath) Sweep() error {
 	return nil
 }
 
-func (d *Datapath) tables() (flows, evictions uint64) {
+// tables says how many flows there are, taking those that came since they were last
+// counted to be still there, and how many were evicted until then.
+func (d *Datapath) tables() (flows, evictions uint64, err error) {
+	stored, err := sum(d.objects.Stored, 0, func(a, b uint64) uint64 { return a + b })
+	if err != nil {
+		return 0, 0, fmt.Errorf("read how many flows were stored: %w", err)
+	}
 	d.sweeping.Lock()
 	defer d.sweeping.Unlock()
-	return d.swept.flows, d.swept.evictions
+	if !d.swept.begun {
+		return 0, 0, nil
+	}
+	room := 2 * uint64(d.options.Flows) //nolint:gosec // nobody asks for fewer than none
+	return min(room, d.swept.flows+stored-d.swept.stored), d.swept.evictions, nil
 }
 
 // ticks is now_ticks of bpf/maps.h.

@@ -1,15 +1,21 @@
 /** What an operator must know on whatever page they are. */
 import { Notice } from '../ui/notice';
-import { DateTime } from '../ui/time';
+import { Clock, DateTime } from '../ui/time';
 import { useLive } from './live';
 
 export function Banners() {
-  const { reading } = useLive();
+  const { reading, state } = useLive();
   if (!reading) return null;
   const { config, notReady } = reading.node;
-  if (!config.error && !notReady) return null;
+  const silent = state === 'reconnecting';
+  if (!config.error && !notReady && !silent) return null;
   return (
     <div className="stack-tight banners">
+      {silent && (
+        <Notice tone="warn">
+          <strong>This node does not answer.</strong> What is shown was so at <Clock at={new Date(reading.at * 1000).toISOString()} />.
+        </Notice>
+      )}
       {notReady && (
         <Notice tone="bad">
           <strong>This node is not ready.</strong> {notReady}

@@ -16,13 +16,13 @@ const columns: readonly Column<BGPSession>[] = [
   { id: 'asn', header: 'AS', cell: (s) => s.asn, sort: (s) => s.asn },
   { id: 'state', header: 'State', cell: (s) => <SessionState session={s} />, sort: (s) => s.state },
   { id: 'since', header: 'Since', cell: (s) => <Time at={s.since} />, sort: (s) => s.since, text: () => '' },
-  { id: 'reason', header: 'Why it was lost last', cell: (s) => (s.reason ? s.reason.replaceAll('-', ' ') : <span className="muted">never lost</span>), sort: (s) => s.reason },
+  { id: 'reason', header: 'Lost last because of', cell: (s) => (s.reason ? s.reason.replaceAll('-', ' ') : <span className="muted">{s.state === 'established' ? 'never lost' : 'not established yet'}</span>), sort: (s) => s.reason },
 ];
 
 const announcements: readonly Column<VIP>[] = [
   { id: 'vip', header: 'VIP', cell: (v) => <span className="mono">{vipLabel(v)}</span>, sort: (v) => vipLabel(v), text: (v) => `${vipLabel(v)} ${v.name}` },
   { id: 'protocol', header: 'Protocol', cell: (v) => v.protocol, sort: (v) => v.protocol },
-  { id: 'announced', header: 'Its address is', cell: (v) => <Announced vip={v} />, sort: (v) => (v.announced ? 'announced' : 'withdrawn') },
+  { id: 'announced', header: 'Announcement', cell: (v) => <Announced vip={v} />, sort: (v) => (v.announced ? 'announced' : 'withdrawn') },
   { id: 'communities', header: 'Communities', cell: (v) => v.bgpCommunities.join(', ') || <span className="muted">none</span>, sort: (v) => v.bgpCommunities.join(' ') },
 ];
 
@@ -42,7 +42,7 @@ export function Sessions() {
     <Page title="BGP sessions" lead="An address is announced while a VIP of it has a healthy backend.">
       <div className="stack">
         <Card title="Peers" flush>
-          <Table label="BGP sessions" noun="session" columns={columns} pages={wholeList(sessions)} rowKey={(s) => s.peer} empty={{ icon: 'peers', title: 'No peers' }} />
+          <Table brief label="BGP sessions" noun="session" columns={columns} pages={wholeList(sessions)} rowKey={(s) => s.peer} empty={{ icon: 'peers', title: 'No peers' }} />
         </Card>
         <Card title="Announcements" actions={<Link href="/vips">All VIPs</Link>} flush>
           <Table label="Announcements" noun="VIP" columns={announcements} pages={wholeList(reading && [...reading.vips])} rowKey={(v) => v.name} href={(v) => vipPath(v.name)} empty={{ icon: 'balance', title: 'No VIPs are configured' }} />

@@ -23,7 +23,7 @@ export function useBackendColumns({ withVIP = false } = {}): readonly Column<Bac
       ...vip,
       { id: 'state', header: 'State', cell: (b) => <BackendState backend={b} />, sort: (b) => backendState(b) },
       { id: 'detail', header: 'Probe', cell: (b) => b.detail || <span className="muted">nothing known</span>, text: (b) => b.detail, sort: (b) => b.detail },
-      { id: 'weight', header: 'Weight', end: true, cell: (b) => (b.weightOverridden ? `${b.weight} (set by operator)` : b.weight), sort: (b) => b.weight, text: () => '' },
+      { id: 'weight', header: 'Weight', end: true, cell: (b) => (b.weightOverridden ? `${b.weight} (override)` : b.weight), sort: (b) => b.weight, text: () => '' },
       {
         id: 'packets',
         header: 'Packets/s',

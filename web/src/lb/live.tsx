@@ -4,7 +4,7 @@ import { createContext, use, useEffect, useMemo, useRef, useState, type ReactNod
 import { ApiError, body } from '../ui/client';
 import type { StreamState } from '../ui/stream';
 import { api } from './api';
-import { ratesBetween, type Rates, type Reading } from './rates';
+import { ratesBetween, type Past, type Rates, type Reading } from './rates';
 
 const pollMs = 2_000;
 /** A node with many backends answers with megabytes: it is asked less often. */
@@ -12,6 +12,8 @@ const manyBackends = 2_000;
 const slowPollMs = 10_000;
 /** Ten minutes of samples, each of which has the rates of every VIP. */
 const mostSamples = 300;
+/** A daemon that takes the question and says nothing is as good as none. */
+const answerMs = 30_000;
 
 export interface Live {
   state: StreamState;
@@ -21,8 +23,8 @@ export interface Live {
   error: unknown;
   retry: () => void;
   /** Oldest first. */
-  samples: readonly Rates[];
-  /** The last sample. */
+  samples: readonly Past[];
+  /** The last sample, of backends and reasons too. */
   now: Rates | undefined;
 }
 
@@ -34,7 +36,8 @@ export function useLive(): Live {
   return live;
 }
 
-async function read(signal: AbortSignal): Promise<Reading> {
+async function read(ended: AbortSignal): Promise<Reading> {
+  const signal = AbortSignal.any([ended, AbortSignal.timeout(answerMs)]);
   const [vips, node] = await Promise.all([body(api.GET('/vips', { signal })), body(api.GET('/node', { signal }))]);
   return { at: Date.now() / 1000, vips, node };
 }
@@ -47,14 +50,18 @@ function pollEvery(reading: Reading | undefined): number {
 export function LiveProvider({ onLocked, children }: { /** The node has come to ask for a key. */ onLocked: () => void; children: ReactNode }) {
   const query = useQuery({ queryKey: ['node'], queryFn: ({ signal }) => read(signal), refetchInterval: (q) => pollEvery(q.state.data), refetchOnWindowFocus: true });
   const { data: reading, error, refetch } = query;
-  const [samples, setSamples] = useState<readonly Rates[]>([]);
+  const [samples, setSamples] = useState<readonly Past[]>([]);
+  const [now, setNow] = useState<Rates>();
   const before = useRef<Reading | undefined>(undefined);
 
   useEffect(() => {
     if (!reading || reading === before.current) return;
     const sample = before.current && ratesBetween(before.current, reading);
     before.current = reading;
-    if (sample) setSamples((s) => [...s, sample].slice(-mostSamples));
+    if (!sample) return;
+    setNow(sample);
+    const { backends: _, drops: __, ...past } = sample;
+    setSamples((s) => [...s, past].slice(-mostSamples));
   }, [reading]);
 
   useEffect(() => {
@@ -68,9 +75,9 @@ export function LiveProvider({ onLocked, children }: { /** The node has come to 
       error: reading ? undefined : (error ?? undefined),
       retry: () => void refetch(),
       samples,
-      now: samples.at(-1),
+      now,
     }),
-    [error, reading, refetch, samples],
+    [error, reading, refetch, samples, now],
   );
   return <LiveContext value={live}>{children}</LiveContext>;
 }

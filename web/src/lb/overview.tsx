@@ -1,17 +1,19 @@
 /** The node at a glance: VIPs and their backends, rates as they are now, what is dropped. */
-import { useMemo } from 'react';
 import { Link } from 'wouter';
 import { Card, Tile } from '../ui/facts';
 import { Empty } from '../ui/notice';
 import { count, plural, short } from '../ui/number';
 import { Page } from '../ui/page';
 import { wholeList } from '../ui/paging';
-import { Plot } from '../ui/plot';
+import { Status } from '../ui/status';
 import { Table } from '../ui/table';
-import { useLive } from './live';
+import type { Backend, VIP } from './api';
+import { useBackendColumns, type BackendOf } from './columns';
 import { vipPath } from './links';
-import { undelivered, type Reading } from './rates';
-import { tally, worstFirst } from './states';
+import { useLive } from './live';
+import { TrafficPlots } from './plots';
+import { bitRate, type Past, type Reading, type Traffic } from './rates';
+import { nodeState, tally, worstFirst } from './states';
 import { useVIPColumns } from './vips/columns';
 
 /** What is dropped and how often; the last sample is the present. */
@@ -22,7 +24,7 @@ export function Drops({ reading }: { reading: Reading }) {
   if (seen.length === 0) {
     return (
       <Empty icon="check" title="Nothing was dropped">
-        {plural(reasons.length, 'reason')} are watched.
+        {reasons.length > 0 ? `${plural(reasons.length, 'reason')} are watched.` : 'Nothing is counted while the program is not attached.'}
       </Empty>
     );
   }
@@ -54,21 +56,39 @@ export function Drops({ reading }: { reading: Reading }) {
   );
 }
 
-const shownVIPs = 10;
+/** A few rows of what may be thousands. */
+const shown = 10;
+
+const ofNode = (sample: Past) => sample;
 
 export function Overview() {
   const { reading } = useLive();
   const columns = useVIPColumns();
   if (!reading) return <Page title="Overview">{<Tiles />}</Page>;
   const { vips, node } = reading;
-  const shown = worstFirst(vips).slice(0, shownVIPs);
+  const state = nodeState(node, vips);
+  const many = vips.length > shown;
   return (
-    <Page title="Overview" lead={node.attached ? `XDP ${node.xdpModeAttached} on ${node.interface}` : `Nothing is attached to ${node.interface}`}>
+    <Page
+      title="Overview"
+      badge={<Status tone={state.tone}>{state.text}</Status>}
+      lead={node.attached ? `XDP ${node.xdpModeAttached} on ${node.interface}` : `Nothing is attached to ${node.interface}`}
+    >
       <div className="stack">
         <Tiles reading={reading} />
-        <LivePlots />
-        <Card title={vips.length > shownVIPs ? 'VIPs, those in trouble first' : 'VIPs'} actions={<Link href="/vips">{vips.length > shownVIPs ? `All ${count(vips.length)} VIPs` : 'All VIPs'}</Link>} flush>
-          <Table label="VIPs at a glance" noun="VIP" columns={columns} pages={wholeList(shown)} rowKey={(v) => v.name} href={(v) => vipPath(v.name)} empty={{ icon: 'balance', title: 'No VIPs are configured', text: 'They stand in the configuration file, which is loaded again when it changes.' }} />
+        <Unhealthy vips={vips} />
+        <TrafficPlots whose="of the node" of={ofNode} />
+        <Card title={many ? 'VIPs, those in trouble first' : 'VIPs'} actions={<Link href="/vips">{many ? `All ${count(vips.length)} VIPs` : 'All VIPs'}</Link>} flush>
+          <Table
+            brief
+            label="VIPs at a glance"
+            noun="VIP"
+            columns={columns}
+            pages={wholeList(worstFirst(vips).slice(0, shown))}
+            rowKey={(v) => v.name}
+            href={(v) => vipPath(v.name)}
+            empty={{ icon: 'balance', title: 'No VIPs are configured', text: 'They stand in the configuration file, which is loaded again when it changes.' }}
+          />
         </Card>
         <Card title="Dropped packets" flush>
           <Drops reading={reading} />
@@ -78,12 +98,25 @@ export function Overview() {
   );
 }
 
+/** Which backends get no new flows, and why; nothing while there are none. */
+function Unhealthy({ vips }: { vips: readonly VIP[] }) {
+  const columns = useBackendColumns({ withVIP: true }).filter((c) => ['backend', 'vip', 'state', 'detail'].includes(c.id));
+  const of = (state: Backend['state']): BackendOf[] => vips.flatMap((v) => v.backends.filter((b) => b.state === state).map((b) => ({ ...b, vip: v.name })));
+  const rows = [...of('down'), ...of('draining')];
+  if (rows.length === 0) return null;
+  return (
+    <Card title="Backends that are not healthy" actions={<Link href="/backends">{rows.length > shown ? `${count(shown)} of ${count(rows.length)} shown; all backends` : 'All backends'}</Link>} flush>
+      <Table brief label="Backends that are not healthy" noun="backend" columns={columns} pages={wholeList(rows.slice(0, shown))} rowKey={(b) => `${b.id} ${b.vip}`} empty={{ icon: 'check', title: 'None' }} />
+    </Card>
+  );
+}
+
 function Tiles({ reading }: { reading?: Reading }) {
   const { now } = useLive();
   if (!reading) {
     return (
       <div className="tiles">
-        {['VIPs', 'Backends healthy', 'Packets', 'New flows', 'Flow table', 'BGP sessions'].map((label) => (
+        {['VIPs', 'Backends healthy', 'Packets', 'New flows', 'Dropped', 'BGP sessions'].map((label) => (
           <Tile key={label} label={label} value={<span className="skeleton" />} />
         ))}
       </div>
@@ -93,39 +126,17 @@ function Tiles({ reading }: { reading?: Reading }) {
   const backends = tally(vips.flatMap((v) => v.backends));
   const unserved = vips.filter((v) => tally(v.backends).healthy === 0).length;
   const up = node.bgp.filter((s) => s.state === 'established').length;
-  const lost = vips.reduce((n, v) => n + undelivered(v), 0);
+  const dropped = Object.values(node.drops).reduce((a, b) => a + b, 0);
   const troubles = [backends.down && `${count(backends.down)} down`, backends.draining && `${count(backends.draining)} draining`].filter(Boolean).join(', ');
+  const perSecond = (kind: keyof Traffic) => (now ? `${short(now[kind])}/s` : '…');
   return (
     <div className="tiles">
       <Tile href="/vips" label="VIPs" value={count(vips.length)} note={unserved ? `${count(unserved)} without a healthy backend` : 'all have a healthy backend'} bad={unserved > 0} />
       <Tile href="/backends" label="Backends healthy" value={`${count(backends.healthy)} of ${count(backends.total)}`} note={troubles || 'none down'} bad={backends.down > 0} />
-      <Tile label="Packets" value={now ? `${short(now.packets)}/s` : '…'} note={now?.dropped ? `${short(now.dropped)}/s dropped` : 'none dropped now'} bad={!!now?.dropped} />
-      <Tile label="New flows" value={now ? `${short(now.flows)}/s` : '…'} note={lost ? `${short(lost)} packets not delivered so far` : 'all delivered so far'} />
-      <Tile href="/node" label="Flow table" value={short(node.flows.entries)} note={node.flows.evictions ? `${short(node.flows.evictions)} evicted` : 'none evicted'} bad={node.flows.evictions > 0} />
+      <Tile label="Packets" value={perSecond('packets')} note={now && bitRate(now.bytes)} />
+      <Tile label="New flows" value={perSecond('flows')} note={`${short(node.flows.entries)} in the flow table`} />
+      <Tile label="Dropped" value={perSecond('dropped')} note={dropped ? `${short(dropped)} so far` : 'none so far'} bad={!!now?.dropped} />
       <Tile href="/bgp" label="BGP sessions" value={node.bgp.length ? `${up} of ${node.bgp.length}` : 'none'} note={node.bgp.length === 0 ? 'not configured' : up < node.bgp.length ? `${node.bgp.length - up} not established` : 'all established'} bad={up < node.bgp.length} />
     </div>
   );
 }
-
-function LivePlots() {
-  const { samples } = useLive();
-  const data = useMemo(
-    () => ({
-      times: samples.map((s) => s.at),
-      packets: [
-        { label: 'Forwarded', values: samples.map((s) => s.packets) },
-        { label: 'Dropped', values: samples.map((s) => s.dropped) },
-      ],
-      flows: [{ label: 'New flows', values: samples.map((s) => s.flows) }],
-    }),
-    [samples],
-  );
-  return (
-    <div className="grid">
-      <Card title="Packets per second">{samples.length > 1 ? <Plot label="Packets since this page was opened" times={data.times} series={data.packets} unit="/s" /> : <Measuring />}</Card>
-      <Card title="New flows per second">{samples.length > 1 ? <Plot label="New flows since this page was opened" times={data.times} series={data.flows} unit="/s" /> : <Measuring />}</Card>
-    </div>
-  );
-}
-
-export const Measuring = () => <p className="muted">Measuring. The first rates are there in a few seconds.</p>;

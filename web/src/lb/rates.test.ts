@@ -26,7 +26,7 @@ describe('ratesBetween', () => {
       reading(100, [vip('a', 1000, 10, [backend(1, 600)]), vip('b', 0, 0, [])], { no_backend: 5, ttl: 1 }),
       reading(102, [vip('a', 1400, 16, [backend(1, 900)], 2), vip('b', 100, 4, [])], { no_backend: 11, ttl: 1 }),
     );
-    expect(rates).toMatchObject({ at: 102, packets: 250, flows: 5, dropped: 3 });
+    expect(rates).toMatchObject({ at: 102, packets: 250, bytes: 25_000, flows: 5, dropped: 3 });
     expect(rates?.vips.get('a')).toEqual({ packets: 200, bytes: 20_000, flows: 3, dropped: 3 });
     expect(rates?.backends.get(1)).toEqual({ packets: 150, bytes: 15_000 });
     expect(Object.fromEntries(rates?.drops ?? [])).toEqual({ no_backend: 3, ttl: 0 });

@@ -12,11 +12,12 @@ export interface Reading {
   node: Node;
 }
 
-export interface VIPRates {
+/** Of a VIP, or of all together. */
+export interface Traffic {
   packets: number;
   bytes: number;
   flows: number;
-  /** Packets for the VIP that no backend got. */
+  /** Packets that no backend got: of a VIP those that were for it, of all together whatever the node dropped. */
   dropped: number;
 }
 
@@ -25,15 +26,14 @@ export interface BackendRates {
   bytes: number;
 }
 
-/** What happened between two readings, per second. Nothing stands for what is not known. */
-export interface Rates {
+/** What is kept of a sample that is not the last one. */
+export interface Past extends Traffic {
   at: number;
-  /** Of all VIPs together. */
-  packets: number;
-  flows: number;
-  /** On the whole node, for whatever reason. */
-  dropped: number;
-  vips: ReadonlyMap<string, VIPRates>;
+  vips: ReadonlyMap<string, Traffic>;
+}
+
+/** What happened between two readings, per second. Nothing stands for what is not known. */
+export interface Rates extends Past {
   /** By id: a backend that serves several VIPs is counted once. */
   backends: ReadonlyMap<number, BackendRates>;
   drops: ReadonlyMap<string, number>;
@@ -41,8 +41,6 @@ export interface Rates {
 
 /** Shorter times make rates jump, since the two readings take some time themselves. */
 const shortest = 0.5;
-
-export const undelivered = (v: Pick<VIP, 'droppedRateLimited' | 'droppedNoBackend' | 'unserved'>) => v.droppedRateLimited + v.droppedNoBackend + v.unserved;
 
 /** Null when too little time has passed. */
 export function ratesBetween(before: Reading, after: Reading): Rates | null {
@@ -66,16 +64,18 @@ export function ratesBetween(before: Reading, after: Reading): Rates | null {
     return found;
   };
 
-  const vips = each(before.vips, after.vips, (v) => v.name, (v) => ({ packets: v.packets, bytes: v.bytes, flows: v.flows, dropped: undelivered(v) }));
+  const vips = each(before.vips, after.vips, (v) => v.name, (v) => ({ packets: v.packets, bytes: v.bytes, flows: v.flows, dropped: v.droppedRateLimited + v.droppedNoBackend + v.unserved }));
   const serving = (vips: readonly VIP[]) => vips.flatMap((v) => v.backends);
   const backends = each(serving(before.vips), serving(after.vips), (b) => b.id, (b) => ({ packets: b.packets, bytes: b.bytes }));
   const reasons = each(Object.entries(before.node.drops), Object.entries(after.node.drops), ([name]) => name, ([, n]) => ({ n }));
   const sum = (numbers: Iterable<number>) => [...numbers].reduce((a, b) => a + b, 0);
   const drops = new Map([...reasons].map(([name, { n }]) => [name, n]));
+  const all = (kind: keyof Traffic) => sum([...vips.values()].map((v) => v[kind]));
   return {
     at: after.at,
-    packets: sum([...vips.values()].map((v) => v.packets)),
-    flows: sum([...vips.values()].map((v) => v.flows)),
+    packets: all('packets'),
+    bytes: all('bytes'),
+    flows: all('flows'),
     dropped: sum(drops.values()),
     vips,
     backends,

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import type { Backend, VIP } from './api';
 import { backendLabel, vipLabel, vipName, vipPath } from './links';
-import { backendState, tally, tallyText, vipTone, worstFirst } from './states';
+import { backendState, nodeState, tally, tallyText, vipTone, worstFirst } from './states';
 
 const backends = (...states: Backend['state'][]) => states.map((state) => ({ state }));
 
 describe('states', () => {
   it.each([
     ['healthy', false, 'healthy'],
-    ['draining', false, 'draining'],
+    ['draining', false, 'draining (orchestrator)'],
     ['draining', true, 'draining (operator)'],
     ['down', true, 'down'], // a failed probe wins over a drain
   ] as const)('%s, drained by an operator %s, is “%s”', (state, adminDraining, text) => expect(backendState({ state, adminDraining })).toBe(text));
@@ -22,6 +22,15 @@ describe('states', () => {
     expect(vipTone(tally(of))).toBe(tone);
     expect(tallyText(tally(of))).toBe(text);
   });
+
+  const vips = (...of: Backend['state'][][]) => of.map((states) => ({ backends: backends(...states) }));
+  it.each([
+    [true, '', vips(['down'], ['healthy', 'down']), 'ok', 'balancing'],
+    [true, '', vips(['down'], ['draining']), 'bad', 'no healthy backends'],
+    [false, '', [], 'idle', 'no VIPs'],
+    [false, 'no interface', vips(['healthy']), 'bad', 'not balancing'],
+    [true, 'maps cannot be read', vips(['healthy']), 'bad', 'not ready'],
+  ] as const)('a node, attached %j, not ready because of “%s”, with %j, is %s: %s', (attached, notReady, of, tone, text) => expect(nodeState({ attached, notReady }, of)).toEqual({ tone, text }));
 
   it('puts VIPs in trouble first and leaves the others in their order', () => {
     const named = (name: string, ...states: Backend['state'][]) => ({ name, backends: backends(...states) }) as VIP;

@@ -1,12 +1,12 @@
 /** The states of VIPs, backends and sessions, each with its word and its tone. */
 import { Status, type Tone } from '../ui/status';
-import type { Backend, BGPSession, VIP } from './api';
+import type { Backend, BGPSession, Node, VIP } from './api';
 
 const backendTones: Record<Backend['state'], Tone> = { healthy: 'ok', draining: 'warn', down: 'bad' };
 
 /** Says who drains: an operator, whose drain ends with the daemon, or an orchestrator. */
 export function backendState(b: Pick<Backend, 'state' | 'adminDraining'>): string {
-  return b.state === 'draining' && b.adminDraining ? 'draining (operator)' : b.state;
+  return b.state === 'draining' ? `draining (${b.adminDraining ? 'operator' : 'orchestrator'})` : b.state;
 }
 
 export const BackendState = ({ backend }: { backend: Backend }) => (
@@ -45,9 +45,16 @@ export function VIPState({ vip }: { vip: Pick<VIP, 'backends'> }) {
 
 const badness: Record<Tone, number> = { bad: 0, warn: 1, ok: 2, info: 3, idle: 4 };
 
-/** Those in trouble first, otherwise as they are configured. */
+/** VIPs in trouble first, otherwise as they are configured. */
 export function worstFirst(vips: readonly VIP[]): VIP[] {
   return [...vips].sort((a, b) => badness[vipTone(tally(a.backends))] - badness[vipTone(tally(b.backends))]);
+}
+
+/** Whether the node does what it is there for. What is missing stands in the banner. */
+export function nodeState(node: Pick<Node, 'attached' | 'notReady'>, vips: readonly { backends: readonly Pick<Backend, 'state'>[] }[]): { tone: Tone; text: string } {
+  if (node.notReady) return { tone: 'bad', text: node.attached ? 'not ready' : 'not balancing' };
+  if (vips.length === 0) return { tone: 'idle', text: 'no VIPs' };
+  return vips.some((v) => tally(v.backends).healthy > 0) ? { tone: 'ok', text: 'balancing' } : { tone: 'bad', text: 'no healthy backends' };
 }
 
 export function SessionState({ session }: { session: BGPSession }) {

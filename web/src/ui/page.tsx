@@ -26,8 +26,12 @@ export function Page({ title, above = [], lead, badge, actions, children }: Page
     document.title = `${title} · ${product}`;
   }, [title, product]);
   useEffect(() => {
-    // After going from page to page, screen readers begin at the new page's title.
-    if (!first) heading.current?.focus();
+    // After going from page to page, screen readers begin at the new page's title, and everybody at its top:
+    // focus alone would leave the title behind the bar, or what stands above it out of sight.
+    if (!first) {
+      window.scrollTo(0, 0);
+      heading.current?.focus({ preventScroll: true });
+    }
     first = false;
   }, []);
   return (

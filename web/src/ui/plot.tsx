@@ -13,10 +13,18 @@ export interface Series {
   label: string;
   /** One for each time; null where there is none. */
   values: readonly (number | null)[];
+  /** Told in red: nobody wants these. */
+  bad?: boolean;
 }
 
 /** The design tokens of the series, in order. */
-const tokens = ['--series-1', '--series-2', '--series-3', '--series-4'];
+const tokens = ['--series-1', '--series-2', '--series-3'];
+const badToken = '--series-4';
+
+const tokenOf = (s: Series, i: number) => (s.bad ? badToken : (tokens[i % tokens.length] ?? ''));
+
+/** What has just begun is drawn as if it went on for a minute, so that it does not fly past. */
+const shortestSeconds = 60;
 
 /** What a token's colour is on this page now: canvases do not know custom properties. */
 function colour(token: string, at: HTMLElement): string {
@@ -32,7 +40,8 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = useDark();
-  const labels = series.map((s) => s.label).join('\n');
+  // What cannot change without drawing all anew: labels and colours.
+  const lines = JSON.stringify(series.map((s, i) => [s.label, tokenOf(s, i)]));
   const data = useMemo(() => [[...times], ...series.map((s) => [...s.values])] as uPlot.AlignedData, [times, series]);
   const latest = useRef(data);
 
@@ -52,12 +61,15 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
         height,
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
+        scales: { x: { range: (_, from, to) => [Math.min(from, to - shortestSeconds), to] }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
         axes: [
           { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((s) => new Date(s * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit', second: s % 60 ? '2-digit' : undefined })) },
-          { ...axis, size: 46, space: 34, values: (_, splits) => splits.map((s) => short(s)) },
+          { ...axis, size: 46, space: 28, values: (_, splits) => splits.map((s) => short(s)) },
         ],
-        series: [{}, ...labels.split('\n').map((name, i) => ({ label: name, stroke: colour(tokens[i % tokens.length] ?? '', element), width: 1.75, points: { show: false } }))],
+        series: [
+          {},
+          ...(JSON.parse(lines) as [label: string, token: string][]).map(([label, token]) => ({ label, stroke: colour(token, element), width: 1.75, points: { show: false } })),
+        ],
       },
       latest.current,
       element,
@@ -71,7 +83,7 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
       plot.current = null;
     };
     // The colours are those of the theme.
-  }, [labels, height, dark]);
+  }, [lines, height, dark]);
 
   const last = series.map((s) => `${s.label} ${short(s.values.at(-1) ?? 0)}${unit}`).join(', ');
   const rows = times.map((t, i) => ({ t, values: series.map((s) => s.values[i]) })).slice(-60).reverse();
@@ -80,7 +92,7 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
       <ul className="plot-legend">
         {series.map((s, i) => (
           <li key={s.label}>
-            <span className="plot-swatch" style={{ background: `var(${tokens[i % tokens.length]})` }} />
+            <span className="plot-swatch" style={{ background: `var(${tokenOf(s, i)})` }} />
             {s.label} <b>{short(s.values.at(-1) ?? 0)}{unit}</b>
           </li>
         ))}

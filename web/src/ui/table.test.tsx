@@ -47,6 +47,14 @@ describe('Table', () => {
     expect(firstCells()).toEqual(['beta', 'alpha']);
   });
 
+  it('has no tools when it is brief: a part of a list cannot be filtered honestly', () => {
+    show(wholeList(rows), { brief: true });
+    expect(firstCells()).toEqual(['beta', 'alpha']);
+    expect(screen.queryByRole('searchbox')).toBeNull();
+    expect(screen.queryByRole('button')).toBeNull();
+    expect(screen.queryByText(/loaded/)).toBeNull();
+  });
+
   it('shows a long list a part at a time, and filters all of it', async () => {
     show(wholeList(Array.from({ length: 450 }, (_, i) => ({ id: String(i), name: `row ${i}`, colour: '' }))));
     expect(firstCells()).toHaveLength(200);

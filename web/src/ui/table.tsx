@@ -43,6 +43,8 @@ export interface TableProps<T> {
   noun: string;
   /** The plural, unless it is the noun with an s. */
   nouns?: string;
+  /** A few rows in the page's own order: nothing to filter, to sort or to count. */
+  brief?: boolean;
 }
 
 /** As many rows as a browser shows at once without effort. Filter and order look at all that are loaded. */
@@ -69,7 +71,7 @@ function useHiddenColumns<T>(label: string, columns: readonly Column<T>[]) {
 }
 
 export function Table<T>(props: TableProps<T>) {
-  const { label, columns, pages, rowKey, href, actions, empty, noun, nouns = `${noun}s` } = props;
+  const { label, columns, pages, rowKey, href, actions, empty, noun, nouns = `${noun}s`, brief = false } = props;
   const [filter, setFilter] = useState('');
   const [order, setOrder] = useState<Order | null>(null);
   const [most, setMost] = useState(atOnce);
@@ -88,7 +90,7 @@ export function Table<T>(props: TableProps<T>) {
     else navigate(href(row));
   };
 
-  const tools = (
+  const tools = !brief && (
     <div className="table-tools">
       <div className="table-filter">
         <Icon name="search" />
@@ -147,7 +149,7 @@ export function Table<T>(props: TableProps<T>) {
               <tr>
                 {visible.map((c) => (
                   <th key={c.id} scope="col" className={c.end ? 'end' : ''} aria-sort={order?.column === c.id ? (order.descending ? 'descending' : 'ascending') : undefined}>
-                    {c.sort ? (
+                    {c.sort && !brief ? (
                       <button type="button" onClick={() => setOrder(nextOrder(order, c.id))}>
                         {c.header}
                         <Icon name={order?.column === c.id ? (order.descending ? 'down' : 'up') : 'sort'} />
@@ -202,7 +204,7 @@ export function Table<T>(props: TableProps<T>) {
           </table>
         </div>
       )}
-      {loaded && (loaded.length > 0 || pages.hasMore) && (
+      {!brief && loaded && (loaded.length > 0 || pages.hasMore) && (
         <div className="table-foot">
           <span role="status">
             {rows && rows.length < loaded.length ? `${count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown` : `${plural(loaded.length, noun, nouns)} loaded`}

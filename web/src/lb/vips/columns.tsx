@@ -5,14 +5,14 @@ import type { Column } from '../../ui/table';
 import type { VIP } from '../api';
 import { vipLabel } from '../links';
 import { useLive } from '../live';
-import type { VIPRates } from '../rates';
+import { bitRate, type Traffic } from '../rates';
 import { Announced, tally, tallyText, VIPState } from '../states';
 
 export function useVIPColumns(): readonly Column<VIP>[] {
   const { now } = useLive();
   return useMemo(() => {
-    const rate = (v: VIP, kind: keyof VIPRates) => now?.vips.get(v.name)?.[kind];
-    const perSecond = (id: keyof VIPRates, header: string): Column<VIP> => ({
+    const rate = (v: VIP, kind: keyof Traffic) => now?.vips.get(v.name)?.[kind];
+    const perSecond = (id: keyof Traffic, header: string, text = short): Column<VIP> => ({
       id,
       header,
       end: true,
@@ -20,7 +20,7 @@ export function useVIPColumns(): readonly Column<VIP>[] {
       text: () => '',
       cell: (v) => {
         const r = rate(v, id);
-        return r === undefined ? <span className="muted">…</span> : short(r);
+        return r === undefined ? <span className="muted">…</span> : text(r);
       },
     });
     return [
@@ -29,6 +29,7 @@ export function useVIPColumns(): readonly Column<VIP>[] {
       { id: 'mode', header: 'Mode', cell: (v) => v.mode, sort: (v) => v.mode },
       { id: 'backends', header: 'Backends', cell: (v) => <VIPState vip={v} />, sort: (v) => tally(v.backends).healthy / Math.max(1, v.backends.length), text: (v) => tallyText(tally(v.backends)) },
       perSecond('packets', 'Packets/s'),
+      perSecond('bytes', 'Throughput', bitRate),
       perSecond('flows', 'New flows/s'),
       perSecond('dropped', 'Dropped/s'),
       { id: 'announced', header: 'BGP', cell: (v) => <Announced vip={v} />, sort: (v) => (v.announced ? 'announced' : 'withdrawn'), hidden: true },

@@ -1,19 +1,18 @@
 /** One VIP: what it is, what it did, and its backends. */
-import { useMemo } from 'react';
+import { useCallback } from 'react';
 import { Link } from 'wouter';
 import { Card, Facts } from '../../ui/facts';
 import { Empty } from '../../ui/notice';
 import { count } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { wholeList } from '../../ui/paging';
-import { Plot } from '../../ui/plot';
 import { Table } from '../../ui/table';
 import type { VIP } from '../api';
 import { useBackendColumns } from '../columns';
 import { vipLabel } from '../links';
 import { useLive } from '../live';
-import { Measuring } from '../overview';
-import { byteCount } from '../rates';
+import { TrafficPlots } from '../plots';
+import { byteCount, type Past } from '../rates';
 import { Announced, VIPState } from '../states';
 
 const above = [{ title: 'VIPs', href: '/vips' }];
@@ -21,6 +20,7 @@ const above = [{ title: 'VIPs', href: '/vips' }];
 export function VIPDetail({ name }: { name: string }) {
   const { reading } = useLive();
   const columns = useBackendColumns();
+  const ofVIP = useCallback((sample: Past) => sample.vips.get(name), [name]);
   if (!reading) {
     return (
       <Page title="VIP" above={above}>
@@ -41,12 +41,7 @@ export function VIPDetail({ name }: { name: string }) {
   return (
     <Page title={vipLabel(vip)} above={above} badge={<VIPState vip={vip} />} lead={`${vip.protocol}, ${vip.mode}, on ${vip.interface}`}>
       <div className="stack">
-        <div className="grid">
-          <Card title="Packets per second">
-            <History name={name} />
-          </Card>
-          <Totals vip={vip} />
-        </div>
+        <TrafficPlots whose="of the VIP" of={ofVIP} />
         <Card title="Backends" flush>
           <Table
             label="Backends of the VIP"
@@ -57,26 +52,10 @@ export function VIPDetail({ name }: { name: string }) {
             empty={{ icon: 'server', title: 'This VIP has no backends', text: 'Packets of new flows are dropped.' }}
           />
         </Card>
+        <Totals vip={vip} />
       </div>
     </Page>
   );
-}
-
-function History({ name }: { name: string }) {
-  const { samples } = useLive();
-  const data = useMemo(() => {
-    const of = samples.map((s) => s.vips.get(name));
-    return {
-      times: samples.map((s) => s.at),
-      series: [
-        { label: 'Forwarded', values: of.map((r) => r?.packets ?? null) },
-        { label: 'New flows', values: of.map((r) => r?.flows ?? null) },
-        { label: 'Not delivered', values: of.map((r) => r?.dropped ?? null) },
-      ],
-    };
-  }, [samples, name]);
-  if (samples.length < 2) return <Measuring />;
-  return <Plot label="Packets and new flows of the VIP" times={data.times} series={data.series} unit="/s" />;
 }
 
 function Totals({ vip }: { vip: VIP }) {
