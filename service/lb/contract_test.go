@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,30 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %s in\n%s", want, grep(metrics, "lb_"))
 		}
+	}
+}
+
+func TestTheGuideExplainsEveryMetric(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "services", "lb.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, unchecked)
+	n.call("POST", "/backends/1/drain", longA, "").want(200) // counted by caller, so there is none before
+	told := 0
+	for line := range strings.Lines(n.send("GET", "/metrics", "", "", "").want(200).body) {
+		name, ours := strings.CutPrefix(line, "# TYPE lb_")
+		if !ours {
+			continue
+		}
+		told++
+		if name, _, _ = strings.Cut(name, " "); !strings.Contains(string(guide), "`lb_"+name+"`") {
+			t.Errorf("docs/services/lb.md does not name lb_%s", name)
+		}
+	}
+	if told < 17 {
+		t.Errorf("only %d metrics were found", told)
 	}
 }
 

@@ -5,7 +5,10 @@ package datapath_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
@@ -178,5 +181,19 @@ func TestIPv4OptionsDoNotHideThePorts(t *testing.T) {
 	p.options = make([]byte, 40) // the most there can be
 	if got := b.sent(p); got.destination.Addr() != backend4 || got.source != client(false, 1) {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheGuideExplainsEveryReasonOfDrops(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "services", "lb.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(guide), "| drop reason |")
+	for _, reason := range datapath.DropReasons() {
+		if !strings.Contains(table, "`"+reason+"`") {
+			t.Errorf("docs/services/lb.md does not explain %s", reason)
+		}
 	}
 }
