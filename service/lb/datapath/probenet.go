@@ -61,6 +61,9 @@ func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 	defer d.mu.Unlock()
 	if d.probing == nil {
 		p, err := openProbeNet(d.node, fmt.Sprintf("lbprobe%d", d.device.index), d.objects.Probe)
+		if errors.Is(err, unix.EPERM) {
+			return nil, fault.New(fault.Denied, "health checks in the dsr modes take CAP_SYS_ADMIN, for a network namespace of their own")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("make the network of health checks: %w", err)
 		}
