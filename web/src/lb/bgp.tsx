@@ -16,7 +16,7 @@ const columns: readonly Column<BGPSession>[] = [
   { id: 'asn', header: 'AS', cell: (s) => s.asn, sort: (s) => s.asn },
   { id: 'state', header: 'State', cell: (s) => <SessionState session={s} />, sort: (s) => s.state },
   { id: 'since', header: 'Since', cell: (s) => <Time at={s.since} />, sort: (s) => s.since, text: () => '' },
-  { id: 'reason', header: 'Lost last because of', cell: (s) => (s.reason ? s.reason.replaceAll('-', ' ') : <span className="muted">{s.state === 'established' ? 'never lost' : 'not established yet'}</span>), sort: (s) => s.reason },
+  { id: 'reason', header: 'Last loss', cell: (s) => (s.reason ? s.reason.replaceAll('-', ' ') : <span className="muted">{s.state === 'established' ? 'never lost' : 'not established yet'}</span>), sort: (s) => s.reason },
 ];
 
 const announcements: readonly Column<VIP>[] = [

@@ -12,6 +12,15 @@ import { BackendState, backendState } from './states';
 /** A backend as it serves one VIP, by the VIP's name. */
 export type BackendOf = Backend & { vip: string };
 
+function BackendName({ backend: b }: { backend: Backend }) {
+  if (b.port) return <span className="mono">{backendLabel(b)}</span>;
+  return (
+    <>
+      <span className="mono">{b.address}</span> <span className="muted nowrap">same port</span>
+    </>
+  );
+}
+
 /** withVIP is for lists of all VIPs' backends. */
 export function useBackendColumns({ withVIP = false } = {}): readonly Column<BackendOf>[] {
   const { now } = useLive();
@@ -19,11 +28,11 @@ export function useBackendColumns({ withVIP = false } = {}): readonly Column<Bac
     const rate = (b: BackendOf) => now?.backends.get(b.id);
     const vip: Column<BackendOf>[] = withVIP ? [{ id: 'vip', header: 'VIP', cell: (b) => <Link href={vipPath(b.vip)} className="mono">{b.vip}</Link>, sort: (b) => b.vip }] : [];
     return [
-      { id: 'backend', header: 'Backend', cell: (b) => <span className="mono">{backendLabel(b)}</span>, sort: (b) => backendLabel(b) },
+      { id: 'backend', header: 'Backend', cell: (b) => <BackendName backend={b} />, sort: (b) => backendLabel(b) },
       ...vip,
       { id: 'state', header: 'State', cell: (b) => <BackendState backend={b} />, sort: (b) => backendState(b) },
       { id: 'detail', header: 'Probe', cell: (b) => b.detail || <span className="muted">nothing known</span>, text: (b) => b.detail, sort: (b) => b.detail },
-      { id: 'weight', header: 'Weight', end: true, cell: (b) => (b.weightOverridden ? `${b.weight} (override)` : b.weight), sort: (b) => b.weight, text: () => '' },
+      { id: 'weight', header: 'Weight', end: true, cell: (b) => (b.weightOverridden ? <span className="nowrap">{b.weight} (override)</span> : b.weight), sort: (b) => b.weight, text: () => '' },
       {
         id: 'packets',
         header: 'Packets/s',
