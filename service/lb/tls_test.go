@@ -92,7 +92,10 @@ func serve(t *testing.T, change func(*Config)) (url string, log *logBuffer, regi
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() { done <- service.Serve(ctx, func(url string) { ready <- url }) }()
+	go func() {
+		done <- service.Serve(ctx, func(url string) { ready <- url })
+		close(done) // so that there is no second wait
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -148,10 +151,12 @@ func TestClientCertificatesAreCallersByTheirCommonName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	certFile, keyFile := ca.file("server.pem", "CERTIFICATE", server.Certificate[0]), ca.file("server.key", "EC PRIVATE KEY", keyDER)
+	authority := ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw)
 	settings := func(keys, required bool) func(*Config) {
 		return func(c *Config) {
-			c.TLSCert, c.TLSKey = ca.file("server.pem", "CERTIFICATE", server.Certificate[0]), ca.file("server.key", "EC PRIVATE KEY", keyDER)
-			c.TLSClientCA, c.CertAdminCNs, c.ClientRequired = ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw), []string{"ops", "deploy"}, required
+			c.TLSCert, c.TLSKey = certFile, keyFile
+			c.TLSClientCA, c.CertAdminCNs, c.ClientRequired = authority, []string{"ops", "deploy"}, required
 			if !keys {
 				c.APIKey, c.APIReadonlyKey = "", ""
 			}

@@ -77,6 +77,12 @@ func (b *BGP) validate(p *problems) {
 	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() {
 		p.add("bgp.routerID", "must be an IPv4 address, not %s", b.RouterID)
 	}
+	if b.NextHop4.IsValid() && (!b.NextHop4.Is4() || !isUnicast(b.NextHop4)) {
+		p.add("bgp.nextHop4", "must be an IPv4 address of this node, not %s", b.NextHop4)
+	}
+	if b.NextHop6.IsValid() && (!b.NextHop6.Is6() || !isUnicast(b.NextHop6)) {
+		p.add("bgp.nextHop6", "must be an IPv6 address of this node, not %s", b.NextHop6)
+	}
 	if len(b.Peers) == 0 {
 		p.add("bgp.peers", "needs at least one peer")
 	}

@@ -102,6 +102,8 @@ type BGP struct {
 	LocalASN    uint32      `key:"localASN" required:"true" min:"1" help:"This node's AS number."`
 	RouterID    netip.Addr  `key:"routerID" required:"true" help:"Router id, an IPv4 address."`
 	Communities []Community `key:"communities" help:"Communities of every announcement: ASN:VALUE, ASN:VALUE:VALUE (large), or no-export, no-advertise, no-export-subconfed, no-peer, blackhole, graceful-shutdown."`
+	NextHop4    netip.Addr  `key:"nextHop4" help:"Next hop of IPv4 announcements. Default: the local address of each session; without nextHop4, peers with an IPv6 address get no IPv4 VIPs."`
+	NextHop6    netip.Addr  `key:"nextHop6" help:"The same for IPv6: without it, peers with an IPv4 address get no IPv6 VIPs."`
 	Peers       []Peer      `key:"peers" help:"The peers, which are connected to; nothing listens."`
 }
 

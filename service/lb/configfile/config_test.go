@@ -44,6 +44,7 @@ vips:
 bgp:
   localASN: 65001
   routerID: 10.0.0.9
+  nextHop6: fd00::9
   communities: ["65001:100", no-export, "4200000000:1:2"]
   peers: [{address: 10.0.0.254, asn: 65000, password: hunter2, holdTime: 30s}]
 `
@@ -71,6 +72,9 @@ func TestACompleteDocumentIsReadAsItIsMeant(t *testing.T) {
 	}
 	if c.VIPs[2].Backends[0].MAC.String() != "02:00:00:00:00:01" {
 		t.Errorf("%+v", c.VIPs[2])
+	}
+	if c.BGP.NextHop6 != netip.MustParseAddr("fd00::9") || c.BGP.NextHop4.IsValid() {
+		t.Errorf("%+v", c.BGP)
 	}
 	peer := c.BGP.Peers[0]
 	if peer.Password != "hunter2" || peer.HoldTime != 30*time.Second || peer.Port != 179 || fmt.Sprint(c.BGP.Communities) != "[65001:100 no-export 4200000000:1:2]" {
@@ -200,6 +204,8 @@ func TestWhatIsWrongIsToldWithItsPath(t *testing.T) {
 		bgp("password: " + long):            "bgp.peers[0].password: must have 1 to 80 characters",
 		bgp("password: \"\\u00e4\""):        "bgp.peers[0].password: must have printable ASCII characters only",
 		bgp("password: *x"):                 "names no anchor",
+		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, nextHop4: 'fd00::1', peers: [{address: 10.0.0.2, asn: 1}]}":         "bgp.nextHop4: must be an IPv4 address",
+		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, nextHop6: '::1', peers: [{address: 10.0.0.2, asn: 1}]}":             "bgp.nextHop6: must be an IPv6 address",
 		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, communities: ['1:65536'], peers: [{address: 10.0.0.2, asn: 2}]}":    "bgp.communities[0]: must be ASN:VALUE",
 		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, communities: ['1:1', '1:1'], peers: [{address: 10.0.0.2, asn: 2}]}": "bgp.communities[1]: is given twice",
 	} {
