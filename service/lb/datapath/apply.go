@@ -3,7 +3,6 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/lb/maglev"
 )
 
 // Flags of bpf/maps.h.
@@ -52,27 +50,55 @@ func (d *Datapath) Apply(vips []VIP) error {
 	return d.removeEntries()
 }
 
+// together is how many VIPs are changed at once. Replacing hash tables makes the kernel
+// wait for all CPUs, some 20 ms, once however many there are; until then the old
+// ones and the new ones both take memory, 128 KiB each.
+const together = 64
+
 func (d *Datapath) putAll(vips []VIP) error {
 	free := d.known.freePlaces()
-	for i := range vips {
-		if err := d.put(&vips[i], free); err != nil {
-			return fmt.Errorf("VIP %s: %w", vips[i].VIPKey, err)
+	for some := range slices.Chunk(vips, together) {
+		for i := range some {
+			if err := d.enlist(&some[i], free); err != nil {
+				return fmt.Errorf("VIP %s: %w", some[i].VIPKey, err)
+			}
+		}
+		if err := d.retable(some); err != nil {
+			return err
+		}
+		for i := range some {
+			if err := d.finish(&some[i]); err != nil {
+				return fmt.Errorf("VIP %s: %w", some[i].VIPKey, err)
+			}
 		}
 	}
 	return nil
 }
 
+// removeOthers takes away the VIPs that are not among these: first packets no longer
+// find them, then they go.
 func (d *Datapath) removeOthers(vips []VIP) error {
 	wanted := make(map[string]bool, len(vips))
 	for _, v := range vips {
 		wanted[v.String()] = true
 	}
+	var ids []uint32
+	var names []string
 	for name, known := range d.known.vips {
-		if !wanted[name] {
-			if err := d.remove(name, known); err != nil {
-				return fmt.Errorf("remove VIP %s: %w", name, err)
-			}
+		if wanted[name] {
+			continue
 		}
+		if err := d.clear(known); err != nil {
+			return fmt.Errorf("remove VIP %s: %w", name, err)
+		}
+		ids, names = append(ids, known.id), append(names, name)
+	}
+	if err := d.dropTables(ids); err != nil {
+		return fmt.Errorf("drop the hash tables of %d VIPs: %w", len(ids), err)
+	}
+	for i, name := range names {
+		delete(d.known.vips, name)
+		d.known.ids[ids[i]] = false
 	}
 	return nil
 }
@@ -98,8 +124,9 @@ func expectVIP(h *programHost, ranged bool) {
 	h.Replies = 1
 }
 
-// put makes one VIP as wanted.
-func (d *Datapath) put(v *VIP, free func() (uint16, error)) error {
+// enlist makes a VIP's backends known to the kernel, but for those that go down: their
+// flows are hashed again, and the hash table must not lead to them any more by then.
+func (d *Datapath) enlist(v *VIP, free func() (uint16, error)) error {
 	known := d.known.vips[v.String()]
 	if known == nil {
 		id, err := d.known.takeID()
@@ -112,11 +139,11 @@ func (d *Datapath) put(v *VIP, free func() (uint16, error)) error {
 			return err
 		}
 	}
-	keep := make(map[BackendKey]bool, len(v.Backends))
-	var late []Backend // that lose their flows: after the table no longer has them
 	for _, b := range v.Backends {
-		keep[b.BackendKey] = true
 		place, has := known.members[b.BackendKey]
+		if has && b.State == Down {
+			continue
+		}
 		if !has {
 			var err error
 			if place, err = free(); err != nil {
@@ -126,23 +153,25 @@ func (d *Datapath) put(v *VIP, free func() (uint16, error)) error {
 				return err
 			}
 		}
-		if b.State == Down && has {
-			late = append(late, b)
-			continue
-		}
-		if err := d.member(known, place, d.memberOf(v, known, b)); err != nil {
+		if err := d.member(place, d.memberOf(v, known, b)); err != nil {
 			return err
 		}
 		known.members[b.BackendKey] = place
 	}
-	if err := d.limit(known, v.NewFlowsPerSecond); err != nil {
-		return err
-	}
-	if err := d.retable(v, known); err != nil {
-		return err
-	}
-	for _, b := range late {
-		if err := d.member(known, known.members[b.BackendKey], d.memberOf(v, known, b)); err != nil {
+	return d.limit(known, v.NewFlowsPerSecond)
+}
+
+// finish takes down and removes backends, now that no new flow is led to them, and
+// lets packets find the VIP.
+func (d *Datapath) finish(v *VIP) error {
+	known := d.known.vips[v.String()]
+	keep := make(map[BackendKey]bool, len(v.Backends))
+	for _, b := range v.Backends {
+		keep[b.BackendKey] = true
+		if b.State != Down {
+			continue
+		}
+		if err := d.member(known.members[b.BackendKey], d.memberOf(v, known, b)); err != nil {
 			return err
 		}
 	}
@@ -207,7 +236,7 @@ func (d *Datapath) tunnelSource(backend netip.Addr) netip.Addr {
 
 // member writes a backend, if it differs. Its epoch goes up when it is new, when its
 // flows cannot go on as they were, and when it goes down.
-func (d *Datapath) member(known *knownVIP, place uint16, m programMember) error {
+func (d *Datapath) member(place uint16, m programMember) error {
 	old := d.known.places[place]
 	m.Epoch = old.Epoch
 	down := State(m.State) == Down && State(old.State) != Down
@@ -247,47 +276,8 @@ func (d *Datapath) limit(known *knownVIP, flowsPerSecond uint32) error {
 	return nil
 }
 
-// retable replaces a VIP's hash table at once, if it is to be another.
-func (d *Datapath) retable(v *VIP, known *knownVIP) error {
-	shares := make([]share, 0, len(v.Backends))
-	backends := make([]maglev.Backend, 0, len(v.Backends))
-	for _, b := range v.Backends {
-		if b.State == Healthy {
-			shares = append(shares, share{place: known.members[b.BackendKey], weight: b.Weight, key: b.BackendKey})
-			backends = append(backends, maglev.Backend{Name: b.BackendKey.String(), Weight: int(b.Weight)})
-		}
-	}
-	if len(shares) == 0 {
-		known.table = nil
-		if err := d.objects.Tables.Delete(known.id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
-		}
-		return nil
-	}
-	if slices.Equal(shares, known.table) {
-		return nil
-	}
-	content := make([]uint16, maglev.Slots+1)
-	for slot, b := range maglev.Table(backends) {
-		content[slot] = shares[b].place
-	}
-	table, err := ebpf.NewMap(d.table)
-	if err != nil {
-		return fmt.Errorf("make a hash table: %w", err)
-	}
-	defer table.Close()
-	if err := table.Put(uint32(0), content); err != nil {
-		return fmt.Errorf("fill a hash table: %w", err)
-	}
-	if err := d.objects.Tables.Put(known.id, table); err != nil {
-		return fmt.Errorf("replace a hash table: %w", err)
-	}
-	known.table = shares
-	return nil
-}
-
-// remove takes a VIP away: first packets no longer find it, then it goes.
-func (d *Datapath) remove(name string, known *knownVIP) error {
+// clear leaves a VIP without packets and backends.
+func (d *Datapath) clear(known *knownVIP) error {
 	if err := d.unroute(known); err != nil {
 		return err
 	}
@@ -297,10 +287,5 @@ func (d *Datapath) remove(name string, known *knownVIP) error {
 		}
 		delete(known.members, backend)
 	}
-	if err := d.objects.Tables.Delete(known.id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return err
-	}
-	delete(d.known.vips, name)
-	d.known.ids[known.id] = false
 	return nil
 }

@@ -35,7 +35,8 @@ type knownVIP struct {
 	flags   uint32
 	limit   uint32
 	members map[BackendKey]uint16 // places
-	table   []share               // what its hash table was made of; nil if it has none
+	tabled  bool                  // it has a hash table of this process
+	table   []share               // what that was made of
 	routed  bool                  // packets find it, under key
 }
 

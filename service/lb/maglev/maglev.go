@@ -44,7 +44,8 @@ func Table(backends []Backend) []uint16 {
 	}
 	slices.SortFunc(takers, func(a, b taker) int { return strings.Compare(a.name, b.name) })
 
-	table, taken := make([]uint16, Slots), make([]bool, Slots)
+	table := make([]uint16, Slots)
+	var taken [Slots/64 + 1]uint64 // bits, which fit the nearest cache
 	for left := Slots; left > 0; {
 		for i := range takers {
 			t := &takers[i]
@@ -53,10 +54,11 @@ func Table(backends []Backend) []uint16 {
 			}
 			t.credit -= heaviest
 			slot := t.next()
-			for taken[slot] {
+			for taken[slot/64]>>(slot%64)&1 != 0 {
 				slot = t.next()
 			}
-			table[slot], taken[slot] = uint16(t.position), true
+			taken[slot/64] |= 1 << (slot % 64)
+			table[slot] = uint16(t.position)
 			if left--; left == 0 {
 				break
 			}
