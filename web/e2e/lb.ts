@@ -230,11 +230,21 @@ async function echo(host: string, port: number): Promise<{ stop: () => Promise<v
   return { stop: () => new Promise((done) => socket.close(() => done())) };
 }
 
-/** Sends the VIPs one request after the other, each a new flow, until it is stopped. Every answer must be right. */
-export function traffic(): { stop: () => Promise<void> } {
+/**
+ * Sends each VIP one request after the other, each a new flow, until it is stopped. They leave the browser
+ * some of the processor. Every answer must be right, unless some may be refused.
+ */
+export function traffic({ refused = false } = {}): { stop: () => Promise<void> } {
   let going = true;
   const forever = async (request: () => Promise<string>) => {
-    while (going) expect(await request()).toBe('hello');
+    while (going) {
+      const answer = await request().catch((e: unknown) => {
+        if (!refused) throw e;
+        return 'hello';
+      });
+      if (answer !== 'hello') throw new Error(`the answer is “${answer}”`);
+      await new Promise((next) => setTimeout(next, 5));
+    }
   };
   const page = (url: string) => () =>
     new Promise<string>((done, fail) => {
@@ -304,5 +314,5 @@ export async function open(page: Page, url: string, key = readonlyKey): Promise<
   await page.goto(url);
   await page.getByLabel('API key').fill(key);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await expect(page.getByRole('button', { name: 'Sign out' })).toBeAttached();
+  await expect(page.getByRole('button', { name: 'Keyboard shortcuts' })).toBeVisible();
 }

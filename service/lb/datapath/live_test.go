@@ -259,7 +259,8 @@ func serveUDP(c *net.UDPConn, name string) {
 	}
 }
 
-const patience = 10 * time.Second
+// patience is more than anything takes, on a busy machine too.
+const patience = time.Minute
 
 func (n *network) dial(p datapath.Protocol, to netip.AddrPort) (net.Conn, error) {
 	var c net.Conn

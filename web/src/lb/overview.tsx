@@ -127,12 +127,14 @@ function Tiles({ reading }: { reading?: Reading }) {
   const unserved = vips.filter((v) => tally(v.backends).healthy === 0).length;
   const up = node.bgp.filter((s) => s.state === 'established').length;
   const dropped = Object.values(node.drops).reduce((a, b) => a + b, 0);
+  // What is longer does not fit beside each other.
+  const small = backends.total < 1000;
   const troubles = [backends.down && `${count(backends.down)} down`, backends.draining && `${count(backends.draining)} draining`].filter(Boolean).join(', ');
   const perSecond = (kind: keyof Traffic) => (now ? `${short(now[kind])}/s` : '…');
   return (
     <div className="tiles">
       <Tile href="/vips" label="VIPs" value={count(vips.length)} note={unserved ? `${count(unserved)} without a healthy backend` : 'all have a healthy backend'} bad={unserved > 0} />
-      <Tile href="/backends" label="Backends healthy" value={`${count(backends.healthy)} of ${count(backends.total)}`} note={troubles || 'none down'} bad={backends.down > 0} />
+      <Tile href="/backends" label="Backends healthy" value={small ? `${backends.healthy} of ${backends.total}` : count(backends.healthy)} note={`${small ? '' : `of ${count(backends.total)}, `}${troubles || 'none down'}`} bad={backends.down > 0} />
       <Tile label="Packets" value={perSecond('packets')} note={now && bitRate(now.bytes)} />
       <Tile label="New flows" value={perSecond('flows')} note={`${short(node.flows.entries)} in the flow table`} />
       <Tile label="Dropped" value={perSecond('dropped')} note={dropped ? `${short(dropped)} so far` : 'none so far'} bad={!!now?.dropped} />
