@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mainstay-infra/mainstay/cli/edge"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
@@ -24,8 +24,8 @@ type IO struct {
 	Dir string
 }
 
-func (s IO) environment() edge.Environment {
-	env := edge.Environment{Getenv: s.Getenv, Dir: cmp.Or(s.Dir, ".")}
+func (s IO) environment() client.Environment {
+	env := client.Environment{Getenv: s.Getenv, Dir: cmp.Or(s.Dir, ".")}
 	if env.Getenv == nil {
 		env.Getenv = os.Getenv
 	}

@@ -37,7 +37,7 @@ Exit codes:
 		case "agent":
 			cmd.AddCommand(agent.Commands(env.Getenv)...)
 		case "lb":
-			cmd.AddCommand(lb.Commands(lb.Environment{Getenv: env.Getenv, Dir: env.Dir})...)
+			cmd.AddCommand(lb.Commands(env)...)
 		}
 	}
 	root.InitDefaultHelpCmd()

@@ -4,12 +4,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/client"
 )
 
 const defaultServer = "http://127.0.0.1:8080"
 
 // New makes the command `edge` with all commands below it.
-func New(env Environment) *cobra.Command {
+func New(env client.Environment) *cobra.Command {
 	s := &session{settings: &settings{env: env}}
 	cmd := group("edge", "Work with the edge control plane: sites, events, devices, updates",
 		"  mainstay edge overview\n  mainstay edge site list --status offline -o json")

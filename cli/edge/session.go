@@ -3,32 +3,20 @@ package edge
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// Environment is what the commands take from the process around them.
-type Environment struct {
-	// Getenv reads an environment variable; empty when it is not set.
-	Getenv func(string) string
-	// Dir is the folder in which .mainstay is looked for.
-	Dir string
-}
-
 // settings are the flags of `mainstay edge`.
 type settings struct {
-	env                   Environment
+	env                   client.Environment
 	server, token, caFile string
 	timeout               time.Duration
 	format                output.Format
@@ -51,7 +39,7 @@ func (s *session) client(timeout time.Duration) (*edgeapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := s.transport()
+	transport, err := client.Transport(s.caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +55,7 @@ func (s *session) client(timeout time.Duration) (*edgeapi.Client, error) {
 }
 
 func (s *session) serverURL() (*url.URL, error) {
-	raw := cmp.Or(s.server, s.env.Getenv("EDGE_SERVER"), defaultServer)
-	// People paste what a browser or the API's documentation shows.
-	raw = strings.TrimSuffix(strings.TrimRight(raw, "/"), edgeapi.BasePath)
-	u, err := url.Parse(raw)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, exit.Usagef("--server must be a URL such as %s, not %q", defaultServer, raw)
-	}
-	return u, nil
+	return client.ServerURL(s.server, s.env.Getenv("EDGE_SERVER"), defaultServer, edgeapi.BasePath)
 }
 
 func (s *session) bearer(server *url.URL) (string, error) {
@@ -88,24 +69,4 @@ func (s *session) bearer(server *url.URL) (string, error) {
 	}
 	c, err := s.credentials(server)
 	return c.AdminToken, err
-}
-
-func (s *session) transport() (*http.Transport, error) {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-	if s.caFile == "" {
-		return t, nil
-	}
-	pem, err := os.ReadFile(s.caFile)
-	if err != nil {
-		return nil, fmt.Errorf("--ca-file: %w", err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--ca-file: no certificate in %s", s.caFile)
-	}
-	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return t, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/edge/simulator"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
@@ -83,7 +84,7 @@ func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := c.transport()
+	transport, err := client.Transport(c.caFile)
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,16 @@
 package lb
 
 import (
-	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"os"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
@@ -80,26 +76,4 @@ func apiError(r *http.Response, body []byte) error {
 }
 
 // transportError is why there was no answer.
-func transportError(err error) error {
-	server := ""
-	var u *url.Error
-	if errors.As(err, &u) {
-		if parsed, parseErr := url.Parse(u.URL); parseErr == nil {
-			server = " from " + parsed.Scheme + "://" + parsed.Host
-		}
-		err = u.Err
-	}
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted: %w", err)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return exit.Hinted(fmt.Errorf("no answer%s: connection refused", server),
-			"is the load balancer running? start it with 'mainstay serve lb', or name another with --server")
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return exit.Hinted(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
-	case errors.As(err, &certificate):
-		return exit.Hinted(fmt.Errorf("no answer%s: %w", server, err), "--ca-file names the authority that signed the server's certificate")
-	}
-	return fmt.Errorf("no answer%s: %w", server, err)
-}
+func transportError(err error) error { return client.Failure(err, "mainstay serve lb") }

@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
 // Commands are the commands to be added to `mainstay lb`.
-func Commands(env Environment) []*cobra.Command {
+func Commands(env client.Environment) []*cobra.Command {
 	return []*cobra.Command{
 		vips(env), backends(env),
 		drain(env, "drain", "Send a backend no new flows; those it has go on", "An orchestrator's drain is apart from it. The drain is gone after a restart of the daemon.",
@@ -33,7 +34,7 @@ func Commands(env Environment) []*cobra.Command {
 }
 
 // command makes a command. Its arguments follow from use: "drain BACKEND" takes one.
-func command(env Environment, use, short, long, example string, run func(ctx context.Context, c *call) error) *cobra.Command {
+func command(env client.Environment, use, short, long, example string, run func(ctx context.Context, c *call) error) *cobra.Command {
 	s := &session{env: env}
 	names := strings.Fields(use)[1:]
 	cmd := &cobra.Command{
@@ -59,14 +60,14 @@ func command(env Environment, use, short, long, example string, run func(ctx con
 	return cmd
 }
 
-func vips(env Environment) *cobra.Command {
+func vips(env client.Environment) *cobra.Command {
 	return command(env, "vips", "List the VIPs with what they did", "", "  mainstay lb vips\n  mainstay lb vips --server https://node-3:9870 -o json",
 		func(ctx context.Context, c *call) error {
 			return list(c, vipColumns())(read(c.api.ListVIPs(ctx)))
 		})
 }
 
-func backends(env Environment) *cobra.Command {
+func backends(env client.Environment) *cobra.Command {
 	return command(env, "backends", "List the backends, a row for each VIP that they serve", "", "  mainstay lb backends\n  mainstay lb backends -o yaml",
 		func(ctx context.Context, c *call) error {
 			return list(c, backendColumns())(read(c.api.ListBackends(ctx)))
@@ -88,7 +89,7 @@ func list[T any](c *call, columns output.Columns[T]) func([]byte, error) error {
 	}
 }
 
-func drain(env Environment, verb, short, long string, send func(context.Context, *lbapi.Client, string) (*http.Response, error)) *cobra.Command {
+func drain(env client.Environment, verb, short, long string, send func(context.Context, *lbapi.Client, string) (*http.Response, error)) *cobra.Command {
 	return command(env, verb+" BACKEND", short, "BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. "+long,
 		fmt.Sprintf("  mainstay lb %s 3\n  mainstay lb %s 10.0.0.12:8080", verb, verb),
 		func(ctx context.Context, c *call) error {
@@ -100,7 +101,7 @@ func drain(env Environment, verb, short, long string, send func(context.Context,
 		})
 }
 
-func weight(env Environment) *cobra.Command {
+func weight(env client.Environment) *cobra.Command {
 	var vip string
 	cmd := command(env, "weight BACKEND WEIGHT", "Override the weight of a backend",
 		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. WEIGHT is 1 to 1000; 0 goes back to the configured weight.\nThe override is gone after a restart of the daemon.",
@@ -145,7 +146,7 @@ func (c *call) backendID(ctx context.Context, name string) (string, error) {
 	return "", &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("no backend is at %s", name), Hint: "'mainstay lb backends' shows what there is; in a range the port is 0"}
 }
 
-func explain(env Environment) *cobra.Command {
+func explain(env client.Environment) *cobra.Command {
 	return command(env, "explain CLIENT VIP", "Say which backend a flow's next packet would get, and why",
 		"CLIENT is ADDRESS:PORT, VIP is ADDRESS:PORT:PROTOCOL, where the protocol may be left out if it is tcp.",
 		"  mainstay lb explain 198.51.100.7:40000 192.0.2.10:80\n  mainstay lb explain '[2001:db8::7]:40000' '[2001:db8::1]:53:udp'",
@@ -166,7 +167,7 @@ func explain(env Environment) *cobra.Command {
 		})
 }
 
-func node(env Environment) *cobra.Command {
+func node(env client.Environment) *cobra.Command {
 	return command(env, "node", "Show the node: interface, configuration, drops, flows, BGP", "", "  mainstay lb node\n  mainstay lb node -o json",
 		func(ctx context.Context, c *call) error {
 			body, err := read(c.api.GetNode(ctx))

@@ -14,7 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/lb"
 	"github.com/mainstay-infra/mainstay/kit/contract"
@@ -85,7 +86,7 @@ func (s *server) seen() ([]string, string) {
 }
 
 // run runs `mainstay lb ARGS`.
-func run(t *testing.T, env lb.Environment, args ...string) (string, error) {
+func run(t *testing.T, env client.Environment, args ...string) (string, error) {
 	t.Helper()
 	if env.Getenv == nil {
 		env.Getenv = func(string) string { return "" }
@@ -121,7 +122,7 @@ func TestCommandsAskWhatTheyShouldAndShowWhatMatters(t *testing.T) {
 		{"node", "GET /api/v1/node", []string{"eth0, attached as native (asked for: auto)", "vips: bad", "Dropped: malformed", "5 entries, 1 evicted", "AS 65000, active since", "hold timer", "Drained by kubernetes"}},
 	} {
 		s := serve(t, nil)
-		out, err := run(t, lb.Environment{}, append(strings.Fields(tt.args), "--server", s.url)...)
+		out, err := run(t, client.Environment{}, append(strings.Fields(tt.args), "--server", s.url)...)
 		if err != nil {
 			t.Errorf("%s: %v", tt.args, err)
 			continue
@@ -145,7 +146,7 @@ func TestProgramsGetWhatTheAPISent(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for format, want := range map[string]string{"json": `"vipPortEnd": 90`, "yaml": "vipPortEnd: 90"} {
-		out, err := run(t, lb.Environment{}, "vips", "-o", format, "--server", s.url)
+		out, err := run(t, client.Environment{}, "vips", "-o", format, "--server", s.url)
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -167,11 +168,11 @@ func TestTheKeyIsFoundWhereItMayBe(t *testing.T) {
 	}
 	file := write("key", "from-file\n")
 	write(".mainstay/credentials.json", `{"lb": {"api_key": "from-dev"}}`)
-	env := func(key string) lb.Environment {
-		return lb.Environment{Dir: dir, Getenv: func(name string) string { return map[string]string{"LB_API_KEY": key}[name] }}
+	env := func(key string) client.Environment {
+		return client.Environment{Dir: dir, Getenv: func(name string) string { return map[string]string{"LB_API_KEY": key}[name] }}
 	}
 	for _, tt := range []struct {
-		env  lb.Environment
+		env  client.Environment
 		args []string
 		want string
 	}{
@@ -179,7 +180,7 @@ func TestTheKeyIsFoundWhereItMayBe(t *testing.T) {
 		{env("from-env"), nil, "Bearer from-env"},
 		{env("id:ops=new=1,old"), nil, "Bearer new=1"},
 		{env(""), nil, "Bearer from-dev"},
-		{lb.Environment{}, nil, ""},
+		{client.Environment{}, nil, ""},
 	} {
 		s := serve(t, nil)
 		if _, err := run(t, tt.env, append([]string{"vips", "--server", s.url}, tt.args...)...); err != nil {
@@ -207,18 +208,18 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		code int
 		hint string
 	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backends"}, 503: {exit.Failure, "lb node"}} {
-		_, err := run(t, lb.Environment{}, "drain", "3", "--server", serve(t, answers(status)).url)
+		_, err := run(t, client.Environment{}, "drain", "3", "--server", serve(t, answers(status)).url)
 		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) || !strings.Contains(err.Error(), "the reason (code x, request r1)") {
 			t.Errorf("%d: %v, hint %q", status, err, exit.Hint(err))
 		}
 	}
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	if _, err := run(t, lb.Environment{}, "vips", "--server", closed.URL); !strings.Contains(exit.Hint(err), "mainstay serve lb") {
+	if _, err := run(t, client.Environment{}, "vips", "--server", closed.URL); !strings.Contains(exit.Hint(err), "mainstay serve lb") {
 		t.Errorf("%v", err)
 	}
 	s := serve(t, nil)
-	if _, err := run(t, lb.Environment{}, "drain", "10.0.0.99:1", "--server", s.url); exit.Code(err) != exit.NotFound {
+	if _, err := run(t, client.Environment{}, "drain", "10.0.0.99:1", "--server", s.url); exit.Code(err) != exit.NotFound {
 		t.Errorf("%v", err)
 	}
 	for _, line := range []string{"drain", "drain x", "weight 3", "weight 3 1001", "weight 3 -- -1", "weight 3 x", "explain a", "vips extra", "vips --server x"} {
@@ -226,7 +227,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		if !slices.Contains(args, "--server") {
 			args = append([]string{args[0], "--server", s.url}, args[1:]...)
 		}
-		if _, err := run(t, lb.Environment{}, args...); exit.Code(err) != exit.Usage {
+		if _, err := run(t, client.Environment{}, args...); exit.Code(err) != exit.Usage {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

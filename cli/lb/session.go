@@ -1,26 +1,18 @@
 package lb
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
-	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
@@ -32,17 +24,9 @@ The key is the one in the file of --api-key-file, else the first of LB_API_KEY, 
 machine, the one in .mainstay/credentials.json below the working directory, where "mainstay dev" leaves it.`
 )
 
-// Environment is what the commands take from the process around them.
-type Environment struct {
-	// Getenv reads an environment variable; empty when it is not set.
-	Getenv func(string) string
-	// Dir is the folder in which .mainstay is looked for.
-	Dir string
-}
-
 // session is the flags that all commands have.
 type session struct {
-	env                     Environment
+	env                     client.Environment
 	server, keyFile, caFile string
 	timeout                 time.Duration
 	format                  output.Format
@@ -58,7 +42,7 @@ func (s *session) addFlags(cmd *cobra.Command) {
 }
 
 func (s *session) client() (*lbapi.Client, error) {
-	server, err := s.serverURL()
+	server, err := client.ServerURL(s.server, s.env.Getenv("LB_SERVER"), defaultServer, lbapi.BasePath)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +50,8 @@ func (s *session) client() (*lbapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-	if transport.TLSClientConfig, err = s.trust(); err != nil {
+	transport, err := client.Transport(s.caFile)
+	if err != nil {
 		return nil, err
 	}
 	return lbapi.NewClient(server.String()+lbapi.BasePath,
@@ -82,15 +66,6 @@ func (s *session) client() (*lbapi.Client, error) {
 		}))
 }
 
-func (s *session) serverURL() (*url.URL, error) {
-	raw := cmp.Or(s.server, s.env.Getenv("LB_SERVER"), defaultServer)
-	u, err := url.Parse(strings.TrimSuffix(strings.TrimRight(raw, "/"), lbapi.BasePath))
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, exit.Usagef("--server must be a URL such as %s, not %q", defaultServer, raw)
-	}
-	return u, nil
-}
-
 func (s *session) key(server *url.URL) (string, error) {
 	if s.keyFile != "" {
 		raw, err := os.ReadFile(s.keyFile)
@@ -102,26 +77,13 @@ func (s *session) key(server *url.URL) (string, error) {
 	if key := plainKey(s.env.Getenv("LB_API_KEY")); key != "" {
 		return key, nil
 	}
-	if !isLoopback(server.Hostname()) {
-		return "", nil // the key of dev mode goes nowhere else
-	}
-	path := filepath.Join(s.env.Dir, ".mainstay", "credentials.json")
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read credentials: %w", err)
-	}
 	var file struct {
 		LB struct {
 			APIKey string `json:"api_key"`
 		} `json:"lb"`
 	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return "", fmt.Errorf("read credentials: %s: %w", path, err)
-	}
-	return file.LB.APIKey, nil
+	err := s.env.DevCredentials(server, &file)
+	return file.LB.APIKey, err
 }
 
 // plainKey is the first key of what the server's setting may hold: KEY or
@@ -132,30 +94,4 @@ func plainKey(setting string) string {
 		_, first, _ = strings.Cut(named, "=")
 	}
 	return strings.TrimSpace(first)
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
-}
-
-func (s *session) trust() (*tls.Config, error) {
-	if s.caFile == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(s.caFile)
-	if err != nil {
-		return nil, fmt.Errorf("--ca-file: %w", err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--ca-file: no certificate in %s", s.caFile)
-	}
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

@@ -1,0 +1,89 @@
+package client
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+// Environment is what commands take from the process around them.
+type Environment struct {
+	// Getenv reads an environment variable; empty when it is not set.
+	Getenv func(string) string
+	// Dir is the folder in which .mainstay is looked for.
+	Dir string
+}
+
+// ServerURL is the server that the flag --server names, or else the environment, or
+// else the usual one. basePath, which people paste with it, is taken off.
+func ServerURL(flag, fromEnvironment, usual, basePath string) (*url.URL, error) {
+	raw := strings.TrimSuffix(strings.TrimRight(cmp.Or(flag, fromEnvironment, usual), "/"), basePath)
+	u, err := url.Parse(raw)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, exit.Usagef("--server must be a URL such as %s, not %q", usual, raw)
+	}
+	return u, nil
+}
+
+// Transport trusts the system's authorities and those of caFile, which is empty or
+// what the flag --ca-file names.
+func Transport(caFile string) (*http.Transport, error) {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if caFile == "" {
+		return t, nil
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca-file: no certificate in %s", caFile)
+	}
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return t, nil
+}
+
+// DevCredentials reads into v, a pointer, what dev mode left for its services in
+// .mainstay/credentials.json. For a server that is not on this machine, and without
+// such a file, v stays as it is.
+func (env Environment) DevCredentials(server *url.URL, v any) error {
+	if !isLoopback(server.Hostname()) {
+		return nil
+	}
+	path := filepath.Join(env.Dir, ".mainstay", "credentials.json")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read credentials: %w", err)
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("read credentials: %s: %w", path, err)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

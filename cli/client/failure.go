@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"syscall"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+// Failure is why there was no answer to a request. start is the command that starts
+// such a server.
+func Failure(err error, start string) error {
+	var coded *exit.Error
+	if errors.As(err, &coded) {
+		return err
+	}
+	server := ""
+	var u *url.Error
+	if errors.As(err, &u) {
+		if parsed, parseErr := url.Parse(u.URL); parseErr == nil {
+			server = " from " + parsed.Scheme + "://" + parsed.Host
+		}
+		err = u.Err
+	}
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: %w", err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return exit.Hinted(fmt.Errorf("no answer%s: connection refused", server),
+			fmt.Sprintf("is the server running? start it with '%s', or name another with --server", start))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return exit.Hinted(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
+	case errors.As(err, &certificate):
+		return exit.Hinted(fmt.Errorf("no answer%s: %w", server, err), "--ca-file names the authority that signed the server's certificate")
+	}
+	if server == "" {
+		return err // not of the transport: a file that a flag names, for example
+	}
+	return fmt.Errorf("no answer%s: %w", server, err)
+}
