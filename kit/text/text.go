@@ -1,4 +1,4 @@
-// Package text says what text can be kept and shown.
+// Package text says what text can be kept and shown, and which word was probably meant.
 package text
 
 import (

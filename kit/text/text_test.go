@@ -20,3 +20,13 @@ func TestTextThatCannotBeKeptOrShownIsRefusedByItsField(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNearestWordIsFoundUnlessNoneIsNear(t *testing.T) {
+	t.Parallel()
+	known := []string{"interface", "vips", "healthCheck"}
+	for word, want := range map[string]string{"interfaec": "interface", "VIP": "vips", "healthcheck": "healthCheck", "nonsense": "", "": ""} {
+		if got := text.Nearest(word, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

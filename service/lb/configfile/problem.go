@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // maxTold is how many problems a fault lists.
@@ -68,14 +69,14 @@ func (p *problems) fault() error {
 }
 
 func (p problem) String() string {
-	text := p.text
+	told := p.text
 	if p.path != "" {
-		text = p.path + ": " + text
+		told = p.path + ": " + told
 	}
 	if p.line > 0 {
-		text += " (line " + strconv.Itoa(p.line) + ")"
+		told += " (line " + strconv.Itoa(p.line) + ")"
 	}
-	return text
+	return told
 }
 
 // lineOf is the line of what is at a path such as vips[2].backends[0].port, or of
@@ -120,39 +121,12 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// nearest is a half sentence that names the known word most like word, or nothing.
+// nearest is a half sentence that names the known word most like word, or all of them.
 func nearest(word string, known []string) string {
-	best, distance := "", max(2, len(word)/4)+1
-	for _, k := range known {
-		if d := edits(strings.ToLower(word), strings.ToLower(k)); d < distance {
-			best, distance = k, d
-		}
+	if best := text.Nearest(word, known); best != "" {
+		return "; did you mean " + best + "?"
 	}
-	if best == "" {
-		return "; known are " + strings.Join(known, ", ")
-	}
-	return "; did you mean " + best + "?"
-}
-
-// edits is Levenshtein's distance, in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return "; known are " + strings.Join(known, ", ")
 }
 
 // quoted is a value from the document, safe to print and not too long.
