@@ -38,10 +38,10 @@ test.describe('a load balancer at work', () => {
     await expect(page.getByText('Your session is over')).toHaveCount(0);
   });
 
-  const pages: [name: string, path: string, expected: string | RegExp][] = [
+  const pages: [name: string, path: string | (() => string), expected: string | (() => string)][] = [
     ['overview', '/', 'Nothing was dropped'],
-    ['vips', '/vips', '[2001:db8:98::10]:8000–8100'],
-    ['vip', '/vips/198.51.100.10/80/tcp', 'No healthy backend'],
+    ['vips', '/vips', () => lb.vips.range],
+    ['vip', () => `/vips/${lb.vips.web.replace(':', '/')}/tcp`, 'No healthy backend'],
     ['vip-missing', '/vips/192.0.2.99/80/tcp', 'There is no such VIP here'],
     ['backends', '/backends', 'connected'],
     ['bgp', '/bgp', 'established'],
@@ -53,11 +53,11 @@ test.describe('a load balancer at work', () => {
     test(`the page ${name} is whole in both themes and widths`, async ({ page }) => {
       await page.setViewportSize({ width: 1280, height: 860 });
       await page.emulateMedia({ colorScheme: 'light' });
-      await open(page, lb.url + path);
+      await open(page, lb.url + (typeof path === 'string' ? path : path()));
       for (const width of [1280, narrow]) {
         await page.setViewportSize({ width, height: 860 });
         await page.emulateMedia({ colorScheme: 'light' });
-        await expect(page.getByRole('main').getByText(expected).filter({ visible: true }).first()).toBeVisible();
+        await expect(page.getByRole('main').getByText(typeof expected === 'string' ? expected : expected()).filter({ visible: true }).first()).toBeVisible();
         await expect(page.locator('.skeleton')).toHaveCount(0);
         await expectNoSidewaysScroll(page);
         if (width === 1280) await expectAccessible(page);
@@ -70,7 +70,7 @@ test.describe('a load balancer at work', () => {
   }
 
   test('traffic is seen as it flows, of the node, of a VIP and of its backends', async ({ page }) => {
-    const flowing = traffic();
+    const flowing = traffic(lb);
     try {
       await open(page, lb.url);
       await expect(page.getByText('balancing', { exact: true })).toBeVisible();
@@ -79,7 +79,7 @@ test.describe('a load balancer at work', () => {
       await expect(page.getByRole('figure', { name: 'New flows of the node' })).toBeVisible();
       for (const label of ['Packets', 'New flows']) await expect(page.locator('.tile', { hasText: label }).locator('.tile-value')).toHaveText(/^[1-9][\d.,K]*\/s$/);
       const vips = page.getByRole('table', { name: 'VIPs at a glance' });
-      for (const vip of ['198.51.100.10:80', '[2001:db8:98::10]:8000–8100', '198.51.100.11:53']) {
+      for (const vip of [lb.vips.web, lb.vips.range, lb.vips.dns]) {
         await expect(vips.getByRole('row', { name: vip })).toContainText(/[1-9][\d.,]* [kM]?bit\/s/);
       }
 
@@ -96,8 +96,8 @@ test.describe('a load balancer at work', () => {
 
       // A page begins at its top, wherever the last one was scrolled to.
       await page.setViewportSize({ width: 1280, height: 500 });
-      await vips.getByRole('link', { name: '198.51.100.10:80' }).click();
-      await expect(page.getByRole('heading', { name: '198.51.100.10:80', level: 1 })).toBeFocused();
+      await vips.getByRole('link', { name: lb.vips.web }).click();
+      await expect(page.getByRole('heading', { name: lb.vips.web, level: 1 })).toBeFocused();
       expect(await page.evaluate(() => scrollY)).toBe(0);
       await page.setViewportSize({ width: 1280, height: 860 });
       for (const figure of ['Packets of the VIP', 'New flows of the VIP']) await expect(page.getByRole('figure', { name: figure })).toBeVisible();
@@ -136,8 +136,8 @@ test.describe('a load balancer at work', () => {
     await expect(page.getByText('1 of 3 healthy (1 draining, 1 down)')).toBeVisible();
     await page.getByRole('link', { name: 'Overview' }).click();
     const unhealthy = page.getByRole('table', { name: 'Backends that are not healthy' });
-    await expect(unhealthy.getByRole('row').nth(1)).toContainText(`${third.name}198.51.100.10:80:tcpdownconnect: connection refused`);
-    await expect(unhealthy.getByRole('row').nth(2)).toContainText(`${first.name}198.51.100.10:80:tcpdraining (operator)`);
+    await expect(unhealthy.getByRole('row').nth(1)).toContainText(`${third.name}${lb.vips.web}:tcpdownconnect: connection refused`);
+    await expect(unhealthy.getByRole('row').nth(2)).toContainText(`${first.name}${lb.vips.web}:tcpdraining (operator)`);
 
     // A failed probe wins over the drain.
     await first.stop();
@@ -146,17 +146,17 @@ test.describe('a load balancer at work', () => {
     await expect(unhealthy).not.toContainText('draining');
     await expect(page.locator('.tile', { hasText: /^VIPs/ })).toContainText('1 without a healthy backend');
     // Nobody answers now: what clients send is dropped, and counted.
-    await expect(fetch('http://198.51.100.10/', { signal: AbortSignal.timeout(1500) })).rejects.toThrow();
+    await expect(fetch(`http://${lb.vips.web}/`, { signal: AbortSignal.timeout(1500) })).rejects.toThrow();
     await expect(page.getByRole('table', { name: 'Dropped packets by reason' }).getByRole('row', { name: /^no backend [1-9]/ })).toBeVisible();
     await shot(page, 'lb-overview-trouble', true);
     await page.getByRole('link', { name: 'BGP sessions 1', exact: true }).click();
-    await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: '198.51.100.10:80' })).toContainText('withdrawn');
+    await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: lb.vips.web })).toContainText('withdrawn');
     await shot(page, 'lb-bgp-withdrawn', true);
 
     for (const b of lb.backends) await b.start();
     await lb.call('POST', `/backends/${id(first.host)}/undrain`);
     await lb.call('POST', `/backends/${id(second.host)}/weight`, { weight: 0 });
-    await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: '198.51.100.10:80' })).toContainText('announced');
+    await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: lb.vips.web })).toContainText('announced');
     await page.getByRole('link', { name: 'VIPs', exact: true }).click();
     await expect(page.getByText('3 of 3 healthy')).toBeVisible();
   });
@@ -187,7 +187,7 @@ test.describe('a load balancer at work', () => {
     const sessions = page.getByRole('table', { name: 'BGP sessions' });
     await expect(sessions.getByRole('row', { name: `${lb.host} 65010` })).toContainText('established');
     await expect(sessions.getByRole('row', { name: '65011' })).toContainText(/active|idle/);
-    await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: '198.51.100.10:80' })).toContainText('65001:100, no-export');
+    await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: lb.vips.web })).toContainText('65001:100, no-export');
   });
 
   test('a bad configuration file is told of on every page until it is mended', async ({ page }) => {
@@ -229,11 +229,11 @@ test.describe('a load balancer at work', () => {
     await expect(page.getByRole('table', { name: 'VIPs' }).getByRole('row')).toHaveCount(2);
     await page.keyboard.press('Control+A');
     await page.keyboard.press('Delete');
-    await page.getByRole('link', { name: '198.51.100.10:80' }).focus();
+    await page.getByRole('link', { name: lb.vips.web }).focus();
     await page.keyboard.press('ArrowDown');
-    await expect(page.getByRole('link', { name: '[2001:db8:98::10]:8000–8100' })).toBeFocused();
+    await expect(page.getByRole('link', { name: lb.vips.range })).toBeFocused();
     await page.keyboard.press('Enter');
-    await expect(page.getByRole('heading', { name: '[2001:db8:98::10]:8000–8100', level: 1 })).toBeFocused();
+    await expect(page.getByRole('heading', { name: lb.vips.range, level: 1 })).toBeFocused();
   });
 
   test('the tabulator goes through the page in the order in which it is read, and one sees where it is', async ({ page }) => {
@@ -262,7 +262,7 @@ test.describe('a load balancer at work', () => {
     expect(stops).toEqual([
       ...['Skip to the content', 'Mainstay Load balancer', 'Overview', 'Balancing', 'VIPs', 'Backends', 'Node', 'BGP sessions 1', 'Configuration', 'Theme', 'Sign out'],
       ...['Keyboard shortcuts', 'Filter the loaded VIPs', 'Columns', 'VIP', 'Protocol', 'Mode', 'Backends', 'Packets/s', 'Throughput', 'New flows/s', 'Dropped/s'],
-      ...['198.51.100.10:80', '[2001:db8:98::10]:8000–8100', '198.51.100.11:53'],
+      ...[lb.vips.web, lb.vips.range, lb.vips.dns],
     ]);
   });
 });

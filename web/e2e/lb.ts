@@ -38,13 +38,21 @@ export interface Balancer {
   url: string;
   /** The address of the clients, and of the BGP peer. */
   host: string;
-  /** Those of 198.51.100.10:80, of weights 1, 2 and 3. */
+  vips: VIPs;
+  /** Those of the VIP web, of weights 1, 2 and 3. */
   backends: [Backend, Backend, Backend];
   /** Replaces the configuration file; the daemon notices by itself. */
   write: (yaml: string) => void;
   config: string;
   call: <T = unknown>(method: string, path: string, body?: unknown) => Promise<T>;
   stop: () => Promise<void>;
+}
+
+/** As the console shows them. */
+interface VIPs {
+  web: string;
+  range: string;
+  dns: string;
 }
 
 const backendPort = 8080;
@@ -108,20 +116,20 @@ protocol bgp balancer {
 }
 `;
 
-const document = (host: string, node: string, backends: string[], six: string, bgpPort: number) => `interface: up0
+const document = (host: string, node: string, addresses: { four: [string, string]; six: string }, backends: string[], six: string, bgpPort: number) => `interface: up0
 apiListen: ${node}:9870
 vips:
-  - address: 198.51.100.10
+  - address: ${addresses.four[0]}
     port: 80
     snat: true
     healthCheck: {interval: 200ms, timeout: 150ms, rise: 1, fall: 1}
     backends: [${backends.map((address, i) => `{address: ${address}, port: ${backendPort}, weight: ${i + 1}}`).join(', ')}]
-  - address: 2001:db8:98::10
+  - address: ${addresses.six}
     portRange: 8000-8100
     snat: true
     healthCheck: {port: ${backendPort}}
     backends: [{address: '${six}'}]
-  - address: 198.51.100.11
+  - address: ${addresses.four[1]}
     port: 53
     protocol: udp
     snat: true
@@ -154,9 +162,10 @@ function start(program: string, args: string[], env: NodeJS.ProcessEnv = {}): { 
 
 export async function startBalancer(): Promise<Balancer> {
   // The process's number keeps runs apart that are under way at once.
-  const n = 1 + (process.pid % 250);
+  const n = 1 + (process.pid % 126);
   const [namespace, link] = [`lb-e2e-${process.pid}`, `lbe2e${n}`];
   const [host, node, six] = [`10.98.${n}.1`, `10.98.${n}.2`, `fd98:${n}::11`];
+  const addresses = { four: [`198.51.100.${2 * n}`, `198.51.100.${2 * n + 1}`] as [string, string], six: `2001:db8:98::${n}` };
   const backends: Balancer['backends'] = [new Backend(`10.98.${n}.11`), new Backend(`10.98.${n}.12`), new Backend(`10.98.${n}.13`)];
   const folder = mkdtempSync(join(tmpdir(), 'mainstay-lb-e2e-'));
   const children: ChildProcess[] = [];
@@ -170,6 +179,8 @@ export async function startBalancer(): Promise<Balancer> {
   };
   try {
     const inside = (...args: string[]) => run('ip', '-n', namespace, ...args);
+    // A run that was killed may have left its link, which holds its addresses and routes.
+    attempt('ip', 'link', 'del', link);
     run('ip', 'netns', 'add', namespace);
     run('ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', 'up0', 'netns', namespace);
     run('ip', 'addr', 'add', `${host}/24`, 'dev', link);
@@ -183,8 +194,8 @@ export async function startBalancer(): Promise<Balancer> {
     inside('addr', 'add', `fd98:${n}::2/64`, 'dev', 'up0', 'nodad');
     inside('link', 'set', 'up0', 'up');
     inside('link', 'set', 'lo', 'up');
-    run('ip', 'route', 'add', '198.51.100.10/31', 'via', node);
-    run('ip', 'route', 'add', '2001:db8:98::10', 'via', `fd98:${n}::2`);
+    run('ip', 'route', 'add', `${addresses.four[0]}/31`, 'via', node);
+    run('ip', 'route', 'add', addresses.six, 'via', `fd98:${n}::2`);
 
     for (const b of [...backends, new Backend(six)]) {
       await b.start();
@@ -196,7 +207,7 @@ export async function startBalancer(): Promise<Balancer> {
     children.push(start('bird', ['-f', '-c', join(folder, 'bird.conf'), '-s', join(folder, 'bird.ctl'), '-P', join(folder, 'bird.pid')]).child);
 
     const file = join(folder, 'lb.yaml');
-    const config = document(host, node, backends.map((b) => b.host), six, bgpPort);
+    const config = document(host, node, addresses, backends.map((b) => b.host), six, bgpPort);
     const write = (yaml: string) => {
       // At once, as editors do it: half a file would be refused.
       writeFileSync(`${file}.new`, yaml);
@@ -215,7 +226,8 @@ export async function startBalancer(): Promise<Balancer> {
       if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
       return (await response.json()) as T;
     };
-    return { url, host, backends, write, config, call, stop };
+    const vips = { web: `${addresses.four[0]}:80`, range: `[${addresses.six}]:8000–8100`, dns: `${addresses.four[1]}:53` };
+    return { url, host, vips, backends, write, config, call, stop };
   } catch (e) {
     await stop();
     throw e;
@@ -234,7 +246,7 @@ async function echo(host: string, port: number): Promise<{ stop: () => Promise<v
  * Sends each VIP one request after the other, each a new flow, until it is stopped. They leave the browser
  * some of the processor. Every answer must be right, unless some may be refused.
  */
-export function traffic({ refused = false } = {}): { stop: () => Promise<void> } {
+export function traffic({ vips }: Balancer, { refused = false } = {}): { stop: () => Promise<void> } {
   let going = true;
   const forever = async (request: () => Promise<string>) => {
     while (going) {
@@ -257,7 +269,7 @@ export function traffic({ refused = false } = {}): { stop: () => Promise<void> }
     new Promise<string>((done) => {
       const socket = createSocket('udp4');
       // A datagram may be lost: then it is sent again.
-      const send = () => socket.send('hello', 53, '198.51.100.11');
+      const send = () => socket.send('hello', 53, vips.dns.split(':')[0]);
       const again = setInterval(send, 1000);
       socket.once('message', (message) => {
         clearInterval(again);
@@ -266,7 +278,7 @@ export function traffic({ refused = false } = {}): { stop: () => Promise<void> }
       });
       send();
     });
-  const ended = Promise.all([forever(page('http://198.51.100.10/')), forever(page('http://[2001:db8:98::10]:8080/')), forever(datagram)]);
+  const ended = Promise.all([forever(page(`http://${vips.web}/`)), forever(page(`http://${vips.range.replace(/:8000.*/, '')}:8080/`)), forever(datagram)]);
   // Told of when it is stopped.
   ended.catch(() => undefined);
   const stop = async () => {
