@@ -38,7 +38,7 @@ func backendColumns() output.Columns[lbapi.BackendRow] {
 		Heads: []string{"ID", "BACKEND", "VIP", "STATE", "WEIGHT", "PACKETS", "BYTES", "DETAIL"},
 		Row: func(b lbapi.BackendRow) []any {
 			state := string(b.State)
-			if b.AdminDraining {
+			if b.AdminDraining && b.State == lbapi.BackendStateDraining {
 				state += " (operator)"
 			}
 			weight := strconv.Itoa(b.Weight)

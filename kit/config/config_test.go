@@ -204,6 +204,7 @@ func TestASecretIsReadFromTheFileThatItsVariableNames(t *testing.T) {
 	if err := config.Load(&cfg, "EDGE", config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=" + path}}); err != nil || cfg.Token != " s3cret " {
 		t.Errorf("%q, %v", cfg.Token, err)
 	}
+	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=" + file(t, "\n")}}), "admin-token", "EDGE_ADMIN_TOKEN_FILE", "is empty")
 	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=/nowhere"}}), "admin-token", "EDGE_ADMIN_TOKEN_FILE", "/nowhere")
 	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN=a", "EDGE_ADMIN_TOKEN_FILE=" + path}}), "EDGE_ADMIN_TOKEN and EDGE_ADMIN_TOKEN_FILE: admin-token: both")
 	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_LISTEN_FILE=" + path}}), "EDGE_LISTEN_FILE: no setting")

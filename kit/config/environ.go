@@ -48,6 +48,10 @@ func readEnviron(environ []string, prefix string, allow []string, fields []field
 			continue
 		}
 		text := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
+		if text == "" { // it would count as not set
+			p.add(f.Key, "environment variable %s: %s: file %s is empty", f.fileEnv(), f.Key, path)
+			continue
+		}
 		found[f.Key] = envValue{text, "file " + path + " (environment variable " + f.fileEnv() + ")"}
 	}
 	if prefix = strings.TrimSuffix(prefix, "_"); prefix == "" {

@@ -69,18 +69,17 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if s.api, err = lbapi.NewClientWithResponses("http://" + address + lbapi.BasePath); err != nil {
 		return err
 	}
-	if err := s.awaitHealthy(ctx); err != nil {
-		return err
-	}
-	sending := make(chan struct{})
-	go func() { s.traffic.run(ctx); close(sending) }()
-	err = s.tell(ctx, "http://"+address)
-	cancel()
-	<-sending
-	if errors.Is(err, context.Canceled) {
-		err = nil // the user has seen enough
+	if err = s.awaitHealthy(ctx); err == nil {
+		sending := make(chan struct{})
+		go func() { s.traffic.run(ctx); close(sending) }()
+		err = s.tell(ctx, "http://"+address)
+		cancel()
+		<-sending
 	}
 	_, _ = fmt.Fprintln(cfg.Out, "\nCleaning up.") // the end is near whether or not it can be written
+	if errors.Is(err, context.Canceled) {
+		return nil // the user has seen enough
+	}
 	return err
 }
 

@@ -59,53 +59,49 @@ func (d *Datapath) Sweep() error {
 	if err != nil {
 		return err
 	}
-	staleFlow := func(protocol uint8, f programFlow) bool {
-		idle := now - f.Seen
-		if Protocol(protocol) == UDP {
-			return idle > udpIdle
-		}
-		return f.Closing != 0 && idle > tcpClosed || idle > tcpIdle
+	before, err := d.storedFlows()
+	if err != nil {
+		return err
 	}
-	staleReply := func(protocol uint8, r programReply) bool {
-		idle := now - r.Seen
-		switch {
-		case Protocol(protocol) == UDP:
-			return idle > udpIdle
-		case r.Closing != 0:
-			return idle > tcpClosed
-		case r.Answered == 0:
-			return idle > tcpUnanswered
-		}
-		return idle > tcpIdle
-	}
-	left4, gone4, err4 := sweepMap(d.objects.Flows4, func(k programTuple4, f programFlow) bool { return staleFlow(k.Protocol, f) })
-	left6, gone6, err6 := sweepMap(d.objects.Flows6, func(k programTuple6, f programFlow) bool { return staleFlow(k.Protocol, f) })
-	_, _, errR4 := sweepMap(d.objects.Replies4, func(k programTuple4, r programReply) bool { return staleReply(k.Protocol, r) })
-	_, _, errR6 := sweepMap(d.objects.Replies6, func(k programTuple6, r programReply) bool { return staleReply(k.Protocol, r) })
+	left4, gone4, err4 := sweepMap(d.objects.Flows4, func(k programTuple4, f programFlow) bool { return staleFlow(now, k.Protocol, f) })
+	left6, gone6, err6 := sweepMap(d.objects.Flows6, func(k programTuple6, f programFlow) bool { return staleFlow(now, k.Protocol, f) })
+	_, _, errR4 := sweepMap(d.objects.Replies4, func(k programTuple4, r programReply) bool { return staleReply(now, k.Protocol, r) })
+	_, _, errR6 := sweepMap(d.objects.Replies6, func(k programTuple6, r programReply) bool { return staleReply(now, k.Protocol, r) })
 	if err := errors.Join(err4, err6, errR4, errR6); err != nil {
 		return err
 	}
-	stored, err := sum(d.objects.Stored, 0, func(a, b uint64) uint64 { return a + b })
+	after, err := d.storedFlows()
 	if err != nil {
 		return err
 	}
 	s := &d.swept
-	s.flows, s.stored, s.deleted = left4+left6, stored, s.deleted+gone4+gone6
-	// Flows that come while they are counted make these numbers a little too small.
-	lost := stored - min(stored, s.flows+s.deleted)
+	s.flows, s.stored, s.deleted = left4+left6, after, s.deleted+gone4+gone6
+	// Flows that came while they were counted may be among them or not. So that they are
+	// never taken for evicted, the first count takes as many for lost as may be, and all
+	// others as few.
+	there := s.flows + s.deleted
 	if !s.begun {
-		s.begun, s.lost = true, lost
+		s.begun, s.lost = true, after-min(after, there)
 	}
-	s.evictions = max(s.evictions, lost-min(lost, s.lost))
+	s.evictions = max(s.evictions, before-min(before, there+s.lost))
 	return nil
+}
+
+// storedFlows is how many flows were ever put into the tables.
+func (d *Datapath) storedFlows() (uint64, error) {
+	n, err := sum(d.objects.Stored, 0, func(a, b uint64) uint64 { return a + b })
+	if err != nil {
+		return 0, fmt.Errorf("read how many flows were stored: %w", err)
+	}
+	return n, nil
 }
 
 // tables says how many flows there are, taking those that came since they were last
 // counted to be still there, and how many were evicted until then.
 func (d *Datapath) tables() (flows, evictions uint64, err error) {
-	stored, err := sum(d.objects.Stored, 0, func(a, b uint64) uint64 { return a + b })
+	stored, err := d.storedFlows()
 	if err != nil {
-		return 0, 0, fmt.Errorf("read how many flows were stored: %w", err)
+		return 0, 0, err
 	}
 	d.sweeping.Lock()
 	defer d.sweeping.Unlock()
@@ -123,6 +119,33 @@ func ticks() (uint32, error) {
 		return 0, err
 	}
 	return uint32(now.Nano() >> tickShift), nil
+}
+
+// idle is how long ago something was seen, in ticks. The kernel may have seen it after
+// now was read.
+func idle(now, seen uint32) uint32 { return uint32(max(0, int32(now-seen))) } //nolint:gosec // ticks wrap
+
+// staleFlow says whether nobody needs a flow any more.
+func staleFlow(now uint32, protocol uint8, f programFlow) bool {
+	since := idle(now, f.Seen)
+	if Protocol(protocol) == UDP {
+		return since > udpIdle
+	}
+	return f.Closing != 0 && since > tcpClosed || since > tcpIdle
+}
+
+// staleReply is is_stale of bpf/nat.h.
+func staleReply(now uint32, protocol uint8, r programReply) bool {
+	since := idle(now, r.Seen)
+	switch {
+	case Protocol(protocol) == UDP:
+		return since > udpIdle
+	case r.Closing != 0:
+		return since > tcpClosed
+	case r.Answered == 0:
+		return since > tcpUnanswered
+	}
+	return since > tcpIdle
 }
 
 const sweepBatch = 4096

@@ -19,7 +19,7 @@ static __always_inline int later_fragment(const int six, struct xdp_md *ctx, con
 	struct fragment_key k = {source_of(six, data), destination_of(six, data), p->id, p->protocol};
 	struct fragment *f = bpf_map_lookup_elem(&fragments, &k);
 	__u32 now = now_ticks();
-	if (!f || now - f->seen > FRAGMENT_IDLE)
+	if (!f || idle(now, f->seen) > FRAGMENT_IDLE)
 		return has_vip(&k.destination) ? drop(DROP_FRAGMENT) : XDP_PASS;
 	f->seen = now;
 	if (ttl_of(six, data) <= 1)

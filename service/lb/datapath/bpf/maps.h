@@ -249,6 +249,13 @@ static __always_inline __u32 now_ticks(void)
 	return bpf_ktime_get_coarse_ns() >> TICK_SHIFT;
 }
 
+/* idle is how long ago something was seen. Another CPU may have seen it after now. */
+static __always_inline __u32 idle(__u32 now, __u32 seen)
+{
+	__s32 since = now - seen;
+	return since < 0 ? 0 : since;
+}
+
 static __always_inline int drop(__u32 reason)
 {
 	__u64 *count = bpf_map_lookup_elem(&drops, &reason);

@@ -13,14 +13,14 @@
 /* A reply that nobody needs any more; its tuple can be given to another flow. */
 static __always_inline int is_stale(const struct reply *r, __u8 protocol, __u32 now)
 {
-	__u32 idle = now - r->seen;
+	__u32 since = idle(now, r->seen);
 	if (protocol == IPPROTO_UDP)
-		return idle > UDP_IDLE;
+		return since > UDP_IDLE;
 	if (r->closing)
-		return idle > TCP_CLOSED;
+		return since > TCP_CLOSED;
 	if (!r->answered)
-		return idle > TCP_UNANSWERED;
-	return idle > TCP_IDLE;
+		return since > TCP_UNANSWERED;
+	return since > TCP_IDLE;
 }
 
 static __always_inline int same_flow(const struct reply *a, const struct reply *b)

@@ -47,7 +47,7 @@ static __always_inline struct member *live_member(__u32 index, __u32 epoch)
 /* member_of is the backend of a known flow, or none if it is to be hashed again. */
 static __always_inline struct member *member_of(const struct flow *f, __u8 protocol, __u32 now)
 {
-	if (protocol == IPPROTO_UDP && now - f->seen > UDP_IDLE)
+	if (protocol == IPPROTO_UDP && idle(now, f->seen) > UDP_IDLE)
 		return 0;
 	return live_member(f->member, f->epoch);
 }
