@@ -40,6 +40,15 @@ func healthyAddresses(vips []datapath.VIP) map[netip.Addr]bool {
 	return out
 }
 
+// carried are the addresses that a peer gets: those of a family that a session carries.
+func carried(addresses []netip.Addr, b *configfile.BGP) []netip.Addr {
+	if b == nil {
+		return nil
+	}
+	speaks := speakerConfig(b)
+	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return !speaks.Carries(a) })
+}
+
 // speakerConfig is what the document says of BGP; nil if it says nothing.
 func speakerConfig(b *configfile.BGP) *bgp.Config {
 	if b == nil {

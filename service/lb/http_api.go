@@ -41,6 +41,7 @@ func (a api) vips() []lbapi.VIP {
 	for _, n := range s.counters.Drops {
 		dropped += n
 	}
+	announced := carried(s.announced, s.cfg.BGP)
 	communities, peers := []string{}, []string{}
 	if b := s.cfg.BGP; b != nil {
 		for _, c := range b.Communities {
@@ -59,7 +60,7 @@ func (a api) vips() []lbapi.VIP {
 			Interface: s.cfg.Interface, StartedAt: a.s.startedAt,
 			Packets: number(n.Packets), Bytes: number(n.Bytes), Flows: number(n.Flows), Dropped: number(dropped), DroppedRateLimited: number(n.DroppedRateLimited),
 			DroppedNoBackend: number(n.DroppedNoBackend), Unserved: number(n.Unserved),
-			Announced: slices.Contains(s.announced, v.Address) && s.cfg.BGP != nil, BgpCommunities: communities, BgpPeers: peers, Backends: make([]lbapi.Backend, len(v.backends)),
+			Announced: slices.Contains(announced, v.Address), BgpCommunities: communities, BgpPeers: peers, Backends: make([]lbapi.Backend, len(v.backends)),
 		}
 		if v.IsRange() {
 			last := int(v.LastPort)

@@ -10,14 +10,18 @@ import (
 )
 
 // Needs looks at what this machine has. bpfDir is where the BPF file system is, or
-// shall be.
+// shall be; empty: it is not used.
 func Needs(bpfDir string) []Need {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		status = nil // then nothing is known to be there
 	}
 	effective := effectiveCapabilities(string(status))
-	return []Need{capabilities(effective), bpfFileSystem(bpfDir, effective)}
+	needs := []Need{capabilities(effective)}
+	if bpfDir != "" {
+		needs = append(needs, bpfFileSystem(bpfDir, effective))
+	}
+	return needs
 }
 
 // needed are the capabilities that loading and attaching take. CAP_SYS_ADMIN stands

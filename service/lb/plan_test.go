@@ -3,6 +3,7 @@ package lb
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"reflect"
 	"testing"
 
@@ -171,5 +172,26 @@ func TestAnAddressIsAnnouncedWhileTheKernelHasAHealthyBackendForIt(t *testing.T)
 	}
 	if got := toAnnounce(wanted[1:2], wanted); len(got) != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestAnAddressIsAnnouncedToPeersThatGetItsFamily(t *testing.T) {
+	t.Parallel()
+	four, six := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	peer := func(address string) configfile.BGP {
+		return configfile.BGP{Peers: []configfile.Peer{{Address: netip.MustParseAddr(address)}}}
+	}
+	both := peer("10.0.0.254")
+	both.NextHop6 = netip.MustParseAddr("fd00::9")
+	for _, tt := range []struct {
+		bgp  configfile.BGP
+		want []netip.Addr
+	}{{peer("10.0.0.254"), []netip.Addr{four}}, {peer("fd00::fe"), []netip.Addr{six}}, {both, []netip.Addr{four, six}}, {configfile.BGP{}, nil}} {
+		if got := carried([]netip.Addr{four, six}, &tt.bgp); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %v", tt.bgp.Peers, got)
+		}
+	}
+	if got := carried([]netip.Addr{four}, nil); len(got) != 0 {
+		t.Errorf("without BGP: %v", got)
 	}
 }

@@ -109,7 +109,7 @@ func (c *controller) settle(ctx context.Context) {
 	if c.planeErr == nil { // only run sets it
 		announced = toAnnounce(wanted, inKernel)
 	}
-	speakErr := c.announce(announced, cfg.BGP != nil)
+	speakErr := c.announce(announced, cfg.BGP)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *controller) settle(ctx context.Context) {
 
 // announce tells the speaker if that is news to it. A speaker that speaks to nobody
 // is told too, for when it does.
-func (c *controller) announce(addresses []netip.Addr, speaking bool) error {
+func (c *controller) announce(addresses []netip.Addr, speaking *configfile.BGP) error {
 	if c.speakErr == nil && slices.Equal(addresses, c.announced) {
 		return nil
 	}
@@ -129,8 +129,8 @@ func (c *controller) announce(addresses []netip.Addr, speaking bool) error {
 	switch {
 	case err != nil:
 		c.log.Error("cannot announce by BGP", "error", err)
-	case speaking:
-		c.log.Info("announced by BGP", "addresses", addresses)
+	case speaking != nil:
+		c.log.Info("announced by BGP", "addresses", carried(addresses, speaking))
 	}
 	return err
 }

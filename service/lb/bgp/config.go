@@ -86,6 +86,14 @@ func (c *Config) families(p Peer) (ipv4, ipv6 bool) {
 	return p.Address.Is4() || c.NextHop4.IsValid(), p.Address.Is6() || c.NextHop6.IsValid()
 }
 
+// Carries says whether a peer gets an address of this family.
+func (c *Config) Carries(address netip.Addr) bool {
+	return slices.ContainsFunc(c.Peers, func(p Peer) bool {
+		ipv4, ipv6 := c.families(p)
+		return ipv4 && address.Is4() || ipv6 && address.Is6()
+	})
+}
+
 // sameMarks says whether announcements look the same.
 func sameMarks(a, b *Config) bool {
 	return slices.Equal(a.Communities, b.Communities) && slices.Equal(a.LargeCommunities, b.LargeCommunities) &&

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -28,7 +29,10 @@ type device struct {
 func findDevice(node *netlab.Host, name string) (device, error) {
 	l, err := node.Netlink().LinkByName(name)
 	if err != nil {
-		return device{}, fault.Wrap(fault.Unavailable, err, "there is no interface %s here (%v); \"ip link\" lists those there are", name, err)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return device{}, fault.New(fault.Unavailable, "there is no interface %s here; \"ip link\" lists those there are", name)
+		}
+		return device{}, fault.Wrap(fault.Unavailable, err, "cannot look at interface %s", name)
 	}
 	a := l.Attrs()
 	d := device{index: a.Index, mtu: a.MTU, driver: l.Type()}
