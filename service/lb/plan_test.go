@@ -3,8 +3,8 @@ package lb
 import (
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
