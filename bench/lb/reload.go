@@ -70,7 +70,7 @@ func reload(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%d VIPs with %d backends each, while %s passes through another VIP\n\n| change | time |\n|---|---|\n", o.vips, backendsEach, "a packet each 200 us")
+	fmt.Printf("\n%d VIPs with %d backends each, while packets pass through another VIP, one each 200 us at most\n\n| change | time |\n|---|---|\n", o.vips, backendsEach)
 	for _, step := range []struct {
 		name   string
 		change func()
