@@ -126,7 +126,7 @@ func FuzzAcceptedPathsAndHostsStayInsideOfTheRequest(f *testing.F) {
 		c := check(anAddress)
 		c.Type, c.Path, c.Host = probe.HTTP, path, host
 		if c.Validate() != nil {
-			t.Skip()
+			return
 		}
 		request, err := probe.Request(t.Context(), c)
 		if err != nil {
