@@ -3,6 +3,8 @@ import { defineConfig } from '@playwright/test';
 
 export default defineConfig({
   testDir: 'e2e',
+  // Pictures for the documentation are taken on demand only.
+  testIgnore: process.env['PICTURES'] ? [] : '*-pictures.spec.ts',
   globalSetup: './e2e/setup.ts',
   outputDir: 'test-results',
   timeout: 60_000,

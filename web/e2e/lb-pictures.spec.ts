@@ -11,8 +11,6 @@ import { open, startBalancer, traffic } from './lb';
 const folder = join(import.meta.dirname, '../../docs/images');
 const mostBytes = 150_000;
 
-test.skip(!process.env['PICTURES'], 'pictures are taken when PICTURES is set');
-
 test('pictures of the overview, wide and on a phone', async ({ browser }) => {
   // A plot is worth looking at after a minute of traffic.
   test.setTimeout(180_000);
