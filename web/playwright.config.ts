@@ -4,7 +4,7 @@ import { defineConfig } from '@playwright/test';
 export default defineConfig({
   testDir: 'e2e',
   // Pictures for the documentation are taken on demand only.
-  testIgnore: process.env['PICTURES'] ? [] : '*-pictures.spec.ts',
+  testIgnore: process.env['PICTURES'] ? [] : '**/*-pictures.spec.ts',
   globalSetup: './e2e/setup.ts',
   outputDir: 'test-results',
   timeout: 60_000,
