@@ -155,3 +155,12 @@ func TestTheReferenceNeedsNothingFromElsewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestPathsWithAServerOfTheirOwnAreNoOperations(t *testing.T) {
+	t.Parallel()
+	more := document + "  /healthz:\n    servers: [{url: /}]\n    get: {operationId: GetHealth, responses: {'200': {description: ok}}}\n"
+	c, err := contract.Load([]byte(more), "/v1", []string{"viewer", "admin"})
+	if err != nil || len(c.Operations()) != 2 {
+		t.Errorf("%d operations: %v", len(c.Operations()), err)
+	}
+}
