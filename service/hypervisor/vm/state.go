@@ -1,0 +1,115 @@
+package vm
+
+import (
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// State is where a VM is in its life.
+type State string
+
+// The states.
+const (
+	Creating State = "creating" // its disks are being made
+	Stopped  State = "stopped"
+	Starting State = "starting" // its process is being started
+	Running  State = "running"
+	Paused   State = "paused"   // its processors are halted
+	Stopping State = "stopping" // the guest was asked to shut down, or is being killed
+	Failed   State = "failed"   // it ended otherwise than was wanted; its last error says how
+	Deleting State = "deleting" // what it has on the host is being removed
+)
+
+// States are all states.
+func States() []State {
+	return []State{Creating, Stopped, Starting, Running, Paused, Stopping, Failed, Deleting}
+}
+
+// HasProcess says whether a VM in this state has a process on the host, or may have.
+func (s State) HasProcess() bool {
+	switch s {
+	case Starting, Running, Paused, Stopping:
+		return true
+	case Creating, Stopped, Failed, Deleting:
+	}
+	return false
+}
+
+// UnderWay says whether somebody works on the VM in this state, which does not last.
+func (s State) UnderWay() bool {
+	switch s {
+	case Creating, Starting, Stopping, Deleting:
+		return true
+	case Stopped, Running, Paused, Failed:
+	}
+	return false
+}
+
+// Move is what somebody asks of a VM, or what happened to it.
+type Move string
+
+// What callers ask for.
+const (
+	Start  Move = "start"
+	Stop   Move = "stop"
+	Pause  Move = "pause"
+	Resume Move = "resume"
+	Delete Move = "delete"
+)
+
+// What happens.
+const (
+	Made    Move = "made"    // its disks are there
+	CameUp  Move = "came up" // its process runs
+	Ended   Move = "ended"   // its process ended as was wanted, or by the guest's own will
+	Crashed Move = "crashed" // it ended otherwise, or could not be made or started
+)
+
+// Moves are all moves.
+func Moves() []Move {
+	return []Move{Start, Stop, Pause, Resume, Delete, Made, CameUp, Ended, Crashed}
+}
+
+// legal are the moves that are possible, and where they lead.
+var legal = map[Move]map[State]State{
+	Made:   {Creating: Stopped},
+	Start:  {Stopped: Starting, Failed: Starting},
+	CameUp: {Starting: Running},
+	Pause:  {Running: Paused},
+	Resume: {Paused: Running},
+	// Asking twice, perhaps with less patience, is no mistake.
+	Stop:    {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
+	Ended:   {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
+	// What could not be made is no VM: what there is of it is removed.
+	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
+	// So is asking twice to delete: the first attempt may have ended with the daemon.
+	Delete: {Creating: Deleting, Stopped: Deleting, Starting: Deleting, Running: Deleting, Paused: Deleting, Stopping: Deleting, Failed: Deleting, Deleting: Deleting},
+}
+
+// Next is the state that a move leads to. A move that the state does not allow is a
+// conflict that names both.
+func Next(from State, move Move) (State, error) {
+	to, ok := legal[move][from]
+	if !ok {
+		return from, fault.New(fault.Conflict, "the VM is %s; it cannot %s now", from, phrase(move)).WithCode("wrong_state")
+	}
+	return to, nil
+}
+
+// phrase is a move for the end of a sentence that begins with "it cannot".
+func phrase(m Move) string {
+	switch m {
+	case Start, Stop, Pause, Resume:
+		return string(m)
+	case Delete:
+		return "be deleted"
+	case Made:
+		return "be made"
+	case CameUp:
+		return "come up"
+	case Ended:
+		return "end"
+	case Crashed:
+		return "crash"
+	}
+	return string(m)
+}
