@@ -77,8 +77,8 @@ var legal = map[Move]map[State]State{
 	Pause:  {Running: Paused},
 	Resume: {Paused: Running},
 	// Asking twice, perhaps with less patience, is no mistake.
-	Stop:    {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
-	Ended:   {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
+	Stop:  {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
+	Ended: {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
 	// What could not be made is no VM: what there is of it is removed.
 	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
 	// So is asking twice to delete: the first attempt may have ended with the daemon.
