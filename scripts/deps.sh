@@ -26,6 +26,11 @@ need linux-libc-dev test -e /usr/include/linux/bpf.h
 need bird2 sh -c 'command -v bird || ls /usr/sbin/bird'
 need frr test -x /usr/lib/frr/bgpd
 need ethtool sh -c 'command -v ethtool || ls /usr/sbin/ethtool'
+# Virtual machines.
+need qemu-system-x86 command -v qemu-system-x86_64
+need qemu-utils command -v qemu-img
+need busybox-static sh -c 'file -L /bin/busybox 2>/dev/null | grep -q static || busybox --list >/dev/null'
+need cpio command -v cpio
 need iptables sh -c 'command -v iptables || ls /usr/sbin/iptables'
 
 [ -n "$missing" ] || exit 0

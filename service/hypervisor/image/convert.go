@@ -1,0 +1,151 @@
+//go:build linux
+
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Limits bound what taking in an image may cost.
+type Limits struct {
+	VirtualSize int64         // of the disk, in bytes
+	Written     int64         // bytes of the result's file
+	CPU         time.Duration // of qemu-img; at least a second
+	Memory      int64         // of qemu-img, in bytes of address space
+}
+
+// DefaultMemory is what qemu-img needs for the largest tables that are accepted.
+const DefaultMemory = 1 << 30
+
+// Convert writes the image at path as a new qcow2 image to result, which must not
+// exist, and says how far it is by calling progress, which may be nil, with values
+// from 0 to 1. What failed leaves no result.
+//
+// qemu-img runs with the limits, without a network, and reads the image as the format
+// in info and nothing else.
+func Convert(ctx context.Context, path string, info Info, result string, limits Limits, progress func(float64)) (err error) {
+	if info.VirtualSize > limits.VirtualSize {
+		return fault.New(fault.Invalid, "the image has %d bytes for its guest; %d are allowed", info.VirtualSize, limits.VirtualSize).WithCode("image_refused")
+	}
+	if _, err := os.Lstat(result); err == nil {
+		return fault.New(fault.Conflict, "%s exists", result)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removed(result))
+		}
+	}()
+	cmd := exec.CommandContext(ctx, "prlimit", //nolint:gosec // the image is a value of the JSON, not an option
+		"--fsize="+strconv.FormatInt(limits.Written, 10), "--as="+strconv.FormatInt(limits.Memory, 10),
+		"--cpu="+strconv.Itoa(int(limits.CPU/time.Second)), "--core=0", "--nofile=64",
+		"qemu-img", "convert", "-p", "-t", "none", "-O", string(Qcow2), source(path, info.Format), result)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var said bytes.Buffer
+	cmd.Stderr = &head{&said}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) {
+		return fault.Wrap(fault.Unavailable, err, "images are converted by qemu-img, which is missing: apt-get install qemu-utils")
+	} else if err != nil {
+		return err
+	}
+	follow(out, progress)
+	return failure(ctx, cmd.Wait(), said.String())
+}
+
+// source names the image so that qemu-img neither guesses its format nor opens what it
+// refers to.
+func source(path string, format Format) string {
+	options := map[string]any{"driver": string(format), "file": map[string]any{"driver": "file", "filename": path}}
+	if format == Qcow2 {
+		options["backing"] = nil
+	}
+	text, err := json.Marshal(options)
+	if err != nil {
+		panic(err) // texts only
+	}
+	return "json:" + string(text)
+}
+
+// follow reads the lines of -p, "    (12.34/100%)", which end with a carriage return.
+func follow(out io.Reader, progress func(float64)) {
+	lines := bufio.NewScanner(out)
+	lines.Split(func(data []byte, end bool) (int, []byte, error) {
+		if i := bytes.IndexAny(data, "\r\n"); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if end && len(data) > 0 {
+			return len(data), data, nil
+		}
+		return 0, nil, nil
+	})
+	for lines.Scan() {
+		number, _, ok := strings.Cut(strings.TrimLeft(lines.Text(), " ("), "/100%")
+		if percent, err := strconv.ParseFloat(number, 64); ok && err == nil && progress != nil {
+			progress(percent / 100)
+		}
+	}
+	_, _ = io.Copy(io.Discard, out) // a line that was too long: the end is what counts
+}
+
+// failure says why qemu-img ended as it did.
+func failure(ctx context.Context, err error, said string) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !errors.As(err, &exit):
+		return fmt.Errorf("run qemu-img: %w", err)
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		switch status.Signal() {
+		case syscall.SIGXFSZ:
+			return fault.New(fault.Invalid, "the image takes more room than is allowed").WithCode("image_refused")
+		case syscall.SIGXCPU:
+			return fault.New(fault.Invalid, "the image takes more time than is allowed").WithCode("image_refused")
+		}
+		return fmt.Errorf("qemu-img was ended by %s", status.Signal())
+	}
+	return fault.New(fault.Invalid, "qemu-img does not take the image: %s", strings.TrimSpace(said)).WithCode("image_refused")
+}
+
+func removed(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// head keeps the beginning of what is written.
+type head struct{ kept *bytes.Buffer }
+
+const mostSaid = 2048
+
+func (h *head) Write(p []byte) (int, error) {
+	h.kept.Write(p[:min(len(p), max(0, mostSaid-h.kept.Len()))])
+	return len(p), nil
+}

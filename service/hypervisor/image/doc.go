@@ -1,0 +1,10 @@
+// Package image takes in disk images that others made.
+//
+// An image is hostile until it was looked at: its header can name other files of the
+// host, which whoever opens the image would read, or claim a size that fills the disk.
+// So Inspect reads the header itself, and refuses whatever leads out of the file or is
+// not known; Convert then lets qemu-img read it as the format that was found, with
+// references to other files switched off, in a process with limits.
+//
+// Two formats are taken: qcow2 and raw. Others are told by their name, and refused.
+package image
