@@ -29,7 +29,7 @@ need ethtool sh -c 'command -v ethtool || ls /usr/sbin/ethtool'
 # Virtual machines.
 need qemu-system-x86 command -v qemu-system-x86_64
 need qemu-utils command -v qemu-img
-need busybox-static sh -c 'file -L /bin/busybox 2>/dev/null | grep -q static || busybox --list >/dev/null'
+need busybox-static sh -c 'ldd /bin/busybox 2>&1 | grep -q "not a dynamic"'
 need cpio command -v cpio
 need iptables sh -c 'command -v iptables || ls /usr/sbin/iptables'
 
