@@ -1,0 +1,160 @@
+package admission_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+)
+
+var strict = admission.Policy{
+	MaxVCPUs: 4, MaxMemoryMiB: 2048, MaxDiskGiB: 20, MaxTTL: time.Hour, AllowedBackends: []string{"qemu", "sandbox"},
+	Tenants: []admission.Tenant{{Name: "red", MaxVCPUs: 8, MaxMemoryMiB: 4096, MaxVMs: 3}, {Name: "blue", MaxVMs: 1}},
+}
+
+// modest is a request that every limit of strict allows, exactly.
+var modest = admission.Request{Tenant: "red", Backend: "qemu", VCPUs: 4, MemoryMiB: 2048, DiskGiB: 20, TTL: time.Hour}
+
+func TestWhatExceedsALimitIsRefusedByItsName(t *testing.T) {
+	t.Parallel()
+	half := admission.Usage{VMs: 2, VCPUs: 4, MemoryMiB: 2048}
+	if err := strict.Check(modest, half); err != nil {
+		t.Errorf("what is allowed: %v", err)
+	}
+	for limit, tt := range map[string]struct {
+		change func(*admission.Request)
+		usage  admission.Usage
+	}{
+		"policy.max_vcpus":                         {func(r *admission.Request) { r.VCPUs++ }, admission.Usage{}},
+		"policy.max_memory_mib":                    {func(r *admission.Request) { r.MemoryMiB++ }, admission.Usage{}},
+		"policy.max_disk_gib":                      {func(r *admission.Request) { r.DiskGiB++ }, admission.Usage{}},
+		"policy.max_ttl_seconds":                   {func(r *admission.Request) { r.TTL += time.Second }, admission.Usage{}},
+		"policy.allowed_backends":                  {func(r *admission.Request) { r.Backend = "firecracker" }, admission.Usage{}},
+		"policy.tenants[red].max_vms_total":        {func(*admission.Request) {}, admission.Usage{VMs: 3}},
+		"policy.tenants[red].max_vcpus_total":      {func(*admission.Request) {}, admission.Usage{VMs: 2, VCPUs: 5}},
+		"policy.tenants[red].max_memory_mib_total": {func(*admission.Request) {}, admission.Usage{VMs: 2, MemoryMiB: 2049}},
+		"policy.tenants[blue].max_vms_total":       {func(r *admission.Request) { r.Tenant = "blue" }, admission.Usage{VMs: 1}},
+	} {
+		r := modest
+		tt.change(&r)
+		err := strict.Check(r, tt.usage)
+		var refusal *admission.Refusal
+		if !errors.As(err, &refusal) || refusal.Limit != limit || !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), limit) {
+			t.Errorf("%s: %v", limit, err)
+		}
+	}
+	r := modest
+	r.TTL = 0
+	if err := strict.Check(r, admission.Usage{}); err == nil || !strings.Contains(err.Error(), "has no ttl_seconds") {
+		t.Errorf("without a time to live: %v", err)
+	}
+}
+
+func TestWithoutLimitsEverythingIsAllowed(t *testing.T) {
+	t.Parallel()
+	var open admission.Policy
+	if err := open.Check(admission.Request{Tenant: "red", Backend: "qemu", VCPUs: 512, MemoryMiB: 1 << 24, DiskGiB: 1 << 16}, admission.Usage{VMs: 1 << 20}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A tenant that is over its cap already, as after a change of the policy, gets nothing more.
+func TestATenantOverItsCapGetsNothingMore(t *testing.T) {
+	t.Parallel()
+	r := modest
+	r.VCPUs, r.MemoryMiB = 1, 1
+	if err := strict.Check(r, admission.Usage{VMs: 1, VCPUs: 1 << 40}); err == nil {
+		t.Error("allowed")
+	}
+}
+
+func imageDir(t *testing.T) (dir string, p admission.Policy) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "images")
+	for path, content := range map[string]string{"images/a.img": "a", "images/sub/b.img": "b", "secret": "secret"} {
+		full := filepath.Join(filepath.Dir(dir), path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, admission.Policy{AllowedImageDirs: []string{"/nowhere", dir}}
+}
+
+func TestImagesComeFromAllowedFoldersOnly(t *testing.T) {
+	t.Parallel()
+	dir, p := imageDir(t)
+	outside := filepath.Join(filepath.Dir(dir), "secret")
+	for link, target := range map[string]string{"out": outside, "up": "../secret", "dir": filepath.Dir(dir), "in": "a.img", "loop": "loop"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"a.img": "a", "sub/b.img": "b", "sub/../a.img": "a", "in": "a"} {
+		f, err := p.OpenImage(dir + "/" + path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if got, err := io.ReadAll(f); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+		_ = f.Close()
+	}
+	for _, path := range []string{outside, dir + "/../secret", dir + "/out", dir + "/up", dir + "/dir/secret", dir + "x/a.img", dir, dir + "/sub", dir + "/fifo", dir + "/loop", dir + "/none", "a.img", "", "/dev/zero", dir + "/a.img\x00"} {
+		if f, err := p.OpenImage(path); err == nil {
+			_ = f.Close()
+			t.Errorf("%q was opened", path)
+		} else if !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+// Somebody who may write into the folder swaps a file for a link while it is opened.
+func TestALinkThatIsPutThereMeanwhileDoesNotLeadOut(t *testing.T) {
+	t.Parallel()
+	dir, p := imageDir(t)
+	path, done := filepath.Join(dir, "swapped"), make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			_ = os.Remove(path)
+			_ = os.WriteFile(path, []byte("a"), 0o600)
+			_ = os.Remove(path)
+			_ = os.Symlink("../secret", path)
+		}
+	})
+	for range 3000 {
+		f, err := p.OpenImage(path)
+		if err != nil {
+			continue
+		}
+		got, err := io.ReadAll(f)
+		_ = f.Close()
+		if err == nil && strings.Contains(string(got), "secret") {
+			t.Error("the file outside was opened")
+			break
+		}
+	}
+	close(done)
+	work.Wait()
+}
