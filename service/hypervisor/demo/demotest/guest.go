@@ -1,0 +1,59 @@
+//go:build linux
+
+// Package demotest gives tests a guest to boot.
+package demotest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/mainstay-infra/mainstay/kit/require"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
+)
+
+// Guest is the demonstration's guest without an agent. Packages that are tested at the
+// same time, and later runs, share the download. Without what it is built of, it ends the
+// test as require.Missing does.
+func Guest(t testing.TB) demo.Guest {
+	t.Helper()
+	for _, program := range []string{"apt-get", "dpkg-deb", "cpio", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			require.Missing(t, "%s is not installed, and the guest is built with it", program)
+		}
+	}
+	shared := filepath.Join(os.TempDir(), fmt.Sprintf("mainstay-demo-guest-%d", os.Getuid()))
+	if err := os.MkdirAll(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer locked(t, shared)()
+	guest, err := demo.Build(t.Context(), demo.Options{Folder: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The next one that is built takes the place of these files.
+	own := t.TempDir()
+	kept := demo.Guest{Kernel: filepath.Join(own, "vmlinuz"), Initrd: filepath.Join(own, "initrd.gz")}
+	for from, to := range map[string]string{guest.Kernel: kept.Kernel, guest.Initrd: kept.Initrd} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kept
+}
+
+// locked holds a folder's lock until the function that it returns is called.
+func locked(t testing.TB, folder string) (unlock func()) {
+	t.Helper()
+	f, err := os.Open(folder) //nolint:gosec // of our own
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { //nolint:gosec // a file's number is small
+		t.Fatal(err)
+	}
+	return func() { _ = f.Close() } // which unlocks it
+}

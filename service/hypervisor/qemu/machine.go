@@ -1,0 +1,176 @@
+package qemu
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Type is the kind of board.
+type Type string
+
+// The boards.
+const (
+	// Q35 is a PC with PCI Express: firmware, screens, CD drives, hot-plugging.
+	Q35 Type = "q35"
+	// MicroVM has virtio devices and nothing else, and boots a kernel soonest.
+	MicroVM Type = "microvm"
+)
+
+// Machine is what QEMU is to run.
+type Machine struct {
+	Name        string
+	UUID        string
+	Folder      string // see the package; absolute
+	Type        Type
+	Accelerator string // kvm or tcg
+	VCPUs       int
+	MemoryMiB   int
+	// Kernel and Initrd are booted without firmware; both empty: what the disks hold.
+	Kernel, Initrd, KernelArgs string
+	// Firmware is a file of UEFI code and FirmwareVars the machine's own copy of its
+	// variables; both empty: the board's own BIOS. Board Q35 only.
+	Firmware, FirmwareVars string
+	Disks                  []Disk
+	NICs                   []NIC
+	Agent                  bool // a port for the guest agent
+	Screen                 bool // a screen that VNC shows; board Q35 only
+}
+
+// Disk is a block device. The first one is what the machine boots from.
+type Disk struct {
+	ID       string // letters, digits and dashes; the node's name in the monitor
+	Path     string
+	Format   string // qcow2 or raw: never guessed
+	ReadOnly bool
+	CD       bool // on a drive for CDs where the board has one
+}
+
+// NIC is a network interface.
+type NIC struct {
+	ID  string
+	MAC string
+	Tap string // a device of the host that is there; empty: user mode, which reaches out by QEMU itself
+}
+
+// AgentPort is the name of the port that the guest agent looks for.
+const AgentPort = "org.mainstay.guest.0"
+
+// The sockets and logs in a machine's folder.
+func (m *Machine) qmpSocket() string    { return filepath.Join(m.Folder, "qmp.sock") }
+func (m *Machine) serialSocket() string { return filepath.Join(m.Folder, "serial.sock") }
+func (m *Machine) serialLog() string    { return filepath.Join(m.Folder, "serial.log") }
+func (m *Machine) vncSocket() string    { return filepath.Join(m.Folder, "vnc.sock") }
+func (m *Machine) agentSocket() string  { return filepath.Join(m.Folder, "agent.sock") }
+
+// Args are the arguments of qemu-system-ARCH.
+func (m *Machine) Args() []string {
+	a := &arguments{}
+	a.add("-name", "guest="+value(m.Name)+",debug-threads=on")
+	a.add("-uuid", m.UUID)
+	// Without these QEMU would read files of the host's and add devices of its own.
+	a.flag("-nodefaults", "-no-user-config", "-no-shutdown")
+	a.add("-display", "none")
+	a.add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
+	a.add("-machine", m.board())
+	a.add("-accel", m.Accelerator)
+	a.add("-cpu", map[bool]string{true: "host", false: "max"}[m.Accelerator == "kvm"])
+	a.add("-smp", strconv.Itoa(m.VCPUs))
+	a.add("-m", "size="+strconv.Itoa(m.MemoryMiB)+"M")
+	a.add("-rtc", "base=utc")
+	a.add("-chardev", "socket,id=qmp,server=on,wait=off,path="+value(m.qmpSocket()))
+	a.add("-mon", "chardev=qmp,mode=control")
+	a.add("-chardev", "socket,id=serial,server=on,wait=off,path="+value(m.serialSocket())+",logfile="+value(m.serialLog()))
+	a.add("-serial", "chardev:serial")
+	a.add("-device", m.device("virtio-rng"))
+	m.boot(a)
+	for i := range m.Disks {
+		m.disk(a, i)
+	}
+	for i := range m.NICs {
+		m.nic(a, &m.NICs[i])
+	}
+	if m.Agent {
+		a.add("-device", m.device("virtio-serial"))
+		a.add("-chardev", "socket,id=agent,server=on,wait=off,path="+value(m.agentSocket()))
+		a.add("-device", "virtserialport,chardev=agent,name="+AgentPort)
+	}
+	if m.Screen {
+		a.add("-device", "VGA")
+		a.add("-vnc", "unix:"+value(m.vncSocket()))
+	}
+	return a.all
+}
+
+// board is the value of -machine.
+func (m *Machine) board() string {
+	if m.Type == MicroVM {
+		// The kernel finds its devices on its command line; the clock of old PCs is left
+		// out, so that kernels calibrate by what they are told (see boot).
+		return "microvm,auto-kernel-cmdline=on,isa-serial=on,pit=off,pic=off,rtc=on"
+	}
+	return "q35,smm=off,vmport=off"
+}
+
+// device is the board's kind of a virtio device.
+func (m *Machine) device(kind string) string {
+	if m.Type == MicroVM {
+		return kind + "-device"
+	}
+	return kind + "-pci"
+}
+
+// clockOfMicroVM saves a kernel the calibration of its clock, at which it would wait
+// for ever on a board without the old timers.
+const clockOfMicroVM = " tsc_early_khz=2000000"
+
+func (m *Machine) boot(a *arguments) {
+	if m.Firmware != "" {
+		a.add("-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+value(m.Firmware))
+		a.add("-drive", "if=pflash,unit=1,format=raw,file="+value(m.FirmwareVars))
+	}
+	if m.Kernel == "" {
+		return
+	}
+	line := m.KernelArgs
+	if m.Type == MicroVM && m.Accelerator == "tcg" {
+		line += clockOfMicroVM
+	}
+	a.add("-kernel", m.Kernel)
+	if m.Initrd != "" {
+		a.add("-initrd", m.Initrd)
+	}
+	a.add("-append", line)
+}
+
+func (m *Machine) disk(a *arguments, i int) {
+	d := &m.Disks[i]
+	readOnly := map[bool]string{true: "on", false: "off"}[d.ReadOnly]
+	a.add("-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap,filename=%s", d.ID, readOnly, value(d.Path)))
+	a.add("-blockdev", fmt.Sprintf("driver=%s,node-name=%s,read-only=%s,discard=unmap,file=%s-file", d.Format, d.ID, readOnly, d.ID))
+	if d.CD && m.Type == Q35 {
+		a.add("-device", fmt.Sprintf("ide-cd,id=dev-%s,drive=%s", d.ID, d.ID))
+		return
+	}
+	a.add("-device", fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1))
+}
+
+func (m *Machine) nic(a *arguments, n *NIC) {
+	if n.Tap == "" {
+		a.add("-netdev", "user,id="+n.ID)
+	} else {
+		a.add("-netdev", "tap,id="+n.ID+",script=no,downscript=no,ifname="+value(n.Tap))
+	}
+	a.add("-device", fmt.Sprintf("%s,id=dev-%s,netdev=%s,mac=%s", m.device("virtio-net"), n.ID, n.ID, n.MAC))
+}
+
+// arguments are collected option by option.
+type arguments struct{ all []string }
+
+func (a *arguments) add(option, value string) { a.all = append(a.all, option, value) }
+
+func (a *arguments) flag(options ...string) { a.all = append(a.all, options...) }
+
+// value is a text inside of an option's value.
+func value(text string) string { return strings.ReplaceAll(text, ",", ",,") }

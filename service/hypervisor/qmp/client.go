@@ -1,0 +1,325 @@
+package qmp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// maxLine bounds a line in either direction, in bytes. The longest known answer,
+// that of query-qmp-schema, has some 200 KiB.
+const maxLine = 16 << 20
+
+// ErrLost is why calls fail when there is no connection any more. The error of a
+// call says why: QEMU ended or hung up, or sent what is no QMP, or Close was called
+// (it wraps net.ErrClosed then).
+var ErrLost = errors.New("the connection to QEMU is lost")
+
+var errUnsubscribed = errors.New("the subscription is closed")
+
+// Options of Dial. The zero value is what a running QEMU is met with.
+type Options struct {
+	// Wait tries again, until the context ends, while there is no socket or nobody
+	// listens on it, as when QEMU has just been started.
+	Wait bool
+	// MaxLine is the longest line that is read, in bytes; 0 is 16 MiB.
+	MaxLine int
+}
+
+// Client is a connection to one QEMU. Its methods may be called at once by many
+// goroutines.
+type Client struct {
+	conn     net.Conn
+	version  Version
+	limit    int         // of a line that is read
+	outgoing chan []byte // lines for the writer
+	done     chan struct{}
+	loops    sync.WaitGroup
+
+	mu            sync.Mutex
+	last          uint64                 // the last id that was given to a command
+	pending       map[uint64]chan answer // calls that wait; each has room for its answer
+	subscriptions map[*Subscription]bool
+	err           error // set before done is closed
+}
+
+// Dial connects to the QMP socket at path and negotiates. Give ctx a deadline: a
+// socket whose QEMU serves another client never greets.
+func Dial(ctx context.Context, path string, o Options) (*Client, error) {
+	conn, err := dial(ctx, path, o.Wait)
+	if err != nil {
+		return nil, fmt.Errorf("connect to QEMU: %w", err)
+	}
+	c, err := start(ctx, conn, o)
+	if err != nil {
+		return nil, fmt.Errorf("connect to QEMU at %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func dial(ctx context.Context, path string, wait bool) (net.Conn, error) {
+	if room := len(syscall.RawSockaddrUnix{}.Path); len(path) >= room {
+		return nil, fmt.Errorf("the path of a socket may have %d bytes, not %d: %s", room-1, len(path), path)
+	}
+	var absent error
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		switch {
+		case err == nil:
+			return conn, nil
+		case wait && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
+			absent = err
+		default: // it may be the end of ctx: then what it waited for is said, too
+			return nil, errors.Join(err, absent)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), absent)
+		}
+	}
+}
+
+// start makes a client of a connection, which it closes if it fails.
+func start(ctx context.Context, conn net.Conn, o Options) (*Client, error) {
+	c := &Client{
+		conn: conn, limit: o.MaxLine,
+		outgoing: make(chan []byte), done: make(chan struct{}),
+		pending: map[uint64]chan answer{}, subscriptions: map[*Subscription]bool{},
+	}
+	if c.limit == 0 {
+		c.limit = maxLine
+	}
+	r := bufio.NewReader(conn)
+	var err error
+	if c.version, err = greeting(ctx, conn, r, c.limit); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	c.loops.Go(func() { c.lose(c.read(r)) })
+	c.loops.Go(c.write)
+	if err := c.Execute(ctx, "qmp_capabilities", nil, nil); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func greeting(ctx context.Context, conn net.Conn, r *bufio.Reader, limit int) (Version, error) {
+	interrupt := context.AfterFunc(ctx, func() {
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // it fails only on a closed connection
+	})
+	line, err := readLine(r, limit)
+	if !interrupt() {
+		return Version{}, fmt.Errorf("no greeting (is another client connected?): %w", ctx.Err())
+	}
+	if err != nil {
+		return Version{}, fmt.Errorf("no greeting: %w", err)
+	}
+	m, err := decode(line)
+	if err == nil && m.greeting == nil {
+		err = errors.New("the first line is no greeting")
+	}
+	if err != nil {
+		return Version{}, err
+	}
+	return *m.greeting, nil
+}
+
+// Version is the QEMU that answers.
+func (c *Client) Version() Version { return c.version }
+
+// Done is closed when the connection is lost.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err is nil while the connection stands, then why it is lost; it wraps ErrLost.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection, which leaves QEMU running, and waits until the client
+// has let go of everything.
+func (c *Client) Close() {
+	c.lose(net.ErrClosed)
+	c.loops.Wait()
+}
+
+// Execute sends a command and decodes its result into a value, unless that is nil.
+// Arguments are anything that encodes to a JSON object, or nil. A refusal by QEMU is
+// an *Error. When ctx ends the call fails at once, but a command that was sent is
+// carried out all the same; its answer is dropped.
+func (c *Client) Execute(ctx context.Context, command string, arguments, into any) error {
+	result, err := c.execute(ctx, command, arguments)
+	if err != nil {
+		return fmt.Errorf("QEMU's %s: %w", command, err)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := decodeValue(result, into); err != nil {
+		return fmt.Errorf("QEMU's %s: its result: %w", command, err)
+	}
+	return nil
+}
+
+func (c *Client) execute(ctx context.Context, command string, arguments any) (json.RawMessage, error) {
+	// Of several reasons to fail the end of the context is looked at first, so that
+	// nothing is sent for a caller who has gone.
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id, answered, err := c.register()
+	if err != nil {
+		return nil, err
+	}
+	defer c.forget(id)
+	line, err := json.Marshal(struct {
+		Execute   string `json:"execute"`
+		Arguments any    `json:"arguments,omitempty"`
+		ID        uint64 `json:"id"`
+	}{command, arguments, id})
+	if err != nil {
+		return nil, fmt.Errorf("its arguments: %w", err)
+	}
+	if len(line) > maxLine {
+		return nil, fmt.Errorf("its arguments are longer than %d bytes", maxLine)
+	}
+	select {
+	case c.outgoing <- append(line, '\n'):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.done:
+		return nil, c.Err()
+	}
+	select {
+	case a := <-answered:
+		return a.outcome()
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-c.done:
+		err = c.Err()
+	}
+	select {
+	case a := <-answered: // it came first: quit is answered just before the end
+		return a.outcome()
+	default:
+		return nil, err
+	}
+}
+
+func (a answer) outcome() (json.RawMessage, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	return a.result, nil
+}
+
+func (c *Client) register() (uint64, <-chan answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return 0, nil, c.err
+	}
+	c.last++
+	answered := make(chan answer, 1)
+	c.pending[c.last] = answered
+	return c.last, answered, nil
+}
+
+func (c *Client) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, id)
+}
+
+// write is apart from the callers, so that one whose context ends can leave without
+// leaving half a command behind.
+func (c *Client) write() {
+	for {
+		select {
+		case line := <-c.outgoing:
+			if _, err := c.conn.Write(line); err != nil {
+				c.lose(err)
+				return
+			}
+		case <-c.done:
+			return
+		}
+	}
+}
+
+// read hands out what QEMU says until the connection ends, and returns why it did.
+func (c *Client) read(r *bufio.Reader) error {
+	for {
+		line, err := readLine(r, c.limit)
+		if err != nil {
+			return err
+		}
+		m, err := decode(line)
+		if err != nil {
+			return err
+		}
+		switch {
+		case m.greeting != nil:
+			return errors.New("a second greeting")
+		case m.event != nil:
+			c.publish(*m.event)
+		default:
+			if err := c.settle(*m.answer); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *Client) publish(e Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.subscriptions {
+		s.put(e)
+	}
+}
+
+// settle gives an answer to its caller, if that still waits.
+func (c *Client) settle(a answer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.id == 0 || a.id > c.last {
+		return fmt.Errorf("an answer to command %d, which was never sent", a.id)
+	}
+	if answered, waits := c.pending[a.id]; waits {
+		delete(c.pending, a.id)
+		answered <- a
+	}
+	return nil
+}
+
+// lose ends the connection; the first cause is the one that counts.
+func (c *Client) lose(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(cause, end) {
+			cause = fmt.Errorf("QEMU ended or hung up: %w", cause)
+		}
+	}
+	c.err = fmt.Errorf("%w: %w", ErrLost, cause)
+	_ = c.conn.Close() // nothing is left to save
+	for s := range c.subscriptions {
+		s.end(c.err)
+	}
+	clear(c.subscriptions)
+	close(c.done)
+}

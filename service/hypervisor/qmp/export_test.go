@@ -1,0 +1,7 @@
+package qmp
+
+// What tests of bounds need to know.
+const (
+	MaxEvent = maxEvent
+	Queued   = queued
+)

@@ -1,0 +1,109 @@
+package qmp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// progressEvery is the time between two looks at a job's progress, of which QEMU
+// sends no events.
+const progressEvery = 200 * time.Millisecond
+
+// JobError is the failure, or the cancellation, of a job in QEMU.
+type JobError struct {
+	ID, Description string
+}
+
+func (e *JobError) Error() string { return "QEMU's job " + e.ID + ": " + e.Description }
+
+// ErrNoJob is returned for a job that QEMU does not have.
+var ErrNoJob = errors.New("there is no such job (was it created without auto-dismiss=false?)")
+
+type job struct {
+	ID      string  `json:"id"`
+	Status  string  `json:"status"`
+	Current int64   `json:"current-progress"`
+	Total   int64   `json:"total-progress"`
+	Error   *string `json:"error"`
+}
+
+// WaitJob waits until a job has concluded and dismisses it. A job that failed or was
+// cancelled is a *JobError. Jobs that by default dismiss themselves, which are those
+// on block devices, have to be created with auto-dismiss=false, else their outcome
+// is lost. A job that waits to be completed or finalized by hand is waited for.
+//
+// If progress is not nil, it is called by this goroutine at the start, at the end
+// and from time to time between, in units of the job, mostly bytes; total may grow.
+//
+// When ctx ends, the job is left as it is.
+func (c *Client) WaitJob(ctx context.Context, id string, progress func(current, total int64)) error {
+	changes := c.Subscribe(EventJobStatusChange)
+	defer changes.Close()
+	for {
+		j, err := c.job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if progress != nil {
+			progress(j.Current, j.Total)
+		}
+		if j.Status == "concluded" {
+			return c.conclude(ctx, j)
+		}
+		if err := nextChange(ctx, changes, id, progress != nil); err != nil {
+			return fmt.Errorf("wait for QEMU's job %s: %w", id, err)
+		}
+	}
+}
+
+func (c *Client) job(ctx context.Context, id string) (job, error) {
+	var all []job
+	if err := c.Execute(ctx, "query-jobs", nil, &all); err != nil {
+		return job{}, err
+	}
+	for _, j := range all {
+		if j.ID == id {
+			return j, nil
+		}
+	}
+	return job{}, fmt.Errorf("QEMU's job %s: %w", id, ErrNoJob)
+}
+
+func (c *Client) conclude(ctx context.Context, j job) error {
+	var failed error
+	if j.Error != nil {
+		failed = &JobError{ID: j.ID, Description: clip(*j.Error)}
+	}
+	dismissed := c.Execute(ctx, "job-dismiss", map[string]string{"id": j.ID}, nil)
+	return errors.Join(failed, dismissed)
+}
+
+// nextChange waits until the job may have changed: its state, or its progress.
+func nextChange(ctx context.Context, changes *Subscription, id string, progress bool) error {
+	wait := ctx
+	if progress {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, progressEvery)
+		defer cancel()
+	}
+	for {
+		e, err := changes.Next(wait)
+		if err != nil && ctx.Err() == nil && wait.Err() != nil {
+			return nil // time to look at the progress
+		}
+		if err != nil {
+			return err
+		}
+		var change struct {
+			ID string `json:"id"`
+		}
+		if err := e.Decode(&change); err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
+		if change.ID == id || e.Missed > 0 {
+			return nil
+		}
+	}
+}
