@@ -30,9 +30,9 @@ web-dev: web/node_modules/.package-lock.json ## Serve a console with hot reload 
 	cd web && npm run dev
 
 .PHONY: build
-build: web ## Build bin/mainstay, static and with its consoles
+build: web ## Build bin/mainstay, static and with its consoles, and the agent for guests
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/mainstay ./cmd/mainstay
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: run
 run: build ## Build and run all services on this machine (mainstay dev)
