@@ -3,7 +3,7 @@
 GO       ?= go
 TOOL      = $(GO) tool -modfile=tools/go.mod
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS   = -s -w -X github.com/mainstay-infra/mainstay/kit/telemetry.version=$(VERSION)
+LDFLAGS   = -s -w -X main.version=$(VERSION) -X github.com/mainstay-infra/mainstay/kit/telemetry.version=$(VERSION)
 
 .DEFAULT_GOAL := help
 

@@ -23,11 +23,7 @@ import (
 
 func machine(t *testing.T, board qemu.Type) qemu.Machine {
 	t.Helper()
-	for _, program := range []string{"qemu-system-x86_64", "qemu-img"} {
-		if _, err := exec.LookPath(program); err != nil {
-			require.Missing(t, "%s is not installed", program)
-		}
-	}
+	needQEMU(t)
 	folder, err := os.MkdirTemp("", "vm,") // t.TempDir is too long for a socket's path; a comma must do no harm
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +41,15 @@ func machine(t *testing.T, board qemu.Type) qemu.Machine {
 		m.Disks = append(m.Disks, d)
 	}
 	return m
+}
+
+func needQEMU(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{program, "qemu-img"} {
+		if _, err := exec.LookPath(name); err != nil {
+			require.Missing(t, "%s is not installed", name)
+		}
+	}
 }
 
 // console is a machine's serial console.
