@@ -125,7 +125,7 @@ func greeting(ctx context.Context, conn net.Conn, r *bufio.Reader, limit int) (V
 	}
 	m, err := decode(line)
 	if err == nil && m.greeting == nil {
-		err = errors.New("the first line is no greeting")
+		err = fmt.Errorf("the first line is no greeting: %s", line)
 	}
 	if err != nil {
 		return Version{}, err

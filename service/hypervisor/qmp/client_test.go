@@ -116,7 +116,7 @@ func TestWhatIsNoQMPLosesTheConnectionAndSaysWhy(t *testing.T) {
 		`{"return": {}, "id": 0}` + "\n":  "never sent",
 		`{"return": {}}` + "\n":           "no id",
 		hello:                             "a second greeting",
-		strings.Repeat("x", 1<<20+1):      "longer than 1048576 bytes",
+		strings.Repeat("x", 2<<20):        "longer than 1048576 bytes",
 		`{"event": "E", "data": "` + strings.Repeat("x", qmp.MaxEvent) + "\"}\n": "an event is longer",
 		`{"return": {"status": "ru`: "QEMU ended or hung up",
 		"":                          "QEMU ended or hung up",
@@ -157,12 +157,17 @@ func TestNoClientComesOfASocketThatDoesNotGreetAsQEMU(t *testing.T) {
 	for said, want := range map[string]string{
 		"SSH-2.0-OpenSSH_9.2\n":          "no QMP",
 		`{"return": {}, "id": 1}` + "\n": "no greeting",
-		`{"QMP": `:                       "no greeting: unexpected EOF",
+		`{"QMP": `:                       "no QMP",
 		hello:                            "hung up",
 		hello + `{"id": 1, "error": {"class": "CommandNotFound", "desc": "out of modes"}}` + "\n": "out of modes",
 	} {
 		path := listen(t, func(q *standIn) {
-			q.say("%s", said)
+			greeting, answer, _ := strings.Cut(said, "\r\n")
+			q.say("%s\r\n", greeting)
+			if answer != "" {
+				q.command()
+				q.say("%s", answer)
+			}
 			if said != hello && strings.HasSuffix(said, "\n") {
 				q.untilHungUp()
 			}

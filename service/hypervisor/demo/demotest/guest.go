@@ -15,10 +15,16 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 )
 
-// Guest is the demonstration's guest without an agent. Packages that are tested at the
+// Guest is the demonstration's guest without an agent.
+func Guest(t testing.TB) demo.Guest {
+	t.Helper()
+	return GuestWith(t, "")
+}
+
+// GuestWith is a guest with this program as its agent. Packages that are tested at the
 // same time, and later runs, share the download. Without what it is built of, it ends the
 // test as require.Missing does.
-func Guest(t testing.TB) demo.Guest {
+func GuestWith(t testing.TB, agent string) demo.Guest {
 	t.Helper()
 	for _, program := range []string{"apt-get", "dpkg-deb", "cpio", "busybox"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -30,7 +36,7 @@ func Guest(t testing.TB) demo.Guest {
 		t.Fatal(err)
 	}
 	defer locked(t, shared)()
-	guest, err := demo.Build(t.Context(), demo.Options{Folder: shared})
+	guest, err := demo.Build(t.Context(), demo.Options{Folder: shared, Agent: agent})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,79 @@
+//go:build linux
+
+// Command mainstay-guest is the agent that runs in a virtual machine and does what the
+// hypervisor daemon asks. It needs nothing of the guest but its secret.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/agent"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	secret := flag.String("secret-file", "/run/mainstay-guest/secret", "file with the secret, of mode 0600")
+	socket := flag.String("unix", "", "serve this Unix socket instead of what the machine has")
+	kmsg := flag.Bool("kmsg", false, "log to the kernel's log instead of standard error")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(logTo(*kmsg), nil))
+	a, err := agent.New(agent.Config{Version: version, SecretFile: *secret, Log: log})
+	if err == nil {
+		if *socket != "" {
+			err = a.ServeUnix(ctx, *socket)
+		} else {
+			err = serveMachine(ctx, a)
+		}
+		a.Wait()
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Error("the agent ends", "error", err)
+		os.Exit(1)
+	}
+}
+
+func logTo(kmsg bool) io.Writer {
+	if kmsg {
+		if f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0); err == nil {
+			return f
+		}
+	}
+	return os.Stderr
+}
+
+// serveMachine serves the virtio-serial port and vsock, whichever there are. Their drivers
+// may still be loading.
+func serveMachine(ctx context.Context, a *agent.Agent) error {
+	var vsock chan error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		port, err := agent.FindPort(agent.PortName)
+		if err == nil {
+			return a.ServeVirtio(ctx, port)
+		}
+		if _, err := os.Stat("/dev/vsock"); err == nil && vsock == nil {
+			vsock = make(chan error, 1)
+			go func() { vsock <- a.ServeVsock(ctx) }()
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if vsock == nil {
+		return errors.New("this machine has neither a virtio-serial port named " + agent.PortName + " nor vsock")
+	}
+	return <-vsock
+}

@@ -1,0 +1,69 @@
+package accel
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/durable"
+)
+
+// maxCache bounds a remembered answer, in bytes.
+const maxCache = 64 << 10
+
+// key is what an answer holds for.
+type key struct {
+	BootID string        `json:"bootID"`
+	Kernel string        `json:"kernel"`
+	QEMU   string        `json:"qemu"`
+	Guest  string        `json:"guest"` // the SHA-256 of the probe
+	Limit  time.Duration `json:"limit"`
+}
+
+func cacheKey(h host, version string, rom []byte, limit time.Duration) key {
+	sum := sha256.Sum256(rom)
+	return key{BootID: h.bootID, Kernel: h.release, QEMU: version, Guest: hex.EncodeToString(sum[:]), Limit: limit}
+}
+
+type cached struct {
+	Key         key         `json:"key"`
+	Accelerator Accelerator `json:"accelerator"`
+	Reason      string      `json:"reason"`
+}
+
+// recall is the answer in a file, if that holds one for this key.
+func recall(path string, k key) (Result, bool) {
+	if path == "" || k.BootID == "" {
+		return Result{}, false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Result{}, false
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxCache))
+	var c cached
+	if err != nil || json.Unmarshal(b, &c) != nil || c.Key != k || c.Accelerator != KVM && c.Accelerator != TCG {
+		return Result{}, false
+	}
+	return Result{Accelerator: c.Accelerator, Reason: c.Reason, Cached: true}, true
+}
+
+// remember puts an answer into a file and returns it. That it could not is no reason
+// to be without the answer, so it is only said.
+func remember(path string, k key, r Result) Result {
+	if path == "" || k.BootID == "" {
+		return r
+	}
+	b, err := json.MarshalIndent(cached{Key: k, Accelerator: r.Accelerator, Reason: r.Reason}, "", "  ")
+	if err == nil {
+		err = durable.Replace(path, append(b, '\n'), 0o600)
+	}
+	if err != nil {
+		r.Reason += " (this cannot be remembered: " + err.Error() + ")"
+	}
+	return r
+}

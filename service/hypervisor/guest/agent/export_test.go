@@ -1,0 +1,8 @@
+//go:build linux
+
+package agent
+
+var (
+	ParseMounts = parseMounts
+	FindPortIn  = findPort
+)

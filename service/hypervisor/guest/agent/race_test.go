@@ -1,0 +1,5 @@
+//go:build linux && race
+
+package agent_test
+
+func init() { raceDetector = true }

@@ -1,0 +1,99 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+)
+
+func (c *call) network(context.Context, struct{}) (any, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	n := wire.Network{Interfaces: []wire.Interface{}}
+	for _, it := range all {
+		addresses, err := it.Addrs()
+		if err != nil {
+			continue // it has gone meanwhile
+		}
+		told := wire.Interface{
+			Name: it.Name, MAC: it.HardwareAddr.String(), MTU: it.MTU,
+			Up: it.Flags&net.FlagUp != 0, Addresses: []netip.Prefix{},
+		}
+		for _, a := range addresses {
+			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+				told.Addresses = append(told.Addresses, prefix)
+			}
+		}
+		n.Interfaces = append(n.Interfaces, told)
+	}
+	return n, nil
+}
+
+func (c *call) shutdown(_ context.Context, args wire.Shutdown) (any, error) {
+	if args.Mode != wire.PowerOff && args.Mode != wire.Reboot {
+		return nil, wire.Errorf(wire.Invalid, "mode: must be %s or %s", wire.PowerOff, wire.Reboot)
+	}
+	c.freezer.thaw() // or nothing could be written at the end
+	return struct{}{}, c.config.Shutdown(args.Mode)
+}
+
+// forceAfter is how long the guest's own way to shut down may take.
+const forceAfter = time.Minute
+
+// shutdown begins to power off or reboot in the way of the guest's init system. Where there
+// is none, or where it does not come to an end, processes are asked to end and the kernel
+// does it.
+func shutdown(mode string, log *slog.Logger) error {
+	wait := forceAfter
+	if argv := shutdownCommand(mode); argv == nil {
+		wait = 0
+	} else if err := exec.Command(argv[0], argv[1:]...).Run(); err != nil {
+		log.Warn("the guest's way to shut down failed", "command", argv[0], "error", err)
+		wait = 0
+	}
+	go func() {
+		time.Sleep(max(wait, 100*time.Millisecond)) // for the answer to get out
+		log.Warn("shutting down without the init system", "mode", mode)
+		_ = unix.Kill(-1, unix.SIGTERM)
+		time.Sleep(2 * time.Second)
+		unix.Sync()
+		how := unix.LINUX_REBOOT_CMD_POWER_OFF
+		if mode == wire.Reboot {
+			how = unix.LINUX_REBOOT_CMD_RESTART
+		}
+		log.Error("reboot(2)", "error", unix.Reboot(how))
+	}()
+	return nil
+}
+
+// shutdownCommand returns how the guest's init system is told, nil if the first process is
+// none, as the script of an initial RAM disk.
+func shutdownCommand(mode string) []string {
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		return []string{"systemctl", "--no-block", mode}
+	}
+	b, err := os.ReadFile("/proc/1/cmdline")
+	if err != nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(string(b), "\x00")
+	switch filepath.Base(strings.Fields(first + " -")[0]) {
+	case "init", "linuxrc", "openrc-init":
+		return []string{mode}
+	}
+	return nil
+}

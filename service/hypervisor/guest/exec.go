@@ -1,0 +1,84 @@
+package guest
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+)
+
+// Command is a process to run in the guest.
+type Command struct {
+	Argv      []string  // the program, by path or looked up in PATH, and its arguments
+	Env       []string  // KEY=value, beside PATH and HOME
+	Dir       string    // where it starts; the root folder if empty
+	Stdin     io.Reader // nil is an empty input
+	Stdout    io.Writer // nil throws the output away
+	Stderr    io.Writer
+	Timeout   time.Duration // after which the guest kills it; none if 0
+	MaxOutput int64         // bytes of both outputs, the rest is thrown away; no limit if 0
+	Detach    bool          // it outlives call and session, without input and output
+}
+
+// Exit is how a process ended.
+type Exit struct {
+	PID       int
+	Code      int    // -1 if a signal ended it
+	Signal    string // as in SIGKILL
+	TimedOut  bool
+	Truncated bool // there was more than MaxOutput
+}
+
+// Exec runs a process and waits for its end, or with Detach for its start. The process
+// leads a group, which is killed at the end of ctx, at Timeout and, for what is left of
+// it, when the process has ended; only processes that left the group go on.
+//
+// Exec never waits for a Read of Stdin that is under way when the process ends: Stdin must
+// not be used again before that has returned. An error of a reader or writer cancels the
+// process and is returned.
+func (c *Client) Exec(ctx context.Context, cmd Command) (Exit, error) {
+	call, err := c.open(ctx, wire.OpExec, wire.Exec{
+		Argv: cmd.Argv, Env: cmd.Env, Dir: cmd.Dir,
+		Stdin:     cmd.Stdin != nil,
+		TimeoutMS: milliseconds(cmd.Timeout),
+		MaxOutput: cmd.MaxOutput,
+		Detach:    cmd.Detach,
+	}, wire.Output, wire.Errors)
+	if err != nil {
+		return Exit{}, err
+	}
+	if cmd.Stdin != nil {
+		go c.sendInput(call, cmd.Stdin)
+	}
+	limit := int64(-1)
+	if cmd.MaxOutput > 0 {
+		limit = cmd.MaxOutput
+	}
+	if err := c.receive(call, limit, [...]io.Writer{nil, cmd.Stdout, cmd.Stderr}); err != nil {
+		return Exit{}, err
+	}
+	var exit wire.Exit
+	if err := c.wait(call, &exit); err != nil {
+		return Exit{}, err
+	}
+	if exit.Code < -1 || exit.Code > 255 {
+		return Exit{}, c.breach(violation("an exit code of %d", exit.Code))
+	}
+	return Exit{exit.PID, exit.Code, printable(exit.Signal, 16), exit.TimedOut, exit.Truncated}, nil
+}
+
+func (c *Client) sendInput(call *call, r io.Reader) {
+	_, err := c.sender.Copy(call.sending, call.id, wire.Input, r, call.budget)
+	if err == nil {
+		err = c.sender.Send(call.sending, wire.Frame{ID: call.id, Op: wire.OpEnd})
+	}
+	if err != nil && call.sending.Err() == nil {
+		call.cancel(err) // the reader failed
+	}
+}
+
+// milliseconds rounds up, so that the least time is no "none".
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}

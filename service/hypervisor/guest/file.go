@@ -1,0 +1,110 @@
+package guest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+)
+
+// PutFile makes a file of the guest, of exactly size bytes of r, in the place of what is
+// there. The path is absolute and its folder exists; of mode only permissions are used.
+// The file is there whole and on disk when PutFile returns, and not at all after an error,
+// unless the answer was lost (ErrLost, or the end of ctx).
+func (c *Client) PutFile(ctx context.Context, path string, mode fs.FileMode, size int64, r io.Reader) error {
+	if size < 0 {
+		return wire.Errorf(wire.Invalid, "a file cannot have %d bytes", size)
+	}
+	call, err := c.open(ctx, wire.OpPutFile, wire.PutFile{Path: path, Mode: uint32(mode.Perm()), Size: size})
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	n, err := c.sender.Copy(call.sending, call.id, wire.Input, io.TeeReader(io.LimitReader(r, size), hash), call.budget)
+	if err == nil && n != size {
+		err = fmt.Errorf("%w: the file has %d bytes instead of %d", io.ErrUnexpectedEOF, n, size)
+	}
+	if err == nil {
+		end := wire.With(call.id, wire.OpEnd, wire.Sum{Size: n, SHA256: hex.EncodeToString(hash.Sum(nil))})
+		err = c.sender.Send(call.sending, end)
+	}
+	if err != nil && call.sending.Err() == nil {
+		return c.abandon(call, err)
+	}
+	var done struct{}
+	return c.wait(call, &done)
+}
+
+// File is what the guest says of a file before its content.
+type File struct {
+	Mode fs.FileMode // permissions only
+	Size int64       // -1 if it has content but no size, as in /proc
+}
+
+// GetFile writes a file of the guest to w and returns its permissions and its size. After
+// an error w may have got a part of it.
+func (c *Client) GetFile(ctx context.Context, path string, w io.Writer) (fs.FileMode, int64, error) {
+	var file File
+	n, err := c.GetFileTo(ctx, path, func(f File) (io.Writer, error) {
+		file = f
+		return w, nil
+	})
+	return file.Mode, n, err
+}
+
+// GetFileTo is GetFile for who must know of the file before its content: open is called
+// first, and the content written to what it returns. An error of open ends the call. The
+// number of bytes is returned; it is the announced Size, unless that was -1.
+func (c *Client) GetFileTo(ctx context.Context, path string, open func(File) (io.Writer, error)) (int64, error) {
+	call, err := c.open(ctx, wire.OpGetFile, wire.GetFile{Path: path}, wire.Output)
+	if err != nil {
+		return 0, err
+	}
+	var head wire.Head
+	select {
+	case body := <-call.head:
+		if wire.Body(body, &head) != nil || head.Size < -1 || head.Mode > 0o777 {
+			return 0, c.breach(violation("a head that no file can have"))
+		}
+	case <-call.sending.Done(): // refused, or over
+		if err := c.wait(call, &head); err != nil {
+			return 0, err
+		}
+		return 0, c.breach(violation("a file without a head"))
+	}
+	w, err := open(File{fs.FileMode(head.Mode), head.Size})
+	if err != nil {
+		return 0, c.abandon(call, err)
+	}
+	hash := sha256.New()
+	counter := &counted{w: io.MultiWriter(w, hash)}
+	if err := c.receive(call, head.Size, [...]io.Writer{nil, counter, nil}); err != nil {
+		return counter.n, err
+	}
+	var sum wire.Sum
+	if err := c.wait(call, &sum); err != nil {
+		return counter.n, err
+	}
+	if head.Size >= 0 && counter.n != head.Size {
+		return counter.n, c.breach(violation("a file of %d bytes instead of the %d it said", counter.n, head.Size))
+	}
+	if sum.Size != counter.n || sum.SHA256 != hex.EncodeToString(hash.Sum(nil)) {
+		return counter.n, c.breach(violation("a file that is not what its checksum says"))
+	}
+	return counter.n, nil
+}
+
+type counted struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}

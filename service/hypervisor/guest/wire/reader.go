@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Magic begins a preamble. Its first byte is in no frame.
+const Magic = "\xffMSTGST\x01"
+
+// Nonce tells the answer to a preamble from the answers to earlier ones.
+type Nonce [8]byte
+
+const preambleSize = len(Magic) + len(Nonce{})
+
+// Preamble returns the bytes that begin a session, and those that answer them.
+func (n Nonce) Preamble() []byte { return append([]byte(Magic), n[:]...) }
+
+// Reader reads preambles and frames. It is for one goroutine.
+type Reader struct {
+	buffered *bufio.Reader
+	frame    []byte // grows to what was the largest frame
+	data     []byte
+}
+
+// NewReader returns a Reader of r. It holds at most a few frames of bytes.
+func NewReader(r io.Reader) *Reader {
+	return &Reader{buffered: bufio.NewReaderSize(r, 32<<10)}
+}
+
+// Preamble discards everything up to a preamble, with want if that is not nil, and the
+// preamble itself, and returns its nonce. It gives up after limit bytes, if that is not 0.
+// After an error of the stream it can be called again.
+func (r *Reader) Preamble(want *Nonce, limit int) (Nonce, error) {
+	for skipped := 0; ; {
+		b, err := r.buffered.Peek(preambleSize)
+		if err != nil {
+			return Nonce{}, err
+		}
+		skip := bytes.IndexByte(b, Magic[0])
+		switch {
+		case skip < 0:
+			skip = len(b)
+		case skip == 0:
+			nonce := Nonce(b[len(Magic):])
+			if string(b[:len(Magic)]) == Magic && (want == nil || *want == nonce) {
+				_, err := r.buffered.Discard(preambleSize)
+				return nonce, err
+			}
+			skip = 1
+		}
+		if skipped += skip; limit > 0 && skipped > limit {
+			return Nonce{}, fmt.Errorf("%w: no answer to the preamble in the first %d bytes", ErrMalformed, limit)
+		}
+		if _, err := r.buffered.Discard(skip); err != nil {
+			return Nonce{}, err
+		}
+	}
+}
+
+// Frame returns the next frame, whose Data is valid until the next call. It fails with
+// ErrMalformed, which leaves a preamble where it is, or with the error of the stream.
+func (r *Reader) Frame() (Frame, error) {
+	b, err := r.buffered.Peek(1)
+	if err != nil {
+		return Frame{}, err
+	}
+	if b[0] == Magic[0] {
+		return Frame{}, fmt.Errorf("%w: a preamble in the place of a frame", ErrMalformed)
+	}
+	r.frame = r.frame[:0]
+	if err := r.fill(header); err != nil {
+		return Frame{}, err
+	}
+	size := binary.BigEndian.Uint32(r.frame)
+	if size == 0 || size > MaxFrame {
+		return Frame{}, fmt.Errorf("%w: of %d bytes, where 1 to %d are allowed", ErrMalformed, size, MaxFrame)
+	}
+	r.frame = r.frame[:0]
+	if err := r.fill(int(size)); err != nil {
+		return Frame{}, err
+	}
+	if r.data == nil {
+		r.data = make([]byte, 0, MaxChunk+8)
+	}
+	return decode(r.frame, r.data)
+}
+
+// fill reads n bytes into r.frame as they come, so that a length alone takes no memory,
+// and stops before the first byte of a preamble.
+func (r *Reader) fill(n int) error {
+	for n > 0 {
+		if _, err := r.buffered.Peek(1); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		b, _ := r.buffered.Peek(min(n, r.buffered.Buffered()))
+		end := bytes.IndexByte(b, Magic[0])
+		if end >= 0 {
+			b = b[:end]
+		}
+		r.frame = append(r.frame, b...)
+		n -= len(b)
+		if _, err := r.buffered.Discard(len(b)); err != nil {
+			return err
+		}
+		if end >= 0 {
+			return fmt.Errorf("%w: a byte in it that begins a preamble", ErrMalformed)
+		}
+	}
+	return nil
+}
