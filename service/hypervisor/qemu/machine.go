@@ -79,7 +79,9 @@ func (m *Machine) Args() []string {
 	a.add("-smp", strconv.Itoa(m.VCPUs))
 	a.add("-m", "size="+strconv.Itoa(m.MemoryMiB)+"M")
 	a.add("-rtc", "base=utc")
-	a.add("-chardev", "socket,id=qmp,server=on,wait=off,path="+value(m.qmpSocket()))
+	// The machine waits for its first client: one that connects while the monitor is
+	// being set up may get no greeting, and has been seen to crash QEMU 7.2.
+	a.add("-chardev", "socket,id=qmp,server=on,wait=on,path="+value(m.qmpSocket()))
 	a.add("-mon", "chardev=qmp,mode=control")
 	a.add("-chardev", "socket,id=serial,server=on,wait=off,path="+value(m.serialSocket())+",logfile="+value(m.serialLog()))
 	a.add("-serial", "chardev:serial")

@@ -28,7 +28,9 @@ var errUnsubscribed = errors.New("the subscription is closed")
 // Options of Dial. The zero value is what a running QEMU is met with.
 type Options struct {
 	// Wait tries again, until the context ends, while there is no socket or nobody
-	// listens on it, as when QEMU has just been started.
+	// listens on it, as when QEMU has just been started. Start it with wait=on then:
+	// QEMU 7.2 with wait=off sometimes never greets a client who comes while it still
+	// sets up its monitor, or crashes.
 	Wait bool
 	// MaxLine is the longest line that is read, in bytes; 0 is 16 MiB.
 	MaxLine int
@@ -125,7 +127,7 @@ func greeting(ctx context.Context, conn net.Conn, r *bufio.Reader, limit int) (V
 	}
 	m, err := decode(line)
 	if err == nil && m.greeting == nil {
-		err = fmt.Errorf("the first line is no greeting: %s", line)
+		err = errors.New("the first line is no greeting")
 	}
 	if err != nil {
 		return Version{}, err

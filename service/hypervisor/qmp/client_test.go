@@ -185,7 +185,7 @@ func TestDialEndsWithItsContextAndAnAbsentSocketIsAnErrorAtOnce(t *testing.T) {
 		cancel()
 		q.untilHungUp()
 	})
-	if _, err := qmp.Dial(ctx, silent, qmp.Options{}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "another client") {
+	if _, err := qmp.Dial(ctx, silent, qmp.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a silent socket: %v", err)
 	}
 	if _, err := qmp.Dial(deadline(t), socket(t), qmp.Options{}); !errors.Is(err, os.ErrNotExist) {

@@ -4,7 +4,9 @@
 // A client is connecting (Dial: greeting, negotiation), then connected, then lost;
 // nothing leads back from lost. A virtual machine that outlives its client is met
 // again with a new Dial. QEMU serves one client a socket at a time: who comes second
-// hears nothing until the first has gone.
+// hears nothing until the first has gone. A QEMU is started with
+// -qmp unix:PATH,server=on,wait=on: it then waits for its first client before it
+// makes the machine, so that no event is missed; later clients come and go.
 //
 // Invariants:
 //

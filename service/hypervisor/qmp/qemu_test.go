@@ -39,10 +39,14 @@ func socket(t *testing.T) string {
 // client; exited is closed when the process has ended.
 func qemu(t *testing.T, args ...string) (c *qmp.Client, exited <-chan struct{}) {
 	t.Helper()
+	return qemuAt(t, socket(t), args...)
+}
+
+func qemuAt(t *testing.T, path string, args ...string) (c *qmp.Client, exited <-chan struct{}) {
+	t.Helper()
 	program := require.Program(t, "qemu-system-x86_64", "qemu-system-x86")
-	path := socket(t)
 	args = append([]string{"-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none",
-		"-qmp", "unix:" + path + ",server=on,wait=off"}, args...)
+		"-qmp", "unix:" + path + ",server=on,wait=on"}, args...)
 	var said strings.Builder
 	process := exec.CommandContext(context.Background(), program, args...)
 	process.Stdout, process.Stderr = &said, &said
@@ -275,9 +279,10 @@ func TestACancelledJobIsAnErrorAndAWaiterWhoLeavesLeavesItAsItIs(t *testing.T) {
 func TestAClientThatComesBackMeetsTheSameMachine(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
-	c, _ := qemu(t, "-M", "none", "-qmp", "unix:"+path+",server=on,wait=off")
+	c, _ := qemuAt(t, path, "-M", "none")
 	ctx := deadline(t)
 	must(t, c.Stop(ctx))
+	c.Close()
 	for range 2 {
 		second, err := qmp.Dial(ctx, path, qmp.Options{})
 		if err != nil {
