@@ -90,9 +90,14 @@ func (c *Client) openInTurn(ctx context.Context, op string, args any, streams ..
 	return call, nil
 }
 
-// finish ends a call: the guest did, or never heard of it.
+// finish ends a call, once: the guest did, or never heard of it. A guest can do so before
+// it has heard of it.
 func (c *Client) finish(call *call, o outcome) {
 	c.mu.Lock()
+	if c.calls[call.id] != call {
+		c.mu.Unlock()
+		return
+	}
 	delete(c.calls, call.id)
 	if call.abandoned {
 		c.abandoned--

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,8 +81,7 @@ func Connect(ctx context.Context, stream io.ReadWriteCloser, secret string) (*Cl
 }
 
 func (c *Client) greet(r *wire.Reader) error {
-	var nonce wire.Nonce
-	_, _ = rand.Read(nonce[:]) // never fails
+	nonce := wire.NewNonce()
 	if _, err := c.stream.Write(nonce.Preamble()); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}

@@ -46,11 +46,13 @@ type Agent struct {
 	mu     sync.Mutex
 	secret [sha256.Size]byte // its hash
 
-	wrong struct { // secrets
-		sync.Mutex
-		count int
-		since time.Time
-	}
+	wrong chan guesses // of capacity one; who took it may refuse the next
+}
+
+// guesses counts the wrong secrets of a minute.
+type guesses struct {
+	count int
+	since time.Time
 }
 
 // New returns an Agent with the secret of the file.
@@ -65,7 +67,9 @@ func New(c Config) (*Agent, error) {
 	if c.Shutdown == nil {
 		c.Shutdown = func(mode string) error { return shutdown(mode, c.Log) }
 	}
-	return &Agent{config: c, secret: sha256.Sum256([]byte(secret)), freezer: freezer{log: c.Log}}, nil
+	a := &Agent{config: c, secret: sha256.Sum256([]byte(secret)), freezer: freezer{log: c.Log}, wrong: make(chan guesses, 1)}
+	a.wrong <- guesses{}
+	return a, nil
 }
 
 // Wait waits until what ended sessions ran has ended.
@@ -99,18 +103,18 @@ func (a *Agent) authorize(ctx context.Context, secret string) error {
 	if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
 		return nil
 	}
-	a.wrong.Lock()
-	defer a.wrong.Unlock()
-	if now := time.Now(); now.Sub(a.wrong.since) > time.Minute {
-		a.wrong.count, a.wrong.since = 0, now
+	wrong := <-a.wrong
+	defer func() { a.wrong <- wrong }()
+	if now := time.Now(); now.Sub(wrong.since) > time.Minute {
+		wrong = guesses{since: now}
 	}
-	if a.wrong.count++; a.wrong.count > wrongFree {
+	if wrong.count++; wrong.count > wrongFree {
 		select {
 		case <-time.After(wrongDelay):
 		case <-ctx.Done():
 		}
 	}
-	a.config.Log.Warn("a request with a wrong secret was refused", "count", a.wrong.count)
+	a.config.Log.Warn("a request with a wrong secret was refused", "count", wrong.count)
 	return wire.Errorf(wire.Denied, "the secret is wrong")
 }
 

@@ -10,8 +10,8 @@
 // agent everything up to Magic, the host up to MaxStale bytes until the answer to its own
 // preamble.
 //
-// Magic begins with the byte 0xFF, which is in no frame: lengths are too small for it and
-// JSON is UTF-8. Wherever an agent meets it, in the middle of a frame too, the session is
+// Magic begins with the byte 0xFF, which is in no frame and nowhere else in a preamble:
+// lengths are too small for it, JSON is UTF-8, and the random bytes are below 0x80. Wherever an agent meets it, in the middle of a frame too, the session is
 // over and another may begin there. It is over also at the end of the stream and at a
 // malformed frame; then what the agent runs for it is killed, except for detached
 // processes, and frozen file systems are thawed.

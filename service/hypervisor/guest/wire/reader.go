@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -11,8 +12,18 @@ import (
 // Magic begins a preamble. Its first byte is in no frame.
 const Magic = "\xffMSTGST\x01"
 
-// Nonce tells the answer to a preamble from the answers to earlier ones.
+// Nonce tells the answer to a preamble from the answers to earlier ones. No byte of it is
+// the first of Magic, so that a preamble is found behind one that was cut.
 type Nonce [8]byte
+
+// NewNonce returns a random nonce.
+func NewNonce() (n Nonce) {
+	_, _ = rand.Read(n[:]) // never fails
+	for i := range n {
+		n[i] &= 0x7f
+	}
+	return n
+}
 
 const preambleSize = len(Magic) + len(Nonce{})
 
@@ -46,7 +57,8 @@ func (r *Reader) Preamble(want *Nonce, limit int) (Nonce, error) {
 			skip = len(b)
 		case skip == 0:
 			nonce := Nonce(b[len(Magic):])
-			if string(b[:len(Magic)]) == Magic && (want == nil || *want == nonce) {
+			whole := string(b[:len(Magic)]) == Magic && bytes.IndexByte(nonce[:], Magic[0]) < 0
+			if whole && (want == nil || *want == nonce) {
 				_, err := r.buffered.Discard(preambleSize)
 				return nonce, err
 			}
