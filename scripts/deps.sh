@@ -33,6 +33,11 @@ need busybox-static sh -c 'ldd /bin/busybox 2>&1 | grep -q "not a dynamic"'
 need cpio command -v cpio
 need iptables sh -c 'command -v iptables || ls /usr/sbin/iptables'
 
+# A guest is built of a kernel that is downloaded, so apt has to know of it.
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && [ -z "$(apt-cache depends "linux-image-cloud-$(dpkg --print-architecture)" 2>/dev/null)" ]; then
+	apt-get update -qq
+fi
+
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	echo "Installing for the tests:$missing"
