@@ -13,7 +13,7 @@
 //	key.go         keys of the API; gate.go: who may do what, audit lines
 //	http.go        what is served; http_api.go: translation of the contract
 //	snapshot.go    the node at one moment; metrics.go: the same for Prometheus
-//	plane.go       what the controller needs of others; open.go: the real ones
+//	plane.go       what the controller needs of others; open_linux.go: the real ones
 //	needs.go       what a machine must have
 //	datapath/ nexthop/ probe/ bgp/ maglev/   the parts, which know nothing of this package
 //

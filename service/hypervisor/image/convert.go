@@ -28,15 +28,15 @@ type Limits struct {
 	Memory      int64         // of qemu-img, in bytes of address space
 }
 
-// DefaultMemory is what qemu-img needs for the largest tables that are accepted.
+// DefaultMemory is a bound that qemu-img stays below with usual images.
 const DefaultMemory = 1 << 30
 
 // Convert writes the image at path as a new qcow2 image to result, which must not
 // exist, and says how far it is by calling progress, which may be nil, with values
 // from 0 to 1. What failed leaves no result.
 //
-// qemu-img runs with the limits, without a network, and reads the image as the format
-// in info and nothing else.
+// qemu-img runs with the limits, and reads the image as the format in info and nothing
+// else. If this process is root's, it runs without a network, too.
 func Convert(ctx context.Context, path string, info Info, result string, limits Limits, progress func(float64)) (err error) {
 	if info.VirtualSize > limits.VirtualSize {
 		return fault.New(fault.Invalid, "the image has %d bytes for its guest; %d are allowed", info.VirtualSize, limits.VirtualSize).WithCode("image_refused")

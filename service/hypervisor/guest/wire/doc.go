@@ -11,10 +11,11 @@
 // preamble.
 //
 // Magic begins with the byte 0xFF, which is in no frame and nowhere else in a preamble:
-// lengths are too small for it, JSON is UTF-8, and the random bytes are below 0x80. Wherever an agent meets it, in the middle of a frame too, the session is
-// over and another may begin there. It is over also at the end of the stream and at a
-// malformed frame; then what the agent runs for it is killed, except for detached
-// processes, and frozen file systems are thawed.
+// lengths are too small for it, JSON is UTF-8, and the random bytes are below 0x80.
+// Wherever an agent meets it, in the middle of a frame too, the session is over and
+// another may begin there. It is over also at the end of the stream and at a malformed
+// frame; then what the agent runs for it is killed, except for detached processes, and
+// frozen file systems are thawed.
 //
 // # Frames
 //
