@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/qemu"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo/demotest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/qemu"
 )
 
 // The agent in a real guest, over a real port: programs and files both ways, and a

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/require"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/qemu"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo/demotest"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/qemu"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/service/hypervisor/qemu"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/qemu"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
 

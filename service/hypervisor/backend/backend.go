@@ -1,0 +1,136 @@
+// Package backend is the seam between the daemon and the programs that run its VMs: what
+// they are told of a VM, and what they can do with it. Each of them is a package below
+// this one.
+//
+//	qemu               QEMU, with KVM or its own translator
+//	sandbox            gVisor: a kernel in a process, for a root file system in a folder
+//	firecracker        Firecracker
+//	cloudhypervisor    Cloud Hypervisor
+//
+// # Invariants
+//
+//   - A VM's process outlives the daemon. Find meets it again, by what lies in the VM's
+//     folder and nothing else.
+//   - Start leaves nothing behind when it fails.
+//   - A backend decides nothing about a VM: it says what happened (Done, Ended), and the
+//     daemon draws the conclusion.
+package backend
+
+import (
+	"context"
+	"io"
+)
+
+// The names of the backends, as requests call them.
+const (
+	Auto            = "auto" // none of them: the daemon picks one
+	QEMU            = "qemu"
+	Firecracker     = "firecracker"
+	CloudHypervisor = "cloud-hypervisor"
+	Sandbox         = "sandbox"
+)
+
+// Spec is a VM as it is to be started. Paths are absolute, and lead to files that the
+// daemon made, or checked and copied.
+type Spec struct {
+	ID, Name string // the ID is a UUID
+	// Folder is the VM's own, for sockets, logs and records of its process.
+	Folder     string
+	VCPUs      int
+	MemoryMiB  int
+	Kernel     string // booted without firmware; empty: what the first disk holds
+	Initrd     string
+	KernelArgs string
+	Firmware   string // a file of UEFI code; empty: the usual one
+	Disks      []Disk // the first one is the system's
+	RootFS     string // a folder with the root file system of a sandbox
+	NICs       []NIC
+	Agent      bool // there is a guest agent to talk to
+	// UID and GID are whom the VM's process runs as; 0: as the daemon.
+	UID, GID int
+}
+
+// Disk is a block device.
+type Disk struct {
+	ID       string // letters, digits and dashes; unique in the VM
+	Target   string // a path, or what the storage calls it: nbd:unix:..., rbd:pool/image
+	Format   string // qcow2 or raw: never guessed
+	ReadOnly bool
+	CD       bool // a drive for CDs, where the machine has one
+}
+
+// NIC is a network interface.
+type NIC struct {
+	MAC string
+	Tap string // a device of the host's that is there; empty: the backend's own way out (mode user)
+}
+
+// Info is what a backend can do on this host.
+type Info struct {
+	Available bool
+	Version   string
+	Detail    string // its accelerator, or what is missing and how to get it
+}
+
+// Backend runs VMs. Its methods may be called at once by many goroutines, but not for
+// the same VM.
+type Backend interface {
+	// Probe looks at what the host has now.
+	Probe(ctx context.Context) Info
+	// Check says whether such a VM can be run; the error is a fault that names the field
+	// of the request. It does not look at the host.
+	Check(s *Spec) error
+	// Start starts a VM that has no process, and returns when its processors run.
+	Start(ctx context.Context, s *Spec) (Instance, error)
+	// Find is the VM that an earlier daemon started; nil if it has no process any more.
+	Find(ctx context.Context, s *Spec) (Instance, error)
+	// Clean removes what a VM without a process has on the host beside its folder.
+	Clean(ctx context.Context, s *Spec) error
+}
+
+// Instance is a VM that has a process. After its end, calls fail.
+type Instance interface {
+	PID() int
+	// Done is closed when the process has ended.
+	Done() <-chan struct{}
+	// Ended says how, once Done is closed.
+	Ended() End
+	// Paused says whether the processors are halted.
+	Paused(ctx context.Context) (bool, error)
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+	// PowerDown asks the guest to shut down. What comes of it is up to the guest.
+	PowerDown(ctx context.Context) error
+	// Kill ends the process. It has ended when Done is closed.
+	Kill(ctx context.Context) error
+	// Dial connects to a channel of the VM. One that it has not is a fault.
+	Dial(ctx context.Context, c Channel) (io.ReadWriteCloser, error)
+	Metrics(ctx context.Context) (Metrics, error)
+	// Close lets go of the VM, which goes on.
+	Close() error
+}
+
+// Channel is a way into a VM.
+type Channel string
+
+// The channels.
+const (
+	AgentChannel   Channel = "agent"
+	ConsoleChannel Channel = "console" // the serial console
+	ScreenChannel  Channel = "screen"  // RFB, as VNC speaks it
+)
+
+// End is how a VM's process ended.
+type End struct {
+	// Clean: the guest powered off, or the process was told to end.
+	Clean  bool
+	Reason string // for people
+}
+
+// Metrics are what a VM uses. Counters count since it was started.
+type Metrics struct {
+	CPUSeconds                      float64
+	MemoryBytes                     int64 // resident on the host
+	DiskReadBytes, DiskWrittenBytes int64
+	NetReceivedBytes, NetSentBytes  int64
+}
