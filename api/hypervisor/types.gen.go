@@ -34,6 +34,24 @@ func (e Backend) Valid() bool {
 	}
 }
 
+// Defines values for BackupKind.
+const (
+	BackupKindFull        BackupKind = "full"
+	BackupKindIncremental BackupKind = "incremental"
+)
+
+// Valid indicates whether the value is a known member of the BackupKind enum.
+func (e BackupKind) Valid() bool {
+	switch e {
+	case BackupKindFull:
+		return true
+	case BackupKindIncremental:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExecPieceStream.
 const (
 	ExecPieceStreamStderr ExecPieceStream = "stderr"
@@ -79,6 +97,27 @@ func (e FleetVMSpecStorage) Valid() bool {
 	}
 }
 
+// Defines values for ImageKind.
+const (
+	ImageKindDisk   ImageKind = "disk"
+	ImageKindKernel ImageKind = "kernel"
+	ImageKindRootfs ImageKind = "rootfs"
+)
+
+// Valid indicates whether the value is a known member of the ImageKind enum.
+func (e ImageKind) Valid() bool {
+	switch e {
+	case ImageKindDisk:
+		return true
+	case ImageKindKernel:
+		return true
+	case ImageKindRootfs:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NetworkMode.
 const (
 	NetworkModeBridge NetworkMode = "bridge"
@@ -97,6 +136,51 @@ func (e NetworkMode) Valid() bool {
 	case NetworkModeTap:
 		return true
 	case NetworkModeUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OperationState.
+const (
+	OperationStateCancelled OperationState = "cancelled"
+	OperationStateFailed    OperationState = "failed"
+	OperationStateQueued    OperationState = "queued"
+	OperationStateRunning   OperationState = "running"
+	OperationStateSucceeded OperationState = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the OperationState enum.
+func (e OperationState) Valid() bool {
+	switch e {
+	case OperationStateCancelled:
+		return true
+	case OperationStateFailed:
+		return true
+	case OperationStateQueued:
+		return true
+	case OperationStateRunning:
+		return true
+	case OperationStateSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SnapshotKind.
+const (
+	SnapshotKindDisk SnapshotKind = "disk"
+	SnapshotKindFull SnapshotKind = "full"
+)
+
+// Valid indicates whether the value is a known member of the SnapshotKind enum.
+func (e SnapshotKind) Valid() bool {
+	switch e {
+	case SnapshotKindDisk:
+		return true
+	case SnapshotKindFull:
 		return true
 	default:
 		return false
@@ -183,6 +267,18 @@ type AgentState struct {
 	Version string `json:"version"`
 }
 
+// AuditEntry defines model for AuditEntry.
+type AuditEntry struct {
+	Action  string    `json:"action"`
+	Actor   string    `json:"actor"`
+	Message string    `json:"message"`
+	Result  string    `json:"result"`
+	Seq     int64     `json:"seq"`
+	Target  string    `json:"target"`
+	Tenant  string    `json:"tenant"`
+	Time    time.Time `json:"time"`
+}
+
 // Backend `auto` picks by what the host can do and what the request needs
 type Backend string
 
@@ -198,6 +294,42 @@ type BackendInfo struct {
 	Version *string `json:"version,omitempty"`
 }
 
+// Backup defines model for Backup.
+type Backup struct {
+	CreatedAt   time.Time `json:"created_at"`
+	Description string    `json:"description"`
+	Id          string    `json:"id"`
+
+	// Kind `incremental` builds on the latest backup, and is `full` where there is none to build on
+	Kind BackupKind `json:"kind"`
+
+	// ParentId The backup that this one builds on
+	ParentId *string `json:"parent_id,omitempty"`
+
+	// Sha256 Of the backup's file
+	Sha256 string `json:"sha256"`
+
+	// SizeBytes On disk
+	SizeBytes int64  `json:"size_bytes"`
+	Tenant    string `json:"tenant"`
+
+	// VirtualSizeBytes Of the disk that the guest saw
+	VirtualSizeBytes int64  `json:"virtual_size_bytes"`
+	VmId             string `json:"vm_id"`
+	VmName           string `json:"vm_name"`
+}
+
+// BackupKind `incremental` builds on the latest backup, and is `full` where there is none to build on
+type BackupKind string
+
+// BackupSpec defines model for BackupSpec.
+type BackupSpec struct {
+	Description *string `json:"description,omitempty"`
+
+	// Kind `incremental` builds on the latest backup, and is `full` where there is none to build on
+	Kind *BackupKind `json:"kind,omitempty"`
+}
+
 // Capacity defines model for Capacity.
 type Capacity struct {
 	FreeMemoryMib int `json:"free_memory_mib"`
@@ -207,6 +339,19 @@ type Capacity struct {
 	Nodes         int `json:"nodes"`
 	Vcpus         int `json:"vcpus"`
 	Vms           int `json:"vms"`
+}
+
+// Cleaned defines model for Cleaned.
+type Cleaned struct {
+	Bytes int64 `json:"bytes"`
+	Files int   `json:"files"`
+}
+
+// CloneSpec defines model for CloneSpec.
+type CloneSpec struct {
+	// Linked Share what neither changes
+	Linked *bool  `json:"linked,omitempty"`
+	Name   string `json:"name"`
 }
 
 // CloudInit defines model for CloudInit.
@@ -429,7 +574,9 @@ type Host struct {
 // Image defines model for Image.
 type Image struct {
 	AddedAt time.Time `json:"added_at"`
-	Format  string    `json:"format"`
+
+	// Kind What it is: a disk, a kernel with an initial RAM disk, or a root file system
+	Kind ImageKind `json:"kind"`
 
 	// Locked No new VM may be made of it
 	Locked   bool   `json:"locked"`
@@ -442,15 +589,39 @@ type Image struct {
 	// SignatureValid Of its minisign signature; null when it has none
 	SignatureValid *bool      `json:"signature_valid"`
 	SignedAt       *time.Time `json:"signed_at,omitempty"`
-	SizeBytes      int64      `json:"size_bytes"`
+
+	// SizeBytes On the host
+	SizeBytes int64 `json:"size_bytes"`
 
 	// Source Where it came from
 	Source           string `json:"source"`
 	VirtualSizeBytes int64  `json:"virtual_size_bytes"`
 }
 
+// ImageKind What it is: a disk, a kernel with an initial RAM disk, or a root file system
+type ImageKind string
+
+// ImageSpec `path` of a disk image, or of a folder with the root file system of sandboxes; or `kernel`, and `initrd`, of a guest that boots without a disk
+type ImageSpec struct {
+	Initrd     *string `json:"initrd,omitempty"`
+	Kernel     *string `json:"kernel,omitempty"`
+	KernelArgs *string `json:"kernel_args,omitempty"`
+	Name       string  `json:"name"`
+	Path       *string `json:"path,omitempty"`
+
+	// Signature Minisign signature of the file at `path`
+	Signature *string `json:"signature,omitempty"`
+}
+
 // Labels defines model for Labels.
 type Labels map[string]string
+
+// Me defines model for Me.
+type Me struct {
+	Admin  bool   `json:"admin"`
+	Name   string `json:"name"`
+	Tenant string `json:"tenant"`
+}
 
 // Network defines model for Network.
 type Network struct {
@@ -469,6 +640,11 @@ type Network struct {
 
 // NetworkMode `user` reaches out by the daemon, `bridge` is a bridge of the host, `tap` is a device of its own
 type NetworkMode string
+
+// NewName defines model for NewName.
+type NewName struct {
+	Name string `json:"name"`
+}
 
 // Node defines model for Node.
 type Node struct {
@@ -492,15 +668,90 @@ type Node struct {
 // Nothing An empty object, or no body at all
 type Nothing = map[string]interface{}
 
+// Operation defines model for Operation.
+type Operation struct {
+	// BackupId Of a backup, once there is one
+	BackupId  *string   `json:"backup_id,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Error Why it failed
+	Error      string     `json:"error"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+	Id         string     `json:"id"`
+
+	// Image Name of the image that is added
+	Image *string `json:"image,omitempty"`
+
+	// Kind backup, restore, clone, image.add
+	Kind     string         `json:"kind"`
+	Progress float32        `json:"progress"`
+	State    OperationState `json:"state"`
+
+	// VmId The VM that it is about or that it makes
+	VmId *string `json:"vm_id,omitempty"`
+}
+
+// OperationState defines model for Operation.State.
+type OperationState string
+
 // Pong defines model for Pong.
 type Pong struct {
 	RoundTripMs float32 `json:"round_trip_ms"`
 	Version     string  `json:"version"`
 }
 
+// PutFile defines model for PutFile.
+type PutFile struct {
+	// Content At most a MiB; send larger files as octets
+	Content []byte `json:"content"`
+
+	// Mode Octal
+	Mode *string `json:"mode,omitempty"`
+
+	// Path Absolute
+	Path string `json:"path"`
+}
+
 // ReadOnly defines model for ReadOnly.
 type ReadOnly struct {
 	ReadOnly bool `json:"read_only"`
+}
+
+// Resize defines model for Resize.
+type Resize struct {
+	DiskGib int `json:"disk_gib"`
+}
+
+// Restore defines model for Restore.
+type Restore struct {
+	// Name Of the new VM
+	Name *string `json:"name,omitempty"`
+
+	// Vm Instead, the id of a VM that gets the disk
+	Vm *string `json:"vm,omitempty"`
+}
+
+// Snapshot defines model for Snapshot.
+type Snapshot struct {
+	CreatedAt   time.Time    `json:"created_at"`
+	Description string       `json:"description"`
+	Kind        SnapshotKind `json:"kind"`
+
+	// MemoryBytes Of the memory that a `full` one keeps
+	MemoryBytes int64  `json:"memory_bytes"`
+	Name        string `json:"name"`
+}
+
+// SnapshotKind defines model for SnapshotKind.
+type SnapshotKind string
+
+// SnapshotSpec defines model for SnapshotSpec.
+type SnapshotSpec struct {
+	Description *string       `json:"description,omitempty"`
+	Kind        *SnapshotKind `json:"kind,omitempty"`
+
+	// Name Unique within the VM
+	Name string `json:"name"`
 }
 
 // State defines model for State.
@@ -511,6 +762,12 @@ type Stop struct {
 	// Force Kill it at once
 	Force        *bool `json:"force,omitempty"`
 	GraceSeconds *int  `json:"grace_seconds,omitempty"`
+}
+
+// Ticket defines model for Ticket.
+type Ticket struct {
+	ExpiresAt time.Time `json:"expires_at"`
+	Ticket    string    `json:"ticket"`
 }
 
 // VM defines model for VM.
@@ -615,6 +872,9 @@ type VMSpec struct {
 // VMSpecStorage defines model for VMSpec.Storage.
 type VMSpecStorage string
 
+// BackupID defines model for BackupID.
+type BackupID = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -626,6 +886,12 @@ type Limit = int
 
 // NodeName defines model for NodeName.
 type NodeName = string
+
+// OperationID defines model for OperationID.
+type OperationID = string
+
+// SnapshotName defines model for SnapshotName.
+type SnapshotName = string
 
 // VMID defines model for VMID.
 type VMID = string
@@ -660,6 +926,27 @@ type Unavailable = Error
 // Unreachable defines model for Unreachable.
 type Unreachable = Error
 
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListBackupsParams defines parameters for ListBackups.
+type ListBackupsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Vm Only of the VM with this id
+	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
+}
+
 // ListImagesParams defines parameters for ListImages.
 type ListImagesParams struct {
 	// Limit The most items of a page
@@ -667,6 +954,27 @@ type ListImagesParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// UploadImageParams defines parameters for UploadImage.
+type UploadImageParams struct {
+	// Signature Minisign signature of the bytes
+	Signature *string `form:"signature,omitempty" json:"signature,omitempty"`
+}
+
+// ListOperationsParams defines parameters for ListOperations.
+type ListOperationsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetOperationParams defines parameters for GetOperation.
+type GetOperationParams struct {
+	// Wait Seconds
+	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // ListVMsParams defines parameters for ListVMs.
@@ -689,11 +997,17 @@ type ListVMsParams struct {
 
 // PutFileParams defines parameters for PutFile.
 type PutFileParams struct {
-	// Path Absolute
-	Path string `form:"path" json:"path"`
+	// Path Absolute; required beside octets, which are the file
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
 
 	// Mode Octal
 	Mode *string `form:"mode,omitempty" json:"mode,omitempty"`
+}
+
+// OpenConsoleParams defines parameters for OpenConsole.
+type OpenConsoleParams struct {
+	// Ticket From `tickets`, in place of credentials
+	Ticket *string `form:"ticket,omitempty" json:"ticket,omitempty"`
 }
 
 // ListVMEventsParams defines parameters for ListVMEvents.
@@ -703,6 +1017,12 @@ type ListVMEventsParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// OpenScreenParams defines parameters for OpenScreen.
+type OpenScreenParams struct {
+	// Ticket From `tickets`, in place of credentials
+	Ticket *string `form:"ticket,omitempty" json:"ticket,omitempty"`
 }
 
 // WaitVMParams defines parameters for WaitVM.
@@ -725,8 +1045,32 @@ type UncordonNodeJSONRequestBody = Nothing
 // CreateFleetVMJSONRequestBody defines body for CreateFleetVM for application/json ContentType.
 type CreateFleetVMJSONRequestBody = FleetVMSpec
 
+// RestoreBackupJSONRequestBody defines body for RestoreBackup for application/json ContentType.
+type RestoreBackupJSONRequestBody = Restore
+
+// AddImageJSONRequestBody defines body for AddImage for application/json ContentType.
+type AddImageJSONRequestBody = ImageSpec
+
+// CloneImageJSONRequestBody defines body for CloneImage for application/json ContentType.
+type CloneImageJSONRequestBody = NewName
+
+// LockImageJSONRequestBody defines body for LockImage for application/json ContentType.
+type LockImageJSONRequestBody = Nothing
+
 // SetImageReadOnlyJSONRequestBody defines body for SetImageReadOnly for application/json ContentType.
 type SetImageReadOnlyJSONRequestBody = ReadOnly
+
+// RenameImageJSONRequestBody defines body for RenameImage for application/json ContentType.
+type RenameImageJSONRequestBody = NewName
+
+// UnlockImageJSONRequestBody defines body for UnlockImage for application/json ContentType.
+type UnlockImageJSONRequestBody = Nothing
+
+// CleanImagesJSONRequestBody defines body for CleanImages for application/json ContentType.
+type CleanImagesJSONRequestBody = Nothing
+
+// CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
+type CancelOperationJSONRequestBody = Nothing
 
 // CreateVMJSONRequestBody defines body for CreateVM for application/json ContentType.
 type CreateVMJSONRequestBody = VMSpec
@@ -740,6 +1084,15 @@ type GetFileJSONRequestBody = GetFile
 // PingAgentJSONRequestBody defines body for PingAgent for application/json ContentType.
 type PingAgentJSONRequestBody = Nothing
 
+// PutFileJSONRequestBody defines body for PutFile for application/json ContentType.
+type PutFileJSONRequestBody = PutFile
+
+// CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
+type CreateBackupJSONRequestBody = BackupSpec
+
+// CloneVMJSONRequestBody defines body for CloneVM for application/json ContentType.
+type CloneVMJSONRequestBody = CloneSpec
+
 // DisableVMJSONRequestBody defines body for DisableVM for application/json ContentType.
 type DisableVMJSONRequestBody = Nothing
 
@@ -749,11 +1102,23 @@ type EnableVMJSONRequestBody = Nothing
 // PauseVMJSONRequestBody defines body for PauseVM for application/json ContentType.
 type PauseVMJSONRequestBody = Nothing
 
+// ResizeVMJSONRequestBody defines body for ResizeVM for application/json ContentType.
+type ResizeVMJSONRequestBody = Resize
+
 // ResumeVMJSONRequestBody defines body for ResumeVM for application/json ContentType.
 type ResumeVMJSONRequestBody = Nothing
+
+// CreateSnapshotJSONRequestBody defines body for CreateSnapshot for application/json ContentType.
+type CreateSnapshotJSONRequestBody = SnapshotSpec
+
+// RevertSnapshotJSONRequestBody defines body for RevertSnapshot for application/json ContentType.
+type RevertSnapshotJSONRequestBody = Nothing
 
 // StartVMJSONRequestBody defines body for StartVM for application/json ContentType.
 type StartVMJSONRequestBody = Nothing
 
 // StopVMJSONRequestBody defines body for StopVM for application/json ContentType.
 type StopVMJSONRequestBody = Stop
+
+// CreateTicketJSONRequestBody defines body for CreateTicket for application/json ContentType.
+type CreateTicketJSONRequestBody = Nothing
