@@ -3,17 +3,14 @@ package edge
 import (
 	"context"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,7 +25,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
@@ -186,7 +182,7 @@ func Migrations() []Migration {
 // openSecrets derives the service's keys from its secret key, and hashes the
 // credentials of the configuration.
 func (s *Service) openSecrets(ctx context.Context) error {
-	key, err := secretKey(s.cfg)
+	key, err := auth.SecretKey(s.cfg.SecretKey, s.cfg.Data)
 	if err != nil {
 		return err
 	}
@@ -227,40 +223,6 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	}
 	s.oidc = auth.NewOIDC(o, &http.Client{Timeout: 10 * time.Second}, cookies, s.now)
 	return nil
-}
-
-// minSecretKey is the shortest secret key that may be configured.
-const minSecretKey = 32
-
-// secretKey is the configured key, or one that is made once and kept with the
-// data, readable by its owner only.
-func secretKey(cfg Config) ([]byte, error) {
-	if cfg.SecretKey != "" {
-		if len(cfg.SecretKey) < minSecretKey {
-			return nil, fault.InvalidField("secret-key", "must have at least %d characters", minSecretKey)
-		}
-		return []byte(cfg.SecretKey), nil
-	}
-	fresh := make([]byte, 32)
-	if _, err := rand.Read(fresh); err != nil {
-		return nil, fmt.Errorf("make secret key: %w", err)
-	}
-	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
-	}
-	path := filepath.Join(cfg.Data, "secret.key")
-	if err := durable.Create(path, []byte(hex.EncodeToString(fresh)+"\n"), 0o600); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "data: cannot write %s", path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "data: cannot read %s", path)
-	}
-	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(key) != len(fresh) {
-		return nil, fault.New(fault.Invalid, "data: %s does not hold 32 bytes in hex; restore it from a backup", path)
-	}
-	return key, nil
 }
 
 // Close gives back what New opened. Run must have ended.
