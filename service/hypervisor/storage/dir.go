@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+)
+
+// DirPool keeps disks as qcow2 files in the folders of their VMs. A disk with a base
+// holds only what differs from it.
+type DirPool struct{}
+
+// Name is dir.
+func (DirPool) Name() string { return Dir }
+
+const diskFile = "disk.qcow2"
+
+// Path is the file of a disk.
+func (DirPool) Path(v Volume) string { return filepath.Join(v.Folder, diskFile) }
+
+// Create makes the file.
+func (p DirPool) Create(ctx context.Context, v Volume, base *Base) error {
+	path := p.Path(v)
+	if err := p.Remove(ctx, v); err != nil {
+		return err
+	}
+	args := []string{"create", "-q", "-f", "qcow2"}
+	if base != nil {
+		args = append(args, "-b", base.Path, "-F", base.Format)
+	}
+	args = append(args, path)
+	if v.Size > 0 {
+		args = append(args, strconv.FormatInt(v.Size, 10))
+	}
+	if _, err := run(ctx, "qemu-img", "qemu-utils", args...); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(path, 0o600), own(path, v))
+}
+
+// own gives a file to whom the VM runs as.
+func own(path string, v Volume) error {
+	if v.UID == 0 {
+		return nil
+	}
+	return os.Lchown(path, v.UID, v.GID)
+}
+
+// Disk is the file.
+func (p DirPool) Disk(v Volume) backend.Disk {
+	return backend.Disk{ID: "system", Target: p.Path(v), Format: "qcow2"}
+}
+
+// Resize makes the disk larger.
+func (p DirPool) Resize(ctx context.Context, v Volume, size int64) error {
+	_, err := run(ctx, "qemu-img", "qemu-utils", "resize", "-q", "-f", "qcow2", p.Path(v), strconv.FormatInt(size, 10))
+	return err
+}
+
+// Remove removes the file.
+func (p DirPool) Remove(_ context.Context, v Volume) error {
+	if err := os.Remove(p.Path(v)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
