@@ -1,0 +1,296 @@
+package network
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+)
+
+// Manager keeps the networks of a host's VMs. It is safe for concurrent use. It works
+// in the network namespace of the thread that calls it.
+type Manager struct {
+	o    Options
+	book *book
+
+	mu    sync.Mutex // held by whoever changes the host
+	ready bool       // the rules were made since the start
+	// guarded are the ports whose rules the kernel has.
+	guarded map[string]lease
+
+	serverMu sync.Mutex
+	server   interface{ wake() } // of the DHCP server, while it listens
+	bridged  chan struct{}       // has a value after the managed bridge was made
+}
+
+// New reads the lease file. It changes nothing on the host and takes no rights.
+func New(o Options) (*Manager, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b, strange, err := openBook(o)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range strange {
+		o.Log.Warn("the address of a VM is not in the guests' network; it gets another when it starts", "vm", l.VM, "ip", l.IP, "network", o.Address.Masked())
+	}
+	return &Manager{o: o, book: b, guarded: map[string]lease{}, bridged: make(chan struct{}, 1)}, nil
+}
+
+// Check says what the host lacks for networks of VMs, as a fault.Unavailable.
+func (m *Manager) Check() error {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return unavailable(err, "this host has no /dev/net/tun; load the kernel module tun (modprobe tun)")
+	}
+	_, err := rulesStand()
+	return err
+}
+
+// Attach gives a VM a tap on its bridge, with its address and its rules. What is there
+// already stays, so that it can be called for a VM that runs. If it fails, it leaves
+// of the port what there was before.
+func (m *Manager) Attach(ctx context.Context, p Port) (Attached, error) {
+	l, err := m.o.lease(p)
+	if err != nil {
+		return Attached{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return Attached{}, err
+	}
+	a := Attached{Tap: TapName(l.VM), Bridge: l.Bridge, MTU: m.o.MTU}
+	if l.Bridge != m.o.Bridge {
+		if a.MTU, err = operatorsBridge(l.Bridge); err != nil {
+			return Attached{}, err
+		}
+	}
+	if err := m.prepare(); err != nil {
+		return Attached{}, err
+	}
+	before, known := m.book.of(l.VM)
+	if l, err = m.book.grant(l); err != nil {
+		return Attached{}, err
+	}
+	if err := m.connect(l, p.OwnerUID); err != nil {
+		undo := func() error { return m.book.remove(l.VM) }
+		if known {
+			undo = func() error { return m.book.put(before) }
+		}
+		if failed := undo(); failed != nil {
+			m.o.Log.Error("the address of a VM that was not attached cannot be given back", "vm", l.VM, "error", failed)
+		}
+		return Attached{}, err
+	}
+	if a.IP = l.IP; l.Bridge == m.o.Bridge {
+		a.Gateway = m.o.Address
+	}
+	m.o.Log.Info("attached a VM to its network", "vm", l.VM, "tap", a.Tap, "bridge", l.Bridge, "mac", l.MAC, "ip", l.IP)
+	return a, nil
+}
+
+// connect makes the devices and the rules of a port. The tap is on the bridge last:
+// nothing of a guest's passes before all is as it should be.
+func (m *Manager) connect(l lease, owner uint32) error {
+	mtu := m.o.MTU
+	if l.Bridge == m.o.Bridge {
+		if err := m.ensureBridge(); err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if mtu, err = operatorsBridge(l.Bridge); err != nil {
+			return err
+		}
+	}
+	tap, made, err := ensureTap(l, owner)
+	if err != nil {
+		return err
+	}
+	var before *lease
+	if g, has := m.guarded[l.VM]; has {
+		before = &g
+	}
+	if err = m.guard(l.VM, &l); err == nil {
+		err = plug(tap, l.Bridge, mtu, m.o.Isolate && l.Bridge == m.o.Bridge)
+	}
+	if err == nil {
+		return nil
+	}
+	undo := func() error { return m.guard(l.VM, before) }
+	if made {
+		undo = func() error { return m.detach(l.VM) }
+	}
+	if undo := undo(); undo != nil {
+		m.o.Log.Error("what was made of a port cannot be removed; the next start of the daemon does", "vm", l.VM, "error", undo)
+	}
+	return err
+}
+
+func (m *Manager) ensureBridge() error {
+	made, err := ensureBridge(m.o)
+	if err != nil {
+		return err
+	}
+	if made {
+		m.o.Log.Info("made the bridge of the guests", "bridge", m.o.Bridge, "address", m.o.Address)
+		m.wakeServer()
+	}
+	if m.o.NoNAT {
+		return nil
+	}
+	const forward = "net/ipv4/ip_forward"
+	if was, err := os.ReadFile("/proc/sys/" + forward); err == nil && string(was) == "0\n" {
+		m.o.Log.Info("turning net.ipv4.ip_forward on: this host is now a router for its guests")
+	}
+	return sysctl(forward, "1")
+}
+
+// prepare makes the rules anew on the first use: those of a daemon that was here
+// before may be of another version or of other settings.
+func (m *Manager) prepare() error {
+	if m.ready {
+		return nil
+	}
+	if err := m.rebuild(); err != nil {
+		return err
+	}
+	m.ready = true
+	return nil
+}
+
+// rebuild makes all rules, of the taps that are there and known.
+func (m *Manager) rebuild() error {
+	there, err := taps()
+	if err != nil {
+		return err
+	}
+	guarded := map[string]lease{}
+	for _, l := range m.book.all() {
+		if there[TapName(l.VM)] == l.VM {
+			guarded[l.VM] = l
+		}
+	}
+	leases := make([]lease, 0, len(guarded))
+	for _, l := range guarded {
+		leases = append(leases, l)
+	}
+	if err := rebuildRules(m.o, leases); err != nil {
+		return err
+	}
+	m.guarded = guarded
+	return nil
+}
+
+// guard changes the rules of one VM; nil: it has none.
+func (m *Manager) guard(vm string, l *lease) error {
+	var before *lease
+	if g, has := m.guarded[vm]; has {
+		before = &g
+	}
+	if before == nil && l == nil {
+		return nil
+	}
+	if err := changeRules(m.o.Bridge, before, l); err != nil {
+		// Somebody has changed or removed our tables: they are made anew, with this VM's
+		// rules if its tap is there.
+		m.o.Log.Warn("the rules of the guests were changed by another; making them anew", "error", err)
+		return m.rebuild()
+	}
+	if l == nil {
+		delete(m.guarded, vm)
+	} else {
+		m.guarded[vm] = *l
+	}
+	return nil
+}
+
+// Detach removes the tap and the rules of a VM, whose QEMU has ended. Its address
+// remains its own. A VM that has none is no error.
+func (m *Manager) Detach(ctx context.Context, vm string) error {
+	if err := checkVM(vm); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return m.detach(vm)
+}
+
+func (m *Manager) detach(vm string) error {
+	if err := removeLink(TapName(vm)); err != nil {
+		return err
+	}
+	return m.guard(vm, nil)
+}
+
+// Release does Detach and gives the address of a VM back: it is deleted.
+func (m *Manager) Release(ctx context.Context, vm string) error {
+	if err := m.Detach(ctx, vm); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.book.remove(vm)
+}
+
+// Addresses are those that a VM has been given, attached or not; none if it is not
+// known, or on a bridge of the operator's that gives addresses itself.
+func (m *Manager) Addresses(vm string) []netip.Addr { return m.book.addresses(vm) }
+
+// Sweep removes taps, rules and addresses of VMs that there are no more, as a daemon
+// leaves them that was killed, and makes the rules of the others anew. keep reports
+// whether there is a VM of an id. Call it at the start, before the first Attach.
+func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var s Swept
+	there, err := taps()
+	if err != nil {
+		return s, err
+	}
+	guarded, err := guardedTaps()
+	if err != nil {
+		return s, err
+	}
+	kept := map[string]bool{}
+	for name, vm := range there {
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
+		if vm != "" && TapName(vm) == name && keep(vm) {
+			kept[name] = true
+			continue
+		}
+		if err := removeLink(name); err != nil {
+			return s, err
+		}
+		s.Taps++
+	}
+	var gone []string
+	for _, l := range m.book.all() {
+		if !keep(l.VM) {
+			gone = append(gone, l.VM)
+		}
+	}
+	if err := m.book.remove(gone...); err != nil {
+		return s, err
+	}
+	s.Leases = len(gone)
+	if err := m.rebuild(); err != nil {
+		return s, err
+	}
+	m.ready = true
+	slices.Sort(guarded)
+	for _, name := range slices.Compact(guarded) {
+		if !kept[name] {
+			s.Rules++
+		}
+	}
+	return s, nil
+}

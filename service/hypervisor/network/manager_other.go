@@ -1,0 +1,49 @@
+//go:build !linux
+
+package network
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Manager keeps the networks of a host's VMs, which takes Linux.
+type Manager struct{ book *book }
+
+// New reads the lease file.
+func New(o Options) (*Manager, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := openBook(o)
+	return &Manager{book: b}, err
+}
+
+// Check says that this is not Linux.
+func (m *Manager) Check() error {
+	return fault.New(fault.Unavailable, "networks of VMs take Linux; use network mode user or none")
+}
+
+// Attach fails.
+func (m *Manager) Attach(context.Context, Port) (Attached, error) { return Attached{}, m.Check() }
+
+// Detach has nothing to do.
+func (m *Manager) Detach(context.Context, string) error { return nil }
+
+// Release has nothing to do.
+func (m *Manager) Release(context.Context, string) error { return nil }
+
+// Addresses are those that a VM has been given.
+func (m *Manager) Addresses(vm string) []netip.Addr { return m.book.addresses(vm) }
+
+// Sweep has nothing to do.
+func (m *Manager) Sweep(context.Context, func(string) bool) (Swept, error) { return Swept{}, nil }
+
+// Run waits until ctx ends.
+func (m *Manager) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}

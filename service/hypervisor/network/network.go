@@ -1,0 +1,206 @@
+package network
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Defaults of Options.
+const (
+	DefaultBridge = "mainstay0"
+	// DefaultAddress is beside the networks that Podman (10.88.0.0/16) and Docker
+	// (172.17.0.0/16) take for themselves.
+	DefaultAddress = "10.87.0.1/16"
+	DefaultMTU     = 1500
+)
+
+const (
+	tapPrefix = "mstap"
+	// maxName is the longest name of a network device, in bytes.
+	maxName = 15
+	maxVM   = 128 // of the id of a VM, in bytes; the kernel keeps aliases of up to 255
+)
+
+// Options say how the host's networks are. The zero value of each but LeaseFile is
+// its default.
+type Options struct {
+	Log *slog.Logger // default: nothing is logged
+	// LeaseFile is where the addresses of VMs are kept. Its folder must exist.
+	LeaseFile string
+	// Bridge is the name of the managed bridge.
+	Bridge string
+	// Address is that of the managed bridge, which is the gateway of its guests, with
+	// the length of their network: IPv4, at least /8 and at most /30.
+	Address netip.Prefix
+	// MTU of the managed bridge in bytes, at least 576; guests are told.
+	MTU int
+	// NoNAT leaves the way from and to the guests to the operator's routes.
+	NoNAT bool
+	// Isolate keeps guests of the managed bridge from reaching each other.
+	Isolate bool
+	// DNS is what guests ask for names. Default: what the host itself asks, without
+	// the servers on its loopback; read for every answer.
+	DNS []netip.Addr
+}
+
+// Port is what a VM has for a network.
+type Port struct {
+	VM  string           // its id: letters, digits, '.', '_' and '-'
+	MAC net.HardwareAddr // six bytes, unicast
+	// Bridge is the name of a bridge. Empty: the managed one.
+	Bridge string
+	// IP is a wish. On the managed bridge it is met if the address can be had, and if
+	// the VM has none yet: compare it with Attached.IP. On another bridge it is the
+	// only IPv4 address that the guest may send from.
+	IP netip.Addr
+	// OwnerUID is the user that may open the tap, as QEMU does.
+	OwnerUID uint32
+	// Hostname is told to the guest by DHCP, if it is a host name.
+	Hostname string
+}
+
+// Attached is what Attach has made of a Port.
+type Attached struct {
+	Tap    string // the name of the device: persistent, with vnet_hdr, one queue
+	Bridge string
+	// IP is the guest's address; on a bridge of the operator's the wish, if any.
+	IP netip.Addr
+	// Gateway is the bridge's address with the length of its network. It is zero on a
+	// bridge of the operator's.
+	Gateway netip.Prefix
+	MTU     int
+}
+
+// Swept counts what Sweep has removed.
+type Swept struct {
+	Taps   int // devices
+	Rules  int // taps that nftables had rules for
+	Leases int // addresses
+}
+
+// TapName is the name of the tap of a VM.
+func TapName(vm string) string {
+	sum := sha256.Sum256([]byte(vm))
+	return tapPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:maxName-len(tapPrefix)]
+}
+
+// withDefaults checks options.
+func (o Options) withDefaults() (Options, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Bridge == "" {
+		o.Bridge = DefaultBridge
+	}
+	if !o.Address.IsValid() {
+		o.Address = netip.MustParsePrefix(DefaultAddress)
+	}
+	if o.MTU == 0 {
+		o.MTU = DefaultMTU
+	}
+	a := o.Address
+	switch {
+	case o.LeaseFile == "":
+		return o, fault.InvalidField("network.lease_file", "network.lease_file is needed")
+	case !isDevice(o.Bridge) || strings.HasPrefix(o.Bridge, tapPrefix):
+		return o, fault.InvalidField("network.bridge", "network.bridge %q is not a name for a bridge", o.Bridge)
+	case !a.Addr().Is4() || a.Bits() < 8 || a.Bits() > 30:
+		return o, fault.InvalidField("network.address", "network.address %s is not an IPv4 address with a length from /8 to /30", a)
+	case !a.Addr().IsGlobalUnicast() || reserved(a, a.Addr()):
+		return o, fault.InvalidField("network.address", "network.address %s is not the address of a host in its network", a)
+	case o.MTU < 576 || o.MTU > 65535:
+		return o, fault.InvalidField("network.mtu", "network.mtu %d is not from 576 to 65535", o.MTU)
+	}
+	return o, nil
+}
+
+// reserved reports whether an address is the first or the last of a network.
+func reserved(network netip.Prefix, a netip.Addr) bool {
+	return a == network.Masked().Addr() || a == last(network)
+}
+
+// last is the broadcast address of an IPv4 network.
+func last(network netip.Prefix) netip.Addr {
+	b := network.Masked().Addr().As4()
+	for i := network.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(b)
+}
+
+var (
+	deviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	hostLabels = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+)
+
+func isDevice(name string) bool { return len(name) <= maxName && deviceName.MatchString(name) }
+
+// lease makes what is kept of a port out of what a caller asks for. Its address is
+// the wish as yet.
+func (o Options) lease(p Port) (lease, error) {
+	l := lease{VM: p.VM, Bridge: p.Bridge, IP: p.IP.Unmap()}
+	if l.Bridge == "" {
+		l.Bridge = o.Bridge
+	}
+	if len(p.Hostname) <= 253 && hostLabels.MatchString(p.Hostname) {
+		l.Hostname = p.Hostname
+	}
+	if err := checkVM(p.VM); err != nil {
+		return l, err
+	}
+	if !isDevice(l.Bridge) || strings.HasPrefix(l.Bridge, tapPrefix) {
+		return l, fault.InvalidField("network.bridge", "network.bridge %q is not the name of a bridge", l.Bridge)
+	}
+	if len(p.MAC) != len(l.MAC) || p.MAC[0]&1 != 0 || bytes.Equal(p.MAC, make([]byte, len(l.MAC))) {
+		return l, fault.InvalidField("network.mac", "network.mac %q is not a unicast Ethernet address", p.MAC)
+	}
+	l.MAC = mac(p.MAC)
+	if l.Bridge == o.Bridge && l.MAC == bridgeMAC(o) {
+		return l, fault.New(fault.Conflict, "network.mac %s is the bridge's own", l.MAC)
+	}
+	if l.Bridge != o.Bridge && l.IP.IsValid() && (!l.IP.Is4() || !l.IP.IsGlobalUnicast()) {
+		return l, fault.InvalidField("network.ip", "network.ip %s is not the IPv4 address of a host", l.IP)
+	}
+	return l, nil
+}
+
+func checkVM(vm string) error {
+	if len(vm) > maxVM || !deviceName.MatchString(vm) {
+		return fault.InvalidField("id", "%.200q is not the id of a VM", vm)
+	}
+	return nil
+}
+
+// bridgeMAC is the Ethernet address of the managed bridge. It is given, since one that
+// the kernel chooses changes with the ports.
+func bridgeMAC(o Options) mac {
+	sum := sha256.Sum256([]byte(o.Bridge + " " + o.Address.String()))
+	return mac{0x02, 'm', 's', sum[0], sum[1], sum[2]}
+}
+
+// mac is an Ethernet address.
+type mac [6]byte
+
+func (m mac) String() string { return net.HardwareAddr(m[:]).String() }
+
+// MarshalText writes an address as in JSON.
+func (m mac) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads an address from JSON.
+func (m *mac) UnmarshalText(text []byte) error {
+	hw, err := net.ParseMAC(string(text))
+	if err != nil || len(hw) != len(m) {
+		return fmt.Errorf("%.40q is not an Ethernet address", text)
+	}
+	*m = mac(hw)
+	return nil
+}

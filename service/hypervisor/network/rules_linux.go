@@ -1,0 +1,345 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	tableName = "mainstay_hypervisor"
+	// chunk is how many elements go into one message, whose length is 16 bits.
+	chunk = 500
+	// transactionSize is that of the largest transaction, in bytes: all rules of some
+	// ten thousand VMs.
+	transactionSize = 8 << 20
+	// kernelTime is long for the kernel, and bounds what a lost answer costs.
+	kernelTime = 10 * time.Second
+	// A client asks a handful of times when it starts; more than this is dropped.
+	questionsPerSecond, questionsBurst = 10, 20
+)
+
+// ports are the sets of the bridge table, by which its rules know the taps. One VM is
+// one element of some of them.
+type ports struct {
+	macs    *nftables.Set // tap . Ethernet address: who it is
+	senders *nftables.Set // tap . Ethernet address . address: what it may send from
+	anyIP   *nftables.Set // taps that may send from any IPv4 address
+	foreign *nftables.Set // taps on bridges of the operator's
+}
+
+func bridgeTable() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: tableName}
+}
+
+func inetTable() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
+}
+
+func newPorts(t *nftables.Table) ports {
+	name, hw, ip := nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIPAddr
+	// The numbers hold within a transaction. They are given, since the library would
+	// count them in a variable of the process that nothing guards.
+	return ports{
+		macs:    &nftables.Set{Table: t, ID: 1, Name: "macs", KeyType: nftables.MustConcatSetType(name, hw), Concatenation: true},
+		senders: &nftables.Set{Table: t, ID: 2, Name: "senders", KeyType: nftables.MustConcatSetType(name, hw, ip), Concatenation: true},
+		anyIP:   &nftables.Set{Table: t, ID: 3, Name: "any_ip", KeyType: name},
+		foreign: &nftables.Set{Table: t, ID: 4, Name: "foreign", KeyType: name},
+	}
+}
+
+func (p ports) sets() []*nftables.Set { return []*nftables.Set{p.macs, p.senders, p.anyIP, p.foreign} }
+
+// elements are what the sets have of one port.
+func (p ports) elements(l lease, managed string) map[*nftables.Set][]byte {
+	tap := ifname(TapName(l.VM))
+	hw := append(slices.Clone(l.MAC[:]), 0, 0) // a multiple of four bytes
+	e := map[*nftables.Set][]byte{p.macs: slices.Concat(tap, hw)}
+	if l.IP.IsValid() {
+		e[p.senders] = slices.Concat(tap, hw, l.IP.AsSlice())
+	}
+	if l.Bridge != managed {
+		e[p.foreign] = tap
+		if !l.IP.IsValid() {
+			e[p.anyIP] = tap
+		}
+	}
+	return e
+}
+
+// connect is a connection to nftables for one call, in which the kernel must answer.
+func connect() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		if err := c.SetDeadline(time.Now().Add(kernelTime)); err != nil {
+			return err
+		}
+		return c.SetWriteBuffer(transactionSize) // a transaction is written in one piece
+	}))
+}
+
+// rebuildRules replaces all that is ours in nftables, in one transaction.
+func rebuildRules(o Options, leases []lease) error {
+	c, err := connect()
+	if err != nil {
+		return noRules(err)
+	}
+	for _, t := range []*nftables.Table{bridgeTable(), inetTable()} {
+		c.AddTable(t) // so that there is one to delete
+		c.DelTable(t)
+		c.AddTable(t)
+	}
+	if err := guardPorts(c, o.Bridge, leases); err != nil {
+		return err
+	}
+	guardHost(c, o)
+	return noRules(c.Flush())
+}
+
+// guardPorts makes the bridge table: what guests may send.
+func guardPorts(c *nftables.Conn, managed string, leases []lease) error {
+	t := bridgeTable()
+	p := newPorts(t)
+	asked := &nftables.Set{Table: t, ID: 5, Name: "asked", KeyType: nftables.TypeIFName, Dynamic: true, HasTimeout: true, Timeout: time.Minute, Size: 1 << 16}
+	for _, s := range append(p.sets(), asked) {
+		if err := c.AddSet(s, nil); err != nil {
+			return err
+		}
+	}
+	all := map[*nftables.Set][]nftables.SetElement{}
+	for _, l := range leases {
+		for set, key := range p.elements(l, managed) {
+			all[set] = append(all[set], nftables.SetElement{Key: key})
+		}
+	}
+	for set, elements := range all {
+		for part := range slices.Chunk(elements, chunk) {
+			if err := c.SetAddElements(set, part); err != nil {
+				return err
+			}
+		}
+	}
+
+	policy := nftables.ChainPolicyAccept
+	first := nftables.ChainPriorityRef(-300) // before other tables, and before br_netfilter
+	input := c.AddChain(&nftables.Chain{
+		Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: first, Policy: &policy,
+	})
+	arp, ipv4, ipv6 := guardARP(c, t, p), guardIPv4(c, t, p, guardDHCP(c, t, p, asked)), guardIPv6(c, t, p)
+	addRules(c, t, input,
+		rule(meta(expr.MetaKeyIIFNAME), compare(expr.CmpOpNeq, []byte(tapPrefix)), accept()),
+		rule(sender(expr.PayloadBaseLLHeader, 6), in(p.macs), etherType(unix.ETH_P_ARP), goTo(arp)),
+		rule(sender(expr.PayloadBaseLLHeader, 6), in(p.macs), etherType(unix.ETH_P_IP), goTo(ipv4)),
+		rule(sender(expr.PayloadBaseLLHeader, 6), in(p.macs), etherType(unix.ETH_P_IPV6), goTo(ipv6)),
+		drop(),
+	)
+	return nil
+}
+
+// sender loads the tap that a packet comes from and an Ethernet address in it.
+func sender(base expr.PayloadBase, offset uint32) []expr.Any {
+	return rule(meta(expr.MetaKeyIIFNAME), load(base, offset, 6, afterR1))
+}
+
+// senderIP loads the tap, the frame's source and an IPv4 address in the network header.
+func senderIP(offset uint32) []expr.Any {
+	return rule(sender(expr.PayloadBaseLLHeader, 6), load(expr.PayloadBaseNetworkHeader, offset, 4, afterMAC))
+}
+
+func addRules(c *nftables.Conn, t *nftables.Table, chain *nftables.Chain, rules ...[]expr.Any) {
+	for _, r := range rules {
+		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: r})
+	}
+}
+
+// guardARP lets questions and answers pass in which the sender is who it is. An
+// address of zero is that of a probe (RFC 5227), whether somebody has an address.
+func guardARP(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
+	chain := c.AddChain(&nftables.Chain{Table: t, Name: "arp"})
+	const hardware, address = 8, 14                                                   // of the sender
+	header := field(expr.PayloadBaseNetworkHeader, 0, expr.CmpOpEq, 0, 1, 8, 0, 6, 4) // IPv4 on Ethernet
+	own := rule(header, sender(expr.PayloadBaseNetworkHeader, hardware))
+	addRules(c, t, chain,
+		rule(own, load(expr.PayloadBaseNetworkHeader, address, 4, afterMAC), in(p.senders), accept()),
+		rule(own, in(p.macs), field(expr.PayloadBaseNetworkHeader, address, expr.CmpOpEq, 0, 0, 0, 0), accept()),
+		rule(own, in(p.macs), meta(expr.MetaKeyIIFNAME), in(p.anyIP), accept()),
+		drop(),
+	)
+	return chain
+}
+
+// guardDHCP lets questions pass that a guest asks for itself.
+func guardDHCP(c *nftables.Conn, t *nftables.Table, p ports, asked *nftables.Set) *nftables.Chain {
+	chain := c.AddChain(&nftables.Chain{Table: t, Name: "dhcp"})
+	const hardware = 8 + 28 // of the client, in the message behind the UDP header
+	own := rule(sender(expr.PayloadBaseTransportHeader, hardware), in(p.macs))
+	addRules(c, t, chain,
+		rule(meta(expr.MetaKeyIIFNAME), overRate(asked, questionsPerSecond, questionsBurst), drop()),
+		rule(own, port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, clientPort), field(expr.PayloadBaseNetworkHeader, sourceIP, expr.CmpOpEq, 0, 0, 0, 0), accept()),
+		rule(own, senderIP(sourceIP), in(p.senders), accept()),
+		rule(own, meta(expr.MetaKeyIIFNAME), in(p.anyIP), accept()),
+		drop(),
+	)
+	return chain
+}
+
+func guardIPv4(c *nftables.Conn, t *nftables.Table, p ports, dhcp *nftables.Chain) *nftables.Chain {
+	chain := c.AddChain(&nftables.Chain{Table: t, Name: "ipv4"})
+	addRules(c, t, chain,
+		rule(port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, serverPort), drop()),
+		rule(port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, serverPort), goTo(dhcp)),
+		rule(senderIP(sourceIP), in(p.senders), accept()),
+		rule(meta(expr.MetaKeyIIFNAME), in(p.anyIP), accept()),
+		drop(),
+	)
+	return chain
+}
+
+// guardIPv6 names what may pass, so that what cannot be read does not.
+func guardIPv6(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
+	chain := c.AddChain(&nftables.Chain{Table: t, Name: "ipv6"})
+	const routerAdvertisement, redirect, dhcpv6Server = 134, 137, 547
+	icmp := func(op expr.CmpOp, kind byte) []expr.Any {
+		return rule(protocol(unix.IPPROTO_ICMPV6), field(expr.PayloadBaseTransportHeader, 0, op, kind))
+	}
+	addRules(c, t, chain,
+		rule(meta(expr.MetaKeyIIFNAME), notIn(p.foreign), drop()),
+		rule(icmp(expr.CmpOpEq, routerAdvertisement), drop()),
+		rule(icmp(expr.CmpOpNeq, redirect), accept()),
+		rule(port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpNeq, dhcpv6Server), accept()),
+		rule(protocol(unix.IPPROTO_UDP), drop()),
+		rule(protocol(unix.IPPROTO_ICMPV6), drop()),
+		rule(meta(expr.MetaKeyL4PROTO), accept()),
+		drop(),
+	)
+	return chain
+}
+
+// guardHost makes the inet table: what the guests of the managed bridge reach of the
+// host and beyond it.
+func guardHost(c *nftables.Conn, o Options) {
+	t := inetTable()
+	policy := nftables.ChainPolicyAccept
+	base := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+		return c.AddChain(&nftables.Chain{Table: t, Name: name, Type: kind, Hooknum: hook, Priority: priority, Policy: &policy})
+	}
+	from := interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq, o.Bridge)
+	notFrom := interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq, o.Bridge)
+	to := interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpEq, o.Bridge)
+	notTo := interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpNeq, o.Bridge)
+
+	const dns = 53
+	addRules(c, t, base("input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter),
+		rule(notFrom, accept()),
+		rule(established(), accept()),
+		rule(protocol(unix.IPPROTO_ICMP), accept()),
+		rule(port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, serverPort), accept()),
+		rule(port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, dns), accept()),
+		rule(port(unix.IPPROTO_TCP, destinationPort, expr.CmpOpEq, dns), accept()),
+		drop(),
+	)
+	linkLocal := rule(from, ipv4Only(), within(destinationIP, netip.MustParsePrefix("169.254.0.0/16")))
+	forward := base("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
+	addRules(c, t, forward,
+		rule(linkLocal, port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, dns), accept()),
+		rule(linkLocal, port(unix.IPPROTO_TCP, destinationPort, expr.CmpOpEq, dns), accept()),
+		rule(linkLocal, drop()),
+	)
+	if o.NoNAT {
+		return
+	}
+	addRules(c, t, forward,
+		rule(notFrom, to, established(), accept()),
+		rule(notFrom, to, drop()),
+	)
+	addRules(c, t, base("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
+		rule(ipv4Only(), within(sourceIP, o.Address), notTo, []expr.Any{&expr.Masq{}}),
+	)
+}
+
+// changeRules takes the rules of one port away and adds those of one, in one
+// transaction; either may be nil.
+func changeRules(managed string, before, after *lease) error {
+	c, err := connect()
+	if err != nil {
+		return noRules(err)
+	}
+	p := newPorts(bridgeTable())
+	if before != nil {
+		for set, key := range p.elements(*before, managed) {
+			if err := c.SetDeleteElements(set, []nftables.SetElement{{Key: key}}); err != nil {
+				return err
+			}
+		}
+	}
+	if after != nil {
+		for set, key := range p.elements(*after, managed) {
+			if err := c.SetAddElements(set, []nftables.SetElement{{Key: key}}); err != nil {
+				return err
+			}
+		}
+	}
+	return noRules(c.Flush())
+}
+
+// guardedTaps are the names of the taps that the kernel has rules for.
+func guardedTaps() ([]string, error) {
+	c, err := connect()
+	if err != nil {
+		return nil, noRules(err)
+	}
+	if stands, err := tableStands(c, bridgeTable()); !stands || err != nil {
+		return nil, err
+	}
+	elements, err := c.GetSetElements(newPorts(bridgeTable()).macs)
+	if err != nil {
+		return nil, noRules(err)
+	}
+	var names []string
+	for _, e := range elements {
+		if len(e.Key) >= 16 {
+			names = append(names, strings.TrimRight(string(e.Key[:16]), "\x00"))
+		}
+	}
+	return names, nil
+}
+
+// rulesStand reports whether our tables are there: other programs flush them all.
+func rulesStand() (bool, error) {
+	c, err := connect()
+	if err != nil {
+		return false, noRules(err)
+	}
+	for _, t := range []*nftables.Table{bridgeTable(), inetTable()} {
+		if stands, err := tableStands(c, t); !stands || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// tableStands looks for the chains of a table: a table whose rules were flushed by a
+// program that leaves chains is that of somebody who means it.
+func tableStands(c *nftables.Conn, t *nftables.Table) (bool, error) {
+	chains, err := c.ListChainsOfTableFamily(t.Family)
+	return slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name == t.Name }), noRules(err)
+}
+
+func noRules(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return lacksRights(err)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT):
+		return unavailable(err, "this kernel has no nftables for bridges; load the modules nf_tables and nft_meta_bridge, or take a kernel that has them")
+	}
+	return fmt.Errorf("change the rules of nftables: %w", err)
+}
