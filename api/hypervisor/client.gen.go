@@ -350,6 +350,20 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/images/clean (the `CleanImages` operationId).
 	CleanImages(ctx context.Context, body CleanImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// BuildDemoImageWithBody Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+	BuildDemoImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// BuildDemoImage Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+	BuildDemoImage(ctx context.Context, body BuildDemoImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetMe Who calls
 	//
 	// Corresponds with GET /v1/me (the `GetMe` operationId).
@@ -1338,6 +1352,40 @@ func (c *Client) CleanImagesWithBody(ctx context.Context, contentType string, bo
 // Corresponds with POST /v1/images/clean (the `CleanImages` operationId).
 func (c *Client) CleanImages(ctx context.Context, body CleanImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCleanImagesRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BuildDemoImageWithBody Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+func (c *Client) BuildDemoImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBuildDemoImageRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BuildDemoImage Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+func (c *Client) BuildDemoImage(ctx context.Context, body BuildDemoImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBuildDemoImageRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3426,6 +3474,46 @@ func NewCleanImagesRequestWithBody(server string, contentType string, body io.Re
 	return req, nil
 }
 
+// NewBuildDemoImageRequest calls the generic BuildDemoImage builder with application/json body
+func NewBuildDemoImageRequest(server string, body BuildDemoImageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBuildDemoImageRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewBuildDemoImageRequestWithBody constructs an http.Request for the BuildDemoImage method, with any body, and a specified content type
+func NewBuildDemoImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/images/demo")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetMeRequest constructs an http.Request for the GetMe method
 func NewGetMeRequest(server string) (*http.Request, error) {
 	var err error
@@ -5345,6 +5433,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/images/clean (the `CleanImages` operationId).
 	CleanImagesWithResponse(ctx context.Context, body CleanImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*CleanImagesResult, error)
+
+	// BuildDemoImageWithBodyWithResponse Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+	BuildDemoImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BuildDemoImageResult, error)
+
+	// BuildDemoImageWithResponse Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+	BuildDemoImageWithResponse(ctx context.Context, body BuildDemoImageJSONRequestBody, reqEditors ...RequestEditorFn) (*BuildDemoImageResult, error)
 
 	// GetMeWithResponse Who calls
 	//
@@ -7936,6 +8038,110 @@ func (r CleanImagesResult) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CleanImagesResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// BuildDemoImageResult429Headers the declared response headers of an HTTP 429 response for BuildDemoImage
+type BuildDemoImageResult429Headers struct {
+	RetryAfter *int
+}
+
+type BuildDemoImageResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Operation
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Conflict
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *Full
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *BuildDemoImageResult429Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r BuildDemoImageResult) GetJSON202() *Operation {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r BuildDemoImageResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r BuildDemoImageResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r BuildDemoImageResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r BuildDemoImageResult) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r BuildDemoImageResult) GetJSON409() *Conflict {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r BuildDemoImageResult) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r BuildDemoImageResult) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r BuildDemoImageResult) GetJSON507() *Full {
+	return r.JSON507
+}
+
+// GetBody returns the raw response body bytes
+func (r BuildDemoImageResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BuildDemoImageResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BuildDemoImageResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BuildDemoImageResult) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11138,6 +11344,32 @@ func (c *ClientWithResponses) CleanImagesWithResponse(ctx context.Context, body 
 	return ParseCleanImagesResult(rsp)
 }
 
+// BuildDemoImageWithBodyWithResponse Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+func (c *ClientWithResponses) BuildDemoImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BuildDemoImageResult, error) {
+	rsp, err := c.BuildDemoImageWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBuildDemoImageResult(rsp)
+}
+
+// BuildDemoImageWithResponse Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/images/demo (the `BuildDemoImage` operationId).
+func (c *ClientWithResponses) BuildDemoImageWithResponse(ctx context.Context, body BuildDemoImageJSONRequestBody, reqEditors ...RequestEditorFn) (*BuildDemoImageResult, error) {
+	rsp, err := c.BuildDemoImage(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBuildDemoImageResult(rsp)
+}
+
 // GetMeWithResponse Who calls
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13699,6 +13931,101 @@ func ParseCleanImagesResult(rsp *http.Response) (*CleanImagesResult, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers CleanImagesResult429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseBuildDemoImageResult parses an HTTP response from a BuildDemoImageWithResponse call
+func ParseBuildDemoImageResult(rsp *http.Response) (*BuildDemoImageResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BuildDemoImageResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Operation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest Full
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers BuildDemoImageResult429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -110,6 +110,9 @@ type ServerInterface interface {
 	// CleanImages Remove from disk what no image and no VM needs any more
 	// (POST /v1/images/clean)
 	CleanImages(w http.ResponseWriter, r *http.Request)
+	// BuildDemoImage Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+	// (POST /v1/images/demo)
+	BuildDemoImage(w http.ResponseWriter, r *http.Request)
 	// GetMe Who calls
 	// (GET /v1/me)
 	GetMe(w http.ResponseWriter, r *http.Request)
@@ -999,6 +1002,20 @@ func (siw *ServerInterfaceWrapper) CleanImages(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CleanImages(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BuildDemoImage operation middleware
+func (siw *ServerInterfaceWrapper) BuildDemoImage(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BuildDemoImage(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2184,6 +2201,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/images/catalog/{name}/export", wrapper.ExportImage)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/lock", wrapper.LockImage)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/unlock", wrapper.UnlockImage)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/demo", wrapper.BuildDemoImage)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/clean", wrapper.CleanImages)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/read-only", wrapper.SetImageReadOnly)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/host", wrapper.GetHost)
@@ -4793,6 +4811,143 @@ func (response CleanImages429JSONResponse) VisitCleanImagesResponse(w http.Respo
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImageRequestObject struct {
+	Body *BuildDemoImageJSONRequestBody
+}
+
+type BuildDemoImageResponseObject interface {
+	VisitBuildDemoImageResponse(w http.ResponseWriter) error
+}
+
+type BuildDemoImage202JSONResponse Operation
+
+func (response BuildDemoImage202JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage400JSONResponse struct{ InvalidJSONResponse }
+
+func (response BuildDemoImage400JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response BuildDemoImage401JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage403JSONResponse struct{ DeniedJSONResponse }
+
+func (response BuildDemoImage403JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response BuildDemoImage404JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage409JSONResponse struct{ ConflictJSONResponse }
+
+func (response BuildDemoImage409JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage429JSONResponse struct{ TooManyJSONResponse }
+
+func (response BuildDemoImage429JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BuildDemoImage503JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildDemoImage507JSONResponse struct{ FullJSONResponse }
+
+func (response BuildDemoImage507JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8090,6 +8245,9 @@ type StrictServerInterface interface {
 	// CleanImages Remove from disk what no image and no VM needs any more
 	// (POST /v1/images/clean)
 	CleanImages(ctx context.Context, request CleanImagesRequestObject) (CleanImagesResponseObject, error)
+	// BuildDemoImage Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
+	// (POST /v1/images/demo)
+	BuildDemoImage(ctx context.Context, request BuildDemoImageRequestObject) (BuildDemoImageResponseObject, error)
 	// GetMe Who calls
 	// (GET /v1/me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
@@ -9086,6 +9244,40 @@ func (sh *strictHandler) CleanImages(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CleanImagesResponseObject); ok {
 		if err := validResponse.VisitCleanImagesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BuildDemoImage operation middleware
+func (sh *strictHandler) BuildDemoImage(w http.ResponseWriter, r *http.Request) {
+	var request BuildDemoImageRequestObject
+
+	var body BuildDemoImageJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BuildDemoImage(ctx, request.(BuildDemoImageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BuildDemoImage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BuildDemoImageResponseObject); ok {
+		if err := validResponse.VisitBuildDemoImageResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1069,6 +1069,9 @@ type UnlockImageJSONRequestBody = Nothing
 // CleanImagesJSONRequestBody defines body for CleanImages for application/json ContentType.
 type CleanImagesJSONRequestBody = Nothing
 
+// BuildDemoImageJSONRequestBody defines body for BuildDemoImage for application/json ContentType.
+type BuildDemoImageJSONRequestBody = Nothing
+
 // CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
 type CancelOperationJSONRequestBody = Nothing
 

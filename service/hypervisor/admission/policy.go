@@ -45,14 +45,14 @@ type Usage struct {
 
 // Refusal is why a VM may not be made. It is a fault of kind Invalid.
 type Refusal struct {
-	Limit string // as it is called in the configuration
-	fault *fault.Error
+	Limit string       // as it is called in the configuration
+	Fault *fault.Error // what callers are answered with
 }
 
-func (r *Refusal) Error() string { return r.fault.Error() }
+func (r *Refusal) Error() string { return r.Fault.Error() }
 
-// Unwrap is the fault that callers are answered with.
-func (r *Refusal) Unwrap() error { return r.fault }
+// Unwrap is the fault.
+func (r *Refusal) Unwrap() error { return r.Fault }
 
 func refuse(limit, format string, args ...any) error {
 	return &Refusal{limit, fault.New(fault.Invalid, "%s; the limit is %s", fmt.Sprintf(format, args...), limit).WithCode("policy_limit")}

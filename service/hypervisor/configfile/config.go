@@ -93,7 +93,7 @@ type Storage struct {
 // Network is the bridge that the daemon keeps for VMs.
 type Network struct {
 	Bridge     string   `toml:"bridge" help:"Name of the bridge that the daemon makes. Default: mainstay0."`
-	Subnet     string   `toml:"subnet" help:"Its addresses; the first is the host's. Default: 10.88.0.0/16."`
+	Subnet     string   `toml:"subnet" help:"Its addresses; the first is the host's. Default: 10.87.0.0/16."`
 	DisableNAT bool     `toml:"disable_nat" help:"Do not let guests reach out through the host."`
 	DNS        []string `toml:"dns" help:"Name servers that guests are told. Default: the host's."`
 	Bridges    []string `toml:"allowed_bridges" help:"Bridges of the host's own that VMs may join."`

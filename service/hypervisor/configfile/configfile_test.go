@@ -56,7 +56,7 @@ func TestADocumentIsReadAndCompletedAndItsTokensAreHashed(t *testing.T) {
 	if c.Policy.Tenants[0].MaxVMsTotal != 3 || c.Jailer.GID != 300000 || c.Storage.CephConf == "" || c.Network.Bridge != "mainstay0" || c.Auth.OIDC.TenantClaim != "tenant" {
 		t.Errorf("%+v", c)
 	}
-	if empty, err := configfile.Load(""); err != nil || empty.Network.Subnet != "10.88.0.0/16" {
+	if empty, err := configfile.Load(""); err != nil || empty.Network.Subnet != "10.87.0.0/16" {
 		t.Errorf("no document: %+v, %v", empty, err)
 	}
 }

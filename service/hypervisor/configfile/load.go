@@ -173,7 +173,7 @@ func (c *Config) complete() {
 	orDefault(&c.Storage.CephUser, "admin")
 	orDefault(&c.Storage.CephConf, "/etc/ceph/ceph.conf")
 	orDefault(&c.Network.Bridge, "mainstay0")
-	orDefault(&c.Network.Subnet, "10.88.0.0/16")
+	orDefault(&c.Network.Subnet, "10.87.0.0/16")
 	orDefault(&c.Images.MaxGiB, 1024)
 }
 
@@ -312,7 +312,7 @@ func (n *Network) check(p *problems) {
 	}
 	subnet, err := netip.ParsePrefix(n.Subnet)
 	if err != nil || !subnet.Addr().Is4() || subnet.Masked() != subnet || subnet.Bits() < 8 || subnet.Bits() > 29 {
-		p.add("network.subnet", "must be an IPv4 network of 8 to 29 bits, such as 10.88.0.0/16")
+		p.add("network.subnet", "must be an IPv4 network of 8 to 29 bits, such as 10.87.0.0/16")
 	}
 	for i, server := range n.DNS {
 		if addr, err := netip.ParseAddr(server); err != nil || !addr.Is4() {

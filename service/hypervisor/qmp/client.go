@@ -32,6 +32,9 @@ type Options struct {
 	// QEMU 7.2 with wait=off sometimes never greets a client who comes while it still
 	// sets up its monitor, or crashes.
 	Wait bool
+	// Check looks at a connection before anything is sent or read; nil: none does. Who it
+	// refuses is not spoken to.
+	Check func(net.Conn) error
 	// MaxLine is the longest line that is read, in bytes; 0 is 16 MiB.
 	MaxLine int
 }
@@ -59,6 +62,11 @@ func Dial(ctx context.Context, path string, o Options) (*Client, error) {
 	conn, err := dial(ctx, path, o.Wait)
 	if err != nil {
 		return nil, fmt.Errorf("connect to QEMU: %w", err)
+	}
+	if o.Check != nil {
+		if err := o.Check(conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
 	}
 	c, err := start(ctx, conn, o)
 	if err != nil {

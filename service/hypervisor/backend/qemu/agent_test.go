@@ -27,7 +27,7 @@ func TestTheAgentOfARealGuestIsReached(t *testing.T) {
 	t.Parallel()
 	needQEMU(t)
 	agent := filepath.Join(t.TempDir(), "mainstay-guest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../../../cmd/mainstay-guest") //nolint:gosec // the test's own
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../../../../cmd/mainstay-guest") //nolint:gosec // the test's own
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -45,7 +45,7 @@ func TestTheAgentOfARealGuestIsReached(t *testing.T) {
 		ended(t, p)
 		_ = p.Close()
 	}()
-	conn, err := net.Dial("unix", filepath.Join(m.Folder, "serial.sock"))
+	conn, err := net.Dial("unix", filepath.Join(m.Folder, "run", "serial.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestTheAgentOfARealGuestIsReached(t *testing.T) {
 	content := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{3}).Read(content) // it never fails
 	for daemon := range 2 {                           // one after the other
-		port, err := net.Dial("unix", filepath.Join(m.Folder, "agent.sock"))
+		port, err := net.Dial("unix", filepath.Join(m.Folder, "run", "agent.sock"))
 		if err != nil {
 			t.Fatal(err)
 		}

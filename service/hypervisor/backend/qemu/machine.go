@@ -2,7 +2,8 @@ package qemu
 
 import (
 	"fmt"
-	"path/filepath"
+	"net"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -36,12 +37,17 @@ type Machine struct {
 	NICs                   []NIC
 	Agent                  bool // a port for the guest agent
 	Screen                 bool // a screen that VNC shows; board Q35 only
+	Incoming               bool // wait for the state of a machine that was saved, and be paused
+	// UID and GID are whom QEMU runs as; 0: as the daemon. Groups are further groups, as
+	// that of /dev/kvm.
+	UID, GID int
+	Groups   []uint32
 }
 
 // Disk is a block device. The first one is what the machine boots from.
 type Disk struct {
 	ID       string // letters, digits and dashes; the node's name in the monitor
-	Path     string
+	Path     string // a file, or nbd:..., rbd:POOL/IMAGE[:OPTION=VALUE]...
 	Format   string // qcow2 or raw: never guessed
 	ReadOnly bool
 	CD       bool // on a drive for CDs where the board has one
@@ -57,12 +63,20 @@ type NIC struct {
 // AgentPort is the name of the port that the guest agent looks for.
 const AgentPort = "org.mainstay.guest.0"
 
-// The sockets and logs in a machine's folder.
-func (m *Machine) qmpSocket() string    { return filepath.Join(m.Folder, "qmp.sock") }
-func (m *Machine) serialSocket() string { return filepath.Join(m.Folder, "serial.sock") }
-func (m *Machine) serialLog() string    { return filepath.Join(m.Folder, "serial.log") }
-func (m *Machine) vncSocket() string    { return filepath.Join(m.Folder, "vnc.sock") }
-func (m *Machine) agentSocket() string  { return filepath.Join(m.Folder, "agent.sock") }
+// runFolder is the part of a machine's folder that QEMU itself can write to.
+const runFolder = "run"
+
+// The sockets in it.
+const (
+	qmpSocket    = "qmp.sock"
+	serialSocket = "serial.sock"
+	vncSocket    = "vnc.sock"
+	agentSocket  = "agent.sock"
+)
+
+// socket is the path of a socket as QEMU, whose working folder is the machine's, is told
+// it: so it is never longer than a socket's path may be.
+func socket(name string) string { return runFolder + "/" + name }
 
 // Args are the arguments of qemu-system-ARCH.
 func (m *Machine) Args() []string {
@@ -81,9 +95,9 @@ func (m *Machine) Args() []string {
 	a.add("-rtc", "base=utc")
 	// The machine waits for its first client: one that connects while the monitor is
 	// being set up may get no greeting, and has been seen to crash QEMU 7.2.
-	a.add("-chardev", "socket,id=qmp,server=on,wait=on,path="+value(m.qmpSocket()))
+	a.add("-chardev", "socket,id=qmp,server=on,wait=on,path="+socket(qmpSocket))
 	a.add("-mon", "chardev=qmp,mode=control")
-	a.add("-chardev", "socket,id=serial,server=on,wait=off,path="+value(m.serialSocket())+",logfile="+value(m.serialLog()))
+	a.add("-chardev", "socket,id=serial,server=on,wait=off,path="+socket(serialSocket))
 	a.add("-serial", "chardev:serial")
 	a.add("-device", m.device("virtio-rng"))
 	m.boot(a)
@@ -95,12 +109,15 @@ func (m *Machine) Args() []string {
 	}
 	if m.Agent {
 		a.add("-device", m.device("virtio-serial"))
-		a.add("-chardev", "socket,id=agent,server=on,wait=off,path="+value(m.agentSocket()))
+		a.add("-chardev", "socket,id=agent,server=on,wait=off,path="+socket(agentSocket))
 		a.add("-device", "virtserialport,chardev=agent,name="+AgentPort)
+	}
+	if m.Incoming {
+		a.add("-incoming", "defer")
 	}
 	if m.Screen {
 		a.add("-device", "VGA")
-		a.add("-vnc", "unix:"+value(m.vncSocket()))
+		a.add("-vnc", "unix:"+socket(vncSocket))
 	}
 	return a.all
 }
@@ -149,13 +166,41 @@ func (m *Machine) boot(a *arguments) {
 func (m *Machine) disk(a *arguments, i int) {
 	d := &m.Disks[i]
 	readOnly := map[bool]string{true: "on", false: "off"}[d.ReadOnly]
-	a.add("-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap,filename=%s", d.ID, readOnly, value(d.Path)))
+	a.add("-blockdev", fmt.Sprintf("%s,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap", protocol(d.Path), d.ID, readOnly))
 	a.add("-blockdev", fmt.Sprintf("driver=%s,node-name=%s,read-only=%s,discard=unmap,file=%s-file", d.Format, d.ID, readOnly, d.ID))
 	if d.CD && m.Type == Q35 {
 		a.add("-device", fmt.Sprintf("ide-cd,id=dev-%s,drive=%s", d.ID, d.ID))
 		return
 	}
 	a.add("-device", fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1))
+}
+
+// protocol is how QEMU reaches a disk's bytes, as options of -blockdev.
+func protocol(target string) string {
+	if rest, ok := strings.CutPrefix(target, "rbd:"); ok {
+		image, options, _ := strings.Cut(rest, "?")
+		pool, name, _ := strings.Cut(image, "/")
+		opts := "driver=rbd,pool=" + value(pool) + ",image=" + value(name)
+		if query, err := url.ParseQuery(options); err == nil {
+			for _, key := range []string{"user", "conf"} {
+				if v := query.Get(key); v != "" {
+					opts += "," + key + "=" + value(v)
+				}
+			}
+		}
+		return opts
+	}
+	if rest, ok := strings.CutPrefix(target, "nbd:unix:"); ok {
+		return "driver=nbd,server.type=unix,server.path=" + value(rest)
+	}
+	if rest, ok := strings.CutPrefix(target, "nbd:"); ok {
+		address, export, _ := strings.Cut(rest, "/")
+		host, port, err := net.SplitHostPort(address)
+		if err == nil {
+			return "driver=nbd,server.type=inet,server.host=" + value(host) + ",server.port=" + value(port) + ",export=" + value(export)
+		}
+	}
+	return "driver=file,filename=" + value(target)
 }
 
 func (m *Machine) nic(a *arguments, n *NIC) {

@@ -86,7 +86,11 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 			m := machine(t, board)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
+			if err := os.Mkdir(filepath.Join(m.Folder, "run"), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			cmd := exec.CommandContext(ctx, "qemu-system-x86_64", m.Args()...) //nolint:gosec // the test's own
+			cmd.Dir = m.Folder
 			var said strings.Builder
 			cmd.Stderr = &said
 			if err := cmd.Start(); err != nil {
@@ -94,7 +98,7 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			monitor, err := qmp.Dial(ctx, filepath.Join(m.Folder, "qmp.sock"), qmp.Options{Wait: true})
+			monitor, err := qmp.Dial(ctx, filepath.Join(m.Folder, "run", "qmp.sock"), qmp.Options{Wait: true})
 			if err != nil {
 				cancel()
 				t.Fatalf("%v\n%v\n%s", err, <-ended, said.String())
@@ -102,7 +106,7 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 			defer monitor.Close()
 			shutdowns := monitor.Subscribe("SHUTDOWN")
 			defer shutdowns.Close()
-			conn, err := net.Dial("unix", filepath.Join(m.Folder, "serial.sock"))
+			conn, err := net.Dial("unix", filepath.Join(m.Folder, "run", "serial.sock"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +130,7 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 				t.Errorf("%+v, %v", blocks, err)
 			}
 			if m.Screen {
-				screen, err := net.Dial("unix", filepath.Join(m.Folder, "vnc.sock"))
+				screen, err := net.Dial("unix", filepath.Join(m.Folder, "run", "vnc.sock"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,9 +154,6 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 			}
 			if err := <-ended; err != nil {
 				t.Errorf("%v: %s", err, said.String())
-			}
-			if log, err := os.ReadFile(filepath.Join(m.Folder, "serial.log")); err != nil || !strings.Contains(string(log), demo.Ready) {
-				t.Errorf("the console's log: %v", err)
 			}
 		})
 	}

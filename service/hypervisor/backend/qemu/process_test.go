@@ -89,7 +89,7 @@ func TestAMachineOutlivesTheDaemonAndIsFoundAgain(t *testing.T) {
 		t.Fatalf("found %+v, %v; the daemon launched %s", p, err, said)
 	}
 	defer p.Close()
-	monitor, err := qmp.Dial(soon(t), filepath.Join(folder, "qmp.sock"), qmp.Options{})
+	monitor, err := qmp.Dial(soon(t), filepath.Join(folder, "run", "qmp.sock"), qmp.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

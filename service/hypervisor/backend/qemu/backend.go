@@ -1,0 +1,276 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/accel"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
+)
+
+// Options of New.
+type Options struct {
+	Program string // such as qemu-system-x86_64, by name or path
+	Accel   string // auto, kvm or tcg
+	// CacheFile remembers which accelerator works; see package accel.
+	CacheFile string
+	Log       *slog.Logger
+}
+
+// Backend runs VMs with QEMU.
+type Backend struct {
+	o Options
+
+	mu       sync.Mutex
+	detected *accel.Result // nil: not yet
+}
+
+// New returns the backend. It looks at nothing.
+func New(o Options) *Backend { return &Backend{o: o} }
+
+// Name is qemu.
+func (b *Backend) Name() string { return backend.QEMU }
+
+// Probe finds out which accelerator works, which takes a moment once.
+func (b *Backend) Probe(ctx context.Context) backend.Info {
+	version, err := b.version(ctx)
+	if err != nil {
+		return backend.Info{Detail: fault.From(err).Message}
+	}
+	result, err := b.accelerator(ctx)
+	if err != nil {
+		return backend.Info{Version: version, Detail: err.Error()}
+	}
+	return backend.Info{Available: true, Version: version, Detail: string(result.Accelerator) + ": " + result.Reason}
+}
+
+func (b *Backend) version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, b.o.Program, "--version").Output() //nolint:gosec // the operator's choice
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", missing(err)
+	}
+	if err != nil {
+		return "", fault.Wrap(fault.Unavailable, err, "%s does not run", b.o.Program)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	_, version, _ := strings.Cut(line, "version ")
+	return version, nil
+}
+
+func missing(err error) error {
+	return fault.Wrap(fault.Unavailable, err, "VMs are run by QEMU, which is missing: apt-get install qemu-system-x86")
+}
+
+func (b *Backend) accelerator(ctx context.Context) (accel.Result, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.detected != nil {
+		return *b.detected, nil
+	}
+	if b.o.Accel != "auto" {
+		b.detected = &accel.Result{Accelerator: accel.Accelerator(b.o.Accel), Reason: "as configured"}
+		return *b.detected, nil
+	}
+	result, err := accel.Detect(ctx, accel.Options{QEMU: b.o.Program, CacheFile: b.o.CacheFile})
+	if err != nil {
+		return result, err
+	}
+	b.detected = &result
+	return result, nil
+}
+
+// Check refuses what QEMU cannot run.
+func (b *Backend) Check(s *backend.Spec) error {
+	switch {
+	case s.RootFS != "":
+		return fault.InvalidField("image", "is a root file system, which only a sandbox runs")
+	case s.Kernel == "" && len(s.Disks) == 0:
+		return fault.InvalidField("image", "is required: without an image, a kernel or a disk there is nothing to boot")
+	case s.Initrd != "" && s.Kernel == "":
+		return fault.InvalidField("initrd", "needs a kernel")
+	}
+	return nil
+}
+
+// machine is what a VM becomes.
+func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Machine, error) {
+	m := &Machine{
+		Name: s.Name, UUID: s.ID, Folder: s.Folder, Type: Q35, Accelerator: string(accelerator), VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB,
+		Kernel: s.Kernel, Initrd: s.Initrd, KernelArgs: s.KernelArgs, Agent: s.Agent, Screen: true, UID: s.UID, GID: s.GID,
+	}
+	if s.Kernel != "" && s.Firmware == "" {
+		m.Type, m.Screen = MicroVM, false
+		if m.KernelArgs == "" {
+			m.KernelArgs = "console=ttyS0 reboot=t panic=-1 quiet"
+		}
+	}
+	if s.Firmware != "" {
+		m.Firmware, m.FirmwareVars = s.Firmware, filepath.Join(s.Folder, "vars.fd")
+		if err := firmwareVars(s, m.FirmwareVars); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range s.Disks {
+		m.Disks = append(m.Disks, Disk{ID: d.ID, Path: d.Target, Format: d.Format, ReadOnly: d.ReadOnly, CD: d.CD})
+	}
+	for i, n := range s.NICs {
+		m.NICs = append(m.NICs, NIC{ID: "net" + strconv.Itoa(i), MAC: n.MAC, Tap: n.Tap})
+	}
+	if accelerator == accel.KVM && s.UID != 0 {
+		// The device belongs to a group.
+		var stat unix.Stat_t
+		if err := unix.Stat("/dev/kvm", &stat); err == nil {
+			m.Groups = append(m.Groups, stat.Gid)
+		}
+	}
+	return m, nil
+}
+
+// firmwareVars gives a machine its own copy of what its firmware remembers.
+func firmwareVars(s *backend.Spec, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	template := strings.Replace(s.Firmware, "_CODE", "_VARS", 1)
+	raw, err := os.ReadFile(template) //nolint:gosec // beside the firmware that the operator installed
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "the firmware %s has no file %s beside it for its variables", s.Firmware, filepath.Base(template))
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		return err
+	}
+	if s.UID == 0 {
+		return nil
+	}
+	return os.Lchown(path, s.UID, s.GID)
+}
+
+// Firmware finds the UEFI firmware of this host; empty if there is none.
+func Firmware() string {
+	for _, path := range []string{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/x64/OVMF_CODE.4m.fd"} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// startLimit is how long QEMU may take to answer its monitor.
+const startLimit = time.Minute
+
+// Start launches QEMU.
+func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
+	return b.start(ctx, s, false)
+}
+
+func (b *Backend) start(ctx context.Context, s *backend.Spec, incoming bool) (*Instance, error) {
+	if _, err := exec.LookPath(b.o.Program); err != nil {
+		return nil, missing(err)
+	}
+	found, err := b.accelerator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.machine(s, found.Accelerator)
+	if err != nil {
+		return nil, err
+	}
+	m.Incoming = incoming
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	p, monitor, err := Launch(ctx, b.o.Program, m)
+	if err != nil {
+		return nil, err
+	}
+	return newInstance(s.Folder, p, monitor), nil
+}
+
+// Find meets the VM again.
+func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
+	p, err := process.Find(s.Folder)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	monitor, err := dialMonitor(ctx, s.Folder, p, false)
+	if err != nil {
+		if p.HasEnded() {
+			return nil, p.Close()
+		}
+		return nil, errors.Join(fmt.Errorf("QEMU (process %d) runs and does not answer: %w", p.PID, err), p.Close())
+	}
+	return newInstance(s.Folder, p, monitor), nil
+}
+
+// Clean ends what was launched for the VM by a daemon that was killed before it could
+// note the process, which waits for its first client then.
+func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
+	if p, err := process.Find(s.Folder); err != nil {
+		b.o.Log.Warn("the record of a VM's process is damaged", "vm", s.ID, "error", err)
+	} else if p != nil {
+		if err := end(p); err != nil {
+			return err
+		}
+	}
+	mark := "-uuid\x00" + s.ID + "\x00"
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	for _, path := range commands {
+		raw, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(raw), mark) {
+			continue
+		}
+		if folder, err := os.Readlink(filepath.Join(filepath.Dir(path), "cwd")); err != nil || folder != s.Folder {
+			continue // it only looks like it
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return err
+		}
+		p, err := process.Hold(pid)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := end(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end kills a process and waits until it is gone.
+func end(p *process.Process) error {
+	if err := p.Kill(); err != nil {
+		return errors.Join(err, p.Close())
+	}
+	<-p.Done()
+	return p.Close()
+}
+
+var (
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Instance = (*Instance)(nil)
+	_ io.Closer        = (*Instance)(nil)
+)

@@ -1,0 +1,247 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
+)
+
+// Instance is a VM that runs in QEMU.
+type Instance struct {
+	folder  string
+	process *process.Process
+	monitor *qmp.Client
+	done    chan struct{}
+
+	mu    sync.Mutex
+	ended backend.End
+}
+
+func newInstance(folder string, p *process.Process, monitor *qmp.Client) *Instance {
+	i := &Instance{folder: folder, process: p, monitor: monitor, done: make(chan struct{})}
+	// QEMU stays when the guest powered off (-no-shutdown), so that nothing of it is lost
+	// while nobody looks; it is ended here.
+	events := monitor.Subscribe(qmp.EventShutdown, qmp.EventGuestPanicked)
+	go i.watch(events)
+	return i
+}
+
+// watch follows the VM to its end.
+func (i *Instance) watch(events *qmp.Subscription) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		<-i.process.Done()
+		i.monitor.Close()
+		close(i.done)
+	}()
+	if s, err := i.monitor.Status(ctx); err == nil && s.State == "shutdown" {
+		// It happened while no daemon was there.
+		i.finish(backend.End{Clean: true, Reason: "the guest powered off"})
+		return
+	}
+	for {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return
+		}
+		if e.Name == qmp.EventGuestPanicked {
+			i.note(backend.End{Reason: "the guest panicked"})
+			continue
+		}
+		var s qmp.Shutdown
+		if err := e.Decode(&s); err != nil {
+			continue
+		}
+		switch {
+		case s.Reason == "guest-panic":
+			i.finish(backend.End{Reason: "the guest panicked"})
+		case s.Guest:
+			i.finish(backend.End{Clean: true, Reason: "the guest powered off"})
+		case s.Reason == "host-signal":
+			i.finish(backend.End{Clean: true, Reason: "the process was told to end by a signal"})
+		default:
+			i.finish(backend.End{Clean: true, Reason: "the machine was shut down (" + s.Reason + ")"})
+		}
+		return
+	}
+}
+
+// note keeps how the VM ends, unless that is known already.
+func (i *Instance) note(end backend.End) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ended == (backend.End{}) {
+		i.ended = end
+	}
+}
+
+// finish ends QEMU after its guest has.
+func (i *Instance) finish(end backend.End) {
+	i.note(end)
+	if err := i.monitor.Quit(context.Background()); err != nil {
+		_ = i.process.Kill() // it was dying, or refuses to
+	}
+}
+
+// PID is QEMU's.
+func (i *Instance) PID() int { return i.process.PID }
+
+// Done is closed when QEMU has ended.
+func (i *Instance) Done() <-chan struct{} { return i.done }
+
+// Ended says how.
+func (i *Instance) Ended() backend.End {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ended == (backend.End{}) {
+		return backend.End{Reason: "QEMU ended; it said: " + lastWords(i.folder)}
+	}
+	return i.ended
+}
+
+// Paused says whether the guest's processors are halted.
+func (i *Instance) Paused(ctx context.Context) (bool, error) {
+	s, err := i.monitor.Status(ctx)
+	return !s.Running, err
+}
+
+// Pause halts them.
+func (i *Instance) Pause(ctx context.Context) error { return i.monitor.Stop(ctx) }
+
+// Resume lets them run.
+func (i *Instance) Resume(ctx context.Context) error { return i.monitor.Cont(ctx) }
+
+// PowerDown presses the power button.
+func (i *Instance) PowerDown(ctx context.Context) error { return i.monitor.PowerDown(ctx) }
+
+// Kill ends QEMU at once.
+func (i *Instance) Kill(context.Context) error {
+	i.note(backend.End{Clean: true, Reason: "the VM was killed"})
+	return i.process.Kill()
+}
+
+// Close lets go of QEMU.
+func (i *Instance) Close() error {
+	i.monitor.Close()
+	return i.process.Close()
+}
+
+// Dial connects to a socket of the machine.
+func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteCloser, error) {
+	name := map[backend.Channel]string{backend.AgentChannel: agentSocket, backend.ConsoleChannel: serialSocket, backend.ScreenChannel: vncSocket}[c]
+	conn, err := dial(ctx, i.folder, name, i.process.PID)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, fault.New(fault.Conflict, "the VM has no %s", c).WithCode("no_" + string(c))
+	}
+	return conn, err
+}
+
+// dial connects to a socket that the process listens on, and to nothing else that may
+// have been put in its place.
+func dial(ctx context.Context, folder, name string, pid int) (net.Conn, error) {
+	run, err := openRun(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = run.Close() }() // it was only a place to begin
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", within(run, name))
+	if err != nil {
+		return nil, err
+	}
+	if err := listensBehind(conn, pid); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// openRun opens the folder of QEMU's own. Paths below it are told by its descriptor, so
+// that they are short enough for sockets wherever the data are.
+func openRun(folder string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(folder, runFolder), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+func within(run *os.File, name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", run.Fd(), name)
+}
+
+// listensBehind checks that a process listens on the socket that was connected to.
+func listensBehind(conn net.Conn, pid int) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil { //nolint:gosec // a file's number is small
+		return err
+	}
+	if credErr != nil {
+		return credErr
+	}
+	if int(peer.Pid) != pid {
+		return fmt.Errorf("process %d listens on the VM's socket, not its own process %d", peer.Pid, pid)
+	}
+	return nil
+}
+
+// dialMonitor meets the monitor of a QEMU.
+func dialMonitor(ctx context.Context, folder string, p *process.Process, wait bool) (*qmp.Client, error) {
+	run, err := openRun(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = run.Close() }() // it was only a place to begin
+	return qmp.Dial(ctx, within(run, qmpSocket), qmp.Options{Wait: wait, Check: func(conn net.Conn) error { return listensBehind(conn, p.PID) }})
+}
+
+// Metrics asks the host for what the process uses, and QEMU for what its disks did.
+func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
+	m, err := process.Usage(i.process.PID)
+	if err != nil {
+		return m, err
+	}
+	var stats []struct {
+		Stats struct {
+			ReadBytes    int64 `json:"rd_bytes"`
+			WrittenBytes int64 `json:"wr_bytes"`
+		} `json:"stats"`
+	}
+	if err := i.monitor.Execute(ctx, "query-blockstats", nil, &stats); err != nil {
+		return m, err
+	}
+	for _, s := range stats {
+		m.DiskReadBytes += s.Stats.ReadBytes
+		m.DiskWrittenBytes += s.Stats.WrittenBytes
+	}
+	return m, nil
+}
+
+// TapMetrics are the counters of a tap device: what the host sends is what the guest receives.
+func TapMetrics(device string) (received, sent int64) {
+	read := func(name string) int64 {
+		raw, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(device), "statistics", name)) //nolint:gosec // a device's name
+		if err != nil {
+			return 0
+		}
+		n, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+		return n
+	}
+	return read("tx_bytes"), read("rx_bytes")
+}
