@@ -2,6 +2,10 @@
 
 // Command mainstay-guest is the agent that runs in a virtual machine and does what the
 // hypervisor daemon asks. It needs nothing of the guest but its secret.
+//
+//	mainstay-guest          serve the virtio-serial port or vsock, until a signal
+//	mainstay-guest init     be the first process of a sandbox: keep an agent running, and reap
+//	mainstay-guest relay    pass standard input and output on to the agent of a sandbox
 package main
 
 import (
@@ -12,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,6 +34,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(logTo(*kmsg), nil))
+	if flag.NArg() > 0 {
+		if err := command(ctx, flag.Args(), *secret); err != nil {
+			log.Error(flag.Arg(0), "error", err)
+			os.Exit(1)
+		}
+		return
+	}
 	a, err := agent.New(agent.Config{Version: version, SecretFile: *secret, Log: log})
 	if err == nil {
 		if *socket != "" {
@@ -42,6 +54,22 @@ func main() {
 		log.Error("the agent ends", "error", err)
 		os.Exit(1)
 	}
+}
+
+// sandboxSocket is where the agent of a sandbox is found by relays.
+const sandboxSocket = "/run/mainstay-guest/agent.sock"
+
+func command(ctx context.Context, words []string, secret string) error {
+	switch strings.Join(words, " ") {
+	case "init":
+		if _, err := os.Stat(secret); errors.Is(err, os.ErrNotExist) {
+			return agent.Init(ctx, nil) // without a secret nobody may talk to an agent
+		}
+		return agent.Init(ctx, []string{"/.mainstay/mainstay-guest", "--secret-file", secret, "--unix", sandboxSocket})
+	case "relay":
+		return agent.Relay(ctx, sandboxSocket, os.Stdin, os.Stdout)
+	}
+	return errors.New("the commands are init and relay")
 }
 
 func logTo(kmsg bool) io.Writer {

@@ -161,16 +161,6 @@ func firmwareVars(s *backend.Spec, path string) error {
 	return os.Lchown(path, s.UID, s.GID)
 }
 
-// Firmware finds the UEFI firmware of this host; empty if there is none.
-func Firmware() string {
-	for _, path := range []string{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/x64/OVMF_CODE.4m.fd"} {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return ""
-}
-
 // startLimit is how long QEMU may take to answer its monitor.
 const startLimit = time.Minute
 

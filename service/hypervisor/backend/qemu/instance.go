@@ -10,8 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -231,17 +229,4 @@ func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
 		m.DiskWrittenBytes += s.Stats.WrittenBytes
 	}
 	return m, nil
-}
-
-// TapMetrics are the counters of a tap device: what the host sends is what the guest receives.
-func TapMetrics(device string) (received, sent int64) {
-	read := func(name string) int64 {
-		raw, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(device), "statistics", name)) //nolint:gosec // a device's name
-		if err != nil {
-			return 0
-		}
-		n, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-		return n
-	}
-	return read("tx_bytes"), read("rx_bytes")
 }

@@ -58,6 +58,9 @@ const forceAfter = time.Minute
 // is none, or where it does not come to an end, processes are asked to end and the kernel
 // does it.
 func shutdown(mode string, log *slog.Logger) error {
+	if firstProcess() == program {
+		return shutdownSandbox(mode, log)
+	}
 	wait := forceAfter
 	if argv := shutdownCommand(mode); argv == nil {
 		wait = 0
@@ -80,18 +83,39 @@ func shutdown(mode string, log *slog.Logger) error {
 	return nil
 }
 
+// program is the agent's name among processes.
+const program = "mainstay-guest"
+
+// shutdownSandbox ends a guest whose first process is Init.
+func shutdownSandbox(mode string, log *slog.Logger) error {
+	if mode == wire.Reboot {
+		return wire.Errorf(wire.Invalid, "mode: a sandbox cannot reboot itself")
+	}
+	time.AfterFunc(100*time.Millisecond, func() { // for the answer to get out
+		if err := unix.Kill(1, unix.SIGTERM); err != nil {
+			log.Error("ask the first process to end", "error", err)
+		}
+	})
+	return nil
+}
+
+// firstProcess is the name of the program of process 1, empty if that is not known.
+func firstProcess() string {
+	b, err := os.ReadFile("/proc/1/cmdline")
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(b), "\x00")
+	return filepath.Base(strings.Fields(first + " -")[0])
+}
+
 // shutdownCommand returns how the guest's init system is told, nil if the first process is
 // none, as the script of an initial RAM disk.
 func shutdownCommand(mode string) []string {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		return []string{"systemctl", "--no-block", mode}
 	}
-	b, err := os.ReadFile("/proc/1/cmdline")
-	if err != nil {
-		return nil
-	}
-	first, _, _ := strings.Cut(string(b), "\x00")
-	switch filepath.Base(strings.Fields(first + " -")[0]) {
+	switch firstProcess() {
 	case "init", "linuxrc", "openrc-init":
 		return []string{mode}
 	}

@@ -1,0 +1,208 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+)
+
+// hangUp is how long a console's programs have for their end before they are let alone.
+const hangUp = time.Second
+
+// Dial starts a process in the sandbox, whose input and output are the stream: a relay to
+// the agent, or a shell on a terminal. It ends when the stream is closed.
+func (i *Instance) Dial(_ context.Context, c backend.Channel) (io.ReadWriteCloser, error) {
+	switch c {
+	case backend.AgentChannel:
+		if !i.agent {
+			return nil, fault.New(fault.Conflict, "this sandbox was created without the guest agent")
+		}
+		return i.dialAgent()
+	case backend.ConsoleChannel:
+		return i.dialConsole()
+	case backend.ScreenChannel:
+		return nil, fault.New(fault.Conflict, "a sandbox has no screen")
+	}
+	return nil, fault.New(fault.NotFound, "a sandbox has no channel %q", c)
+}
+
+func (i *Instance) dialAgent() (io.ReadWriteCloser, error) {
+	// Pipes: writes to a socket of the host's are lost sight of by gVisor when it is full.
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirIn.Close()
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	defer theirOut.Close()
+	s := &agentStream{in: in, out: out, ended: make(chan struct{})}
+	s.cmd = i.exec(guestAgent, "relay")
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirIn, theirOut, &s.said
+	s.cmd.WaitDelay = hangUp // what the guest still holds open is not waited for
+	if err := s.cmd.Start(); err != nil {
+		return nil, errors.Join(err, in.Close(), out.Close())
+	}
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.ended)
+	}()
+	return s, nil
+}
+
+// exec is a run of a program in the sandbox.
+func (i *Instance) exec(argv ...string) *exec.Cmd {
+	args := append(i.backend.global(i.state), "exec", "--env=TERM=xterm-256color", id)
+	return i.backend.command(context.Background(), append(args, argv...)...)
+}
+
+// agentStream is a session of the agent.
+type agentStream struct {
+	in, out *os.File // of the agent
+
+	cmd     *exec.Cmd
+	said    tail
+	started sync.Once
+
+	ended chan struct{}
+	err   error // of the run, once ended is closed
+}
+
+func (s *agentStream) Write(b []byte) (int, error) { return s.in.Write(b) }
+
+// Read reads what the agent wrote. Once it has written something, the program that started
+// it is not needed any more, and would take memory.
+func (s *agentStream) Read(b []byte) (int, error) {
+	n, err := s.out.Read(b)
+	if n > 0 {
+		s.started.Do(func() { _ = s.cmd.Process.Kill() })
+	} else if errors.Is(err, io.EOF) {
+		s.started.Do(func() { err = s.whyNot() })
+	}
+	return n, err
+}
+
+// whyNot is the error of an agent that has not started.
+func (s *agentStream) whyNot() error {
+	select {
+	case <-s.ended:
+	case <-time.After(hangUp):
+		return io.EOF
+	}
+	return fmt.Errorf("the agent did not start in the sandbox: %w: %s", errors.Join(s.err, io.EOF), words(s.said.bytes()))
+}
+
+// Close ends the session, whose process notices the end of its input.
+func (s *agentStream) Close() error {
+	_ = s.cmd.Process.Kill()
+	return errors.Join(s.in.Close(), s.out.Close())
+}
+
+// tail keeps the beginning of what is written to it, and throws the rest away.
+type tail struct {
+	mu   sync.Mutex
+	kept bytes.Buffer
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	const most = 4096
+	t.kept.Write(b[:min(len(b), max(0, most-t.kept.Len()))])
+	return len(b), nil
+}
+
+func (t *tail) bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Clone(t.kept.Bytes())
+}
+
+func (i *Instance) dialConsole() (io.ReadWriteCloser, error) {
+	master, theirs, err := terminal()
+	if err != nil {
+		return nil, fmt.Errorf("a terminal for the console: %w", err)
+	}
+	defer theirs.Close()
+	c := &console{File: master, cmd: i.exec("/bin/sh"), ended: make(chan struct{})}
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = theirs, theirs, theirs
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.cmd.Start(); err != nil {
+		return nil, errors.Join(err, master.Close())
+	}
+	go func() {
+		_ = c.cmd.Wait()
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+// terminal makes a pair of which the second is the terminal.
+func terminal() (master, replica *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	master = os.NewFile(uintptr(fd), "console")
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, nil, errors.Join(err, master.Close())
+	}
+	number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+	if err == nil {
+		replica, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, master.Close())
+	}
+	return master, replica, nil
+}
+
+// console is a shell on a terminal.
+type console struct {
+	*os.File // the terminal's master
+
+	cmd   *exec.Cmd
+	ended chan struct{}
+	once  sync.Once
+}
+
+// Read reads what the shell shows. A terminal that nobody holds any more has ended.
+func (c *console) Read(b []byte) (int, error) {
+	n, err := c.File.Read(b)
+	if errors.Is(err, unix.EIO) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close hangs up.
+func (c *console) Close() (err error) {
+	c.once.Do(func() {
+		_ = c.cmd.Process.Signal(unix.SIGHUP) // runsc passes it on to what runs in the foreground
+		err = c.File.Close()
+		go func() {
+			select {
+			case <-c.ended:
+			case <-time.After(hangUp):
+				_ = c.cmd.Process.Kill()
+			}
+		}()
+	})
+	return err
+}

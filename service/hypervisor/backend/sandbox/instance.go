@@ -1,0 +1,118 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
+)
+
+// Instance is a sandbox that runs.
+type Instance struct {
+	backend *Backend
+	process *process.Process
+	state   string // its state folder
+	agent   bool
+
+	done     chan struct{}
+	ended    backend.End // once done is closed
+	released chan struct{}
+	release  sync.Once
+}
+
+var _ backend.Instance = (*Instance)(nil)
+
+func (b *Backend) instance(s *backend.Spec, p *process.Process) *Instance {
+	i := &Instance{backend: b, process: p, state: stateFolder(s), agent: s.Agent, done: make(chan struct{}), released: make(chan struct{})}
+	go func() {
+		select {
+		case <-p.Done():
+			i.ended = howItEnded(i.state)
+			close(i.done)
+		case <-i.released:
+		}
+	}()
+	return i
+}
+
+// howItEnded reads what a sandbox left. Its kernel writes its counters when the first
+// process has ended, and else does not come to that.
+func howItEnded(state string) backend.End {
+	if info, err := os.Stat(filepath.Join(state, endFile)); err == nil && info.Size() > 0 {
+		return backend.End{Clean: true, Reason: "the guest powered off"}
+	}
+	if said, err := os.ReadFile(filepath.Join(state, panicFile)); err == nil && len(said) > 0 { //nolint:gosec // the daemon's own folder
+		return backend.End{Reason: "the sandbox's kernel broke: " + words(said)}
+	}
+	return backend.End{Reason: "the sandbox was killed"}
+}
+
+// PID is that of the sandbox's kernel.
+func (i *Instance) PID() int { return i.process.PID }
+
+// Done is closed when the sandbox has ended, unless Close was called before.
+func (i *Instance) Done() <-chan struct{} { return i.done }
+
+// Ended says how, once Done is closed.
+func (i *Instance) Ended() backend.End { return i.ended }
+
+// Paused says whether the programs in the sandbox are halted.
+func (i *Instance) Paused(ctx context.Context) (bool, error) {
+	out, err := i.backend.run(ctx, i.state, "state", id)
+	if err != nil {
+		return false, err
+	}
+	var is struct{ Status string }
+	if err := json.Unmarshal(out, &is); err != nil {
+		return false, fmt.Errorf("runsc state: %w", err)
+	}
+	return is.Status == "paused", nil
+}
+
+// Pause halts the programs in the sandbox.
+func (i *Instance) Pause(ctx context.Context) error { return i.do(ctx, "pause", id) }
+
+// Resume lets them go on.
+func (i *Instance) Resume(ctx context.Context) error { return i.do(ctx, "resume", id) }
+
+// PowerDown asks the first process to end, which asks all others.
+func (i *Instance) PowerDown(ctx context.Context) error { return i.do(ctx, "kill", id, "TERM") }
+
+func (i *Instance) do(ctx context.Context, command ...string) error {
+	_, err := i.backend.run(ctx, i.state, command...)
+	return err
+}
+
+// Kill ends the sandbox. Its gofer ends when it notices; Clean waits for that.
+func (i *Instance) Kill(context.Context) error { return i.process.Kill() }
+
+// Close lets go of the sandbox, which goes on.
+func (i *Instance) Close() error {
+	i.release.Do(func() { close(i.released) })
+	return i.process.Close()
+}
+
+// Checkpoint writes memory and changed files of the sandbox to a folder, which must not be
+// there, for Restore. Meanwhile the sandbox is halted; afterwards it is as it was. After an
+// error there is no folder.
+func (i *Instance) Checkpoint(ctx context.Context, folder string) error {
+	if err := os.Mkdir(folder, 0o700); errors.Is(err, os.ErrExist) {
+		return fault.Wrap(fault.Conflict, err, "there is a checkpoint of that name")
+	} else if err != nil {
+		return err
+	}
+	err := i.do(ctx, "checkpoint", "--leave-running", "--compression=none", "--image-path="+folder, id)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(folder))
+	}
+	return nil
+}

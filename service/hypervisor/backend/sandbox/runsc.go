@@ -1,0 +1,100 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+)
+
+// id is what each sandbox is called in its own state folder.
+const id = "vm"
+
+// Files in the state folder beside runsc's own.
+const (
+	configFile = "config.json" // the state folder is the bundle, too
+	pidFile    = "pid"
+	errorFile  = "error.log"
+	panicFile  = "panic.log" // what the sandbox's kernel said when it broke
+	endFile    = "end"       // its counters, which it writes when it ends in order
+)
+
+func stateFolder(s *backend.Spec) string { return filepath.Join(s.Folder, "runsc") }
+
+// rootFlag is the argument that all processes of a sandbox have.
+func rootFlag(state string) string { return "--root=" + state }
+
+// global are the flags before each of runsc's commands.
+func (b *Backend) global(state string) []string {
+	return []string{
+		rootFlag(state), "--platform=systrap", "--network=none", "--ignore-cgroups", "--gofer-network-namespace=new",
+		fmt.Sprintf("--overlay2=root:dir=%s,size=%dm", state, b.options.WritableMiB),
+		"--panic-log=" + filepath.Join(state, panicFile), "--final-metrics-log=" + filepath.Join(state, endFile),
+	}
+}
+
+// begin makes a sandbox with the command run or restore, which starts it and returns. Its
+// files are the first process's, which therefore has none of ours. The lock is held by
+// runsc, too, from before it is even known by its arguments.
+func (b *Backend) begin(ctx context.Context, lock *os.File, state string, command ...string) error {
+	log := filepath.Join(state, errorFile)
+	argv := append(b.global(state), "--log="+log)
+	argv = append(append(argv, command...), "--detach", "--bundle="+state, "--pid-file="+filepath.Join(state, pidFile), id)
+	cmd := b.command(ctx, argv...)
+	cmd.ExtraFiles = []*os.File{lock}
+	err := cmd.Run()
+	if err == nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	said, readErr := os.ReadFile(log) //nolint:gosec // the daemon's own folder
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		return errors.Join(err, readErr)
+	}
+	var first struct{ Msg string }
+	if json.NewDecoder(bytes.NewReader(said)).Decode(&first) == nil {
+		said = []byte(first.Msg)
+	}
+	return fmt.Errorf("runsc %s: %w: %s", command[0], err, words(said))
+}
+
+// run runs a command on the sandbox and returns what it printed.
+func (b *Backend) run(ctx context.Context, state string, command ...string) ([]byte, error) {
+	cmd := b.command(ctx, append(b.global(state), command...)...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, errors.Join(fmt.Errorf("runsc %s: %w: %s", command[0], err, words(said.Bytes())), ctx.Err())
+	}
+	return out.Bytes(), nil
+}
+
+// command is a run of runsc in a session of its own: a signal to the daemon's terminal is
+// not for it.
+func (b *Backend) command(ctx context.Context, argv ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, b.options.Program, argv...) //nolint:gosec // flags are ours, and values are part of one
+	cmd.Env = []string{}                                        // nothing of the daemon's
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// words is the beginning of what a program said, in one printable line: runsc says first
+// what went wrong, and then where in its code.
+func words(said []byte) string {
+	const most = 1000
+	text := strings.ToValidUTF8(string(said[:min(len(said), most)]), "?")
+	if text = strings.Join(strings.Fields(text), " "); text == "" {
+		return "it said nothing"
+	}
+	return text
+}
