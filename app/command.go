@@ -14,6 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/agent"
 	"github.com/mainstay-infra/mainstay/service/edge"
+	"github.com/mainstay-infra/mainstay/service/hypervisor"
+	hypervisordoc "github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
@@ -43,7 +45,7 @@ type environKey struct{}
 
 func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", Short: "Run one service, for production", Args: cobra.NoArgs, RunE: needsService}
-	cmd.AddCommand(serveEdgeCommand(), serveLBCommand())
+	cmd.AddCommand(serveEdgeCommand(), serveLBCommand(), serveHypervisorCommand())
 	return cmd
 }
 
@@ -96,6 +98,7 @@ func settingsCommand() *cobra.Command {
 		{"edge", "the edge control plane", edge.EnvPrefix, &edge.Config{}},
 		{"agent", "the site agent", agent.EnvPrefix, &agent.Config{}},
 		{"lb", "the load balancer", lb.EnvPrefix, &lb.Config{}},
+		{"hypervisor", "the hypervisor daemon", hypervisor.EnvPrefix, &hypervisor.Config{}},
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use:   t.name,
@@ -107,6 +110,13 @@ func settingsCommand() *cobra.Command {
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
+		Use:   "hypervisor-document",
+		Short: "Print what the hypervisor daemon's document may hold",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			_, _ = fmt.Fprint(cmd.OutOrStdout(), hypervisordoc.Markdown())
+		},
+	}, &cobra.Command{
 		Use:   "lb-document",
 		Short: "Print what the load balancer's document may hold",
 		Args:  cobra.NoArgs,

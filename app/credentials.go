@@ -15,8 +15,18 @@ import (
 // credentials are the secrets that dev mode makes on its first start, one object
 // per service.
 type credentials struct {
-	Edge edgeCredentials `json:"edge"`
-	LB   lbCredentials   `json:"lb"`
+	Edge       edgeCredentials       `json:"edge"`
+	LB         lbCredentials         `json:"lb"`
+	Hypervisor hypervisorCredentials `json:"hypervisor"`
+}
+
+type hypervisorCredentials struct {
+	Token      string `json:"token"`
+	FleetToken string `json:"fleet_token"`
+}
+
+func newHypervisorCredentials() hypervisorCredentials {
+	return hypervisorCredentials{Token: auth.NewToken("mhva_"), FleetToken: auth.NewToken("mhvf_")}
 }
 
 type edgeCredentials struct {
@@ -47,10 +57,17 @@ func loadCredentials(dir string) (c credentials, path string, err error) {
 		if (c.Edge == edgeCredentials{}) {
 			return c, path, fault.New(fault.Invalid, "%s has no credentials for edge; remove it to have new ones made", path)
 		}
-		if (c.LB != lbCredentials{}) {
+		// The file may be from before there was a service.
+		before := c
+		if (c.LB == lbCredentials{}) {
+			c.LB = newLBCredentials()
+		}
+		if (c.Hypervisor == hypervisorCredentials{}) {
+			c.Hypervisor = newHypervisorCredentials()
+		}
+		if c == before {
 			return c, path, nil
 		}
-		c.LB = newLBCredentials() // the file is from before there was a load balancer
 		return c, path, writeCredentials(c, path, durable.Replace)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +75,7 @@ func loadCredentials(dir string) (c credentials, path string, err error) {
 	}
 	c.Edge = edgeCredentials{AdminUsername: "admin", AdminPassword: auth.NewToken(""), AdminToken: auth.NewToken("madm_"),
 		ViewerToken: auth.NewToken("mvwr_"), EnrollmentToken: auth.NewToken("menr_")}
-	c.LB = newLBCredentials()
+	c.LB, c.Hypervisor = newLBCredentials(), newHypervisorCredentials()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return c, path, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", dir)
 	}

@@ -22,7 +22,7 @@ import (
 const devHeartbeat = 5 * time.Second
 
 // services are those that dev mode runs.
-var services = []string{"edge", "lb"}
+var services = []string{"edge", "hypervisor", "lb"}
 
 func devCommand() *cobra.Command {
 	var data, host, logLevel string
@@ -73,6 +73,15 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 				}
 				modules = append(modules, lbModule(cfg, log, nil, func(url, engine string) {
 					line("lb", url, engine, fmt.Sprintf("a key from %s; its VIPs: %s", credsPath, cfg.ConfigFile))
+				}))
+			}
+			if len(only) == 0 || slices.Contains(only, "hypervisor") {
+				cfg, err := devHypervisorConfig(cmd, data, host, creds.Hypervisor)
+				if err != nil {
+					return err
+				}
+				modules = append(modules, hypervisorModule(cfg, log, func(url, engine string) {
+					line("hypervisor", url, engine, "the token from "+credsPath)
 				}))
 			}
 			return Run(cmd.Context(), modules, func() {

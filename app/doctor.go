@@ -35,7 +35,7 @@ func engines() []engine {
 			return onPath("postgres")()
 		}, "no local PostgreSQL to run several replicas on, or to test with; SQLite needs nothing", "apt-get install postgresql"},
 		{"OpenSSL", onPath("openssl"), "no independent look at certificates and revocation lists", "apt-get install openssl"},
-	}, lbEngines()...)
+	}, append(hypervisorEngines(), lbEngines()...)...)
 }
 
 func doctorCommand() *cobra.Command {

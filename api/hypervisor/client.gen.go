@@ -6099,19 +6099,17 @@ type HeartbeatResult struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Node
+	JSON200 *HeartbeatAnswer
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *Invalid
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthenticated
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Denied
-	// JSON404 the response for an HTTP 404 `application/json` response
-	JSON404 *NotFound
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r HeartbeatResult) GetJSON200() *Node {
+func (r HeartbeatResult) GetJSON200() *HeartbeatAnswer {
 	return r.JSON200
 }
 
@@ -6128,11 +6126,6 @@ func (r HeartbeatResult) GetJSON401() *Unauthenticated {
 // GetJSON403 returns the response for an HTTP 403 `application/json` response
 func (r HeartbeatResult) GetJSON403() *Denied {
 	return r.JSON403
-}
-
-// GetJSON404 returns the response for an HTTP 404 `application/json` response
-func (r HeartbeatResult) GetJSON404() *NotFound {
-	return r.JSON404
 }
 
 // GetBody returns the raw response body bytes
@@ -12253,7 +12246,7 @@ func ParseHeartbeatResult(rsp *http.Response) (*HeartbeatResult, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Node
+		var dest HeartbeatAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -12279,13 +12272,6 @@ func ParseHeartbeatResult(rsp *http.Response) (*HeartbeatResult, error) {
 			return nil, err
 		}
 		response.JSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
-		var dest NotFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON404 = &dest
 
 	}
 

@@ -2574,7 +2574,7 @@ type HeartbeatResponseObject interface {
 	VisitHeartbeatResponse(w http.ResponseWriter) error
 }
 
-type Heartbeat200JSONResponse Node
+type Heartbeat200JSONResponse HeartbeatAnswer
 
 func (response Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
 
@@ -2626,20 +2626,6 @@ func (response Heartbeat403JSONResponse) VisitHeartbeatResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Heartbeat404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response Heartbeat404JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
 	_, err := buf.WriteTo(w)
 	return err
 }

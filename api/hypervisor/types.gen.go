@@ -509,7 +509,7 @@ type FleetVMSpec struct {
 	Name    string   `json:"name"`
 	Network *Network `json:"network,omitempty"`
 
-	// Node Make it there
+	// Node Make it there, even if that host is cordoned
 	Node         *string `json:"node,omitempty"`
 	NodeSelector *Labels `json:"node_selector,omitempty"`
 
@@ -544,6 +544,8 @@ type GetFile struct {
 
 // Heartbeat defines model for Heartbeat.
 type Heartbeat struct {
+	// After The `sequence` of the answer to the heartbeat before, which tells the registry what this one counts; absent in the first one
+	After         *int64    `json:"after,omitempty"`
 	Backends      []Backend `json:"backends"`
 	FreeMemoryMib int       `json:"free_memory_mib"`
 	FreeVcpus     int       `json:"free_vcpus"`
@@ -555,6 +557,26 @@ type Heartbeat struct {
 	Vcpus   int    `json:"vcpus"`
 	Version string `json:"version"`
 	Vms     int    `json:"vms"`
+}
+
+// HeartbeatAnswer defines model for HeartbeatAnswer.
+type HeartbeatAnswer struct {
+	Backends      []Backend `json:"backends"`
+	Cordoned      bool      `json:"cordoned"`
+	FreeMemoryMib int       `json:"free_memory_mib"`
+	FreeVcpus     int       `json:"free_vcpus"`
+
+	// Healthy False after three heartbeats that did not come
+	Healthy     bool      `json:"healthy"`
+	HeartbeatAt time.Time `json:"heartbeat_at"`
+	Labels      Labels    `json:"labels"`
+	MemoryMib   int       `json:"memory_mib"`
+	Name        string    `json:"name"`
+	Sequence    int64     `json:"sequence"`
+	Url         string    `json:"url"`
+	Vcpus       int       `json:"vcpus"`
+	Version     string    `json:"version"`
+	Vms         int       `json:"vms"`
 }
 
 // Host defines model for Host.

@@ -134,3 +134,42 @@ type Metrics struct {
 	DiskReadBytes, DiskWrittenBytes int64
 	NetReceivedBytes, NetSentBytes  int64
 }
+
+// DiskKeeper is a backend that can work on disks of VMs that do not run.
+type DiskKeeper interface {
+	// OpenDisks makes a VM's disks available without running it. Close ends that.
+	OpenDisks(ctx context.Context, s *Spec) (Disks, error)
+	// StartFrom starts a VM from a snapshot with its memory.
+	StartFrom(ctx context.Context, s *Spec, snapshot string) (Instance, error)
+}
+
+// Disks are a VM's disks while somebody has them open: the VM itself, whose Instance
+// implements this too, or OpenDisks. The system's disk is meant throughout.
+type Disks interface {
+	// Snapshot keeps the disk as it is now, and of a VM that runs with full its memory too,
+	// of which it says how much that was.
+	Snapshot(ctx context.Context, name string, full bool) (memory int64, err error)
+	DeleteSnapshot(ctx context.Context, name string) error
+	// RevertFull puts a VM that runs back to a snapshot with its memory.
+	RevertFull(ctx context.Context, name string) error
+	// Copy writes the disk, or what changed, to a file.
+	Copy(ctx context.Context, c DiskCopy, progress func(float64)) error
+	// DropBitmaps stops noting changes, but for those in the bitmaps to keep.
+	DropBitmaps(ctx context.Context, keep ...string) error
+	// Resize makes the disk larger.
+	Resize(ctx context.Context, size int64) error
+	Close() error
+}
+
+// DiskCopy says what is to be copied.
+type DiskCopy struct {
+	Target string // a qcow2 file that is there, as large as the disk, and that the VM's process may write
+	// Since is the bitmap of what changed, which alone is copied; empty: everything. The
+	// bitmap stays as it is and goes on noting.
+	Since string
+	// Note is a bitmap that begins, at the moment the copy is of, to note what changes. It
+	// outlives the VM's process. Empty: none.
+	Note string
+	// Begun is called once that moment is over; nil: nobody wants to know.
+	Begun func()
+}

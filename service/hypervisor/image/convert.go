@@ -49,10 +49,23 @@ func Convert(ctx context.Context, path string, info Info, result string, limits 
 			err = errors.Join(err, removed(result))
 		}
 	}()
-	cmd := exec.CommandContext(ctx, "prlimit", //nolint:gosec // the image is a value of the JSON, not an option
-		"--fsize="+strconv.FormatInt(limits.Written, 10), "--as="+strconv.FormatInt(limits.Memory, 10),
-		"--cpu="+strconv.Itoa(int(limits.CPU/time.Second)), "--core=0", "--nofile=64",
-		"qemu-img", "convert", "-p", "-t", "none", "-O", string(Qcow2), source(path, info.Format), result)
+	args := []string{"prlimit",
+		"--fsize=" + strconv.FormatInt(limits.Written, 10), "--as=" + strconv.FormatInt(limits.Memory, 10),
+		"--cpu=" + strconv.Itoa(int(limits.CPU/time.Second)), "--core=0", "--nofile=64",
+		"qemu-img", "convert", "-p", "-t", "none", "-O", string(Qcow2), source(path, info.Format), result}
+	return convert(ctx, args, progress)
+}
+
+// Copy writes a qcow2 image of our own making, with all that it stands on, as one to
+// result, and says how far it is by calling progress, which may be nil, with values from
+// 0 to 1. What is at result is written over.
+func Copy(ctx context.Context, path, result string, progress func(float64)) error {
+	return convert(ctx, []string{"qemu-img", "convert", "-p", "--force-share", "-f", string(Qcow2), "-O", string(Qcow2), path, result}, progress)
+}
+
+// convert runs qemu-img and follows what it says.
+func convert(ctx context.Context, args []string, progress func(float64)) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // paths are values, not options
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -129,6 +142,9 @@ func failure(ctx context.Context, err error, said string) error {
 			return fault.New(fault.Invalid, "the image takes more time than is allowed").WithCode("image_refused")
 		}
 		return fmt.Errorf("qemu-img was ended by %s", status.Signal())
+	}
+	if strings.Contains(said, "No space left on device") {
+		return fault.New(fault.StorageFailed, "the host's storage is full")
 	}
 	return fault.New(fault.Invalid, "qemu-img does not take the image: %s", strings.TrimSpace(said)).WithCode("image_refused")
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -68,4 +69,43 @@ func (p DirPool) Remove(_ context.Context, v Volume) error {
 		return err
 	}
 	return nil
+}
+
+// Revert puts a qcow2 file that nobody has open back to a snapshot within it.
+func Revert(ctx context.Context, path, name string) error {
+	_, err := run(ctx, "qemu-img", "qemu-utils", "snapshot", "-q", "-a", name, path)
+	return err
+}
+
+// CreateQcow2 makes an empty file of a size in bytes, for the owner of a volume.
+func CreateQcow2(ctx context.Context, path string, size int64, v Volume) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := run(ctx, "qemu-img", "qemu-utils", "create", "-q", "-f", "qcow2", path, strconv.FormatInt(size, 10)); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(path, 0o600), own(path, v))
+}
+
+// Own gives a file to the owner of a volume.
+func Own(path string, v Volume) error { return own(path, v) }
+
+// SetBacking has a qcow2 file, which holds what differs, stand on another. Nothing is
+// compared or copied.
+func SetBacking(ctx context.Context, path, backing string) error {
+	_, err := run(ctx, "qemu-img", "qemu-utils", "rebase", "-q", "-u", "-f", "qcow2", "-b", backing, "-F", "qcow2", path)
+	return err
+}
+
+// VirtualSize is how large the disk in a qcow2 file of ours is, in bytes.
+func VirtualSize(ctx context.Context, path string) (int64, error) {
+	out, err := run(ctx, "qemu-img", "qemu-utils", "info", "--force-share", "--output=json", "-f", "qcow2", path)
+	if err != nil {
+		return 0, err
+	}
+	var info struct {
+		VirtualSize int64 `json:"virtual-size"`
+	}
+	return info.VirtualSize, json.Unmarshal([]byte(out), &info)
 }

@@ -44,9 +44,6 @@ type Backend struct {
 // New returns the backend. It looks at nothing.
 func New(o Options) *Backend { return &Backend{o: o} }
 
-// Name is qemu.
-func (b *Backend) Name() string { return backend.QEMU }
-
 // Probe finds out which accelerator works, which takes a moment once.
 func (b *Backend) Probe(ctx context.Context) backend.Info {
 	version, err := b.version(ctx)
@@ -169,7 +166,7 @@ func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance,
 	return b.start(ctx, s, false)
 }
 
-func (b *Backend) start(ctx context.Context, s *backend.Spec, incoming bool) (*Instance, error) {
+func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Instance, error) {
 	if _, err := exec.LookPath(b.o.Program); err != nil {
 		return nil, missing(err)
 	}
@@ -181,7 +178,7 @@ func (b *Backend) start(ctx context.Context, s *backend.Spec, incoming bool) (*I
 	if err != nil {
 		return nil, err
 	}
-	m.Incoming = incoming
+	m.Halted = halted
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	p, monitor, err := Launch(ctx, b.o.Program, m)

@@ -17,6 +17,8 @@ const (
 	Q35 Type = "q35"
 	// MicroVM has virtio devices and nothing else, and boots a kernel soonest.
 	MicroVM Type = "microvm"
+	// None has disks only, to work on them.
+	None Type = "none"
 )
 
 // Machine is what QEMU is to run.
@@ -37,7 +39,7 @@ type Machine struct {
 	NICs                   []NIC
 	Agent                  bool // a port for the guest agent
 	Screen                 bool // a screen that VNC shows; board Q35 only
-	Incoming               bool // wait for the state of a machine that was saved, and be paused
+	Halted                 bool // do not run until told to
 	// UID and GID are whom QEMU runs as; 0: as the daemon. Groups are further groups, as
 	// that of /dev/kvm.
 	UID, GID int
@@ -85,18 +87,25 @@ func (m *Machine) Args() []string {
 	a.add("-uuid", m.UUID)
 	// Without these QEMU would read files of the host's and add devices of its own.
 	a.flag("-nodefaults", "-no-user-config", "-no-shutdown")
+	if m.Halted {
+		a.flag("-S")
+	}
 	a.add("-display", "none")
 	a.add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
 	a.add("-machine", m.board())
 	a.add("-accel", m.Accelerator)
+	if m.Type == None {
+		m.monitor(a)
+		for i := range m.Disks {
+			m.blockdev(a, &m.Disks[i])
+		}
+		return a.all
+	}
 	a.add("-cpu", map[bool]string{true: "host", false: "max"}[m.Accelerator == "kvm"])
 	a.add("-smp", strconv.Itoa(m.VCPUs))
 	a.add("-m", "size="+strconv.Itoa(m.MemoryMiB)+"M")
 	a.add("-rtc", "base=utc")
-	// The machine waits for its first client: one that connects while the monitor is
-	// being set up may get no greeting, and has been seen to crash QEMU 7.2.
-	a.add("-chardev", "socket,id=qmp,server=on,wait=on,path="+socket(qmpSocket))
-	a.add("-mon", "chardev=qmp,mode=control")
+	m.monitor(a)
 	a.add("-chardev", "socket,id=serial,server=on,wait=off,path="+socket(serialSocket))
 	a.add("-serial", "chardev:serial")
 	a.add("-device", m.device("virtio-rng"))
@@ -112,9 +121,6 @@ func (m *Machine) Args() []string {
 		a.add("-chardev", "socket,id=agent,server=on,wait=off,path="+socket(agentSocket))
 		a.add("-device", "virtserialport,chardev=agent,name="+AgentPort)
 	}
-	if m.Incoming {
-		a.add("-incoming", "defer")
-	}
 	if m.Screen {
 		a.add("-device", "VGA")
 		a.add("-vnc", "unix:"+socket(vncSocket))
@@ -122,8 +128,18 @@ func (m *Machine) Args() []string {
 	return a.all
 }
 
+func (m *Machine) monitor(a *arguments) {
+	// The machine waits for its first client: one that connects while the monitor is
+	// being set up may get no greeting, and has been seen to crash QEMU 7.2.
+	a.add("-chardev", "socket,id=qmp,server=on,wait=on,path="+socket(qmpSocket))
+	a.add("-mon", "chardev=qmp,mode=control")
+}
+
 // board is the value of -machine.
 func (m *Machine) board() string {
+	if m.Type == None {
+		return "none"
+	}
 	if m.Type == MicroVM {
 		// The kernel finds its devices on its command line; the clock of old PCs is left
 		// out, so that kernels calibrate by what they are told (see boot).
@@ -165,14 +181,19 @@ func (m *Machine) boot(a *arguments) {
 
 func (m *Machine) disk(a *arguments, i int) {
 	d := &m.Disks[i]
-	readOnly := map[bool]string{true: "on", false: "off"}[d.ReadOnly]
-	a.add("-blockdev", fmt.Sprintf("%s,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap", protocol(d.Path), d.ID, readOnly))
-	a.add("-blockdev", fmt.Sprintf("driver=%s,node-name=%s,read-only=%s,discard=unmap,file=%s-file", d.Format, d.ID, readOnly, d.ID))
+	m.blockdev(a, d)
 	if d.CD && m.Type == Q35 {
 		a.add("-device", fmt.Sprintf("ide-cd,id=dev-%s,drive=%s", d.ID, d.ID))
 		return
 	}
 	a.add("-device", fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1))
+}
+
+// blockdev is a disk without a device for it.
+func (m *Machine) blockdev(a *arguments, d *Disk) {
+	readOnly := map[bool]string{true: "on", false: "off"}[d.ReadOnly]
+	a.add("-blockdev", fmt.Sprintf("%s,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap", protocol(d.Path), d.ID, readOnly))
+	a.add("-blockdev", fmt.Sprintf("driver=%s,node-name=%s,read-only=%s,discard=unmap,file=%s-file", d.Format, d.ID, readOnly, d.ID))
 }
 
 // protocol is how QEMU reaches a disk's bytes, as options of -blockdev.

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/hypervisor"
+	"github.com/mainstay-infra/mainstay/web"
+)
+
+// hypervisorModule runs the hypervisor daemon. started is called with its URL and what it
+// stands on.
+func hypervisorModule(cfg hypervisor.Config, log *slog.Logger, started func(url, engine string)) Module {
+	return Module{Name: "hypervisor", Start: func(ctx context.Context) (func() error, error) {
+		svc, err := hypervisor.New(ctx, cfg, hypervisor.Deps{Log: log.With("service", "hypervisor"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("hypervisor")})
+		if err != nil {
+			return nil, err
+		}
+		return serving(func(ready func(string)) error { return errors.Join(svc.Serve(ctx, ready), svc.Close()) },
+			func(url string) { started(url, svc.StandsOn(ctx)) })
+	}}
+}
+
+func serveHypervisorCommand() *cobra.Command {
+	var logLevel, logFormat string
+	cmd := &cobra.Command{
+		Use:   "hypervisor",
+		Short: "Run the hypervisor daemon of this host, and the registry of a fleet",
+		Long: `Run the hypervisor daemon of this host. VMs go on when it ends, and are met again when it is back.
+
+--config names a TOML document with policy, callers, confinement, storage and networks. With --registry the host joins the
+fleet whose registry answers there; every daemon can be a registry.
+
+Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret
+can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad
+value stops the start.`,
+		Example: `  HYPERVISOR_TOKEN_FILE=/run/secrets/hypervisor mainstay serve hypervisor --data /var/lib/mainstay/hypervisor
+  mainstay serve hypervisor --config /etc/mainstay/hypervisor.toml --listen 10.0.0.5:7070
+  mainstay serve hypervisor --registry https://registry:7070 --node-labels rack=a,disk=nvme`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
+			if err != nil {
+				return err
+			}
+			var cfg hypervisor.Config
+			environ := cmd.Context().Value(environKey{}).([]string)
+			if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ}); err != nil {
+				return err
+			}
+			module := hypervisorModule(cfg, log, func(url, engine string) {
+				log.Info("listening", "service", "hypervisor", "url", url, "stands_on", engine)
+			})
+			return Run(cmd.Context(), []Module{module}, func() {})
+		},
+	}
+	config.BindFlags(cmd.Flags(), &hypervisor.Config{}, hypervisor.EnvPrefix)
+	cmd.Flags().StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&logFormat, "log-format", "text", "text or json")
+	return cmd
+}
+
+// devHypervisorConfig is the daemon's configuration in dev mode: the environment's,
+// completed with what dev mode decides. It is a fleet of one host.
+func devHypervisorConfig(cmd *cobra.Command, data, host string, creds hypervisorCredentials) (hypervisor.Config, error) {
+	var cfg hypervisor.Config
+	environ := cmd.Context().Value(environKey{}).([]string)
+	if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Environ: environ}); err != nil {
+		return cfg, err
+	}
+	if !isSetIn(environ, "HYPERVISOR_LISTEN") {
+		cfg.Listen = net.JoinHostPort(host, "7070")
+	}
+	if !isSetIn(environ, "HYPERVISOR_DATA") {
+		cfg.Data = filepath.Join(data, "hypervisor")
+	}
+	if cfg.Token == "" && cfg.ConfigFile == "" {
+		cfg.Token = creds.Token
+	}
+	if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port != "0" && cfg.Registry == "" && cfg.TLSCert == "" && !cfg.TLSSelfSigned {
+		cfg.Registry = "http://" + cfg.Listen
+		if cfg.FleetToken == "" {
+			cfg.FleetToken = creds.FleetToken
+		}
+	}
+	return cfg, nil
+}
+
+// hypervisorEngines are the programs that run VMs, and what they need.
+func hypervisorEngines() []engine {
+	return []engine{
+		{"QEMU", onPath("qemu-system-x86_64"), "no virtual machines", "apt-get install qemu-system-x86"},
+		{"qemu-img", onPath("qemu-img"), "no disks, images and backups of VMs", "apt-get install qemu-utils"},
+		{"UEFI firmware for VMs", func() (string, bool) {
+			found := hypervisor.Firmware()
+			return found, found != ""
+		}, "VMs boot by BIOS only", "apt-get install ovmf"},
+		{"gVisor", onPath("runsc"), "no sandboxes", "see https://gvisor.dev/docs/user_guide/install/"},
+		{"Firecracker", onPath("firecracker"), "no VMs with the backend firecracker", "see https://github.com/firecracker-microvm/firecracker/releases"},
+		{"Cloud Hypervisor", onPath("cloud-hypervisor"), "no VMs with the backend cloud-hypervisor", "see https://github.com/cloud-hypervisor/cloud-hypervisor/releases"},
+	}
+}

@@ -1,0 +1,201 @@
+package hypervisor
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+)
+
+// The access classes of the contract (x-access).
+const (
+	accessTenant = "tenant"
+	accessAdmin  = "admin"
+	accessNode   = "node"
+	accessSocket = "socket"
+)
+
+// AccessClasses are the classes that the contract may use.
+var AccessClasses = []string{accessTenant, accessAdmin, accessNode, accessSocket}
+
+// admits is the authorization table: which class admits which caller. What a caller
+// sees of the VMs behind an operation is the scope's business (Caller.sees).
+func admits(class string, c Caller) bool {
+	switch class {
+	case accessTenant, accessSocket:
+		return c.Admin || c.Tenant != ""
+	case accessAdmin:
+		return c.Admin
+	case accessNode:
+		return c.Node
+	}
+	return false
+}
+
+// gate tells callers by their credentials.
+type gate struct {
+	tokens       map[string]Caller // by the token's hash
+	certificates map[string]Caller // by common name
+	oidc         *auth.TokenVerifier
+	tenantClaim  string
+	adminClaim   string
+}
+
+func newGate(cfg *Config, doc *configfile.Auth, now func() time.Time) *gate {
+	g := &gate{tokens: map[string]Caller{}, certificates: map[string]Caller{}}
+	if cfg.Token != "" {
+		g.tokens[auth.HashToken(cfg.Token)] = Caller{Name: "admin", Admin: true}
+	}
+	if cfg.FleetToken != "" {
+		g.tokens[auth.HashToken(cfg.FleetToken)] = Caller{Name: "fleet", Admin: true, Node: true}
+	}
+	for _, t := range doc.Tokens {
+		g.tokens[t.SHA256] = Caller{Name: t.Name, Tenant: t.Tenant, Admin: t.Tenant == ""}
+	}
+	for _, c := range doc.ClientCertificates {
+		g.certificates[c.CommonName] = Caller{Name: c.CommonName, Tenant: c.Tenant, Admin: c.Tenant == ""}
+	}
+	if doc.OIDC.Issuer != "" {
+		g.oidc = auth.NewTokenVerifier(doc.OIDC.Issuer, doc.OIDC.Audience, nil, now)
+		g.tenantClaim, g.adminClaim = doc.OIDC.TenantClaim, doc.OIDC.AdminClaim
+	}
+	return g
+}
+
+// open says whether no credentials are configured, so that everybody may do everything.
+func (g *gate) open() bool { return len(g.tokens) == 0 && len(g.certificates) == 0 && g.oidc == nil }
+
+var (
+	errNoCredentials = fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
+	errBadToken      = fault.New(fault.Unauthenticated, "the token is not valid")
+)
+
+// caller tells who makes a request.
+func (g *gate) caller(r *http.Request) (Caller, error) {
+	if g.open() {
+		return anonymous, nil
+	}
+	token, ok := auth.Bearer(r)
+	if !ok {
+		if c, ok := g.byCertificate(r.TLS); ok {
+			return c, nil
+		}
+		return Caller{}, errNoCredentials
+	}
+	// Looking up a hash tells nothing of the tokens that are there by the time it takes.
+	if c, ok := g.tokens[auth.HashToken(token)]; ok {
+		return c, nil
+	}
+	if g.oidc == nil {
+		return Caller{}, errBadToken
+	}
+	verified, err := g.oidc.Verify(r.Context(), token)
+	if err != nil {
+		return Caller{}, err
+	}
+	tenant, _ := verified.Claims[g.tenantClaim].(string)
+	admin, _ := verified.Claims[g.adminClaim].(bool)
+	if len(tenant) > configfile.MaxTenant {
+		return Caller{}, errBadToken
+	}
+	return Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
+}
+
+func (g *gate) byCertificate(state *tls.ConnectionState) (Caller, bool) {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return Caller{}, false
+	}
+	c, ok := g.certificates[state.VerifiedChains[0][0].Subject.CommonName]
+	return c, ok
+}
+
+// guard puts authorization, the rate limit and validation before an operation's handler,
+// in that order: who may not call learns nothing of what would have been valid.
+func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler {
+	checked := s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if caller := callerFrom(r.Context()); !admits(op.Access, caller) {
+			s.render(w, r, s.refused(r, op, caller))
+			return
+		}
+		if !op.HandlerValidates {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			if err := op.CheckRequest(r); err != nil {
+				s.render(w, r, err)
+				return
+			}
+		}
+		if lasting[op.ID] {
+			// What lasts as long as a guest takes is ended by its own limits.
+			control := http.NewResponseController(w)
+			_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+		}
+		next.ServeHTTP(w, r)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{w: w}
+		r = r.WithContext(withCall(r.Context(), c))
+		c.r = r
+		var err error
+		if ticket := r.URL.Query().Get("ticket"); op.Access == accessSocket && ticket != "" {
+			c.caller, err = s.tickets.redeem(ticket, r.PathValue("id"))
+		} else {
+			c.caller, err = s.gate.caller(r)
+		}
+		if err != nil {
+			s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.render(w, r, err) })).ServeHTTP(w, r)
+			return
+		}
+		checked.ServeHTTP(w, r)
+	})
+}
+
+// lasting are the operations whose requests or answers may take longer than others.
+var lasting = map[string]bool{
+	"WaitVM": true, "StartVM": true, "StopVM": true, "DeleteVM": true, "CreateVM": true, "Exec": true, "PutFile": true, "GetFile": true, "UploadImage": true, "ExportImage": true, "ExportBackup": true,
+	"OpenConsole": true, "OpenScreen": true, "GetOperation": true, "CreateSnapshot": true, "RevertSnapshot": true, "DeleteSnapshot": true, "ResizeVM": true, "CreateFleetVM": true, "DeleteFleetVM": true, "DeleteBackup": true,
+}
+
+// maxBody is the most that a request with JSON may hold, in bytes.
+const maxBody = 4 << 20
+
+// whom a request is counted against, for the rate limit.
+func whom(r *http.Request) string {
+	if c := callerFrom(r.Context()); c.Name != "" && c != anonymous {
+		return "caller " + c.Name
+	}
+	return "address " + httpserve.RemoteIP(r)
+}
+
+// refused is the answer to a caller who may not do this. An attempt on something that
+// changes state is worth remembering.
+func (s *Service) refused(r *http.Request, op *contract.Operation, caller Caller) error {
+	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", caller.Name, op.Access)
+	if op.Audit == "" || op.Audit == "none" {
+		return denied
+	}
+	ctx := r.Context()
+	if err := s.db.Update(ctx, func(tx *db.Tx) error {
+		return s.note(ctx, tx, audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Result: audit.Denied, Message: denied.Message})
+	}); err != nil {
+		return err
+	}
+	return denied
+}
+
+// note writes an audit entry in the transaction of the change that it tells of.
+func (s *Service) note(ctx context.Context, tx *db.Tx, e audit.Entry) error {
+	c := callerFrom(ctx)
+	e.Actor, e.ActorType = c.Name, c.actorType()
+	if e.Tenant == "" {
+		e.Tenant = c.Tenant
+	}
+	return s.audit.Append(ctx, tx, e, nil)
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package restsocket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// dial connects to a socket in a run folder that the process listens on, and to nothing
+// else that may have been put in its place.
+func dial(ctx context.Context, run, name string, pid int) (net.Conn, error) {
+	folder, err := os.OpenFile(run, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = folder.Close() }() // it was only a place to begin
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), name))
+	if err != nil {
+		return nil, err
+	}
+	if err := listensBehind(conn, pid); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// listensBehind checks that a process listens on the socket that was connected to.
+func listensBehind(conn net.Conn, pid int) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) //nolint:gosec // a file's number is small
+	if err = errors.Join(err, credErr); err != nil {
+		return err
+	}
+	if int(peer.Pid) != pid {
+		return fmt.Errorf("process %d listens on the VM's socket, not its own process %d", peer.Pid, pid)
+	}
+	return nil
+}
+
+// vsockLimit is how long the program may take to pass a connection on to the guest, whose
+// processors may be halted.
+const vsockLimit = 10 * time.Second
+
+// connectGuest asks the program that listens on a hybrid vsock to pass the connection on to
+// a port of the guest. The guest's first byte is not touched.
+func connectGuest(ctx context.Context, conn net.Conn, port uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, vsockLimit)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := fmt.Fprintf(conn, "CONNECT %d\n", port); err != nil {
+		return err
+	}
+	answer, err := readLine(conn)
+	if !stop() {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "nothing in the guest listens on vsock port %d yet", port).WithRetryAfter(time.Second)
+	}
+	if !strings.HasPrefix(answer, "OK ") {
+		return fmt.Errorf("the VM's vsock answered %q instead of OK", printable(answer))
+	}
+	return nil
+}
+
+// readLine reads a short line byte by byte: what follows it is the guest's.
+func readLine(conn net.Conn) (string, error) {
+	const longest = 32
+	var line []byte
+	for len(line) < longest {
+		var b [1]byte
+		if _, err := conn.Read(b[:]); err != nil {
+			return "", err
+		}
+		if b[0] == '\n' {
+			break
+		}
+		line = append(line, b[0])
+	}
+	return string(line), nil
+}
+
+// printable is a text of the program's as people may see it.
+func printable(text string) string {
+	const longest = 1000
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?")))
+}

@@ -1,0 +1,298 @@
+package hypervisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Backup is a copy of a VM's disk at one moment. An incremental one holds what changed
+// since its parent, and stands on that.
+type Backup struct {
+	ID          string        `db:"id"`
+	VM          string        `db:"vm_id"`
+	VMName      string        `db:"vm_name"`
+	Tenant      string        `db:"tenant"`
+	Kind        string        `db:"kind"`
+	Parent      string        `db:"parent_id"`
+	Bitmap      string        `db:"bitmap"` // what the VM's disk notes changes in since this backup
+	Description string        `db:"description"`
+	Spec        db.JSON[Spec] `db:"spec"`
+	Backend     string        `db:"backend"`
+	Base        string        `db:"base"` // the content of the catalog that the VM's kernel is of
+	Size        int64         `db:"size"`
+	VirtualSize int64         `db:"virtual_size"`
+	SHA256      string        `db:"sha256"`
+	CreatedAt   db.Time       `db:"created_at"`
+}
+
+// The kinds of backups.
+const (
+	backupFull        = "full"
+	backupIncremental = "incremental"
+)
+
+// The kinds of operations on disks.
+const (
+	kindBackup  = "backup"
+	kindRestore = "restore"
+	kindClone   = "clone"
+)
+
+func (s *Service) backupPath(id string) string {
+	return filepath.Join(s.data, "backups", filepath.Base(id)+".qcow2")
+}
+
+// backup reads a backup in the caller's scope.
+func (s *Service) backup(ctx context.Context, q db.Querier, id string) (Backup, error) {
+	var b Backup
+	err := q.Get(ctx, &b, "SELECT * FROM backups WHERE id = ?", id)
+	if err == nil && !callerFrom(ctx).sees(b.Tenant) {
+		err = db.ErrNoRows
+	}
+	return b, db.NotFound(err, "there is no such backup")
+}
+
+// Backup reads one.
+func (s *Service) Backup(ctx context.Context, id string) (Backup, error) {
+	return s.backup(ctx, s.db, id)
+}
+
+// Backups lists those in the caller's scope, newest first, before an id.
+func (s *Service) Backups(ctx context.Context, vmID, before string, limit int) ([]Backup, error) {
+	query, args := "SELECT * FROM backups WHERE 1 = 1", []any{}
+	if c := callerFrom(ctx); c.Tenant != "" {
+		query, args = query+" AND tenant = ?", append(args, c.Tenant)
+	}
+	if vmID != "" {
+		query, args = query+" AND vm_id = ?", append(args, vmID)
+	}
+	if before != "" {
+		query, args = query+" AND id < ?", append(args, before)
+	}
+	var all []Backup
+	err := s.db.Select(ctx, &all, query+" ORDER BY id DESC LIMIT ?", append(args, limit)...)
+	return all, err
+}
+
+// backupArgs are those of the job behind a backup.
+type backupArgs struct {
+	Backup, VM, Kind, Description string
+	Actor                         Caller
+}
+
+// CreateBackup begins to copy a VM's disk.
+func (s *Service) CreateBackup(ctx context.Context, id, kind, description string) (Operation, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return Operation{}, err
+	}
+	if !r.hasDisk() {
+		return Operation{}, fault.New(fault.Conflict, "the VM has no disk of its own to back up").WithCode("no_disk")
+	}
+	args := backupArgs{Backup: newID(), VM: id, Kind: kind, Description: description, Actor: callerFrom(ctx)}
+	return s.enqueue(ctx, Operation{Kind: kindBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
+}
+
+// runBackup is the job behind a backup. If it is repeated, it begins anew.
+func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
+	if _, err := s.backup(byItself(ctx), s.db, a.Backup); err == nil {
+		return nil // it was stored before the daemon ended
+	}
+	return s.withDisk(ctx, a.VM, func(ctx context.Context, r Record, d backend.Disks) error {
+		b := Backup{ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: backupFull, Bitmap: "backup-" + a.Backup, Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(s.now())}
+		parent, err := s.parentOf(ctx, &r, a.Kind)
+		if err != nil {
+			return err
+		}
+		work := filepath.Join(s.folder(r.ID), "copy.qcow2")
+		defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
+		if b.VirtualSize, err = storage.VirtualSize(ctx, s.pool(&r).Disk(s.volume(&r)).Target); err != nil {
+			return err
+		}
+		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, s.volume(&r)); err != nil {
+			return err
+		}
+		// Bitmaps of backups that were never stored are of no use.
+		keep := []string{}
+		copying := backend.DiskCopy{Target: work, Note: b.Bitmap}
+		if parent != nil {
+			b.Kind, b.Parent, copying.Since, keep = backupIncremental, parent.ID, parent.Bitmap, []string{parent.Bitmap}
+		}
+		if err := d.DropBitmaps(ctx, keep...); err != nil {
+			return err
+		}
+		how, err := s.copyQuietly(ctx, &r, d, copying, progress)
+		if err != nil {
+			return err
+		}
+		if err := s.keepBackup(ctx, &b, work, parent); err != nil {
+			return errors.Join(err, os.Remove(s.backupPath(b.ID)))
+		}
+		message := fmt.Sprintf("backup %s (%s), %s", b.ID, b.Kind, how)
+		if _, err := s.change(context.WithoutCancel(ctx), r.ID, eventDisk, "", message, func(tx *db.Tx, _ *Record) error {
+			if _, err := tx.Exec(ctx, "UPDATE backups SET bitmap = '' WHERE vm_id = ?", r.ID); err != nil {
+				return err
+			}
+			return tx.Insert(ctx, "backups", b)
+		}); err != nil {
+			return errors.Join(err, os.Remove(s.backupPath(b.ID)))
+		}
+		// Only now may the notes that this backup was made by go. What stays goes next time.
+		if err := d.DropBitmaps(context.WithoutCancel(ctx), b.Bitmap); err != nil {
+			s.log.Warn("a disk keeps notes that are of no use any more", "vm", r.ID, "error", err)
+		}
+		return nil
+	})
+}
+
+// parentOf is the backup that another can build on; nil: there is none, or none is wanted.
+func (s *Service) parentOf(ctx context.Context, r *Record, kind string) (*Backup, error) {
+	if kind != backupIncremental {
+		return nil, nil
+	}
+	var b Backup
+	err := s.db.Get(ctx, &b, "SELECT * FROM backups WHERE vm_id = ? AND bitmap <> '' ORDER BY id DESC LIMIT 1", r.ID)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	return &b, err
+}
+
+// copyQuietly copies a disk as it is while the guest's file systems are at rest: the
+// moment that is copied is the beginning, so they need not rest any longer.
+func (s *Service) copyQuietly(ctx context.Context, r *Record, d backend.Disks, c backend.DiskCopy, progress func(float64)) (how string, err error) {
+	var frozen bool
+	thaw := func() {}
+	if client, agentErr := s.machines.get(r.ID).agent(); agentErr == nil && r.State == vm.Running {
+		freezing, cancel := context.WithTimeout(ctx, freezePatience)
+		_, freezeErr := client.Freeze(freezing, freezeLimit)
+		cancel()
+		frozen = freezeErr == nil
+		thaw = func() {
+			if !frozen {
+				return
+			}
+			thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
+			defer cancel()
+			_, _ = client.Thaw(thawing) // it thaws by itself else
+		}
+	}
+	c.Begun = thaw
+	err = d.Copy(ctx, c, progress)
+	if frozen {
+		return "with the guest's file systems at rest", err
+	}
+	return "as the disk was", err
+}
+
+// keepBackup puts a copy in its place, durably.
+func (s *Service) keepBackup(ctx context.Context, b *Backup, work string, parent *Backup) error {
+	if parent != nil {
+		// The path begins at the file's folder, so that backups can be moved together.
+		if err := os.Rename(work, s.backupPath(b.ID)); err != nil {
+			return err
+		}
+		if err := storage.SetBacking(ctx, s.backupPath(b.ID), filepath.Base(s.backupPath(parent.ID))); err != nil {
+			return err
+		}
+	} else if err := os.Rename(work, s.backupPath(b.ID)); err != nil {
+		return err
+	}
+	path := s.backupPath(b.ID)
+	if os.Geteuid() == 0 {
+		if err := os.Lchown(path, 0, 0); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(path) //nolint:gosec // our own folder
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	n, err := io.Copy(hash, f)
+	b.Size, b.SHA256 = n, hex.EncodeToString(hash.Sum(nil))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// DeleteBackup removes a backup that no other builds on.
+func (s *Service) DeleteBackup(ctx context.Context, id string) error {
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
+		b, err := s.backup(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		var children int
+		if err := tx.Get(ctx, &children, "SELECT COUNT(*) FROM backups WHERE parent_id = ?", id); err != nil {
+			return err
+		}
+		if children > 0 {
+			return fault.New(fault.Conflict, "later backups build on this one; remove those first").WithCode("backup_in_use")
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM backups WHERE id = ?", id); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: "backup.delete", Target: id, Tenant: b.Tenant, Message: b.VMName})
+	})
+	if err != nil {
+		return err
+	}
+	return os.Remove(s.backupPath(id))
+}
+
+// sweepBackups removes files of backups that were never stored.
+func (s *Service) sweepBackups(ctx context.Context) error {
+	var ids []string
+	if err := s.db.Select(ctx, &ids, "SELECT id FROM backups"); err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, id := range ids {
+		known[filepath.Base(s.backupPath(id))] = true
+	}
+	entries, err := os.ReadDir(filepath.Join(s.data, "backups"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			err = errors.Join(err, os.Remove(filepath.Join(s.data, "backups", e.Name())))
+		}
+	}
+	return err
+}
+
+// ExportBackup is a backup's disk as one file, which is removed when the reader is closed.
+func (s *Service) ExportBackup(ctx context.Context, id string) (io.ReadCloser, error) {
+	b, err := s.backup(ctx, s.db, id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Join(s.data, "backups"), ".export-*.qcow2")
+	if err != nil {
+		return nil, err
+	}
+	// Without its name the file goes with its last reader, whatever happens to the daemon.
+	path := f.Name()
+	defer func() { _ = os.Remove(path) }()
+	if err := image.Copy(ctx, s.backupPath(b.ID), path, nil); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	return os.Open(path) //nolint:gosec // made above
+}

@@ -1,0 +1,169 @@
+package hypervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+)
+
+// preferred is the order in which auto tries backends for what boots like a machine: the
+// first has all features.
+var preferred = []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker}
+
+// choose picks the backend of a VM, and says why. A backend that is named but missing is
+// refused, since nothing could be done with the VM.
+func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why string, err error) {
+	sketch := s.sketch(req, b)
+	if req.Backend != backend.Auto {
+		chosen := s.backends[req.Backend]
+		if chosen == nil {
+			return "", "", fault.InvalidField("backend", "there is no backend %s", req.Backend)
+		}
+		if err := chosen.Check(sketch); err != nil {
+			return "", "", err
+		}
+		if info := s.probe(ctx, req.Backend); !info.Available {
+			return "", "", fault.New(fault.Unavailable, "the backend %s is not available on this host: %s", req.Backend, info.Detail).WithCode("backend_unavailable")
+		}
+		return req.Backend, req.Backend + ", as was asked", nil
+	}
+	candidates := preferred
+	if sketch.RootFS != "" {
+		candidates = []string{backend.Sandbox}
+	}
+	var passed []string
+	var refused error
+	for _, name := range candidates {
+		one := s.backends[name]
+		if one == nil {
+			continue
+		}
+		if allowed := s.policy.AllowedBackends; len(allowed) > 0 && !contains(allowed, name) {
+			passed = append(passed, name+" is not allowed (policy.allowed_backends)")
+			continue
+		}
+		if err := one.Check(sketch); err != nil {
+			passed, refused = append(passed, name+" cannot run it: "+fault.From(err).Message), firstError(refused, err)
+			continue
+		}
+		info := s.probe(ctx, name)
+		if !info.Available {
+			passed = append(passed, name+" is not available: "+info.Detail)
+			continue
+		}
+		why := fmt.Sprintf("%s %s (%s)", name, info.Version, info.Detail)
+		if len(passed) > 0 {
+			why += "; " + strings.Join(passed, "; ")
+		}
+		return name, why, nil
+	}
+	if refused != nil && len(passed) == 1 {
+		return "", "", refused
+	}
+	return "", "", fault.New(fault.Unavailable, "no backend of this host can run the VM: %s", strings.Join(passed, "; ")).WithCode("backend_unavailable")
+}
+
+func contains(all []string, one string) bool {
+	for _, a := range all {
+		if a == one {
+			return true
+		}
+	}
+	return false
+}
+
+func firstError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// sketch is a VM that is not made yet, as far as backends look at it.
+func (s *Service) sketch(req *Request, b *base) *backend.Spec {
+	r := Record{Backend: req.Backend, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
+	r.Spec.V = req.Spec
+	r.Spec.V.Boot = b.boot
+	if b.boot.RootFS != "" {
+		r.Backend = backend.Sandbox
+	}
+	sketch := s.spec(&r)
+	if r.Backend == backend.Sandbox {
+		sketch.NICs = nil
+		if req.Spec.Network.Mode != networkNone {
+			sketch.NICs = []backend.NIC{{}}
+		}
+	}
+	return sketch
+}
+
+// findFirmware is the file that a request's firmware stands for.
+func (s *Service) findFirmware(b *base, firmware string) error {
+	switch firmware {
+	case "", "bios":
+		return nil
+	case "uefi":
+		if b.boot.Firmware = Firmware(); b.boot.Firmware == "" {
+			return fault.New(fault.Unavailable, "this host has no UEFI firmware for VMs: apt-get install ovmf")
+		}
+		return nil
+	}
+	f, err := s.policy.OpenImage(firmware)
+	if err != nil {
+		return renamed(err, "firmware")
+	}
+	b.copies = append(b.copies, copied{f, "firmware_CODE.fd"})
+	vars, err := s.policy.OpenImage(strings.Replace(firmware, "_CODE", "_VARS", 1))
+	if err != nil {
+		return fault.InvalidField("firmware", "must be uefi, bios, or a path such as /dir/OVMF_CODE.fd with OVMF_VARS.fd beside it")
+	}
+	b.copies = append(b.copies, copied{vars, "firmware_VARS.fd"})
+	b.boot.Firmware = "firmware_CODE.fd"
+	return nil
+}
+
+// Firmware finds the UEFI firmware of this host; empty if there is none.
+func Firmware() string {
+	for _, path := range []string{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/x64/OVMF_CODE.4m.fd"} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// probeLife is how long an answer of Probe is taken for true.
+const probeLife = 15 * time.Second
+
+// probes remembers what backends can do.
+type probes struct {
+	mu      sync.Mutex
+	answers map[string]probed
+}
+
+type probed struct {
+	info backend.Info
+	at   time.Time
+}
+
+// probe asks a backend what it can do on this host.
+func (s *Service) probe(ctx context.Context, name string) backend.Info {
+	s.probes.mu.Lock()
+	answer, known := s.probes.answers[name]
+	s.probes.mu.Unlock()
+	if known && s.now().Sub(answer.at) < probeLife {
+		return answer.info
+	}
+	// A caller who leaves must not leave "does not run" behind for others.
+	info := s.backends[name].Probe(context.WithoutCancel(ctx))
+	s.probes.mu.Lock()
+	defer s.probes.mu.Unlock()
+	s.probes.answers[name] = probed{info, s.now()}
+	return info
+}

@@ -1,0 +1,137 @@
+package hypervisor
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+)
+
+// EnvPrefix precedes the names of the service's environment variables.
+const EnvPrefix = "HYPERVISOR"
+
+// Config are the settings of the process. Policy, callers, confinement and networks
+// stand in the document that ConfigFile names (package configfile).
+type Config struct {
+	ConfigFile string `key:"config" help:"TOML document with policy, callers, confinement, storage and networks."`
+	Listen     string `key:"listen" default:"127.0.0.1:7070" help:"Address of the API."`
+	Data       string `key:"data" default:".mainstay/hypervisor" help:"Folder for VMs, images, backups and the database."`
+
+	Token     string `key:"token" secret:"true" help:"Bearer token of an admin. Further ones stand in the document. Without any credentials everybody is an admin."`
+	SecretKey string `key:"secret-key" secret:"true" help:"Key that protects the secrets of guests and signs the audit log; without one it is made and kept in the data folder."`
+
+	TLSCert       string `key:"tls-cert" help:"Certificate file to serve HTTPS with."`
+	TLSKey        string `key:"tls-key" help:"Key file of the certificate."`
+	TLSSelfSigned bool   `key:"tls-self-signed" help:"Serve HTTPS with a certificate made at start."`
+	TLSClientCA   string `key:"tls-client-ca" help:"Certificate file of the authority whose client certificates are accepted."`
+
+	QEMU       string        `key:"qemu" default:"qemu-system-x86_64" help:"QEMU's program."`
+	Accel      string        `key:"accel" default:"auto" help:"auto, kvm or tcg. auto boots a small guest once to find out whether KVM works."`
+	Runsc      string        `key:"runsc" default:"runsc" help:"gVisor's program, for sandboxes."`
+	GuestAgent string        `key:"guest-agent" help:"The guest agent's program, for guests that get it from the daemon. Default: mainstay-guest beside this program."`
+	StopGrace  time.Duration `key:"stop-grace" default:"30s" min:"0s" max:"1h" help:"How long a guest has to shut down unless the request says otherwise."`
+
+	NodeName          string        `key:"node-name" help:"This host's name in the fleet. Default: the host name."`
+	Registry          string        `key:"registry" help:"URL of the daemon that is the fleet's registry; without it this host is in no fleet."`
+	Advertise         string        `key:"advertise" help:"URL at which the registry reaches this daemon. Default: the address it listens on."`
+	FleetToken        string        `key:"fleet-token" secret:"true" help:"Token that the daemons of a fleet show each other; the same on all of them."`
+	FleetCA           string        `key:"fleet-ca" help:"Certificate file of an authority that the daemons of the fleet are verified with, beside the host's."`
+	NodeLabels        []string      `key:"node-labels" help:"Labels of this host, KEY=VALUE."`
+	HeartbeatInterval time.Duration `key:"heartbeat-interval" default:"10s" min:"100ms" max:"10m" help:"How often hosts report; after three missed reports a host is unhealthy. The same on all of them."`
+
+	MaxInFlight int    `key:"max-in-flight" default:"1024" min:"1" help:"Requests served at once; more get 503."`
+	AccessLog   string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+}
+
+var validNodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// Validate reports settings that do not fit together, and completes what follows from others.
+func (c *Config) Validate(doc *configfile.Config) error {
+	switch c.Accel {
+	case "auto", "kvm", "tcg":
+	default:
+		return fault.InvalidField("accel", "must be auto, kvm or tcg")
+	}
+	if c.NodeName == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fault.Wrap(fault.Invalid, err, "node-name: the host has no name; give one")
+		}
+		c.NodeName = name
+	}
+	if !validNodeName.MatchString(c.NodeName) {
+		return fault.InvalidField("node-name", "must be 1 to 63 letters, digits, dots, dashes and underscores")
+	}
+	for key, u := range map[string]string{"registry": c.Registry, "advertise": c.Advertise} {
+		if u == "" {
+			continue
+		}
+		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
+			return fault.InvalidField(key, "must be a URL such as https://registry.example.com:7070")
+		}
+	}
+	if _, err := c.labels(); err != nil {
+		return err
+	}
+	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
+		return err
+	}
+	if len(doc.Auth.ClientCertificates) > 0 && c.TLSClientCA == "" {
+		return fault.InvalidField("tls-client-ca", "is needed by auth.client_certificates of the document")
+	}
+	if err := c.checkRequired(doc); err != nil {
+		return err
+	}
+	return c.server().Validate()
+}
+
+// checkRequired is what auth.require asks for.
+func (c *Config) checkRequired(doc *configfile.Config) error {
+	if !doc.Auth.Require {
+		return nil
+	}
+	if newGate(c, &doc.Auth, time.Now).open() {
+		return fault.New(fault.Invalid, "auth.require: there are no credentials: give HYPERVISOR_TOKEN, or auth.tokens, auth.oidc or auth.client_certificates in the document")
+	}
+	if !loopback(c.Listen) && !doc.Jailer.Enabled {
+		return fault.New(fault.Invalid, "auth.require: listening on %s, which others reach, demands that VMs are confined: set jailer.enabled = true in the document, or listen on loopback", c.Listen)
+	}
+	return nil
+}
+
+func loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+func (c *Config) labels() (map[string]string, error) {
+	labels := map[string]string{}
+	for _, l := range c.NodeLabels {
+		key, value, ok := strings.Cut(l, "=")
+		if !ok || key == "" || len(value) > 63 {
+			return nil, fault.InvalidField("node-labels", "%q is not of the form KEY=VALUE", l)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+func (c *Config) server() httpserve.Config {
+	server := httpserve.Config{Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, MaxInFlight: c.MaxInFlight}
+	server.Defaults()
+	return server
+}

@@ -1,0 +1,151 @@
+package hypervisor
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+)
+
+// hub is a VM's serial console: one stream of the VM's, which all viewers see and all
+// may write to. What was printed last is replayed to who comes later.
+type hub struct {
+	stream io.ReadWriteCloser
+
+	mu      sync.Mutex
+	recent  []byte // a ring of what was printed last
+	next    int    // where the ring goes on
+	viewers map[*viewer]bool
+	closed  bool
+}
+
+// scrollback is how much is replayed, in bytes.
+const scrollback = 64 << 10
+
+// backlog is how many pieces a viewer may be behind before it is let go.
+const backlog = 64
+
+// viewer is somebody who looks at a console.
+type viewer struct {
+	c      *hub
+	pieces chan []byte
+}
+
+// watchConsole reads a VM's console from its start, so that what it prints while nobody
+// looks is there for who comes later.
+func (s *Service) watchConsole(m *machine, instance backend.Instance) {
+	ctx, cancel := context.WithTimeout(context.Background(), haltLimit)
+	defer cancel()
+	stream, err := instance.Dial(ctx, backend.ConsoleChannel)
+	if err != nil {
+		s.log.Warn("a VM's console cannot be opened", "vm", m.id, "error", err)
+		return
+	}
+	c := &hub{stream: stream, viewers: map[*viewer]bool{}}
+	m.mu.Lock()
+	if m.instance != instance {
+		m.mu.Unlock()
+		_ = stream.Close() // it has ended meanwhile
+		return
+	}
+	m.console = c
+	m.mu.Unlock()
+	s.watchers.Go(func() {
+		select {
+		case <-s.leaving:
+		case <-instance.Done():
+		}
+		_ = stream.Close() // ends read
+	})
+	s.watchers.Go(c.read)
+}
+
+// read hands on what is printed.
+func (c *hub) read() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := c.stream.Read(buffer)
+		if n > 0 {
+			c.printed(append([]byte(nil), buffer[:n]...))
+		}
+		if err != nil {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for v := range c.viewers {
+		close(v.pieces)
+	}
+	c.viewers = nil
+}
+
+func (c *hub) printed(piece []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(piece)
+	for v := range c.viewers {
+		select {
+		case v.pieces <- piece:
+		default:
+			// A viewer that does not keep up must not hold up the guest.
+			delete(c.viewers, v)
+			close(v.pieces)
+		}
+	}
+}
+
+// keep puts a piece into the ring, which grows up to scrollback.
+func (c *hub) keep(piece []byte) {
+	if room := scrollback - len(c.recent); room > 0 {
+		n := min(room, len(piece))
+		c.recent = append(c.recent, piece[:n]...)
+		piece = piece[n:]
+	}
+	for len(piece) > 0 {
+		n := copy(c.recent[c.next:], piece)
+		piece, c.next = piece[n:], (c.next+n)%scrollback
+	}
+}
+
+// view begins to look: what was printed last comes first.
+func (c *hub) view() (*viewer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fault.New(fault.Conflict, "the VM's console is closed")
+	}
+	v := &viewer{c, make(chan []byte, backlog)}
+	if len(c.recent) > 0 {
+		v.pieces <- append(append([]byte(nil), c.recent[c.next:]...), c.recent[:c.next]...)
+	}
+	c.viewers[v] = true
+	return v, nil
+}
+
+// leave ends looking.
+func (v *viewer) leave() {
+	v.c.mu.Lock()
+	defer v.c.mu.Unlock()
+	if v.c.viewers[v] {
+		delete(v.c.viewers, v)
+		close(v.pieces)
+	}
+}
+
+// consoleOf is the console of a VM that runs.
+func (s *Service) consoleOf(r *Record) (*hub, error) {
+	m := s.machines.get(r.ID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.instance == nil:
+		return nil, fault.New(fault.Conflict, "the VM is %s; it has a console while it runs", r.State).WithCode("wrong_state")
+	case m.console == nil:
+		return nil, fault.New(fault.Conflict, "the VM's console is not open").WithCode("no_console")
+	}
+	return m.console, nil
+}

@@ -1,0 +1,145 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// withDisk does something with the disk of a VM that runs, is paused or is stopped, while
+// nobody else works on the VM.
+func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.Context, r Record, d backend.Disks) error) error {
+	if _, err := s.record(ctx, s.db, id); err != nil {
+		return err
+	}
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return err
+	}
+	d, err := s.openDisk(ctx, m, &r)
+	if err != nil {
+		return err
+	}
+	err = do(ctx, r, d)
+	if !r.State.HasProcess() {
+		err = errors.Join(err, d.Close())
+	}
+	return err
+}
+
+// openDisk finds who has the VM's disk, or opens it. The VM's work is locked.
+func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.Disks, error) {
+	if !r.hasDisk() {
+		return nil, fault.New(fault.Conflict, "the VM has no disk of its own; give it disk_gib when it is made").WithCode("no_disk")
+	}
+	b, err := s.backendOf(r)
+	if err != nil {
+		return nil, err
+	}
+	keeper, ok := b.(backend.DiskKeeper)
+	if !ok || s.pool(r).Disk(s.volume(r)).Format != "qcow2" {
+		return nil, fault.New(fault.Conflict, "disks of the backend %s on the storage %s cannot do this; backend qemu on storage dir can", r.Backend, r.Spec.V.Storage).WithCode("disk_unsupported")
+	}
+	switch r.State {
+	case vm.Running, vm.Paused:
+		instance, _ := m.runs()
+		d, ok := instance.(backend.Disks)
+		if !ok {
+			return nil, fault.New(fault.Conflict, "the VM is ending")
+		}
+		return d, nil
+	case vm.Stopped, vm.Failed:
+		return keeper.OpenDisks(ctx, s.spec(r))
+	case vm.Creating, vm.Starting, vm.Stopping, vm.Deleting:
+	}
+	return nil, fault.New(fault.Conflict, "the VM is %s; try again when that is over", r.State).WithCode("wrong_state")
+}
+
+// change stores something about a VM beside its state, with an event and an audit entry.
+func (s *Service) change(ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *Record) error) (Record, error) {
+	var r Record
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = s.record(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := do(tx, &r); err != nil {
+			return err
+		}
+		if err := s.tell(ctx, tx, &r, kind, message); err != nil {
+			return err
+		}
+		if action != "" {
+			if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: message}); err != nil {
+				return err
+			}
+		}
+		return save(ctx, tx, &r)
+	})
+	return r, err
+}
+
+// Resize makes a VM's disk larger.
+func (s *Service) Resize(ctx context.Context, id string, diskGiB int) (Record, error) {
+	var out Record
+	err := s.withDisk(ctx, id, func(ctx context.Context, r Record, d backend.Disks) error {
+		if diskGiB <= r.Spec.V.DiskGiB {
+			return fault.InvalidField("disk_gib", "must be more than the %d that the disk has; disks only grow", r.Spec.V.DiskGiB)
+		}
+		if limit := s.policy.MaxDiskGiB; limit > 0 && diskGiB > limit {
+			return &admission.Refusal{Limit: "policy.max_disk_gib", Fault: fault.InvalidField("disk_gib", "a VM may have %d; the limit is policy.max_disk_gib", limit).WithCode("policy_limit")}
+		}
+		ctx = context.WithoutCancel(ctx)
+		if err := d.Resize(ctx, int64(diskGiB)*gib); err != nil {
+			return err
+		}
+		var err error
+		out, err = s.change(ctx, id, eventDisk, "vm.resize", fmt.Sprintf("the disk has %d GiB now", diskGiB), func(_ *db.Tx, r *Record) error {
+			r.Spec.V.DiskGiB = diskGiB
+			return nil
+		})
+		return err
+	})
+	return out, err
+}
+
+// freezeLimit is how long a guest's file systems may stand still for a snapshot, and
+// freezePatience how long the guest may take to stop them.
+const (
+	freezeLimit    = 30 * time.Second
+	freezePatience = 10 * time.Second
+)
+
+// quiet does something while the file systems of a guest that runs stand still, if its
+// agent can see to that, and says how it went.
+func (s *Service) quiet(ctx context.Context, r *Record, do func() error) (how string, err error) {
+	client, agentErr := s.machines.get(r.ID).agent()
+	if r.State != vm.Running || agentErr != nil {
+		return "as the disk was", do()
+	}
+	freezing, cancel := context.WithTimeout(ctx, freezePatience)
+	n, freezeErr := client.Freeze(freezing, freezeLimit)
+	cancel()
+	err = do()
+	if freezeErr != nil {
+		return "as the disk was, since the guest's file systems could not be stopped", err
+	}
+	thawing, cancel := context.WithTimeout(ctx, freezePatience)
+	defer cancel()
+	if thawed, thawErr := client.Thaw(thawing); thawErr != nil || thawed < n {
+		return "as the disk was: the guest's file systems did not stand still to the end", err
+	}
+	return fmt.Sprintf("with the guest's %d file systems at rest", n), err
+}

@@ -1,0 +1,41 @@
+// Package hypervisor is the daemon that runs virtual machines on a host, and the registry
+// of a fleet of such hosts.
+//
+//	service.go    New, Run, Serve, Close
+//	record.go     VMs and their events, as they are stored
+//	create.go     from a request to a VM that is stopped
+//	choose.go     which backend runs it
+//	life.go       start, stop, pause, resume, delete
+//	outfit.go     what a VM has on the host while it runs
+//	machine.go    what the daemon holds of a VM in memory
+//	recover.go    after the daemon was away
+//	agent.go      the session with the guest's agent
+//	console.go, socket.go, ticket.go
+//	images.go     the catalog
+//	disks.go, snapshots.go, backups.go, clones.go
+//	operation.go  what takes long
+//	access.go, caller.go
+//	http*.go      translation between contract and domain, nothing else
+//
+// Packages below have a part each: vm the states, admission and placement the rules,
+// backend the programs that run VMs, storage and catalog the disks and what they are made
+// of, network, guest, fleet.
+//
+// # States of a VM
+//
+// See package vm. What a move means on the host is done after it is stored: so a daemon
+// that is killed knows, when it comes back, what it was about (restore).
+//
+// # Invariants
+//
+//   - A VM's process outlives the daemon. The daemon that comes back finds it, and nothing
+//     is started twice: what may be left of a process is ended before a new one is started.
+//   - What was acknowledged is in the database. A VM that was never acknowledged leaves
+//     nothing on the host.
+//   - Whoever changes what a VM has on the host holds the machine's work lock; its state is
+//     changed by move alone, which asks vm.Next.
+//   - Caps are checked and VMs are counted under one lock and in one transaction.
+//   - Another tenant's VM is not there: callers see what Caller.sees.
+//   - The guest, and the process that its guest may have taken over, are enemies: they are
+//     bounded in what they send, and their files are never followed.
+package hypervisor

@@ -1,0 +1,183 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// What holds unless the settings say otherwise.
+const (
+	DefaultInterval       = 10 * time.Second
+	DefaultDeadline       = 3 * time.Second
+	DefaultCreateDeadline = 2 * time.Minute
+	// MaxNodes bounds a fleet.
+	MaxNodes = 1000
+	// MaxVMs bounds what VMs and NodeVMs list.
+	MaxVMs = 50_000
+)
+
+const (
+	// A node is healthy while its last heartbeat is at most so many intervals old: three,
+	// and the tenth that jitter may add to each.
+	healthyIntervals = 3.3
+	// A node that was silent for longer is not asked by lists any more, in intervals.
+	goneIntervals = 30
+	// doubt is how long a create of unknown outcome may still be under way on its node.
+	doubt = time.Minute
+)
+
+// Config is what a Registry stands on. DB alone is required.
+type Config struct {
+	DB    *db.DB // with the table nodes
+	Token string // shown to the nodes; an admin's there
+	Log   *slog.Logger
+	Now   func() time.Time
+
+	Interval       time.Duration // of heartbeats; 0: DefaultInterval
+	Deadline       time.Duration // of lists over the fleet and of single reads; 0: DefaultDeadline
+	CreateDeadline time.Duration // of what changes a VM; 0: DefaultCreateDeadline
+
+	CAFile string       // PEM certificates of further authorities that nodes are verified with
+	HTTP   *http.Client // nil: one with sane limits; otherwise CAFile is not used
+}
+
+// Registry knows the nodes of a fleet. It is safe for concurrent use.
+type Registry struct {
+	cfg  Config
+	http *http.Client
+
+	mu      sync.Mutex // held over the transactions that change what nodes have left
+	ledgers map[string]*ledger
+	changed chan struct{} // closed, and made anew, when there may be more room
+}
+
+// New makes a Registry. It fails when the CA file cannot be read.
+func New(cfg Config) (*Registry, error) {
+	setDefault(&cfg.Interval, DefaultInterval)
+	setDefault(&cfg.Deadline, DefaultDeadline)
+	setDefault(&cfg.CreateDeadline, DefaultCreateDeadline)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	client, err := newHTTPClient(cfg.HTTP, cfg.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{cfg: cfg, http: client, ledgers: map[string]*ledger{}, changed: make(chan struct{})}, nil
+}
+
+func setDefault(d *time.Duration, to time.Duration) {
+	if *d <= 0 {
+		*d = to
+	}
+}
+
+// Nodes are all nodes, by name.
+func (r *Registry) Nodes(ctx context.Context) ([]hypervisorapi.Node, error) {
+	rows, err := nodeRows(ctx, r.cfg.DB, "")
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]hypervisorapi.Node, len(rows))
+	for i := range rows {
+		nodes[i] = r.node(&rows[i])
+	}
+	return nodes, nil
+}
+
+// Node is one node; without it the error is of kind NotFound.
+func (r *Registry) Node(ctx context.Context, name string) (hypervisorapi.Node, error) {
+	row, err := findNode(ctx, r.cfg.DB, name)
+	return r.node(&row), noNode(err, name)
+}
+
+func noNode(err error, name string) error { return db.NotFound(err, "there is no node %.64q", name) }
+
+// SetCordon says whether new VMs are kept off a node. also, which may be nil, runs in
+// the same transaction.
+func (r *Registry) SetCordon(ctx context.Context, name string, on bool, also func(tx *db.Tx) error) (hypervisorapi.Node, error) {
+	var row nodeRow
+	err := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		if _, err := findNode(ctx, tx, name); err != nil {
+			return noNode(err, name)
+		}
+		if err := tx.Get(ctx, &row, "UPDATE nodes SET cordoned = ? WHERE name = ? RETURNING *", on, name); err != nil {
+			return noNode(err, name)
+		}
+		return run(also, tx)
+	})
+	if err == nil && !on {
+		r.wake()
+	}
+	return r.node(&row), err
+}
+
+// Deregister forgets a node. Its VMs go on, and it is back, uncordoned, with its next heartbeat.
+// also, which may be nil, runs in the same transaction.
+func (r *Registry) Deregister(ctx context.Context, name string, also func(tx *db.Tx) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		if _, err := findNode(ctx, tx, name); err != nil {
+			return noNode(err, name)
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM nodes WHERE name = ?", name); err != nil {
+			return err
+		}
+		return run(also, tx)
+	})
+	if err == nil {
+		delete(r.ledgers, name)
+	}
+	return err
+}
+
+func run(also func(tx *db.Tx) error, tx *db.Tx) error {
+	if also == nil {
+		return nil
+	}
+	return also(tx)
+}
+
+// Capacity sums up what the healthy nodes have.
+func (r *Registry) Capacity(ctx context.Context) (hypervisorapi.Capacity, error) {
+	rows, err := nodeRows(ctx, r.cfg.DB, "")
+	sum := hypervisorapi.Capacity{Nodes: len(rows)}
+	for i := range rows {
+		n := &rows[i]
+		if !r.healthy(n) {
+			continue
+		}
+		sum.HealthyNodes++
+		sum.Vcpus += n.VCPUs
+		sum.MemoryMib += n.MemoryMiB
+		sum.FreeVcpus += n.FreeVCPUs
+		sum.FreeMemoryMib += n.FreeMemoryMiB
+		sum.Vms += n.VMs
+	}
+	return sum, err
+}
+
+// silence is how long ago a node was heard.
+func (r *Registry) silence(n *nodeRow) time.Duration { return r.cfg.Now().Sub(n.HeartbeatAt.Time) }
+
+func (r *Registry) healthy(n *nodeRow) bool {
+	return r.silence(n) <= time.Duration(healthyIntervals*float64(r.cfg.Interval))
+}
+
+func (r *Registry) node(n *nodeRow) hypervisorapi.Node {
+	return hypervisorapi.Node{
+		Name: n.Name, Url: n.URL, Version: n.Version, Labels: n.Labels.V, Backends: n.Backends.V,
+		Healthy: r.healthy(n), Cordoned: n.Cordoned, HeartbeatAt: n.HeartbeatAt.Time,
+		Vcpus: n.VCPUs, MemoryMib: n.MemoryMiB, FreeVcpus: n.FreeVCPUs, FreeMemoryMib: n.FreeMemoryMiB, Vms: n.VMs,
+	}
+}

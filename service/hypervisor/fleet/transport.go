@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+const (
+	dialTimeout      = 3 * time.Second
+	connsPerNode     = 128 // creates may take long, and lists go beside them
+	maxAnswerHeaders = 64 << 10
+)
+
+// newHTTPClient is a client for daemons of the fleet, which are reached directly, without
+// a proxy. Requests end with their contexts. It is made from given, if that is not nil. Redirects
+// are never followed: the token is for the address that was asked.
+func newHTTPClient(given *http.Client, caFile string) (*http.Client, error) {
+	client := &http.Client{}
+	if given != nil {
+		*client = *given
+	} else {
+		pool, err := authorities(caFile)
+		if err != nil {
+			return nil, err
+		}
+		client.Transport = &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
+			TLSHandshakeTimeout:    dialTimeout,
+			MaxConnsPerHost:        connsPerNode,
+			MaxIdleConnsPerHost:    8,
+			MaxIdleConns:           2 * MaxNodes,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: maxAnswerHeaders,
+			DisableCompression:     true, // a small answer must not unfold into a large one
+		}
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client, nil
+}
+
+// authorities are those of the system and of the file, if one is named.
+func authorities(caFile string) (*x509.CertPool, error) {
+	if caFile == "" {
+		return nil, nil // the system's
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a host without any
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "ca_file: cannot read %s", caFile)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fault.InvalidField("ca_file", "%s holds no PEM certificate", caFile)
+	}
+	return pool, nil
+}
+
+// authorize puts the fleet's token on a request.
+func authorize(token string) func(context.Context, *http.Request) error {
+	return func(_ context.Context, req *http.Request) error {
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,209 @@
+package hypervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+)
+
+// api translates between contract and domain.
+type api struct{ s *Service }
+
+var _ hypervisorapi.StrictServerInterface = api{}
+
+// Handler answers all requests: the contract's, and beside it the console, /healthz,
+// /readyz, /metrics, /openapi.yaml and /docs.
+func (s *Service) Handler() http.Handler {
+	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { s.render(w, r, httpserve.BodyError(err)) }
+	strict := hypervisorapi.NewStrictHandlerWithOptions(api{s}, nil, hypervisorapi.StrictHTTPServerOptions{RequestErrorHandlerFunc: badRequest, ResponseErrorHandlerFunc: s.render})
+	router := contract.NewRouter(s.contract, s.render, s.guard)
+	hypervisorapi.HandlerWithOptions(strict, hypervisorapi.StdHTTPServerOptions{BaseURL: hypervisorapi.BasePath, BaseRouter: router, ErrorHandlerFunc: badRequest})
+	s.contract.Mount(router)
+	router.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") }))
+	router.Handle("GET /readyz", http.HandlerFunc(s.ready))
+	router.Handle("GET /metrics", telemetry.MetricsHandler(s.registry))
+	var served http.Handler = router
+	if s.console != nil {
+		served = s.console.Wrap(router, router.Knows)
+	} else {
+		// A person who opens the address finds something to read.
+		router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
+	}
+	mode, err := httpserve.ParseLogMode(s.cfg.AccessLog)
+	if err != nil {
+		panic(err) // Validate has checked it
+	}
+	return httpserve.Chain(served,
+		httpserve.RequestID,
+		httpserve.AccessLog(s.log, mode),
+		httpserve.Metrics(s.registry, "hypervisor"),
+		httpserve.Recover(s.render, s.log),
+		httpserve.LimitInFlight(s.cfg.MaxInFlight, s.render),
+	)
+}
+
+// ready says whether VMs can be run.
+func (s *Service) ready(w http.ResponseWriter, r *http.Request) {
+	if err := s.db.Ping(r.Context()); err != nil {
+		s.render(w, r, err)
+		return
+	}
+	detail := ""
+	for name := range s.backends {
+		info := s.probe(r.Context(), name)
+		if info.Available {
+			writeText(w, "ready: "+s.StandsOn(r.Context())+"\n")
+			return
+		}
+		detail += "; " + name + ": " + info.Detail
+	}
+	s.render(w, r, fault.New(fault.Unavailable, "no backend can run VMs%s", detail).WithCode("not_ready"))
+}
+
+func writeText(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(text)) // a client that hung up needs no answer
+}
+
+// rateLimit counts requests against who makes them.
+func (s *Service) rateLimit() func(http.Handler) http.Handler {
+	a := &s.doc.Auth
+	if a.RateLimitRPS == 0 {
+		return func(next http.Handler) http.Handler { return next }
+	}
+	return httpserve.RateLimit(httpserve.RateLimits{Rate: a.RateLimitRPS, Burst: a.RateLimitBurst, MaxKeys: 10_000, Key: whom, Now: s.now}, s.render)
+}
+
+// Codes of faults whose status no kind of fault has.
+const (
+	codeSilent      = "agent_silent"
+	codeUnreachable = "node_unreachable"
+)
+
+var statusOf = map[string]int{codeSilent: http.StatusGatewayTimeout, codeUnreachable: http.StatusBadGateway}
+
+// renderer writes errors as this service's body:
+//
+//	{"error": "…", "code": "…", "field": "…", "limit": "…", "request_id": "…"}
+//
+// Status, headers and what is logged are those of httpserve.JSONErrors.
+func renderer(log *slog.Logger) httpserve.ErrorRenderer {
+	usual := httpserve.JSONErrors(log)
+	return func(w http.ResponseWriter, r *http.Request, err error) {
+		f := fault.From(err)
+		body := errorBody{Error: "internal error", Code: fault.Internal.Code(), RequestID: httpserve.RequestIDFrom(r.Context())}
+		status := 0
+		if f != nil {
+			body.Error, body.Code, body.Field = f.Message, f.PublicCode(), f.Field
+			status = statusOf[f.PublicCode()]
+		}
+		if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {
+			body.Limit = refusal.Limit
+		}
+		usual(&ownBody{ResponseWriter: w, status: status, body: body}, r, err)
+	}
+}
+
+type errorBody struct {
+	Error     string `json:"error"`
+	Code      string `json:"code"`
+	Field     string `json:"field,omitempty"`
+	Limit     string `json:"limit,omitempty"`
+	RequestID string `json:"request_id"`
+}
+
+// ownBody writes its own body in place of the one that it is given.
+type ownBody struct {
+	http.ResponseWriter
+	status int // in place of the one that it is given, if not 0
+	body   errorBody
+	sent   bool
+}
+
+func (w *ownBody) WriteHeader(status int) {
+	if w.status != 0 {
+		status = w.status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *ownBody) Write(b []byte) (int, error) {
+	if w.sent {
+		return len(b), nil
+	}
+	w.sent = true
+	return len(b), json.NewEncoder(w.ResponseWriter).Encode(w.body)
+}
+
+// page answers a list request: it asks fetch for one row more than the page holds,
+// beginning after the cursor, and says how the next page is linked if that row came.
+func page[T, A any](ctx context.Context, limit *int, cursor *string, fetch func(after string, limit int) ([]T, error), key func(T) string, translate func(T) A) (items []A, link *string, err error) {
+	p, err := httpserve.ParsePage(limit, cursor, 100, 1000)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := fetch(p.After, p.Limit+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		link = ref(httpserve.NextLink(callFrom(ctx).r, httpserve.EncodeCursor(key(rows[p.Limit-1]))))
+	}
+	out := make([]A, len(rows))
+	for i, r := range rows {
+		out[i] = translate(r)
+	}
+	return out, link, nil
+}
+
+// number reads a cursor that is a number; empty is 0.
+func number(cursor string) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(cursor, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fault.InvalidField("cursor", "is not from this list")
+	}
+	return n, nil
+}
+
+// value is what a pointer points to, or zero.
+func value[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// orElse is what a pointer points to, or what is usual.
+func orElse[T any](p *T, usual T) T {
+	if p == nil {
+		return usual
+	}
+	return *p
+}
+
+// ref points to a copy of v.
+func ref[T any](v T) *T { return &v }
+
+// some points to a copy of v, unless it is zero.
+func some[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}

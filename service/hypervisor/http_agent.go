@@ -1,0 +1,291 @@
+package hypervisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
+)
+
+const (
+	// maxOutput is what an answer holds of each output of a program, in bytes.
+	maxOutput = 1 << 20
+	// maxStreamed is what a program may print when it is streamed.
+	maxStreamed = 1 << 30
+	// pingPatience is how long an agent may take to answer a ping.
+	pingPatience = 10 * time.Second
+)
+
+// noteAgent writes the audit entry of a call to an agent, before the call: what was done
+// in a guest must not go unrecorded because its answer was lost.
+func (s *Service) noteAgent(ctx context.Context, id, action, message string) error {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return err
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: message})
+	})
+}
+
+// PingAgent asks a guest's agent for an answer.
+func (a api) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestObject) (hypervisorapi.PingAgentResponseObject, error) {
+	client, err := a.s.Agent(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingPatience)
+	defer cancel()
+	began := time.Now()
+	if err := client.Ping(ctx); err != nil {
+		return nil, agentFault(err)
+	}
+	return hypervisorapi.PingAgent200JSONResponse{Version: client.Version(), RoundTripMs: float32(time.Since(began).Seconds() * 1000)}, nil
+}
+
+// command is a program to run, as the guest's client knows it.
+func command(b *hypervisorapi.Exec) guest.Command {
+	c := guest.Command{Argv: b.Argv, Dir: value(b.Cwd), Timeout: time.Duration(orElse(b.TimeoutSeconds, 60)) * time.Second}
+	for k, v := range value(b.Env) {
+		c.Env = append(c.Env, k+"="+v)
+	}
+	slices.Sort(c.Env)
+	if b.Stdin != nil {
+		c.Stdin = strings.NewReader(*b.Stdin)
+	}
+	return c
+}
+
+// execSlack is how much longer than a program's own time its end may take to be told.
+const execSlack = 15 * time.Second
+
+// Exec runs a program in a guest.
+func (a api) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hypervisorapi.ExecResponseObject, error) {
+	client, err := a.s.Agent(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	for key := range value(req.Body.Env) {
+		if key == "" || strings.ContainsAny(key, "=\x00") {
+			return nil, fault.InvalidField("env", "%q is no name of a variable", key)
+		}
+	}
+	// Only the program's name: arguments may hold secrets.
+	if err := a.s.noteAgent(ctx, req.Id, "vm.exec", req.Body.Argv[0]); err != nil {
+		return nil, err
+	}
+	c := command(req.Body)
+	if value(req.Body.Stream) {
+		return streamed{ctx, client, c}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout+execSlack)
+	defer cancel()
+	out, errs := &bounded{}, &bounded{}
+	c.Stdout, c.Stderr = out, errs
+	exit, err := client.Exec(ctx, c)
+	if err != nil {
+		return nil, agentFault(err)
+	}
+	return hypervisorapi.Exec200JSONResponse{Stdout: out.String(), Stderr: errs.String(), ExitCode: exitCode(exit), Truncated: exit.Truncated || out.cut || errs.cut}, nil
+}
+
+// exitCode is how a program ended, as shells say it.
+func exitCode(e guest.Exit) int {
+	if e.Code >= 0 {
+		return e.Code
+	}
+	return 128 + signalNumber(e.Signal)
+}
+
+func signalNumber(name string) int {
+	for n, known := range map[int]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM"} {
+		if known == name {
+			return n
+		}
+	}
+	return 0
+}
+
+// bounded keeps the first maxOutput bytes.
+type bounded struct {
+	bytes.Buffer
+	cut bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := maxOutput - b.Len(); n > room {
+		p, b.cut = p[:room], true
+	}
+	_, err := b.Buffer.Write(p)
+	return n, err
+}
+
+// String has what is not UTF-8 replaced.
+func (b *bounded) String() string { return strings.ToValidUTF8(b.Buffer.String(), "\uFFFD") }
+
+// streamed is an answer that is written while the program runs.
+type streamed struct {
+	ctx    context.Context
+	client *guest.Client
+	c      guest.Command
+}
+
+// VisitExecResponse implements the contract's answer.
+func (s streamed) VisitExecResponse(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	p := &pieces{w: w, control: http.NewResponseController(w)}
+	ctx, cancel := context.WithTimeout(s.ctx, s.c.Timeout+execSlack)
+	defer cancel()
+	s.c.MaxOutput = maxStreamed
+	s.c.Stdout, s.c.Stderr = p.stream(hypervisorapi.ExecPieceStreamStdout), p.stream(hypervisorapi.ExecPieceStreamStderr)
+	exit, err := s.client.Exec(ctx, s.c)
+	last := hypervisorapi.ExecPiece{}
+	switch {
+	case err != nil:
+		last.Error = ref(fault.From(agentFault(err)).Message)
+	case exit.TimedOut:
+		last.ExitCode, last.Error = ref(exitCode(exit)), ref("the time was over")
+	default:
+		last.ExitCode = ref(exitCode(exit))
+	}
+	return p.send(last)
+}
+
+// pieces writes lines of JSON, one at a time.
+type pieces struct {
+	mu      sync.Mutex
+	w       io.Writer
+	control *http.ResponseController
+}
+
+func (p *pieces) send(piece hypervisorapi.ExecPiece) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.control.SetWriteDeadline(time.Now().Add(socketWrite)) // a caller who does not read is let go
+	if err := json.NewEncoder(p.w).Encode(piece); err != nil {
+		return err
+	}
+	return p.control.Flush()
+}
+
+type pieceWriter func([]byte) (int, error)
+
+func (f pieceWriter) Write(b []byte) (int, error) { return f(b) }
+
+func (p *pieces) stream(name hypervisorapi.ExecPieceStream) io.Writer {
+	return pieceWriter(func(b []byte) (int, error) {
+		return len(b), p.send(hypervisorapi.ExecPiece{Stream: &name, Data: &b})
+	})
+}
+
+var validMode = regexp.MustCompile(`^0?[0-7]{3,4}$`)
+
+// PutFile writes a file in a guest.
+func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject) (hypervisorapi.PutFileResponseObject, error) {
+	path, modeText, body := value(req.Params.Path), orElse(req.Params.Mode, "0644"), req.Body
+	size := callFrom(ctx).r.ContentLength
+	if b := req.JSONBody; b != nil {
+		path, modeText, body, size = b.Path, orElse(b.Mode, "0644"), bytes.NewReader(b.Content), int64(len(b.Content))
+	}
+	if _, err := a.s.record(ctx, a.s.db, req.Id); err != nil {
+		return nil, err // before what is wrong with the rest
+	}
+	switch {
+	case path == "" || len(path) > 4096 || path[0] != '/':
+		return nil, fault.InvalidField("path", "must be an absolute path")
+	case !validMode.MatchString(modeText):
+		return nil, fault.InvalidField("mode", "must be octal permissions such as 0644")
+	case body == nil:
+		return nil, fault.New(fault.Invalid, "the body is missing: send the file as application/octet-stream, or as JSON with path and content")
+	case size < 0:
+		return nil, fault.InvalidField("content-length", "is required: how large the file is must be known before it is sent")
+	}
+	mode, err := strconv.ParseUint(modeText, 8, 32)
+	if err != nil {
+		return nil, fault.InvalidField("mode", "must be octal permissions such as 0644")
+	}
+	client, err := a.s.Agent(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.s.noteAgent(ctx, req.Id, "vm.put_file", path); err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	if err := client.PutFile(ctx, path, fs.FileMode(mode), size, io.TeeReader(body, hash)); err != nil {
+		return nil, agentFault(err)
+	}
+	return hypervisorapi.PutFile200JSONResponse{Path: path, Mode: fmt.Sprintf("%04o", mode), Size: size, Sha256: hex.EncodeToString(hash.Sum(nil))}, nil
+}
+
+// fetched is an answer that is written while the file comes.
+type fetched struct {
+	ctx    context.Context
+	s      *Service
+	r      *http.Request
+	client *guest.Client
+	path   string
+}
+
+// VisitGetFileResponse implements the contract's answer.
+func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
+	begun := false
+	n, err := f.client.GetFileTo(f.ctx, f.path, func(file guest.File) (io.Writer, error) {
+		begun = true
+		h := w.Header()
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set("X-File-Mode", fmt.Sprintf("%04o", file.Mode.Perm()))
+		if file.Size >= 0 {
+			h.Set("Content-Length", strconv.FormatInt(file.Size, 10))
+		}
+		w.WriteHeader(http.StatusOK)
+		return w, nil
+	})
+	if err == nil {
+		return nil
+	}
+	if !begun {
+		f.s.render(w, f.r, agentFault(err))
+		return nil
+	}
+	if !errors.Is(err, syscall.EPIPE) && f.ctx.Err() == nil {
+		f.s.log.Warn("a file of a guest was cut off", "bytes", n, "error", err)
+	}
+	panic(http.ErrAbortHandler) // so that the caller does not take a part for the whole
+}
+
+// GetFile reads a file of a guest.
+func (a api) GetFile(ctx context.Context, req hypervisorapi.GetFileRequestObject) (hypervisorapi.GetFileResponseObject, error) {
+	if req.Body.Path[0] != '/' {
+		return nil, fault.InvalidField("path", "must be an absolute path")
+	}
+	client, err := a.s.Agent(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.s.noteAgent(ctx, req.Id, "vm.get_file", req.Body.Path); err != nil {
+		return nil, err
+	}
+	return fetched{ctx, a.s, callFrom(ctx).r, client, req.Body.Path}, nil
+}

@@ -1,0 +1,335 @@
+package hypervisor
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// apiVM is a VM as callers see it.
+func (s *Service) apiVM(r Record) hypervisorapi.VM {
+	v := &r.Spec.V
+	out := hypervisorapi.VM{
+		Id: r.ID, Name: r.Name, Tenant: r.Tenant, Backend: hypervisorapi.Backend(r.Backend), State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
+		Image: v.Image, Kernel: some(v.Kernel), Initrd: some(v.Initrd), Firmware: some(v.Firmware), KernelArgs: some(v.Boot.KernelArgs), TtlSeconds: some(v.TTLSeconds), Storage: v.Storage,
+		Network: hypervisorapi.Network{Mode: ref(hypervisorapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge), Mac: some(r.MAC), Ip: some(v.Network.IP)},
+		Labels:  r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
+		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
+	}
+	if out.Ips == nil || !r.State.HasProcess() {
+		out.Ips = []string{}
+	}
+	if m := s.machines.peek(r.ID); m != nil && r.State.HasProcess() {
+		if instance, _ := m.runs(); instance != nil {
+			out.Pid = some(instance.PID())
+		}
+		m.mu.Lock()
+		out.Agent.Connected, out.Agent.Version = m.guest != nil, m.version
+		m.mu.Unlock()
+	}
+	return out
+}
+
+// ListVMs lists VMs in scope.
+func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject) (hypervisorapi.ListVMsResponseObject, error) {
+	p := req.Params
+	labels := map[string]string{}
+	for _, l := range value(p.Label) {
+		key, v, ok := strings.Cut(l, "=")
+		if !ok {
+			return nil, fault.InvalidField("label", "must have the form KEY=VALUE")
+		}
+		labels[key] = v
+	}
+	out, link, err := page(ctx, p.Limit, p.Cursor, func(after string, limit int) ([]Record, error) {
+		return a.s.VMs(ctx, ListFilter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
+	}, func(r Record) string { return r.ID }, a.s.apiVM)
+	return hypervisorapi.ListVMs200JSONResponse{Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link}}, err
+}
+
+// requestOf is a request as the domain knows it, with the contract's defaults.
+func requestOf(b *hypervisorapi.VMSpec) Request {
+	req := Request{
+		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)), Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
+		Spec: Spec{
+			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib), Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
+			KernelArgs: value(b.KernelArgs), TTLSeconds: value(b.TtlSeconds), Storage: string(orElse(b.Storage, hypervisorapi.VMSpecStorageDir)), Agent: true,
+		},
+	}
+	spec := &req.Spec
+	if n := b.Network; n != nil {
+		spec.Network = Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
+		req.MAC = value(n.Mac)
+	}
+	if g := b.Agent; g != nil {
+		spec.Agent, req.Secret = orElse(g.Enabled, true), value(g.Token)
+	}
+	if c := b.CloudInit; c != nil {
+		spec.CloudInit = CloudInit{UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname)}
+	}
+	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 {
+		spec.DiskGiB = 1 // an empty disk, for whoever installs something
+	}
+	return req
+}
+
+// CreateVM makes a VM.
+func (a api) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObject) (hypervisorapi.CreateVMResponseObject, error) {
+	r, err := a.s.Create(ctx, requestOf(req.Body))
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CreateVM201JSONResponse(a.s.apiVM(r)), nil
+}
+
+// GetVM reads one VM.
+func (a api) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (hypervisorapi.GetVMResponseObject, error) {
+	r, err := a.s.record(ctx, a.s.db, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// DeleteVM removes a VM.
+func (a api) DeleteVM(ctx context.Context, req hypervisorapi.DeleteVMRequestObject) (hypervisorapi.DeleteVMResponseObject, error) {
+	return hypervisorapi.DeleteVM204Response{}, a.s.Delete(ctx, req.Id)
+}
+
+// StartVM starts a VM.
+func (a api) StartVM(ctx context.Context, req hypervisorapi.StartVMRequestObject) (hypervisorapi.StartVMResponseObject, error) {
+	r, err := a.s.Start(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.StartVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// StopVM stops a VM.
+func (a api) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject) (hypervisorapi.StopVMResponseObject, error) {
+	grace, force := a.s.cfg.StopGrace, false
+	if b := req.Body; b != nil {
+		if b.GraceSeconds != nil {
+			grace = time.Duration(*b.GraceSeconds) * time.Second
+		}
+		force = value(b.Force)
+	}
+	r, err := a.s.Stop(ctx, req.Id, grace, force)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.StopVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// PauseVM halts a VM.
+func (a api) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObject) (hypervisorapi.PauseVMResponseObject, error) {
+	r, err := a.s.Pause(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.PauseVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// ResumeVM lets a VM go on.
+func (a api) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObject) (hypervisorapi.ResumeVMResponseObject, error) {
+	r, err := a.s.Resume(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.ResumeVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// EnableVM has a VM start with the host.
+func (a api) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObject) (hypervisorapi.EnableVMResponseObject, error) {
+	r, err := a.s.SetAutostart(ctx, req.Id, true)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.EnableVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// DisableVM undoes EnableVM.
+func (a api) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestObject) (hypervisorapi.DisableVMResponseObject, error) {
+	r, err := a.s.SetAutostart(ctx, req.Id, false)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.DisableVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// WaitVM waits for a state.
+func (a api) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject) (hypervisorapi.WaitVMResponseObject, error) {
+	r, err := a.s.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.WaitVM200JSONResponse(a.s.apiVM(r)), nil
+}
+
+// GetVMMetrics tells what a VM uses.
+func (a api) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject) (hypervisorapi.GetVMMetricsResponseObject, error) {
+	m, err := a.s.Metrics(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetVMMetrics200JSONResponse{CpuSeconds: float32(m.CPUSeconds), MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes, DiskWrittenBytes: m.DiskWrittenBytes,
+		NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes, At: a.s.now().UTC()}, nil
+}
+
+// ListVMEvents tells what happened to a VM.
+func (a api) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsRequestObject) (hypervisorapi.ListVMEventsResponseObject, error) {
+	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Event, error) {
+		before, err := number(after)
+		if err != nil {
+			return nil, err
+		}
+		return a.s.Events(ctx, req.Id, before, limit)
+	}, func(e Event) string { return strconv.FormatInt(e.Seq, 10) }, func(e Event) hypervisorapi.Event {
+		return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
+	})
+	return hypervisorapi.ListVMEvents200JSONResponse{Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link}}, err
+}
+
+// CreateTicket makes a ticket for a socket.
+func (a api) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketRequestObject) (hypervisorapi.CreateTicketResponseObject, error) {
+	word, expires, err := a.s.Ticket(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CreateTicket201JSONResponse{Ticket: word, ExpiresAt: expires}, nil
+}
+
+// upgrade is an answer that is a socket. If none comes of it, the error is rendered.
+type upgrade struct {
+	s     *Service
+	r     *http.Request
+	serve func(w http.ResponseWriter, r *http.Request) error
+}
+
+func (u upgrade) visit(w http.ResponseWriter) error {
+	if err := u.serve(w, u.r); err != nil {
+		u.s.render(w, u.r, err)
+	}
+	return nil
+}
+
+// VisitOpenConsoleResponse implements the contract's answer.
+func (u upgrade) VisitOpenConsoleResponse(w http.ResponseWriter) error { return u.visit(w) }
+
+// VisitOpenScreenResponse implements the contract's answer.
+func (u upgrade) VisitOpenScreenResponse(w http.ResponseWriter) error { return u.visit(w) }
+
+// OpenConsole opens the serial console.
+func (a api) OpenConsole(ctx context.Context, req hypervisorapi.OpenConsoleRequestObject) (hypervisorapi.OpenConsoleResponseObject, error) {
+	return upgrade{a.s, callFrom(ctx).r, func(w http.ResponseWriter, r *http.Request) error { return a.s.serveConsole(w, r, req.Id) }}, nil
+}
+
+// OpenScreen opens the screen.
+func (a api) OpenScreen(ctx context.Context, req hypervisorapi.OpenScreenRequestObject) (hypervisorapi.OpenScreenResponseObject, error) {
+	record, err := a.s.record(ctx, a.s.db, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return upgrade{a.s, callFrom(ctx).r, func(w http.ResponseWriter, r *http.Request) error {
+		return a.s.serveChannel(w, r, &record, backend.ScreenChannel)
+	}}, nil
+}
+
+// GetHost tells what the host can run.
+func (a api) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) (hypervisorapi.GetHostResponseObject, error) {
+	h, err := a.s.host(ctx)
+	return hypervisorapi.GetHost200JSONResponse(h), err
+}
+
+// host is what there is, and what is left of it.
+func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
+	var given struct {
+		VMs    int `db:"vms"`
+		VCPUs  int `db:"vcpus"`
+		Memory int `db:"memory"`
+	}
+	if err := s.db.Get(ctx, &given, "SELECT COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus, COALESCE(SUM(memory_mib), 0) AS memory FROM vms"); err != nil {
+		return hypervisorapi.Host{}, err
+	}
+	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: memoryOfHost(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
+	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.Memory
+	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
+		if s.backends[name] != nil {
+			info := s.probe(ctx, name)
+			h.Backends = append(h.Backends, hypervisorapi.BackendInfo{Name: hypervisorapi.Backend(name), Available: info.Available, Version: some(info.Version), Detail: info.Detail})
+		}
+	}
+	return h, nil
+}
+
+// GetMe tells who calls.
+func (a api) GetMe(ctx context.Context, _ hypervisorapi.GetMeRequestObject) (hypervisorapi.GetMeResponseObject, error) {
+	c := callerFrom(ctx)
+	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin}, nil
+}
+
+// ListAudit tells who changed what.
+func (a api) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
+	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]audit.Entry, error) {
+		before, err := number(after)
+		if err != nil {
+			return nil, err
+		}
+		return a.s.audit.List(ctx, a.s.db, audit.Filter{Before: before, Limit: limit})
+	}, func(e audit.Entry) string { return strconv.FormatInt(e.Seq, 10) }, func(e audit.Entry) hypervisorapi.AuditEntry {
+		return hypervisorapi.AuditEntry{Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant, Result: string(e.Result), Message: e.Message}
+	})
+	return hypervisorapi.ListAudit200JSONResponse{Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link}}, err
+}
+
+// statuses of operations, by their jobs'.
+var operationStates = map[string]hypervisorapi.OperationState{
+	"available": hypervisorapi.OperationStateQueued, "running": hypervisorapi.OperationStateRunning, "succeeded": hypervisorapi.OperationStateSucceeded,
+	"failed": hypervisorapi.OperationStateFailed, "cancelled": hypervisorapi.OperationStateCancelled,
+}
+
+func apiOperation(op Operation) hypervisorapi.Operation {
+	out := hypervisorapi.Operation{Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM), BackupId: some(op.Backup), Image: some(op.Image),
+		CreatedAt: op.CreatedAt.Time, FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error}
+	if op.Job.ProgressTotal > 0 {
+		out.Progress = float32(op.Job.ProgressDone) / float32(op.Job.ProgressTotal)
+	}
+	if out.State == hypervisorapi.OperationStateSucceeded {
+		out.Progress = 1
+	}
+	return out
+}
+
+// ListOperations lists operations.
+func (a api) ListOperations(ctx context.Context, req hypervisorapi.ListOperationsRequestObject) (hypervisorapi.ListOperationsResponseObject, error) {
+	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Operation, error) { return a.s.Operations(ctx, after, limit) }, func(o Operation) string { return o.ID }, apiOperation)
+	return hypervisorapi.ListOperations200JSONResponse{Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link}}, err
+}
+
+// GetOperation reads one operation.
+func (a api) GetOperation(ctx context.Context, req hypervisorapi.GetOperationRequestObject) (hypervisorapi.GetOperationResponseObject, error) {
+	op, err := a.s.AwaitOperation(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetOperation200JSONResponse(apiOperation(op)), nil
+}
+
+// CancelOperation asks an operation to end.
+func (a api) CancelOperation(ctx context.Context, req hypervisorapi.CancelOperationRequestObject) (hypervisorapi.CancelOperationResponseObject, error) {
+	op, err := a.s.CancelOperation(ctx, req.Operation)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CancelOperation200JSONResponse(apiOperation(op)), nil
+}

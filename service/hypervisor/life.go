@@ -1,0 +1,405 @@
+package hypervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// move stores the next state of a VM, which Next allows or refuses, with what else
+// changes, an event and, if action is not empty, an audit entry. What is done about it
+// comes after.
+func (s *Service) move(ctx context.Context, id string, m vm.Move, action, message string, change func(*Record)) (Record, error) {
+	var r Record
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = s.record(ctx, tx, id); err != nil {
+			return err
+		}
+		next, err := vm.Next(r.State, m)
+		if err != nil {
+			return err
+		}
+		from := r.State
+		r.State = next
+		if change != nil {
+			change(&r)
+		}
+		text := fmt.Sprintf("%s, was %s", next, from)
+		if message != "" {
+			text += ": " + message
+		}
+		if err := s.tell(ctx, tx, &r, eventState, text); err != nil {
+			return err
+		}
+		if action != "" {
+			if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name}); err != nil {
+				return err
+			}
+		}
+		return save(ctx, tx, &r)
+	})
+	if err == nil {
+		s.machines.get(id).ring()
+	}
+	return r, err
+}
+
+// Start starts a VM, and answers when its processors run.
+func (s *Service) Start(ctx context.Context, id string) (Record, error) {
+	if _, err := s.record(ctx, s.db, id); err != nil {
+		return Record{}, err
+	}
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return Record{}, err
+	}
+	defer m.unlock()
+	r, err := s.move(ctx, id, vm.Start, "vm.start", "", func(r *Record) { r.LastError = "" })
+	if err != nil {
+		return r, err
+	}
+	// From here on it is finished whether or not the caller waits.
+	return s.bringUp(context.WithoutCancel(ctx), m, r)
+}
+
+// begin is how a process is started: anew, or from a snapshot.
+type begin func(ctx context.Context, spec *backend.Spec) (backend.Instance, error)
+
+// bringUp starts the process of a VM in state starting. The VM's work is locked.
+func (s *Service) bringUp(ctx context.Context, m *machine, r Record) (Record, error) {
+	b, err := s.backendOf(&r)
+	if err != nil {
+		return r, err
+	}
+	return s.bringUpBy(ctx, m, r, b.Start)
+}
+
+func (s *Service) bringUpBy(ctx context.Context, m *machine, r Record, how begin) (Record, error) {
+	began := s.now()
+	instance, r, err := s.launch(ctx, r, how)
+	s.metrics.starts.WithLabelValues(r.Backend, map[bool]string{true: "ok", false: "error"}[err == nil]).Observe(s.now().Sub(began).Seconds())
+	if err != nil {
+		failed, moveErr := s.move(ctx, r.ID, vm.Crashed, "", fault.From(err).Message, func(r *Record) { r.LastError = startMessage(err) })
+		if moveErr != nil {
+			s.log.Error("a VM that did not start is not noted as failed", "vm", r.ID, "error", moveErr)
+		}
+		return failed, startFault(err)
+	}
+	s.adopt(ctx, m, r, instance)
+	up, err := s.move(ctx, r.ID, vm.CameUp, "", "", func(up *Record) {
+		up.StartedAt, up.Tap, up.IPs = db.At(s.now()), r.Tap, r.IPs
+	})
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+		// It was stopped or deleted meanwhile, by somebody who waits for its work.
+		return r, fault.New(fault.Conflict, "the VM was stopped while it started")
+	}
+	return up, err
+}
+
+// startFault is what a caller is told of a start that failed.
+func startFault(err error) error {
+	if f := fault.From(err); f.Kind != fault.Internal {
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, err, "the VM did not start: %s", startMessage(err)).WithCode("start_failed")
+}
+
+// startMessage is why a VM did not start, for who may see it: QEMU's own words matter.
+func startMessage(err error) string {
+	if f := fault.From(err); f.Kind != fault.Internal {
+		return f.Message
+	}
+	return firstLine(err.Error())
+}
+
+func firstLine(text string) string {
+	const longest = 500
+	for i, r := range text {
+		if r == '\n' || i >= longest {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// launch gives a VM what it has on the host while it runs, and starts its process. What
+// failed leaves nothing.
+func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Instance, Record, error) {
+	spec, err := s.outfit(ctx, &r)
+	if err != nil {
+		return nil, r, err
+	}
+	instance, err := how(ctx, spec)
+	if err != nil {
+		s.strip(ctx, &r)
+		return nil, r, err
+	}
+	return instance, r, nil
+}
+
+// adopt takes a running VM under the daemon's eyes.
+func (s *Service) adopt(ctx context.Context, m *machine, r Record, instance backend.Instance) {
+	m.attach(instance)
+	ctx = byItself(context.WithoutCancel(ctx))
+	s.watchers.Go(func() { s.follow(ctx, m, r, instance) })
+	if r.Backend != backend.Sandbox {
+		s.watchers.Go(func() { s.watchConsole(m, instance) })
+	}
+	if r.Spec.V.Agent {
+		s.watchers.Go(func() { s.keepAgent(m, r, instance) })
+	}
+}
+
+// follow waits for the end of a VM's process, and draws the conclusion.
+func (s *Service) follow(ctx context.Context, m *machine, r Record, instance backend.Instance) {
+	select {
+	case <-instance.Done():
+	case <-s.leaving:
+		// The daemon ends; the VM goes on.
+		if err := instance.Close(); err != nil {
+			s.log.Warn("letting go of a VM", "vm", r.ID, "error", err)
+		}
+		return
+	}
+	end := instance.Ended()
+	s.strip(ctx, &r)
+	kind, message := vm.Ended, end.Reason
+	if !end.Clean {
+		kind = vm.Crashed
+	}
+	_, err := s.move(ctx, r.ID, kind, "", message, func(r *Record) {
+		r.StartedAt, r.KillAt = db.Time{}, db.Time{}
+		if !end.Clean {
+			r.LastError = end.Reason
+		}
+	})
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) {
+		s.log.Error("the end of a VM is not noted", "vm", r.ID, "error", err)
+	}
+	_ = instance.Close() // it has ended
+	m.detach()
+	m.ring()
+}
+
+// Stop asks the guest to shut down, kills the VM when its time is over, and answers when
+// it has stopped. Who asks again with less patience is heard.
+func (s *Service) Stop(ctx context.Context, id string, grace time.Duration, force bool) (Record, error) {
+	r, err := s.move(ctx, id, vm.Stop, "vm.stop", "", func(r *Record) {
+		killAt := db.At(s.now().Add(grace))
+		if force || r.KillAt.IsZero() || killAt.Before(r.KillAt.Time) {
+			r.KillAt = killAt
+		}
+	})
+	if err != nil {
+		return r, err
+	}
+	if err := s.bringDown(context.WithoutCancel(ctx), s.machines.get(id), r, force || grace == 0); err != nil {
+		return r, err
+	}
+	return s.record(ctx, s.db, id)
+}
+
+// bringDown ends the process of a VM in state stopping.
+func (s *Service) bringDown(ctx context.Context, m *machine, r Record, force bool) error {
+	instance, ended := m.runs()
+	if instance == nil {
+		// It is being started, did not come up, or has ended by itself.
+		if err := m.lock(ctx); err != nil {
+			return err
+		}
+		instance, ended = m.runs()
+		if instance == nil {
+			defer m.unlock()
+			_, err := s.move(ctx, r.ID, vm.Ended, "", "", func(r *Record) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
+			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+				return nil // that is stored already
+			}
+			return err
+		}
+		m.unlock()
+	}
+	if !force {
+		s.askToPowerDown(ctx, m, instance)
+		timer := time.NewTimer(r.KillAt.Sub(s.now()))
+		defer timer.Stop()
+		select {
+		case <-ended:
+			return nil
+		case <-timer.C:
+		case <-s.leaving:
+			return fault.New(fault.Unavailable, "the daemon is ending; the VM will be stopped when it is there again").WithRetryAfter(time.Second)
+		}
+	}
+	return s.kill(ctx, instance, ended)
+}
+
+// kill ends a process, and returns when that is stored.
+func (s *Service) kill(ctx context.Context, instance backend.Instance, ended <-chan struct{}) error {
+	if err := instance.Kill(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-s.leaving:
+		return fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
+	}
+}
+
+// askLimit is how long asking a guest for its shutdown may take.
+const askLimit = 5 * time.Second
+
+// askToPowerDown asks in the way that works for the guest: its agent if it is there, and
+// the power button else. A VM that is paused cannot hear either.
+func (s *Service) askToPowerDown(ctx context.Context, m *machine, instance backend.Instance) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	if paused, err := instance.Paused(ctx); err == nil && paused {
+		if err := instance.Resume(ctx); err != nil {
+			s.log.Warn("a VM that is to be stopped does not go on", "vm", m.id, "error", err)
+		}
+	}
+	if err := instance.PowerDown(ctx); err != nil {
+		s.log.Warn("a VM cannot be asked to power down", "vm", m.id, "error", err)
+	}
+	if client, err := m.agent(); err == nil {
+		if err := client.Shutdown(ctx, "poweroff"); err != nil {
+			s.log.Info("a guest's agent does not shut it down", "vm", m.id, "error", err)
+		}
+	}
+}
+
+// Pause halts the processors of a VM.
+func (s *Service) Pause(ctx context.Context, id string) (Record, error) {
+	return s.halt(ctx, id, vm.Pause, "vm.pause", backend.Instance.Pause)
+}
+
+// Resume lets them go on.
+func (s *Service) Resume(ctx context.Context, id string) (Record, error) {
+	return s.halt(ctx, id, vm.Resume, "vm.resume", backend.Instance.Resume)
+}
+
+// haltLimit is how long a backend may take to halt processors, or to let them go on.
+const haltLimit = 30 * time.Second
+
+func (s *Service) halt(ctx context.Context, id string, kind vm.Move, action string, do func(backend.Instance, context.Context) error) (Record, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return r, err
+	}
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return r, err
+	}
+	defer m.unlock()
+	if r, err = s.record(ctx, s.db, id); err != nil {
+		return r, err
+	}
+	if _, err := vm.Next(r.State, kind); err != nil {
+		return r, err
+	}
+	instance, _ := m.runs()
+	if instance == nil {
+		return r, fault.New(fault.Conflict, "the VM is ending")
+	}
+	// The processors are halted first: which of both states a killed daemon left is asked
+	// of the backend when it starts again.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), haltLimit)
+	defer cancel()
+	if err := do(instance, ctx); err != nil {
+		return r, fmt.Errorf("%s: %w", kind, err)
+	}
+	return s.move(ctx, id, kind, action, "", nil)
+}
+
+// SetAutostart says whether a VM starts with the host.
+func (s *Service) SetAutostart(ctx context.Context, id string, on bool) (Record, error) {
+	action := map[bool]string{true: "vm.enable", false: "vm.disable"}[on]
+	var r Record
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = s.record(ctx, tx, id); err != nil {
+			return err
+		}
+		if r.Autostart != on {
+			r.Autostart = on
+			if err := save(ctx, tx, &r); err != nil {
+				return err
+			}
+		}
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name})
+	})
+	return r, err
+}
+
+// Wait answers when a VM is in a state, at once if it is, or fails with a conflict when
+// the time is over.
+func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit time.Duration) (Record, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		m := s.machines.get(id)
+		bell := m.bell() // before the row is read, so that no change is missed
+		r, err := s.record(ctx, s.db, id)
+		if err != nil {
+			s.machines.forget(id) // unless it is there, and another's; then nobody holds it
+			return r, err
+		}
+		if r.State == state {
+			return r, nil
+		}
+		select {
+		case <-bell:
+		case <-timer.C:
+			return r, fault.New(fault.Conflict, "the VM is %s, and was not %s in time", r.State, state).WithCode("wait_timeout")
+		case <-s.leaving:
+			return r, fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
+		case <-ctx.Done():
+			return r, ctx.Err()
+		}
+	}
+}
+
+// Metrics are what a VM uses now.
+func (s *Service) Metrics(ctx context.Context, id string) (backend.Metrics, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return backend.Metrics{}, err
+	}
+	instance, _ := s.machines.get(id).runs()
+	if instance == nil {
+		return backend.Metrics{}, fault.New(fault.Conflict, "the VM is %s and uses nothing", r.State)
+	}
+	ctx, cancel := context.WithTimeout(ctx, haltLimit)
+	defer cancel()
+	metrics, err := instance.Metrics(ctx)
+	if err == nil && r.Tap != "" {
+		metrics.NetReceivedBytes, metrics.NetSentBytes = tapCounters(r.Tap)
+	}
+	return metrics, err
+}
+
+// Delete stops a VM at once and removes all it has on the host.
+func (s *Service) Delete(ctx context.Context, id string) error {
+	r, err := s.move(ctx, id, vm.Delete, "vm.delete", "", nil)
+	if err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	if instance, ended := m.runs(); instance != nil {
+		if err := s.kill(ctx, instance, ended); err != nil {
+			return err
+		}
+	}
+	return s.erase(ctx, r)
+}

@@ -1,0 +1,73 @@
+package hypervisor
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// metrics are what the daemon tells of itself at /metrics.
+type metrics struct {
+	starts *prometheus.HistogramVec // seconds from the request to processors that run
+}
+
+func newMetrics(reg *prometheus.Registry, s *Service) *metrics {
+	m := &metrics{starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "hypervisor_vm_start_seconds", Help: "From a start to processors that run, by backend and result.", Buckets: []float64{.05, .1, .2, .5, 1, 2, 5, 10, 30, 60},
+	}, []string{"backend", "result"})}
+	reg.MustRegister(m.starts, collector{s,
+		prometheus.NewDesc("hypervisor_vms", "VMs by state.", []string{"state"}, nil),
+		prometheus.NewDesc("hypervisor_vcpus_given", "Virtual processors of all VMs.", nil, nil),
+		prometheus.NewDesc("hypervisor_memory_given_bytes", "Memory of all VMs.", nil, nil),
+		prometheus.NewDesc("hypervisor_agents_connected", "Guest agents with a session.", nil, nil),
+	})
+	return m
+}
+
+// collector reads the rest from the database when it is asked.
+type collector struct {
+	s                          *Service
+	vms, vcpus, memory, agents *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.vms, c.vcpus, c.memory, c.agents} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var rows []struct {
+		State  vm.State `db:"state"`
+		N      int      `db:"n"`
+		VCPUs  int      `db:"vcpus"`
+		Memory int64    `db:"memory"`
+	}
+	if err := c.s.db.Select(ctx, &rows, "SELECT state, COUNT(*) AS n, SUM(vcpus) AS vcpus, SUM(memory_mib) AS memory FROM vms GROUP BY state"); err != nil {
+		ch <- prometheus.NewInvalidMetric(c.vms, err)
+		return
+	}
+	counts, vcpus, memory := map[vm.State]int{}, 0, int64(0)
+	for _, r := range rows {
+		counts[r.State], vcpus, memory = r.N, vcpus+r.VCPUs, memory+r.Memory
+	}
+	for _, state := range vm.States() {
+		ch <- prometheus.MustNewConstMetric(c.vms, prometheus.GaugeValue, float64(counts[state]), string(state))
+	}
+	connected := 0
+	for _, m := range c.s.machines.all() {
+		if _, err := m.agent(); err == nil {
+			connected++
+		}
+	}
+	ch <- prometheus.MustNewConstMetric(c.vcpus, prometheus.GaugeValue, float64(vcpus))
+	ch <- prometheus.MustNewConstMetric(c.memory, prometheus.GaugeValue, float64(memory<<20))
+	ch <- prometheus.MustNewConstMetric(c.agents, prometheus.GaugeValue, float64(connected))
+}

@@ -1,0 +1,27 @@
+package hypervisor
+
+import (
+	"embed"
+	"io/fs"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Migration is a set of tables and who owns it.
+type Migration struct {
+	Owner string
+	Files fs.FS
+}
+
+// Migrations are all tables of the service, in the order in which to make them.
+func Migrations() []Migration {
+	own, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"hypervisor", own}}
+}

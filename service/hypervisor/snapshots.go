@@ -1,0 +1,416 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Snapshot is a state of a VM that is kept beside the one it has.
+type Snapshot struct {
+	VM          string  `db:"vm_id"`
+	Name        string  `db:"name"`
+	Kind        string  `db:"kind"`
+	Description string  `db:"description"`
+	MemoryBytes int64   `db:"memory_bytes"`
+	Secret      string  `db:"secret"` // the agent's in the memory that is kept, sealed
+	CreatedAt   db.Time `db:"created_at"`
+}
+
+// The kinds of snapshots.
+const (
+	snapshotDisk = "disk"
+	snapshotFull = "full" // with memory and devices
+)
+
+// maxSnapshots bounds those of one VM.
+const maxSnapshots = 100
+
+// checkpointer is a VM that keeps its state in a folder, and restorer its backend.
+type (
+	checkpointer interface {
+		Checkpoint(ctx context.Context, folder string) error
+	}
+	restorer interface {
+		Restore(ctx context.Context, s *backend.Spec, folder string) (backend.Instance, error)
+	}
+)
+
+// Snapshots lists those of a VM, oldest first.
+func (s *Service) Snapshots(ctx context.Context, id string) ([]Snapshot, error) {
+	if _, err := s.record(ctx, s.db, id); err != nil {
+		return nil, err
+	}
+	var all []Snapshot
+	err := s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE vm_id = ? ORDER BY created_at, name", id)
+	return all, err
+}
+
+func (s *Service) snapshot(ctx context.Context, q db.Querier, id, name string) (Snapshot, error) {
+	var snap Snapshot
+	err := q.Get(ctx, &snap, "SELECT * FROM snapshots WHERE vm_id = ? AND name = ?", id, name)
+	return snap, db.NotFound(err, "the VM has no snapshot %s", name)
+}
+
+// checkpointFolder is where a sandbox's full snapshot is.
+func (s *Service) checkpointFolder(id, name string) string {
+	return filepath.Join(s.folder(id), "snapshots", filepath.Base(name))
+}
+
+// CreateSnapshot keeps a VM's disk as it is, and with full its memory too.
+func (s *Service) CreateSnapshot(ctx context.Context, id string, snap Snapshot) (Snapshot, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return snap, err
+	}
+	snap.VM, snap.CreatedAt = id, db.At(s.now())
+	var how string
+	take := func(ctx context.Context, r Record, d backend.Disks) error {
+		if err := s.snapshotFits(ctx, &r, &snap); err != nil {
+			return err
+		}
+		// Once it is begun it is finished, so that no snapshot is there that nobody knows.
+		ctx = context.WithoutCancel(ctx)
+		how, err = s.quiet(ctx, &r, func() (err error) {
+			if d != nil {
+				snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, snap.Kind == snapshotFull)
+				return err
+			}
+			return s.checkpoint(ctx, &r, &snap)
+		})
+		if err != nil {
+			return err
+		}
+		_, err := s.change(ctx, id, eventDisk, "vm.snapshot", fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how), func(tx *db.Tx, r *Record) error {
+			snap.Secret = r.Secret
+			return tx.Insert(ctx, "snapshots", snap)
+		})
+		return err
+	}
+	if r.Backend == backend.Sandbox {
+		return snap, s.withSandbox(ctx, id, take)
+	}
+	return snap, s.withDisk(ctx, id, take)
+}
+
+// withSandbox is withDisk for a VM that has none.
+func (s *Service) withSandbox(ctx context.Context, id string, do func(ctx context.Context, r Record, d backend.Disks) error) error {
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return err
+	}
+	return do(ctx, r, nil)
+}
+
+func (s *Service) checkpoint(ctx context.Context, r *Record, snap *Snapshot) error {
+	instance, _ := s.machines.get(r.ID).runs()
+	c, ok := instance.(checkpointer)
+	if !ok {
+		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
+	}
+	folder := s.checkpointFolder(r.ID, snap.Name)
+	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
+		return err
+	}
+	if err := c.Checkpoint(ctx, folder); err != nil {
+		return errors.Join(err, os.RemoveAll(folder))
+	}
+	size, err := sizeOf(folder)
+	snap.MemoryBytes = size
+	return err
+}
+
+func sizeOf(folder string) (total int64, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return 0, err
+		}
+		total += info.Size()
+	}
+	return total, nil
+}
+
+// snapshotFits says whether a snapshot can be made of a VM as it is.
+func (s *Service) snapshotFits(ctx context.Context, r *Record, snap *Snapshot) error {
+	if snap.Kind == snapshotFull && r.State != vm.Running && r.State != vm.Paused {
+		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
+	}
+	if r.Backend == backend.Sandbox && snap.Kind != snapshotFull {
+		return fault.InvalidField("kind", "a sandbox has no disk; only full snapshots can be made of it")
+	}
+	var n int
+	if err := s.db.Get(ctx, &n, "SELECT COUNT(*) FROM snapshots WHERE vm_id = ?", r.ID); err != nil {
+		return err
+	}
+	if n >= maxSnapshots {
+		return fault.New(fault.Conflict, "a VM may have %d snapshots; remove some", maxSnapshots)
+	}
+	_, err := s.snapshot(ctx, s.db, r.ID, snap.Name)
+	switch {
+	case err == nil:
+		return fault.New(fault.Conflict, "the VM has a snapshot %s already", snap.Name).WithCode("name_taken")
+	case fault.Is(err, fault.NotFound):
+		return nil
+	}
+	return err
+}
+
+// DeleteSnapshot removes a snapshot.
+func (s *Service) DeleteSnapshot(ctx context.Context, id, name string) error {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return err
+	}
+	if _, err := s.snapshot(ctx, s.db, id, name); err != nil {
+		return err
+	}
+	forget := func(ctx context.Context, _ Record, d backend.Disks) error {
+		ctx = context.WithoutCancel(ctx)
+		if d == nil {
+			if err := os.RemoveAll(s.checkpointFolder(id, name)); err != nil {
+				return err
+			}
+		} else if err := d.DeleteSnapshot(ctx, name); err != nil {
+			return err
+		}
+		_, err := s.change(ctx, id, eventDisk, "vm.snapshot.delete", "snapshot "+name+" removed", func(tx *db.Tx, _ *Record) error {
+			_, err := tx.Exec(ctx, "DELETE FROM snapshots WHERE vm_id = ? AND name = ?", id, name)
+			return err
+		})
+		return err
+	}
+	if r.Backend == backend.Sandbox {
+		return s.withSandbox(ctx, id, forget)
+	}
+	return s.withDisk(ctx, id, forget)
+}
+
+// RevertSnapshot puts a VM back to a snapshot: a full one leaves it running.
+func (s *Service) RevertSnapshot(ctx context.Context, id, name string) (Record, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return r, err
+	}
+	snap, err := s.snapshot(ctx, s.db, id, name)
+	if err != nil {
+		return r, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case snap.Kind == snapshotDisk:
+		err = s.revertDisk(ctx, id, &snap)
+	case r.Backend == backend.Sandbox, r.State != vm.Running && r.State != vm.Paused:
+		err = s.startFrom(ctx, id, &snap)
+	default:
+		err = s.revertRunning(ctx, id, &snap)
+	}
+	if err != nil {
+		return r, err
+	}
+	return s.record(ctx, s.db, id)
+}
+
+// revertDisk puts the disk of a VM that is stopped back.
+func (s *Service) revertDisk(ctx context.Context, id string, snap *Snapshot) error {
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return err
+	}
+	if r.State != vm.Stopped && r.State != vm.Failed {
+		return fault.New(fault.Conflict, "the VM is %s; stop it before its disk is put back, or revert to a full snapshot", r.State).WithCode("wrong_state")
+	}
+	// What the bitmaps noted does not fit the disk afterwards: the next backup is a full one.
+	if err := s.forgetBitmaps(ctx, m, &r); err != nil {
+		return err
+	}
+	if err := storage.Revert(ctx, s.pool(&r).Disk(s.volume(&r)).Target, snap.Name); err != nil {
+		return err
+	}
+	_, err = s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the disk is as in snapshot "+snap.Name, func(*db.Tx, *Record) error { return nil })
+	return err
+}
+
+// forgetBitmaps has the next backup be a full one. The VM's work is locked.
+func (s *Service) forgetBitmaps(ctx context.Context, m *machine, r *Record) error {
+	if err := s.db.Update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "UPDATE backups SET bitmap = '' WHERE vm_id = ?", r.ID)
+		return err
+	}); err != nil {
+		return err
+	}
+	d, err := s.openDisk(ctx, m, r)
+	if err != nil {
+		return err
+	}
+	err = d.DropBitmaps(ctx)
+	if !r.State.HasProcess() {
+		err = errors.Join(err, d.Close())
+	}
+	return err
+}
+
+// revertRunning loads a full snapshot into a VM that runs.
+func (s *Service) revertRunning(ctx context.Context, id string, snap *Snapshot) error {
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return err
+	}
+	if err := s.forgetBitmaps(ctx, m, &r); err != nil {
+		return err
+	}
+	d, err := s.openDisk(ctx, m, &r)
+	if err != nil {
+		return err
+	}
+	if err := s.secretOfSnapshot(ctx, id, snap); err != nil {
+		return err
+	}
+	if err := d.RevertFull(ctx, snap.Name); err != nil {
+		return err
+	}
+	if r.State == vm.Paused {
+		if _, err := s.move(ctx, id, vm.Resume, "", "reverted to snapshot "+snap.Name, nil); err != nil {
+			return err
+		}
+	}
+	return s.reverted(ctx, id, m, snap)
+}
+
+// startFrom starts a VM from a full snapshot. A sandbox that runs is ended before.
+func (s *Service) startFrom(ctx context.Context, id string, snap *Snapshot) error {
+	m := s.machines.get(id)
+	if instance, ended := m.runs(); instance != nil {
+		if _, err := s.move(ctx, id, vm.Stop, "", "for the snapshot "+snap.Name, nil); err != nil {
+			return err
+		}
+		if err := s.kill(ctx, instance, ended); err != nil {
+			return err
+		}
+	}
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	r, err := s.move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *Record) { r.LastError = "" })
+	if err != nil {
+		return err
+	}
+	if err := s.secretOfSnapshot(ctx, id, snap); err != nil {
+		return err
+	}
+	b, err := s.backendOf(&r)
+	if err != nil {
+		return err
+	}
+	begin := func(ctx context.Context, spec *backend.Spec) (backend.Instance, error) {
+		if restores, ok := b.(restorer); ok {
+			return restores.Restore(ctx, spec, s.checkpointFolder(id, snap.Name))
+		}
+		if keeper, ok := b.(backend.DiskKeeper); ok {
+			return keeper.StartFrom(ctx, spec, snap.Name)
+		}
+		return nil, fault.New(fault.Conflict, "the backend %s has no full snapshots", r.Backend)
+	}
+	if _, err := s.bringUpBy(ctx, m, r, begin); err != nil {
+		return err
+	}
+	return s.reverted(ctx, id, m, snap)
+}
+
+// secretOfSnapshot has the daemon try the secret that the snapshot's memory holds, beside
+// the one that the VM has now.
+func (s *Service) secretOfSnapshot(ctx context.Context, id string, snap *Snapshot) error {
+	old, err := s.secrets.Open(snap.Secret, id)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		now, err := s.secretsOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "UPDATE vms SET secret = ? WHERE id = ?", s.secrets.Seal([]byte(string(old)+"\n"+now[0]), id), id)
+		return err
+	})
+}
+
+// reverted notes that a VM is in the state of a full snapshot, and has its agent get a new
+// secret: whoever has seen the old one may have been the reason to revert.
+func (s *Service) reverted(ctx context.Context, id string, m *machine, snap *Snapshot) error {
+	if client, err := m.agent(); err == nil {
+		_ = client.Close() // it was with the guest as it was before
+	}
+	r, err := s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the VM is as in snapshot "+snap.Name, func(*db.Tx, *Record) error { return nil })
+	if err != nil {
+		return err
+	}
+	if r.Spec.V.Agent {
+		m.mu.Lock()
+		m.rotate = true
+		m.mu.Unlock()
+	}
+	return nil
+}
+
+// rotateSecret gives a guest's agent a new secret. Both are tried until that is known to
+// have worked, so that a daemon that is killed meanwhile is not locked out.
+func (s *Service) rotateSecret(ctx context.Context, m *machine) error {
+	r, err := s.record(byItself(ctx), s.db, m.id)
+	if err != nil {
+		return err
+	}
+	secrets, err := s.secretsOf(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	client, err := m.agent()
+	if err != nil {
+		return err
+	}
+	fresh := auth.NewToken("")
+	keep := func(plain string) error {
+		return s.db.Update(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE vms SET secret = ? WHERE id = ?", s.secrets.Seal([]byte(plain), m.id), m.id)
+			return err
+		})
+	}
+	if err := keep(fresh + "\n" + secrets[0]); err != nil {
+		return err
+	}
+	if err := s.writeSeed(&r, fresh); err != nil {
+		return err
+	}
+	if _, err := client.RotateSecret(ctx, fresh); err != nil {
+		return err
+	}
+	return keep(fresh)
+}

@@ -1,0 +1,179 @@
+package hypervisor
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+)
+
+const (
+	// maxSocketMessage is the largest message that a socket takes, in bytes.
+	maxSocketMessage = 1 << 20
+	// socketPing finds out that the other side has gone, and keeps proxies from ending a
+	// socket on which nothing happens.
+	socketPing = 25 * time.Second
+	// socketWrite is how long a viewer may take for one message.
+	socketWrite = 15 * time.Second
+)
+
+// Ticket makes a word that opens a socket to the VM.
+func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	word, expires, err := s.tickets.issue(id, callerFrom(ctx))
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return word, expires, s.db.Update(ctx, func(tx *db.Tx) error {
+		return s.note(ctx, tx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
+	})
+}
+
+// serveConsole answers with a socket to the VM's serial console.
+func (s *Service) serveConsole(w http.ResponseWriter, r *http.Request, id string) error {
+	record, err := s.record(r.Context(), s.db, id)
+	if err != nil {
+		return err
+	}
+	if record.Backend == backend.Sandbox {
+		return s.serveChannel(w, r, &record, backend.ConsoleChannel) // a shell of its own for each
+	}
+	c, err := s.consoleOf(&record)
+	if err != nil {
+		return err
+	}
+	v, err := c.view()
+	if err != nil {
+		return err
+	}
+	defer v.leave()
+	return s.serveSocket(w, r, &viewed{v: v})
+}
+
+// viewed is a viewer as a stream.
+type viewed struct {
+	v    *viewer
+	rest []byte
+}
+
+func (v *viewed) Read(b []byte) (int, error) {
+	for len(v.rest) == 0 {
+		piece, ok := <-v.v.pieces
+		if !ok {
+			return 0, io.EOF
+		}
+		v.rest = piece
+	}
+	n := copy(b, v.rest)
+	v.rest = v.rest[n:]
+	return n, nil
+}
+
+func (v *viewed) Write(b []byte) (int, error) { return v.v.c.stream.Write(b) }
+
+func (v *viewed) Close() error {
+	v.v.leave()
+	return nil
+}
+
+// serveChannel answers with a socket to a channel of the VM that is this caller's alone.
+func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, record *Record, channel backend.Channel) error {
+	instance, _ := s.machines.get(record.ID).runs()
+	if instance == nil {
+		return fault.New(fault.Conflict, "the VM is %s; it has a %s while it runs", record.State, channel).WithCode("wrong_state")
+	}
+	stream, err := instance.Dial(r.Context(), channel)
+	if err != nil {
+		return err
+	}
+	return s.serveSocket(w, r, stream)
+}
+
+// serveSocket copies between a WebSocket and a stream until one of them ends.
+func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser) error {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return stream.Close() // the library has answered
+	}
+	conn.SetReadLimit(maxSocketMessage)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer cancel()
+		_ = copyToSocket(ctx, conn, stream)
+	})
+	work.Go(func() {
+		defer cancel()
+		_ = copyFromSocket(ctx, stream, conn)
+	})
+	work.Go(func() {
+		defer cancel()
+		_ = keepAlive(ctx, conn)
+	})
+	select {
+	case <-ctx.Done():
+	case <-s.leaving:
+	}
+	cancel()
+	_ = stream.Close()                                            // so that reading from it ends
+	_ = conn.Close(websocket.StatusNormalClosure, "it has ended") // the other side may be gone
+	work.Wait()
+	return nil
+}
+
+func copyToSocket(ctx context.Context, conn *websocket.Conn, from io.Reader) error {
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			ctx, cancel := context.WithTimeout(ctx, socketWrite)
+			writeErr := conn.Write(ctx, websocket.MessageBinary, buffer[:n])
+			cancel()
+			if writeErr != nil {
+				return writeErr
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func copyFromSocket(ctx context.Context, to io.Writer, conn *websocket.Conn) error {
+	for {
+		_, message, err := conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := to.Write(message); err != nil {
+			return err
+		}
+	}
+}
+
+func keepAlive(ctx context.Context, conn *websocket.Conn) error {
+	ticker := time.NewTicker(socketPing)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			if err := conn.Ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
