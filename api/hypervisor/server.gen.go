@@ -2759,6 +2759,20 @@ func (response ListNodeVMs401JSONResponse) VisitListNodeVMsResponse(w http.Respo
 	return err
 }
 
+type ListNodeVMs403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListNodeVMs403JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListNodeVMs502JSONResponse struct{ UnreachableJSONResponse }
 
 func (response ListNodeVMs502JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
@@ -2804,6 +2818,20 @@ func (response ListFleetVMs401JSONResponse) VisitListFleetVMsResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFleetVMs403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListFleetVMs403JSONResponse) VisitListFleetVMsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2941,6 +2969,20 @@ func (response DeleteFleetVM401JSONResponse) VisitDeleteFleetVMResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteFleetVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DeleteFleetVM403JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3124,6 +3166,20 @@ func (response ListBackups401JSONResponse) VisitListBackupsResponse(w http.Respo
 	return err
 }
 
+type ListBackups403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListBackups403JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListBackups429JSONResponse struct{ TooManyJSONResponse }
 
 func (response ListBackups429JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
@@ -3167,6 +3223,20 @@ func (response DeleteBackup401JSONResponse) VisitDeleteBackupResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteBackup403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DeleteBackup403JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3252,6 +3322,20 @@ func (response GetBackup401JSONResponse) VisitGetBackupResponse(w http.ResponseW
 	return err
 }
 
+type GetBackup403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetBackup403JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetBackup404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetBackup404JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
@@ -3321,6 +3405,20 @@ func (response ExportBackup401JSONResponse) VisitExportBackupResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportBackup403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ExportBackup403JSONResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3543,6 +3641,20 @@ func (response GetHost401JSONResponse) VisitGetHostResponse(w http.ResponseWrite
 	return err
 }
 
+type GetHost403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetHost403JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHost429JSONResponse struct{ TooManyJSONResponse }
 
 func (response GetHost429JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
@@ -3616,6 +3728,20 @@ func (response ListImages401JSONResponse) VisitListImagesResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListImages403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListImages403JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4120,6 +4246,20 @@ func (response ExportImage401JSONResponse) VisitExportImageResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportImage403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ExportImage403JSONResponse) VisitExportImageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4973,6 +5113,20 @@ func (response GetMe401JSONResponse) VisitGetMeResponse(w http.ResponseWriter) e
 	return err
 }
 
+type GetMe403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetMe403JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetMe429JSONResponse struct{ TooManyJSONResponse }
 
 func (response GetMe429JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
@@ -5050,6 +5204,20 @@ func (response ListOperations401JSONResponse) VisitListOperationsResponse(w http
 	return err
 }
 
+type ListOperations403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListOperations403JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOperations429JSONResponse struct{ TooManyJSONResponse }
 
 func (response ListOperations429JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
@@ -5118,6 +5286,20 @@ func (response GetOperation401JSONResponse) VisitGetOperationResponse(w http.Res
 	return err
 }
 
+type GetOperation403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetOperation403JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetOperation404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetOperation404JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
@@ -5182,6 +5364,20 @@ func (response CancelOperation401JSONResponse) VisitCancelOperationResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperation403JSONResponse struct{ DeniedJSONResponse }
+
+func (response CancelOperation403JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5287,6 +5483,20 @@ func (response ListVMs401JSONResponse) VisitListVMsResponse(w http.ResponseWrite
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListVMs403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListVMs403JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5461,6 +5671,20 @@ func (response DeleteVM401JSONResponse) VisitDeleteVMResponse(w http.ResponseWri
 	return err
 }
 
+type DeleteVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DeleteVM403JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteVM404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response DeleteVM404JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
@@ -5552,6 +5776,20 @@ func (response GetVM401JSONResponse) VisitGetVMResponse(w http.ResponseWriter) e
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetVM403JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5681,6 +5919,20 @@ func (response Exec401JSONResponse) VisitExecResponse(w http.ResponseWriter) err
 	return err
 }
 
+type Exec403JSONResponse struct{ DeniedJSONResponse }
+
+func (response Exec403JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Exec404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response Exec404JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
@@ -5805,6 +6057,20 @@ func (response GetFile401JSONResponse) VisitGetFileResponse(w http.ResponseWrite
 	return err
 }
 
+type GetFile403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetFile403JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetFile404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetFile404JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
@@ -5897,6 +6163,20 @@ func (response PingAgent401JSONResponse) VisitPingAgentResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PingAgent403JSONResponse struct{ DeniedJSONResponse }
+
+func (response PingAgent403JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6009,6 +6289,20 @@ func (response PutFile401JSONResponse) VisitPutFileResponse(w http.ResponseWrite
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutFile403JSONResponse struct{ DeniedJSONResponse }
+
+func (response PutFile403JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6503,6 +6797,20 @@ func (response DisableVM401JSONResponse) VisitDisableVMResponse(w http.ResponseW
 	return err
 }
 
+type DisableVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DisableVM403JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DisableVM404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response DisableVM404JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
@@ -6623,6 +6931,20 @@ func (response EnableVM401JSONResponse) VisitEnableVMResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnableVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response EnableVM403JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6761,6 +7083,20 @@ func (response ListVMEvents401JSONResponse) VisitListVMEventsResponse(w http.Res
 	return err
 }
 
+type ListVMEvents403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListVMEvents403JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListVMEvents404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ListVMEvents404JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
@@ -6824,6 +7160,20 @@ func (response GetVMMetrics401JSONResponse) VisitGetVMMetricsResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetVMMetrics403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetVMMetrics403JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6920,6 +7270,20 @@ func (response PauseVM401JSONResponse) VisitPauseVMResponse(w http.ResponseWrite
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response PauseVM403JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7048,6 +7412,20 @@ func (response ResizeVM401JSONResponse) VisitResizeVMResponse(w http.ResponseWri
 	return err
 }
 
+type ResizeVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ResizeVM403JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResizeVM404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ResizeVM404JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
@@ -7172,6 +7550,20 @@ func (response ResumeVM401JSONResponse) VisitResumeVMResponse(w http.ResponseWri
 	return err
 }
 
+type ResumeVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ResumeVM403JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeVM404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ResumeVM404JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
@@ -7281,6 +7673,20 @@ func (response ListSnapshots401JSONResponse) VisitListSnapshotsResponse(w http.R
 	return err
 }
 
+type ListSnapshots403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListSnapshots403JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSnapshots404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ListSnapshots404JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
@@ -7359,6 +7765,20 @@ func (response CreateSnapshot401JSONResponse) VisitCreateSnapshotResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSnapshot403JSONResponse struct{ DeniedJSONResponse }
+
+func (response CreateSnapshot403JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7449,6 +7869,20 @@ func (response DeleteSnapshot401JSONResponse) VisitDeleteSnapshotResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSnapshot403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DeleteSnapshot403JSONResponse) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7546,6 +7980,20 @@ func (response RevertSnapshot401JSONResponse) VisitRevertSnapshotResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevertSnapshot403JSONResponse struct{ DeniedJSONResponse }
+
+func (response RevertSnapshot403JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7674,6 +8122,20 @@ func (response StartVM401JSONResponse) VisitStartVMResponse(w http.ResponseWrite
 	return err
 }
 
+type StartVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response StartVM403JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type StartVM404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response StartVM404JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
@@ -7798,6 +8260,20 @@ func (response StopVM401JSONResponse) VisitStopVMResponse(w http.ResponseWriter)
 	return err
 }
 
+type StopVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response StopVM403JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type StopVM404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response StopVM404JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
@@ -7904,6 +8380,20 @@ func (response CreateTicket401JSONResponse) VisitCreateTicketResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTicket403JSONResponse struct{ DeniedJSONResponse }
+
+func (response CreateTicket403JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8090,6 +8580,20 @@ func (response WaitVM401JSONResponse) VisitWaitVMResponse(w http.ResponseWriter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitVM403JSONResponse struct{ DeniedJSONResponse }
+
+func (response WaitVM403JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }

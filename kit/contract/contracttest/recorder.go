@@ -36,7 +36,7 @@ func New(c *contract.Contract, basePath string) *Recorder {
 }
 
 // Wrap returns a handler that serves like next and fails t when an answer is not
-// as the contract says. Streams (text/event-stream) pass unchecked.
+// as the contract says. Streams (text/event-stream) and sockets pass unchecked.
 func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := rec.mux.Handler(r)
@@ -45,7 +45,7 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if r.Header.Get("Accept") == "text/event-stream" {
+		if r.Header.Get("Accept") == "text/event-stream" || r.Header.Get("Upgrade") != "" {
 			stream := &streamWriter{ResponseWriter: w, begun: func(status int) { rec.count(op.ID, status) }}
 			next.ServeHTTP(stream, r)
 			return

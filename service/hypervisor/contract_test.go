@@ -1,0 +1,191 @@
+//go:build linux
+
+package hypervisor_test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+)
+
+// tour uses every operation once with success, the way its users would, and checks that
+// each leaves the audit entry that the contract promises.
+type tour struct {
+	*daemon
+	audited map[string]int
+}
+
+// ok calls an operation and checks status and audit.
+func (tr *tour) ok(id, path string, body any, status int) answer {
+	tr.Helper()
+	for _, op := range tr.contract.Operations() {
+		if op.ID != id {
+			continue
+		}
+		token := adminToken
+		if op.Access == "node" {
+			token = fleetToken
+		}
+		a := tr.call(op.Method, path, token, body).want(status)
+		if op.Audit == "" || op.Audit == "none" {
+			return a
+		}
+		n := 0
+		for _, e := range as[[]hypervisorapi.AuditEntry](tr.call("GET", "/v1/audit?limit=1000", adminToken, nil).want(200)) {
+			if e.Action == op.Audit && e.Result == "ok" {
+				n++
+			}
+		}
+		if n <= tr.audited[op.Audit] {
+			tr.Errorf("%s left no audit entry %q", id, op.Audit)
+		}
+		tr.audited[op.Audit] = n
+		return a
+	}
+	tr.Fatalf("no operation %s", id)
+	return answer{}
+}
+
+func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
+	t.Parallel()
+	provider := newIssuer(t)
+	d := start(t, provider.document()).withDemo()
+	tr := &tour{d, map[string]int{}}
+	takeTour(tr)
+	// Nobody's, and somebody's who belongs to nothing.
+	nobody := provider.token(nil)
+	for _, op := range d.contract.Operations() {
+		path := strings.NewReplacer("{id}", "some-id", "{name}", "some-name", "{snapshot}", "s", "{backup}", "b", "{operation}", "o", "{node}", "n").Replace(op.Path)
+		d.call(op.Method, path, "", nil).refused(http.StatusUnauthorized, "unauthenticated", "", "")
+		d.call(op.Method, path, nobody, nil).refused(http.StatusForbidden, "denied", "", "")
+		if op.Access == "admin" {
+			d.call(op.Method, path, acmeToken, nil).want(http.StatusForbidden)
+		}
+		if op.Access == "node" {
+			d.call(op.Method, path, adminToken, nil).want(http.StatusForbidden)
+		}
+	}
+	if missing := d.recorder.Missing("open", "any"); len(missing) > 0 {
+		t.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), d.recorder.Report())
+	}
+}
+
+func takeTour(tr *tour) {
+	tr.Helper()
+	dir := tr.TempDir()
+	if me := as[hypervisorapi.Me](tr.ok("GetMe", "/v1/me", nil, 200)); me.Name != "admin" || !me.Admin {
+		tr.Errorf("%+v", me)
+	}
+	tr.ok("GetHost", "/v1/host", nil, 200)
+	made := as[hypervisorapi.VM](tr.ok("CreateVM", "/v1/vms", object{"name": "one", "image": "demo", "memory_mib": 192, "disk_gib": 1, "labels": object{"role": "web"}, "unknown": 1}, 201))
+	vm := "/v1/vms/" + made.Id
+	tr.ok("ListVMs", "/v1/vms?label=role=web&state=stopped", nil, 200)
+	tr.ok("GetVM", vm, nil, 200)
+	tr.ok("StartVM", vm+"/start", nil, 200)
+	tr.ok("WaitVM", vm+"/wait?state=running&timeout=10", nil, 200)
+	tr.connected(made.Id)
+	tr.ok("PingAgent", vm+"/agent/ping", nil, 200)
+	tr.ok("Exec", vm+"/agent/exec", object{"argv": []string{"/bin/sh", "-c", "exit 0"}}, 200)
+	tr.ok("PutFile", vm+"/agent/put-file", object{"path": "/tmp/f", "content": []byte("hello"), "mode": "0600"}, 200)
+	if a := tr.ok("GetFile", vm+"/agent/get-file", object{"path": "/tmp/f"}, 200); string(a.body) != "hello" || a.header.Get("X-File-Mode") != "0600" {
+		tr.Errorf("%q, mode %s", a.body, a.header.Get("X-File-Mode"))
+	}
+	tr.ok("GetVMMetrics", vm+"/metrics", nil, 200)
+	tr.ok("ListVMEvents", vm+"/events?limit=2", nil, 200)
+	tr.ok("PauseVM", vm+"/pause", nil, 200)
+	tr.ok("ResumeVM", vm+"/resume", nil, 200)
+	tr.ok("EnableVM", vm+"/enable", nil, 200)
+	tr.ok("DisableVM", vm+"/disable", nil, 200)
+
+	tr.ok("CreateSnapshot", vm+"/snapshots", object{"name": "s1", "kind": "full"}, 201)
+	tr.ok("ListSnapshots", vm+"/snapshots", nil, 200)
+	tr.ok("RevertSnapshot", vm+"/snapshots/s1/revert", nil, 200)
+	tr.ok("DeleteSnapshot", vm+"/snapshots/s1", nil, 204)
+	op := tr.finished(tr.ok("CreateBackup", vm+"/backups", nil, 202))
+	backup := "/v1/backups/" + *op.BackupId
+	tr.ok("ListOperations", "/v1/operations", nil, 200)
+	tr.ok("GetOperation", "/v1/operations/"+op.Id, nil, 200)
+	tr.ok("ListBackups", "/v1/backups?vm="+made.Id, nil, 200)
+	tr.ok("GetBackup", backup, nil, 200)
+	tr.ok("ExportBackup", backup+"/export", nil, 200)
+	tr.finished(tr.ok("RestoreBackup", backup+"/restore", object{"name": "restored"}, 202))
+	tr.ok("DeleteBackup", backup, nil, 204)
+	tr.ok("ResizeVM", vm+"/resize", object{"disk_gib": 2}, 200)
+	tr.finished(tr.ok("CloneVM", vm+"/clone", object{"name": "two"}, 202))
+
+	ticket := as[hypervisorapi.Ticket](tr.ok("CreateTicket", vm+"/tickets", nil, 201))
+	tr.dial(vm + "/console?ticket=" + ticket.Ticket).Close(websocket.StatusNormalClosure, "")
+	screen := as[hypervisorapi.VM](tr.call("POST", "/v1/vms", adminToken, object{"name": "screen", "memory_mib": 64, "start": true}).want(201))
+	tr.await(screen.Id, "running")
+	ticket = as[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).want(201))
+	tr.dial("/v1/vms/" + screen.Id + "/vnc?ticket=" + ticket.Ticket).Close(websocket.StatusNormalClosure, "")
+	tr.ok("StopVM", vm+"/stop", object{"grace_seconds": 20}, 200)
+	tr.ok("DeleteVM", vm, nil, 204)
+
+	tourImages(tr, dir)
+	tourFleet(tr)
+}
+
+func tourImages(tr *tour, dir string) {
+	tr.Helper()
+	path := filepath.Join(dir, "disk.raw")
+	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+		tr.Fatal(err)
+	}
+	tr.finished(tr.ok("AddImage", "/v1/images/catalog", object{"name": "disk", "path": path}, 202))
+	tr.finished(tr.ok("UploadImage", "/v1/images/catalog/uploaded/upload", make([]byte, 2<<20), 202))
+	tr.finished(tr.ok("BuildDemoImage", "/v1/images/demo", nil, 202))
+	tr.ok("ListImages", "/v1/images/catalog", nil, 200)
+	tr.ok("GetImage", "/v1/images/catalog/disk", nil, 200)
+	tr.ok("CloneImage", "/v1/images/catalog/disk/clone", object{"name": "copy"}, 201)
+	tr.ok("RenameImage", "/v1/images/catalog/copy/rename", object{"name": "renamed"}, 200)
+	tr.ok("LockImage", "/v1/images/catalog/renamed/lock", nil, 200)
+	tr.ok("UnlockImage", "/v1/images/catalog/renamed/unlock", nil, 200)
+	tr.ok("SetImageReadOnly", "/v1/images/catalog/renamed/read-only", object{"read_only": true}, 200)
+	tr.ok("ExportImage", "/v1/images/catalog/disk/export", nil, 200)
+	tr.ok("RemoveImage", "/v1/images/catalog/disk", nil, 204)
+	tr.ok("CleanImages", "/v1/images/clean", nil, 200)
+	if _, err := exec.LookPath("qemu-img"); err != nil {
+		tr.Fatal(err)
+	}
+	a := tr.call("POST", "/v1/images/catalog/third/upload", adminToken, make([]byte, 64<<20)).want(202)
+	op := as[hypervisorapi.Operation](a)
+	tr.ok("CancelOperation", "/v1/operations/"+op.Id+"/cancel", nil, 200)
+	tr.ok("ListAudit", "/v1/audit?limit=3", nil, 200)
+}
+
+func tourFleet(tr *tour) {
+	tr.Helper()
+	beat := object{"url": tr.url, "version": "1", "vcpus": 8, "memory_mib": 8192, "free_vcpus": 8, "free_memory_mib": 8192, "vms": 0, "backends": []string{"qemu"}}
+	tr.ok("Heartbeat", "/fleet/nodes/host/heartbeat", beat, 200)
+	tr.ok("ListNodes", "/fleet/nodes", nil, 200)
+	tr.ok("GetNode", "/fleet/nodes/host", nil, 200)
+	tr.ok("GetCapacity", "/fleet/capacity", nil, 200)
+	tr.ok("CordonNode", "/fleet/nodes/host/cordon", nil, 200)
+	tr.ok("UncordonNode", "/fleet/nodes/host/uncordon", nil, 200)
+	made := as[hypervisorapi.FleetVM](tr.ok("CreateFleetVM", "/fleet/vms", object{"name": "placed", "image": "demo", "memory_mib": 64}, 201))
+	tr.ok("ListNodeVMs", "/fleet/nodes/host/vms", nil, 200)
+	if all := as[hypervisorapi.FleetVMs](tr.ok("ListFleetVMs", "/fleet/vms", nil, 200)); len(all.Items) < 1 || len(all.UnreachableNodes) != 0 {
+		tr.Errorf("%+v", all)
+	}
+	tr.ok("DeleteFleetVM", "/fleet/vms/host/"+made.Id, nil, 204)
+	tr.ok("DeregisterNode", "/fleet/nodes/host", nil, 204)
+}
+
+// dial opens a socket.
+func (d *daemon) dial(path string) *websocket.Conn {
+	d.Helper()
+	conn, res, err := websocket.Dial(d.Context(), d.url+path, nil)
+	if err != nil {
+		d.Fatalf("%s: %v, %v", path, err, res)
+	}
+	conn.SetReadLimit(1 << 20)
+	return conn
+}

@@ -1,0 +1,383 @@
+//go:build linux
+
+package hypervisor_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/kit/require"
+	"github.com/mainstay-infra/mainstay/service/hypervisor"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/demo/demotest"
+)
+
+const (
+	adminToken = "test-admin-token-0001"
+	acmeToken  = "test-acme-token-00001"
+	otherToken = "test-other-token-0001"
+	fleetToken = "test-fleet-token-0001"
+)
+
+// usualDocument has the tokens of the tests.
+const usualDocument = `
+[[auth.tokens]]
+name = "acme-ci"
+tenant = "acme"
+token = "` + acmeToken + `"
+[[auth.tokens]]
+name = "other-ci"
+tenant = "other"
+token = "` + otherToken + `"
+`
+
+// daemon is a running service, talked to over HTTP as its users would. Every answer is
+// held against the contract.
+type daemon struct {
+	*testing.T
+	cfg      hypervisor.Config
+	url      string
+	recorder *contracttest.Recorder
+	contract *contract.Contract
+	skew     *atomic.Int64 // nanoseconds that the service's clock is ahead
+	stop     func()
+}
+
+// built is the guest agent and, once a test asks for it, the guest.
+var built struct {
+	once  sync.Once
+	agent string
+	err   error
+
+	guestOnce sync.Once
+	guest     demo.Guest
+	folder    string
+}
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "hypervisor-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built.folder = folder
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+func agentProgram(t testing.TB) string {
+	t.Helper()
+	built.once.Do(func() {
+		built.agent = filepath.Join(built.folder, "mainstay-guest")
+		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", built.agent, "../../cmd/mainstay-guest") //nolint:gosec // the test's own
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.agent
+}
+
+// bootable is the demonstration's guest with the agent in it.
+func bootable(t testing.TB) demo.Guest {
+	t.Helper()
+	agent := agentProgram(t)
+	built.guestOnce.Do(func() {
+		guest := demotest.GuestWith(t, agent)
+		built.guest = demo.Guest{Kernel: filepath.Join(built.folder, "vmlinuz"), Initrd: filepath.Join(built.folder, "initrd.gz")}
+		for from, to := range map[string]string{guest.Kernel: built.guest.Kernel, guest.Initrd: built.guest.Initrd} {
+			if err := os.Rename(from, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if built.guest.Kernel == "" {
+		t.Skip("the guest could not be built; another test says why")
+	}
+	return built.guest
+}
+
+// need ends the test unless the programs are installed.
+func need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			require.Missing(t, "%s is not installed", name)
+		}
+	}
+}
+
+// settings are those of the tests.
+func settings(t testing.TB, dir, document string) hypervisor.Config {
+	t.Helper()
+	var cfg hypervisor.Config
+	if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConfigFile = filepath.Join(dir, "hypervisor.toml")
+	if err := os.WriteFile(cfg.ConfigFile, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Data, cfg.Token, cfg.FleetToken, cfg.NodeName, cfg.Accel, cfg.GuestAgent = filepath.Join(dir, "data"), adminToken, fleetToken, "host", "tcg", agentProgram(t)
+	return cfg
+}
+
+// start runs a daemon until the test ends, and removes its VMs then.
+func start(t *testing.T, document string, change ...func(*hypervisor.Config)) *daemon {
+	t.Helper()
+	d := &daemon{T: t, skew: new(atomic.Int64), cfg: settings(t, t.TempDir(), document)}
+	for _, f := range change {
+		f(&d.cfg)
+	}
+	var err error
+	if d.contract, err = hypervisor.Contract(); err != nil {
+		t.Fatal(err)
+	}
+	d.recorder = contracttest.New(d.contract, hypervisorapi.BasePath)
+	d.run()
+	t.Cleanup(func() {
+		for _, vm := range d.vms() {
+			d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil)
+		}
+		d.stop()
+	})
+	return d
+}
+
+// run starts the service, which stop ends.
+func (d *daemon) run() {
+	d.Helper()
+	svc, err := hypervisor.New(d.Context(), d.cfg, hypervisor.Deps{
+		Log: slog.New(slog.NewTextHandler(d.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(),
+		Now: func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
+	})
+	if err != nil {
+		d.Fatal(err)
+	}
+	server := httptest.NewServer(d.recorder.Wrap(d.T, svc.Handler()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx) }()
+	d.url = server.URL
+	d.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			d.Errorf("run: %v", err)
+		}
+		server.Close()
+		if err := svc.Close(); err != nil {
+			d.Errorf("close: %v", err)
+		}
+	})
+}
+
+// restart ends the service in good order, does something, and starts it again.
+func (d *daemon) restart(meanwhile func()) {
+	d.Helper()
+	d.stop()
+	if meanwhile != nil {
+		meanwhile()
+	}
+	d.run()
+}
+
+// ahead moves the service's clock.
+func (d *daemon) ahead(by time.Duration) { d.skew.Add(int64(by)) }
+
+type object = map[string]any
+
+type answer struct {
+	*daemon
+	what   string
+	status int
+	header http.Header
+	body   []byte
+}
+
+// call sends a request. body is marshalled unless it is bytes.
+func (d *daemon) call(method, path, token string, body any) answer {
+	d.Helper()
+	var r io.Reader
+	kind := "application/json"
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		r, kind = bytes.NewReader(b), "application/octet-stream"
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			d.Fatal(err)
+		}
+		r = bytes.NewReader(raw)
+	}
+	ctx, cancel := context.WithTimeout(d.Context(), 3*time.Minute)
+	if d.Context().Err() != nil { // the test has ended, and cleans up
+		ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
+	}
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, d.url+path, r)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if r != nil {
+		req.Header.Set("Content-Type", kind)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		d.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		d.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer{d, method + " " + path, res.StatusCode, res.Header, raw}
+}
+
+// want fails the test unless the answer has the status.
+func (a answer) want(status int) answer {
+	a.Helper()
+	if a.status != status {
+		a.Fatalf("%s: %d, want %d: %s", a.what, a.status, status, a.body)
+	}
+	return a
+}
+
+// refused checks the error body.
+func (a answer) refused(status int, code, field, limit string) answer {
+	a.Helper()
+	a.want(status)
+	e := as[hypervisorapi.Error](a)
+	if e.Code != code || deref(e.Field) != field || deref(e.Limit) != limit || e.Error == "" || e.RequestId == "" {
+		a.Errorf("%s: %s; want code %q, field %q, limit %q", a.what, a.body, code, field, limit)
+	}
+	return a
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func as[T any](a answer) T {
+	a.Helper()
+	var v T
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		a.Fatalf("%s: %v: %s", a.what, err, a.body)
+	}
+	return v
+}
+
+func (d *daemon) vms() []hypervisorapi.VM {
+	d.Helper()
+	return as[[]hypervisorapi.VM](d.call("GET", "/v1/vms?limit=1000", adminToken, nil).want(200))
+}
+
+func (d *daemon) vm(id string) hypervisorapi.VM {
+	d.Helper()
+	return as[hypervisorapi.VM](d.call("GET", "/v1/vms/"+id, adminToken, nil).want(200))
+}
+
+// await waits for a state.
+func (d *daemon) await(id, state string) hypervisorapi.VM {
+	d.Helper()
+	return as[hypervisorapi.VM](d.call("GET", "/v1/vms/"+id+"/wait?timeout=60&state="+state, adminToken, nil).want(200))
+}
+
+// finished waits for an operation, which must end well.
+func (d *daemon) finished(a answer) hypervisorapi.Operation {
+	d.Helper()
+	op := as[hypervisorapi.Operation](a.want(202))
+	op = as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).want(200))
+	if op.State != "succeeded" || op.Progress != 1 {
+		d.Fatalf("%s: %+v", a.what, op)
+	}
+	return op
+}
+
+// failed waits for an operation, which must fail, and returns why.
+func (d *daemon) failed(a answer) string {
+	d.Helper()
+	op := as[hypervisorapi.Operation](a.want(202))
+	op = as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).want(200))
+	if op.State != "failed" || op.Error == "" {
+		d.Fatalf("%s: %+v", a.what, op)
+	}
+	return op.Error
+}
+
+// withDemo adds the demonstration's guest to the catalog.
+func (d *daemon) withDemo() *daemon {
+	d.Helper()
+	need(d.T, "qemu-system-x86_64", "qemu-img")
+	guest := bootable(d.T)
+	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "demo", "kernel": guest.Kernel, "initrd": guest.Initrd}))
+	return d
+}
+
+// boot makes a VM of the demonstration's guest, and waits until its agent answers.
+func (d *daemon) boot(name string, more object) hypervisorapi.VM {
+	d.Helper()
+	spec := object{"name": name, "image": "demo", "memory_mib": 192, "network": object{"mode": "none"}, "start": true}
+	for k, v := range more {
+		spec[k] = v
+	}
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, spec).want(201))
+	d.connected(vm.Id)
+	return d.vm(vm.Id)
+}
+
+// connected waits until a VM's agent answers.
+func (d *daemon) connected(id string) {
+	d.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for {
+		a := d.call("POST", "/v1/vms/"+id+"/agent/ping", adminToken, nil)
+		if a.status == 200 {
+			return
+		}
+		if time.Now().After(deadline) {
+			d.Fatalf("the agent of %s does not answer: %d %s; %+v", id, a.status, a.body, d.vm(id))
+		}
+		time.Sleep(50 * time.Millisecond) // the guest boots in its own time
+	}
+}
+
+// sh runs a script in a guest and returns what it prints.
+func (d *daemon) sh(id, script string) string {
+	d.Helper()
+	out := as[hypervisorapi.ExecOutcome](d.call("POST", "/v1/vms/"+id+"/agent/exec", adminToken, object{"argv": []string{"/bin/sh", "-ec", script}}).want(200))
+	if out.ExitCode != 0 {
+		d.Fatalf("%s: %+v", script, out)
+	}
+	return strings.TrimSpace(out.Stdout)
+}
