@@ -311,7 +311,8 @@ func (s *Service) Close() error { return s.db.Close() }
 
 // Run brings back the VMs that there are, and keeps them, until ctx ends. The VMs go on.
 func (s *Service) Run(ctx context.Context) error {
-	if err := s.restore(ctx); err != nil {
+	// It is not broken off: half of the VMs brought back is no state to leave.
+	if err := s.restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	s.watchers.Go(func() { s.autostart(ctx) })
