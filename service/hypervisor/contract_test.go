@@ -121,11 +121,11 @@ func takeTour(tr *tour) {
 	tr.finished(tr.ok("CloneVM", vm+"/clone", object{"name": "two"}, 202))
 
 	ticket := as[hypervisorapi.Ticket](tr.ok("CreateTicket", vm+"/tickets", nil, 201))
-	tr.dial(vm + "/console?ticket=" + ticket.Ticket).Close(websocket.StatusNormalClosure, "")
+	tr.dial(vm+"/console?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
 	screen := as[hypervisorapi.VM](tr.call("POST", "/v1/vms", adminToken, object{"name": "screen", "memory_mib": 64, "start": true}).want(201))
 	tr.await(screen.Id, "running")
 	ticket = as[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).want(201))
-	tr.dial("/v1/vms/" + screen.Id + "/vnc?ticket=" + ticket.Ticket).Close(websocket.StatusNormalClosure, "")
+	tr.dial("/v1/vms/"+screen.Id+"/vnc?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
 	tr.ok("StopVM", vm+"/stop", object{"grace_seconds": 20}, 200)
 	tr.ok("DeleteVM", vm, nil, 204)
 

@@ -320,6 +320,7 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 	if spec.KernelArgs != "" {
 		b.boot.KernelArgs = spec.KernelArgs
 	}
+	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
 	return b, s.findFirmware(b, spec.Firmware)
 }
 
@@ -380,11 +381,8 @@ func (s *Service) make(ctx context.Context, r *Record, req *Request, b *base) er
 }
 
 // hasDisk says whether a VM has a disk of its own: sandboxes have none, and what boots a
-// kernel only if it was asked for.
-func (r *Record) hasDisk() bool {
-	b := &r.Spec.V.Boot
-	return b.RootFS == "" && (b.Kernel == "" || r.Spec.V.DiskGiB > 0)
-}
+// kernel only if there is an image or it was asked for.
+func (r *Record) hasDisk() bool { return r.Spec.V.Boot.Disk }
 
 func chown(path string, uid, gid int) error {
 	if uid == 0 {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
@@ -380,4 +381,25 @@ func (d *daemon) sh(id, script string) string {
 		d.Fatalf("%s: %+v", script, out)
 	}
 	return strings.TrimSpace(out.Stdout)
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+func now() time.Time { return time.Now() }
+
+// socketReader reads a socket's next message.
+type socketReader struct {
+	*testing.T
+	conn *websocket.Conn
+}
+
+func (r socketReader) read() []byte {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	_, message, err := r.conn.Read(ctx)
+	if err != nil {
+		r.Fatalf("the socket: %v", err)
+	}
+	return message
 }

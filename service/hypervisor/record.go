@@ -57,6 +57,7 @@ type Boot struct {
 	Kernel, Initrd, KernelArgs string
 	Firmware                   string
 	RootFS                     string
+	Disk                       bool // it has a disk of its own
 }
 
 // Record is a VM as it is stored.

@@ -1,0 +1,247 @@
+//go:build linux
+
+package hypervisor_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/service/hypervisor"
+)
+
+func TestEveryRefusalNamesTheLimitAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	inside, outside := filepath.Join(dir, "images"), filepath.Join(dir, "secret")
+	if err := os.Mkdir(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(inside, "disk.raw"), outside} {
+		if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(inside, "link")); err != nil {
+		t.Fatal(err)
+	}
+	d := start(t, usualDocument+`
+[policy]
+max_vcpus = 2
+max_memory_mib = 1024
+max_disk_gib = 10
+max_ttl_seconds = 3600
+allowed_backends = ["qemu"]
+allowed_image_dirs = ["`+inside+`"]
+[[policy.tenants]]
+tenant = "acme"
+max_vcpus_total = 3
+max_memory_mib_total = 2048
+max_vms_total = 4
+`)
+	good := object{"name": "good", "vcpus": 1, "memory_mib": 64, "ttl_seconds": 60, "tenant": "acme"}
+	with := func(more object) object {
+		spec := object{}
+		for k, v := range good {
+			spec[k] = v
+		}
+		for k, v := range more {
+			spec[k] = v
+		}
+		return spec
+	}
+	d.call("POST", "/v1/vms", adminToken, good).want(201)
+	for limit, spec := range map[string]object{
+		"policy.max_vcpus":                          {"vcpus": 3},
+		"policy.max_memory_mib":                     {"memory_mib": 1025},
+		"policy.max_disk_gib":                       {"disk_gib": 11},
+		"policy.max_ttl_seconds":                    {"ttl_seconds": 3601},
+		"policy.tenants[acme].max_memory_mib_total": {"memory_mib": 1024, "name": "b"},
+	} {
+		if limit == "policy.tenants[acme].max_memory_mib_total" {
+			d.call("POST", "/v1/vms", adminToken, with(object{"memory_mib": 1000, "name": "a"})).want(201)
+		}
+		d.call("POST", "/v1/vms", adminToken, with(spec)).refused(400, "policy_limit", "", limit)
+	}
+	without := with(object{"name": "c"})
+	delete(without, "ttl_seconds")
+	d.call("POST", "/v1/vms", adminToken, without).refused(400, "policy_limit", "", "policy.max_ttl_seconds")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "vcpus": 2})).refused(400, "policy_limit", "", "policy.tenants[acme].max_vcpus_total")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": outside})).refused(400, "policy_limit", "", "policy.allowed_image_dirs")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/../secret"})).refused(400, "policy_limit", "", "policy.allowed_image_dirs")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/link"})).refused(400, "invalid", "image", "")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "kernel": outside})).refused(400, "policy_limit", "", "policy.allowed_image_dirs")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/disk.raw"})).want(201)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "d", "tenant": "free", "memory_mib": 1024})).want(201)
+	if n := len(d.vms()); n != 4 {
+		t.Errorf("%d VMs", n)
+	}
+	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "vms", "*")); err != nil || len(left) != 4 {
+		t.Errorf("%d folders, %v", len(left), err)
+	}
+	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "images", "incoming", "*")); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+func TestConcurrentCreatesCannotPassACapTogether(t *testing.T) {
+	t.Parallel()
+	d := start(t, usualDocument+"[[policy.tenants]]\ntenant = \"acme\"\nmax_vms_total = 5\n")
+	var made, refused sync.Map
+	var work sync.WaitGroup
+	for i := range 30 {
+		work.Go(func() {
+			a := d.call("POST", "/v1/vms", acmeToken, object{"name": fmt.Sprintf("vm-%d", i), "memory_mib": 64})
+			switch {
+			case a.status == 201:
+				made.Store(i, true)
+			case a.status == 400 && strings.Contains(string(a.body), "policy.tenants[acme].max_vms_total"):
+				refused.Store(i, true)
+			default:
+				t.Errorf("%d: %s", a.status, a.body)
+			}
+		})
+	}
+	work.Wait()
+	count := func(m *sync.Map) (n int) {
+		m.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	if count(&made) != 5 || count(&refused) != 25 || len(d.vms()) != 5 {
+		t.Errorf("%d made, %d refused, %d there", count(&made), count(&refused), len(d.vms()))
+	}
+}
+
+func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
+	t.Parallel()
+	provider := newIssuer(t)
+	d := start(t, provider.document())
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64, "tenant": "other"}).want(201))
+	if vm.Tenant != "acme" {
+		t.Errorf("the VM is %q's", vm.Tenant)
+	}
+	path := "/v1/vms/" + vm.Id
+	for _, op := range []string{"GET ", "DELETE ", "POST /start", "POST /stop", "POST /enable", "POST /agent/ping", "GET /events", "GET /snapshots", "POST /backups", "POST /tickets", "GET /console"} {
+		method, verb, _ := strings.Cut(op, " ")
+		d.call(method, path+verb, otherToken, nil).refused(404, "not_found", "", "")
+	}
+	d.call("GET", path, acmeToken, nil).want(200)
+	// The same name is free in another tenant, and taken in its own.
+	d.call("POST", "/v1/vms", otherToken, object{"name": "web", "memory_mib": 64}).want(201)
+	d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64}).refused(409, "name_taken", "", "")
+	// Tokens of the provider.
+	d.call("GET", path, provider.token(object{"org": "acme"}), nil).want(200)
+	d.call("GET", path, provider.token(object{"org": "other", "root": true}), nil).want(404)
+	d.call("GET", path, provider.token(object{"root": true}), nil).want(200)
+	d.call("GET", path, provider.token(object{"org": "acme", "aud": "somebody else"}), nil).refused(401, "unauthenticated", "", "")
+	d.call("GET", path, provider.token(object{"org": "acme", "exp": 1}), nil).refused(401, "unauthenticated", "", "")
+	d.call("GET", path, newIssuer(t).token(object{"org": "acme"}), nil).refused(401, "unauthenticated", "", "")
+	d.call("GET", path, "wrong", nil).refused(401, "unauthenticated", "", "")
+	d.call("POST", "/v1/images/clean", acmeToken, nil).refused(403, "denied", "", "")
+	me := as[hypervisorapi.Me](d.call("GET", "/v1/me", provider.token(object{"org": "acme"}), nil).want(200))
+	if me.Name != "somebody" || me.Tenant != "acme" || me.Admin {
+		t.Errorf("%+v", me)
+	}
+}
+
+func TestWithoutCredentialsEverybodyIsAnonymousAdmin(t *testing.T) {
+	t.Parallel()
+	d := start(t, "", func(cfg *hypervisor.Config) { cfg.Token, cfg.FleetToken = "", "" })
+	if me := as[hypervisorapi.Me](d.call("GET", "/v1/me", "", nil).want(200)); me.Name != "anonymous-admin" || !me.Admin {
+		t.Errorf("%+v", me)
+	}
+}
+
+func TestACallerWhoAsksTooOftenWaitsAndOthersAndProbesDoNot(t *testing.T) {
+	t.Parallel()
+	d := start(t, usualDocument+"[auth]\nrate_limit_rps = 0.5\nrate_limit_burst = 3\n")
+	for range 3 {
+		d.call("GET", "/v1/vms", acmeToken, nil).want(200)
+	}
+	a := d.call("GET", "/v1/vms", acmeToken, nil).refused(429, "too_many_requests", "", "")
+	if a.header.Get("Retry-After") == "" {
+		t.Errorf("%v", a.header)
+	}
+	d.call("GET", "/v1/vms", otherToken, nil).want(200)
+	for range 5 {
+		d.call("GET", "/healthz", "", nil).want(200)
+	}
+	for range 3 {
+		d.call("GET", "/v1/vms", "wrong", nil).want(401)
+	}
+	d.call("GET", "/v1/vms", "wrong", nil).want(429)
+	t.Cleanup(func() { d.ahead(1 << 40) }) // so that cleaning up is not refused
+}
+
+func TestAuthRequireDemandsCredentialsAndBeyondLoopbackTheJailer(t *testing.T) {
+	t.Parallel()
+	begin := func(document string, change func(*hypervisor.Config)) error {
+		cfg := settings(t, t.TempDir(), document)
+		cfg.Token, cfg.FleetToken = "", ""
+		change(&cfg)
+		svc, err := hypervisor.New(t.Context(), cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: now})
+		if err == nil {
+			_ = svc.Close()
+		}
+		return err
+	}
+	open := func(cfg *hypervisor.Config) { cfg.Token, cfg.Listen = adminToken, "0.0.0.0:0" }
+	for what, one := range map[string]struct {
+		document string
+		change   func(*hypervisor.Config)
+		want     string
+	}{
+		"no credentials":            {"[auth]\nrequire = true", func(*hypervisor.Config) {}, "there are no credentials"},
+		"no jailer":                 {"[auth]\nrequire = true", open, "jailer.enabled = true"},
+		"loopback":                  {"[auth]\nrequire = true", func(cfg *hypervisor.Config) { cfg.Token = adminToken }, ""},
+		"not required":              {"", open, ""},
+		"certificates without a CA": {"[[auth.client_certificates]]\ncommon_name = \"ops\"", func(*hypervisor.Config) {}, "tls-client-ca"},
+		"a bad registry":            {"", func(cfg *hypervisor.Config) { cfg.Registry = "host:7070" }, "registry"},
+		"a bad label":               {"", func(cfg *hypervisor.Config) { cfg.NodeLabels = []string{"x"} }, "node-labels"},
+		"a bad accelerator":         {"", func(cfg *hypervisor.Config) { cfg.Accel = "xen" }, "accel"},
+	} {
+		err := begin(one.document, one.change)
+		if (err == nil) != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
+			t.Errorf("%s: %v; want %q", what, err, one.want)
+		}
+	}
+}
+
+func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	for field, spec := range map[string]object{
+		"name":                             {"name": "-a"},
+		"vcpus":                            {"vcpus": 0},
+		"memory_mib":                       {"memory_mib": "much"},
+		"backend":                          {"backend": "xen"},
+		"initrd":                           {"initrd": "/x"},
+		"kernel":                           {"kernel": "relative"},
+		"storage":                          {"storage": "nbd"},
+		"network.mac":                      {"network": object{"mac": "01:00:00:00:00:01"}},
+		"network.ip":                       {"network": object{"mode": "user", "ip": "10.0.0.5"}},
+		"network.bridge":                   {"network": object{"mode": "bridge", "bridge": "docker0"}},
+		"network.mode":                     {"network": object{"mode": "magic"}},
+		"cloud_init.hostname":              {"cloud_init": object{"hostname": "a_b"}},
+		"cloud_init.ssh_authorized_keys.0": {"cloud_init": object{"ssh_authorized_keys": []string{"a\nb"}}},
+		"agent.token":                      {"agent": object{"token": "with spaces and öäü......"}},
+		"image":                            {"image": "nope"},
+		"ttl_seconds":                      {"ttl_seconds": -1},
+		"tenant":                           {"tenant": "a b"},
+	} {
+		body := object{"name": "a"}
+		for k, v := range spec {
+			body[k] = v
+		}
+		d.call("POST", "/v1/vms", adminToken, body).refused(400, "invalid", field, "")
+	}
+	if n := len(d.vms()); n != 0 {
+		t.Errorf("%d VMs", n)
+	}
+}

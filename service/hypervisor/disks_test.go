@@ -1,0 +1,343 @@
+//go:build linux
+
+package hypervisor_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+)
+
+// mounted mounts the file system on a guest's disk.
+const mounted = "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt"
+
+// bootWithDisk is boot of a VM with a disk that has a file system.
+func (d *daemon) bootWithDisk(name string) hypervisorapi.VM {
+	d.Helper()
+	need(d.T, "mke2fs", "qemu-system-x86_64", "qemu-img")
+	guest := bootable(d.T)
+	if d.call("GET", "/v1/images/catalog/blank", adminToken, nil).status == 404 {
+		raw := filepath.Join(d.TempDir(), "blank.raw")
+		if out, err := exec.CommandContext(d.Context(), "mke2fs", "-q", "-t", "ext4", raw, "128M").CombinedOutput(); err != nil { //nolint:gosec // the test's own
+			d.Fatalf("%v: %s", err, out)
+		}
+		d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "blank", "path": raw}))
+	}
+	return d.boot(name, object{"image": "blank", "kernel": guest.Kernel, "initrd": guest.Initrd})
+}
+
+func TestADiskSnapshotBringsBackWhatTheDiskHeld(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	vm := d.bootWithDisk("one")
+	path := "/v1/vms/" + vm.Id
+	d.sh(vm.Id, mounted+"; echo first >/mnt/f; sync")
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "description": "before"}).want(201)
+	events := as[[]hypervisorapi.Event](d.call("GET", path+"/events?limit=1", adminToken, nil).want(200))
+	if !strings.Contains(events[0].Message, "1 file systems at rest") {
+		t.Errorf("%+v", events[0])
+	}
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).refused(409, "name_taken", "", "")
+	d.sh(vm.Id, "echo second >/mnt/f; sync; umount /mnt")
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/snapshots/nope/revert", adminToken, nil).refused(404, "not_found", "", "")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2", "kind": "full"}).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2"}).want(201) // of a VM that is stopped
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+	read := func() string {
+		t.Helper()
+		d.call("POST", path+"/start", adminToken, nil).want(200)
+		d.connected(vm.Id)
+		text := d.sh(vm.Id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f; umount /mnt")
+		d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+		return text
+	}
+	if got := read(); got != "first" {
+		t.Errorf("after reverting to s1: %q", got)
+	}
+	d.call("POST", path+"/snapshots/s2/revert", adminToken, nil).want(200)
+	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204)
+	if got := read(); got != "second" {
+		t.Errorf("after reverting to s2: %q", got)
+	}
+	if left := as[[]hypervisorapi.Snapshot](d.call("GET", path+"/snapshots", adminToken, nil).want(200)); len(left) != 1 || left[0].Name != "s2" {
+		t.Errorf("%+v", left)
+	}
+}
+
+func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
+	t.Parallel()
+	d := start(t, "").withDemo()
+	vm := d.boot("one", object{"disk_gib": 1})
+	path := "/v1/vms/" + vm.Id
+	secret := func() string { return d.sh(vm.Id, "cat /run/mainstay-guest/secret") }
+	old := secret()
+	d.sh(vm.Id, "echo kept >/tmp/in-memory")
+	snap := as[hypervisorapi.Snapshot](d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201))
+	if snap.MemoryBytes < 1<<20 {
+		t.Errorf("%+v", snap)
+	}
+	d.sh(vm.Id, "rm /tmp/in-memory")
+	var secrets []string
+	for range 2 {
+		d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+		deadline := time.Now().Add(30 * time.Second)
+		for {
+			a := d.call("POST", path+"/agent/exec", adminToken, object{"argv": []string{"/bin/cat", "/tmp/in-memory"}})
+			if a.status == 200 && strings.Contains(string(a.body), "kept") {
+				if s := secret(); s != old && (len(secrets) == 0 || s != secrets[len(secrets)-1]) {
+					secrets = append(secrets, s)
+					break
+				}
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the agent has not got a new secret: %s", a.body)
+			}
+			time.Sleep(50 * time.Millisecond) // the daemon rotates it on its own
+		}
+		old = secrets[0] // the snapshot's is never the VM's again
+	}
+	d.restart(nil)
+	d.connected(vm.Id)
+	// From a VM that is stopped, too.
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+	d.connected(vm.Id)
+	if got := d.sh(vm.Id, "cat /tmp/in-memory"); got != "kept" {
+		t.Errorf("%q", got)
+	}
+}
+
+// checksum is the SHA-256 of what a guest sees of a qcow2 file.
+func checksum(t *testing.T, path string) string {
+	t.Helper()
+	raw := filepath.Join(t.TempDir(), "raw")
+	if out, err := exec.CommandContext(t.Context(), "qemu-img", "convert", "-U", "-O", "raw", path, raw).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		t.Fatalf("%v: %s", err, out)
+	}
+	f, err := os.Open(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	if _, err := f.WriteTo(hash); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByByte(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	vm := d.bootWithDisk("one")
+	path := "/v1/vms/" + vm.Id
+	disk := filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2")
+	backup := func(kind string) hypervisorapi.Backup {
+		t.Helper()
+		op := d.finished(d.call("POST", path+"/backups", adminToken, object{"kind": kind}))
+		return as[hypervisorapi.Backup](d.call("GET", "/v1/backups/"+*op.BackupId, adminToken, nil).want(200))
+	}
+	d.sh(vm.Id, mounted+"; head -c 30000000 /dev/urandom >/mnt/a; sync; umount /mnt")
+	first := backup("incremental") // there is none to build on yet
+	if first.Kind != "full" || first.ParentId != nil {
+		t.Errorf("%+v", first)
+	}
+	d.sh(vm.Id, "mount -t ext4 /dev/vda /mnt; head -c 1000000 /dev/urandom >/mnt/b; sync; umount /mnt")
+	second := backup("incremental")
+	if second.Kind != "incremental" || deref(second.ParentId) != first.Id || second.SizeBytes > first.SizeBytes/4 {
+		t.Errorf("%+v", second)
+	}
+	want := map[string]string{second.Id: checksum(t, disk)}
+	// The notes of what changed outlive the VM's process and the daemon.
+	d.sh(vm.Id, "mount -t ext4 /dev/vda /mnt; head -c 2000000 /dev/urandom >/mnt/c; rm /mnt/b; sync; umount /mnt")
+	d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 60}).want(200)
+	d.restart(nil)
+	third := backup("incremental") // of a VM that is stopped
+	want[third.Id] = checksum(t, disk)
+	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.connected(vm.Id)
+	d.sh(vm.Id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; head -c 500000 /dev/urandom >/mnt/d; sync; umount /mnt")
+	d.restart(nil)
+	fourth := backup("incremental")
+	want[fourth.Id] = checksum(t, disk)
+	for i, b := range []hypervisorapi.Backup{third, fourth} {
+		if b.Kind != "incremental" || deref(b.ParentId) != []string{second.Id, third.Id}[i] || b.SizeBytes > first.SizeBytes/4 {
+			t.Errorf("%+v", b)
+		}
+	}
+	for id, sum := range want {
+		restored := d.finished(d.call("POST", "/v1/backups/"+id+"/restore", adminToken, object{"name": "r-" + id}))
+		if got := checksum(t, filepath.Join(d.cfg.Data, "vms", *restored.VmId, "disk.qcow2")); got != sum {
+			t.Errorf("backup %s is restored as %s, was %s", id, got, sum)
+		}
+		exported := filepath.Join(t.TempDir(), "exported.qcow2")
+		if err := os.WriteFile(exported, d.call("GET", "/v1/backups/"+id+"/export", adminToken, nil).want(200).body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := checksum(t, exported); got != sum {
+			t.Errorf("backup %s is exported as %s, was %s", id, got, sum)
+		}
+	}
+	d.call("DELETE", "/v1/backups/"+second.Id, adminToken, nil).refused(409, "backup_in_use", "", "")
+	// Put back into the VM itself; what was noted is of no use then.
+	d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.finished(d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}))
+	if got := checksum(t, disk); got != want[second.Id] {
+		t.Errorf("put back as %s, was %s", got, want[second.Id])
+	}
+	if fifth := backup("incremental"); fifth.Kind != "full" {
+		t.Errorf("%+v", fifth)
+	}
+	// Backups outlive their VM, but not the kernel that it was given as a file.
+	d.call("DELETE", path, adminToken, nil).want(204)
+	d.call("GET", "/v1/backups/"+fourth.Id+"/export", adminToken, nil).want(200)
+	d.call("POST", "/v1/backups/"+fourth.Id+"/restore", adminToken, object{"name": "again"}).refused(409, "conflict", "", "")
+}
+
+func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	vm := d.bootWithDisk("one")
+	path := "/v1/vms/" + vm.Id
+	d.sh(vm.Id, mounted+"; echo original >/mnt/f; sync; umount /mnt")
+	secret := d.sh(vm.Id, "cat /run/mainstay-guest/secret")
+	full := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})) // of one that runs
+	d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/clone", adminToken, object{"name": "full"}).refused(409, "name_taken", "", "")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	linked := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}))
+	again := d.finished(d.call("POST", "/v1/vms/"+*linked.VmId+"/clone", adminToken, object{"name": "again", "linked": true}))
+	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", *linked.VmId, "disk.qcow2")); err != nil || info.Size() > 1<<20 {
+		t.Errorf("a linked clone takes %v, %v", info, err)
+	}
+	// Each goes its own way, and the original can go.
+	for name, id := range map[string]string{"one": vm.Id, "full": *full.VmId, "linked": *linked.VmId, "again": *again.VmId} {
+		d.call("POST", "/v1/vms/"+id+"/start", adminToken, nil).want(200)
+		d.connected(id)
+		if got := d.sh(id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f; echo "+name+" >/mnt/f; sync; umount /mnt"); got != "original" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if own := d.sh(id, "cat /run/mainstay-guest/secret"); (own == secret) != (name == "one") {
+			t.Errorf("%s: the secret is %q, the original's %q", name, own, secret)
+		}
+		d.call("POST", "/v1/vms/"+id+"/stop", adminToken, object{"force": true}).want(200)
+	}
+	bases := func() int {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(d.cfg.Data, "bases", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if n := bases(); n != 2 {
+		t.Errorf("%d shared disks, want 2", n)
+	}
+	d.call("DELETE", path, adminToken, nil).want(204)
+	d.call("DELETE", "/v1/vms/"+*linked.VmId, adminToken, nil).want(204)
+	d.call("POST", "/v1/vms/"+*again.VmId+"/start", adminToken, nil).want(200)
+	d.connected(*again.VmId)
+	if got := d.sh(*again.VmId, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f"); got != "again" {
+		t.Errorf("%q", got)
+	}
+	d.call("DELETE", "/v1/vms/"+*again.VmId, adminToken, nil).want(204)
+	if n := bases(); n != 0 {
+		t.Errorf("%d shared disks are left", n)
+	}
+}
+
+func TestADiskGrowsAlsoWhileTheVMRunsAndNeverShrinks(t *testing.T) {
+	t.Parallel()
+	d := start(t, "[policy]\nmax_disk_gib = 4\n").withDemo()
+	vm := d.boot("one", object{"disk_gib": 1})
+	path := "/v1/vms/" + vm.Id
+	grown := as[hypervisorapi.VM](d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).want(200))
+	if got := d.sh(vm.Id, "cat /sys/block/vda/size"); grown.DiskGib != 2 || got != "4194304" {
+		t.Errorf("%d GiB; the guest sees %s sectors", grown.DiskGib, got)
+	}
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).refused(400, "invalid", "disk_gib", "")
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 5}).refused(400, "policy_limit", "disk_gib", "policy.max_disk_gib")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 3}).want(200)
+	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.connected(vm.Id)
+	if got := d.sh(vm.Id, "cat /sys/block/vda/size"); got != "6291456" {
+		t.Errorf("the guest sees %s sectors", got)
+	}
+	none := d.boot("none", nil)
+	d.call("POST", "/v1/vms/"+none.Id+"/resize", adminToken, object{"disk_gib": 3}).refused(409, "no_disk", "", "")
+	d.call("POST", "/v1/vms/"+none.Id+"/backups", adminToken, nil).refused(409, "no_disk", "", "")
+}
+
+func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
+	t.Parallel()
+	d := start(t, "").withDemo()
+	vm := d.boot("one", nil)
+	path := "/v1/vms/" + vm.Id
+	ticket := func() string {
+		t.Helper()
+		return as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
+	}
+	word := ticket()
+	one, two := d.dial(path+"/console?ticket="+word), d.dial(path+"/console?ticket="+ticket())
+	defer one.CloseNow()
+	defer two.CloseNow()
+	d.call("GET", path+"/console?ticket="+word, "", nil).refused(401, "unauthenticated", "", "") // it was good once
+	other := d.boot("other", nil)
+	d.call("GET", "/v1/vms/"+other.Id+"/console?ticket="+ticket(), "", nil).refused(401, "unauthenticated", "", "")
+	var seen [2]bytes.Buffer
+	await := func(i int, text string) {
+		t.Helper()
+		conn := []interface{ read() []byte }{socketReader{t, one}, socketReader{t, two}}[i]
+		for !bytes.Contains(seen[i].Bytes(), []byte(text)) {
+			seen[i].Write(conn.read())
+		}
+	}
+	await(0, "mainstay demo guest: ready") // which was printed before anybody looked
+	await(1, "mainstay demo guest: ready")
+	if err := one.Write(t.Context(), 2, []byte("echo answer $((6 * 7))\n")); err != nil {
+		t.Fatal(err)
+	}
+	await(0, "answer 42")
+	await(1, "answer 42")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	if _, _, err := one.Read(t.Context()); err == nil {
+		for err == nil {
+			_, _, err = one.Read(t.Context())
+		}
+	}
+	d.call("GET", path+"/console", adminToken, nil).refused(409, "wrong_state", "", "")
+	d.call("GET", path+"/vnc", adminToken, nil).refused(409, "wrong_state", "", "")
+}
+
+func TestTheScreenSpeaksRFB(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	d := start(t, "")
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "start": true, "network": object{"mode": "none"}}).want(201))
+	d.await(vm.Id, "running")
+	ticket := as[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+vm.Id+"/tickets", adminToken, nil).want(201)).Ticket
+	conn := d.dial("/v1/vms/" + vm.Id + "/vnc?ticket=" + ticket)
+	defer conn.CloseNow()
+	r := socketReader{t, conn}
+	if hello := r.read(); string(hello) != "RFB 003.008\n" {
+		t.Fatalf("%q", hello)
+	}
+	if err := conn.Write(t.Context(), 2, []byte("RFB 003.008\n")); err != nil {
+		t.Fatal(err)
+	}
+	if types := r.read(); !bytes.Equal(types, []byte{1, 1}) { // one type of security: none
+		t.Errorf("%v", types)
+	}
+}
