@@ -140,6 +140,11 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		next.ServeHTTP(w, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-s.restored:
+		case <-r.Context().Done():
+			return // the caller has left
+		}
 		c := &call{w: w}
 		r = r.WithContext(withCall(r.Context(), c))
 		c.r = r

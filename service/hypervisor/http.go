@@ -58,6 +58,12 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) {
 		s.render(w, r, err)
 		return
 	}
+	select {
+	case <-s.restored:
+	default:
+		s.render(w, r, fault.New(fault.Unavailable, "the VMs that there are are being brought back").WithCode("not_ready"))
+		return
+	}
 	detail := ""
 	for name := range s.backends {
 		info := s.probe(r.Context(), name)

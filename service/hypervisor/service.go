@@ -81,6 +81,7 @@ type Service struct {
 	watchers sync.WaitGroup
 	leaving  chan struct{}
 	leave    sync.Once
+	restored chan struct{} // closed when what was there before is brought back; operations wait for it
 	ending   context.Context // as leaving, for who waits with a context
 	end      context.CancelFunc
 
@@ -110,7 +111,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	s := &Service{
 		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry, render: renderer(deps.Log),
 		policy: policyOf(doc), gate: newGate(&cfg, &doc.Auth, deps.Now), tickets: newTickets(deps.Now),
-		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}),
+		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}), restored: make(chan struct{}),
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.limit = s.rateLimit()
@@ -315,6 +316,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
+	close(s.restored)
 	s.watchers.Go(func() { s.autostart(ctx) })
 	var work sync.WaitGroup
 	var jobsErr error

@@ -1,0 +1,215 @@
+//go:build linux
+
+package hypervisor_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aead.dev/minisign"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+)
+
+// qemuImg runs qemu-img.
+func qemuImg(t *testing.T, args ...string) {
+	t.Helper()
+	need(t, "qemu-img")
+	if out, err := exec.CommandContext(t.Context(), "qemu-img", args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// rawImage writes a file that begins with a text.
+func rawImage(t *testing.T, text string, size int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.raw")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAnImageIsKeptByWhatItHoldsUnderAnyNumberOfNames(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	path := rawImage(t, "hello", 4<<20)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(raw)
+	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}))
+	d.finished(d.call("POST", "/v1/images/catalog/two/upload", adminToken, raw))
+	one, two := as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200)), as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/two", adminToken, nil).want(200))
+	if one.Sha256 != hex.EncodeToString(sum[:]) || two.Sha256 != one.Sha256 || one.VirtualSizeBytes != 4<<20 || one.SizeBytes >= 4<<20 || one.SignatureValid != nil || one.Source != path {
+		t.Errorf("%+v\n%+v", one, two)
+	}
+	contents := func() int {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(d.cfg.Data, "images", "content", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if n := contents(); n != 1 {
+		t.Errorf("%d contents for one image", n)
+	}
+	d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}).refused(409, "name_taken", "", "")
+	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "two"}).refused(409, "name_taken", "", "")
+	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "two"}).refused(409, "name_taken", "", "")
+	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "three"}).want(201)
+	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "uno"}).want(200)
+	d.call("GET", "/v1/images/catalog/one", adminToken, nil).refused(404, "not_found", "", "")
+	// What is protected stays as it is.
+	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": true}).want(200)
+	d.call("DELETE", "/v1/images/catalog/uno", adminToken, nil).refused(409, "image_read_only", "", "")
+	d.call("POST", "/v1/images/catalog/uno/rename", adminToken, object{"name": "one"}).refused(409, "image_read_only", "", "")
+	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{}).refused(400, "invalid", "read_only", "")
+	d.call("POST", "/v1/images/catalog/nope/read-only", adminToken, object{"read_only": true}).refused(404, "not_found", "", "")
+	// What is locked makes no VMs.
+	vm := object{"name": "vm", "image": "two", "memory_mib": 64}
+	d.call("POST", "/v1/images/catalog/two/lock", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms", adminToken, vm).refused(409, "image_locked", "", "")
+	d.call("POST", "/v1/images/catalog/two/unlock", adminToken, nil).want(200)
+	made := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, vm).want(201))
+	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", made.Id, "disk.qcow2")); err != nil || info.Size() > 1<<20 {
+		t.Errorf("the VM's disk takes %v, %v", info, err)
+	}
+	// Names go one by one, what they stand for when no VM needs it any more.
+	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": false}).want(200)
+	for _, name := range []string{"uno", "two", "three"} {
+		d.call("DELETE", "/v1/images/catalog/"+name, adminToken, nil).want(204)
+	}
+	if gone := as[hypervisorapi.Cleaned](d.call("POST", "/v1/images/clean", adminToken, nil).want(200)); gone.Files != 0 || contents() != 1 {
+		t.Errorf("%+v while a VM stands on it", gone)
+	}
+	d.call("DELETE", "/v1/vms/"+made.Id, adminToken, nil).want(204)
+	if gone := as[hypervisorapi.Cleaned](d.call("POST", "/v1/images/clean", adminToken, nil).want(200)); gone.Files != 1 || gone.Bytes == 0 || contents() != 0 {
+		t.Errorf("%+v", gone)
+	}
+}
+
+func TestAnExportedImageIsTheOneThatWasAdded(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	path := rawImage(t, "exported", 8<<20)
+	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}))
+	a := d.call("GET", "/v1/images/catalog/one/export", adminToken, nil).want(200)
+	back := filepath.Join(t.TempDir(), "one.qcow2")
+	if err := os.WriteFile(back, a.body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	qemuImg(t, "compare", "-f", "raw", "-F", "qcow2", path, back)
+	if disposition := a.header.Get("Content-Disposition"); !strings.Contains(disposition, "one.qcow2") {
+		t.Errorf("%s", disposition)
+	}
+}
+
+func TestAHostileImageReadsNoFileOfTheHostAndFillsNoDisk(t *testing.T) {
+	t.Parallel()
+	d := start(t, "[images]\nmax_gib = 1\n")
+	dir := t.TempDir()
+	secret := rawImage(t, "TOP SECRET", 1<<20)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	qemuImg(t, "create", "-q", "-f", "qcow2", "-b", secret, "-F", "raw", path("backing.qcow2"))
+	qemuImg(t, "create", "-q", "-f", "qcow2", "-o", "data_file="+path("data")+",data_file_raw=on", path("data.qcow2"), "1M")
+	qemuImg(t, "create", "-q", "-f", "qcow2", path("huge.qcow2"), "4T")
+	qemuImg(t, "create", "-q", "-f", "vmdk", path("other.vmdk"), "1M")
+	for name, want := range map[string]string{"backing.qcow2": "backing", "data.qcow2": "another file", "huge.qcow2": "are allowed", "other.vmdk": "vmdk"} {
+		if why := d.failed(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "bad", "path": path(name)})); !strings.Contains(strings.ToLower(why), want) || strings.Contains(why, "SECRET") {
+			t.Errorf("%s: %s", name, why)
+		}
+		a := d.call("POST", "/v1/vms", adminToken, object{"name": "bad", "image": path(name)})
+		if a.status != 400 || !strings.Contains(strings.ToLower(string(a.body)), want) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		raw, err := os.ReadFile(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := d.failed(d.call("POST", "/v1/images/catalog/bad/upload", adminToken, raw)); !strings.Contains(strings.ToLower(why), want) {
+			t.Errorf("%s, uploaded: %s", name, why)
+		}
+	}
+	for _, place := range []string{"vms", "images/content", "images/incoming"} {
+		if left, err := filepath.Glob(filepath.Join(d.cfg.Data, place, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", place, left, err)
+		}
+	}
+}
+
+func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
+	t.Parallel()
+	public, private, err := minisign.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stranger, err := minisign.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := public.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.TrimSpace(string(key[bytes.LastIndexByte(bytes.TrimSpace(key), '\n')+1:]))
+	d := start(t, fmt.Sprintf("[images]\nrequire_signed = true\npublic_keys = [%q]\n", line))
+	path := rawImage(t, "signed", 1<<20)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As minisign does it, over the hash of the message.
+	sign := func(key minisign.PrivateKey) string {
+		t.Helper()
+		r := minisign.NewReader(bytes.NewReader(raw))
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			t.Fatal(err)
+		}
+		return string(r.SignWithComments(key, "timestamp:1700000000\tfile:disk.raw", "signature"))
+	}
+	good, bad := sign(private), sign(stranger)
+	if err := os.WriteFile(path+".minisig", []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "beside", "path": path}))
+	d.finished(d.call("POST", "/v1/images/catalog/uploaded/upload?signature="+url.QueryEscape(good), adminToken, raw))
+	d.finished(d.call("POST", "/v1/images/catalog/strange/upload?signature="+url.QueryEscape(bad), adminToken, raw))
+	d.finished(d.call("POST", "/v1/images/catalog/unsigned/upload", adminToken, raw))
+	d.finished(d.call("POST", "/v1/images/catalog/changed/upload?signature="+url.QueryEscape(good), adminToken, append([]byte("x"), raw[1:]...)))
+	if why := d.failed(d.call("POST", "/v1/images/catalog/garbage/upload?signature=x", adminToken, raw)); !strings.Contains(why, "minisign") {
+		t.Errorf("%s", why)
+	}
+	yes, no := true, false
+	for name, want := range map[string]*bool{"beside": &yes, "uploaded": &yes, "strange": &no, "changed": &no, "unsigned": nil} {
+		i := as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/"+name, adminToken, nil).want(200))
+		if (i.SignatureValid == nil) != (want == nil) || want != nil && *i.SignatureValid != *want {
+			t.Errorf("%s: %v", name, i.SignatureValid)
+		}
+		if want != nil && (i.SignedAt == nil || i.SignedAt.Unix() != 1700000000) {
+			t.Errorf("%s: signed at %v", name, i.SignedAt)
+		}
+		a := d.call("POST", "/v1/vms", adminToken, object{"name": name, "image": name, "memory_mib": 64})
+		if want != nil && *want {
+			a.want(201)
+		} else {
+			a.refused(400, "policy_limit", "image", "images.require_signed")
+		}
+	}
+	d.call("POST", "/v1/vms", adminToken, object{"name": "path", "image": path, "memory_mib": 64}).refused(400, "invalid", "image", "")
+}
