@@ -157,8 +157,8 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 		return i, nil
 	case vm.HasEnded():
 		return nil, vm.Close()
-	case err == nil, fault.Is(err, fault.Conflict), fault.Is(err, fault.Unavailable):
-		// It answers, and there is no VM in it.
+	case err == nil, fault.Is(err, fault.Conflict):
+		// It answers, and there is no VM in it, or none that was booted.
 		return nil, errors.Join(vm.Close(), b.Clean(ctx, s))
 	default:
 		return nil, errors.Join(err, vm.Close())

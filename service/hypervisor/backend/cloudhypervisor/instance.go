@@ -4,11 +4,10 @@ package cloudhypervisor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
-
-	"encoding/json"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
@@ -43,7 +42,7 @@ func (i *Instance) state(ctx context.Context) (string, error) {
 	case "Created", "Shutdown", "BreakPoint", running, paused:
 		return info.State, nil
 	}
-	return "", fmt.Errorf("Cloud Hypervisor says that the VM is %.20q, which is no state of its", info.State) //nolint:staticcheck // a name
+	return "", fmt.Errorf("Cloud Hypervisor says that the VM is %.20q, which is no state of its", info.State)
 }
 
 // Paused says whether the guest's processors are halted.

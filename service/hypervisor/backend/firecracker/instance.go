@@ -51,7 +51,7 @@ func (i *Instance) state(ctx context.Context) (string, error) {
 	case notStarted, running, paused:
 		return info.State, nil
 	}
-	return "", fmt.Errorf("Firecracker says that the VM is %.20q, which is no state of its", info.State) //nolint:staticcheck // a name
+	return "", fmt.Errorf("Firecracker says that the VM is %.20q, which is no state of its", info.State)
 }
 
 // Paused says whether the guest's processors are halted.
@@ -88,7 +88,7 @@ func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteClo
 // console is both pipes of a serial console.
 type console struct{ in, out *os.File }
 
-func openConsole(folder string) (*console, error) {
+func openConsole(folder string) (io.ReadWriteCloser, error) {
 	out, err := restsocket.ReadPipe(filepath.Join(folder, consoleOut))
 	if err != nil {
 		return nil, err

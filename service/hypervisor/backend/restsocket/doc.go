@@ -6,6 +6,7 @@
 //	dial.go      its sockets, and connections to the guest through its hybrid vsock
 //	log.go       what it says, through a named pipe
 //	sweep.go     ending what was launched and not noted
+//	host.go      what the host has, and what a process uses of it
 //
 // # Folders
 //
