@@ -6350,6 +6350,11 @@ func (r ListFleetVMsResult) ContentType() string {
 	return ""
 }
 
+// CreateFleetVMResult429Headers the declared response headers of an HTTP 429 response for CreateFleetVM
+type CreateFleetVMResult429Headers struct {
+	RetryAfter *int
+}
+
 type CreateFleetVMResult struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6361,10 +6366,22 @@ type CreateFleetVMResult struct {
 	JSON401 *Unauthenticated
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
 	// JSON502 the response for an HTTP 502 `application/json` response
 	JSON502 *Unreachable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *Full
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateFleetVMResult429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -6387,14 +6404,39 @@ func (r CreateFleetVMResult) GetJSON403() *Denied {
 	return r.JSON403
 }
 
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CreateFleetVMResult) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
 func (r CreateFleetVMResult) GetJSON409() *Conflict {
 	return r.JSON409
 }
 
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CreateFleetVMResult) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CreateFleetVMResult) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
 // GetJSON502 returns the response for an HTTP 502 `application/json` response
 func (r CreateFleetVMResult) GetJSON502() *Unreachable {
 	return r.JSON502
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CreateFleetVMResult) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r CreateFleetVMResult) GetJSON507() *Full {
+	return r.JSON507
 }
 
 // GetBody returns the raw response body bytes
@@ -6426,6 +6468,11 @@ func (r CreateFleetVMResult) ContentType() string {
 	return ""
 }
 
+// DeleteFleetVMResult429Headers the declared response headers of an HTTP 429 response for DeleteFleetVM
+type DeleteFleetVMResult429Headers struct {
+	RetryAfter *int
+}
+
 type DeleteFleetVMResult struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6437,8 +6484,16 @@ type DeleteFleetVMResult struct {
 	JSON403 *Denied
 	// JSON404 the response for an HTTP 404 `application/json` response
 	JSON404 *NotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Conflict
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooMany
 	// JSON502 the response for an HTTP 502 `application/json` response
 	JSON502 *Unreachable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DeleteFleetVMResult429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -6461,9 +6516,24 @@ func (r DeleteFleetVMResult) GetJSON404() *NotFound {
 	return r.JSON404
 }
 
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r DeleteFleetVMResult) GetJSON409() *Conflict {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r DeleteFleetVMResult) GetJSON429() *TooMany {
+	return r.JSON429
+}
+
 // GetJSON502 returns the response for an HTTP 502 `application/json` response
 func (r DeleteFleetVMResult) GetJSON502() *Unreachable {
 	return r.JSON502
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r DeleteFleetVMResult) GetJSON503() *Unavailable {
+	return r.JSON503
 }
 
 // GetBody returns the raw response body bytes
@@ -12720,12 +12790,33 @@ func ParseCreateFleetVMResult(rsp *http.Response) (*CreateFleetVMResult, error) 
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Conflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
 		var dest Unreachable
@@ -12734,6 +12825,33 @@ func ParseCreateFleetVMResult(rsp *http.Response) (*CreateFleetVMResult, error) 
 		}
 		response.JSON502 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest Full
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CreateFleetVMResult429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -12784,6 +12902,20 @@ func ParseDeleteFleetVMResult(rsp *http.Response) (*DeleteFleetVMResult, error) 
 		}
 		response.JSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooMany
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
 		var dest Unreachable
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12791,6 +12923,26 @@ func ParseDeleteFleetVMResult(rsp *http.Response) (*DeleteFleetVMResult, error) 
 		}
 		response.JSON502 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers DeleteFleetVMResult429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil

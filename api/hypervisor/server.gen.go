@@ -2237,6 +2237,8 @@ type NotFoundJSONResponse Error
 
 type SilentJSONResponse Error
 
+type TooLargeJSONResponse Error
+
 type TooManyResponseHeaders struct {
 	RetryAfter *int
 }
@@ -2900,6 +2902,20 @@ func (response CreateFleetVM403JSONResponse) VisitCreateFleetVMResponse(w http.R
 	return err
 }
 
+type CreateFleetVM404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response CreateFleetVM404JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateFleetVM409JSONResponse struct{ ConflictJSONResponse }
 
 func (response CreateFleetVM409JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
@@ -2914,6 +2930,37 @@ func (response CreateFleetVM409JSONResponse) VisitCreateFleetVMResponse(w http.R
 	return err
 }
 
+type CreateFleetVM413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CreateFleetVM413JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFleetVM429JSONResponse struct{ TooManyJSONResponse }
+
+func (response CreateFleetVM429JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateFleetVM502JSONResponse struct{ UnreachableJSONResponse }
 
 func (response CreateFleetVM502JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
@@ -2924,6 +2971,34 @@ func (response CreateFleetVM502JSONResponse) VisitCreateFleetVMResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(502)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFleetVM503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CreateFleetVM503JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFleetVM507JSONResponse struct{ FullJSONResponse }
+
+func (response CreateFleetVM507JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3001,6 +3076,37 @@ func (response DeleteFleetVM404JSONResponse) VisitDeleteFleetVMResponse(w http.R
 	return err
 }
 
+type DeleteFleetVM409JSONResponse struct{ ConflictJSONResponse }
+
+func (response DeleteFleetVM409JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteFleetVM429JSONResponse struct{ TooManyJSONResponse }
+
+func (response DeleteFleetVM429JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteFleetVM502JSONResponse struct{ UnreachableJSONResponse }
 
 func (response DeleteFleetVM502JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
@@ -3011,6 +3117,20 @@ func (response DeleteFleetVM502JSONResponse) VisitDeleteFleetVMResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(502)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteFleetVM503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeleteFleetVM503JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }

@@ -936,6 +936,9 @@ type NotFound = Error
 // Silent defines model for Silent.
 type Silent = Error
 
+// TooLarge defines model for TooLarge.
+type TooLarge = Error
+
 // TooMany defines model for TooMany.
 type TooMany = Error
 

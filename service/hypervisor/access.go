@@ -171,8 +171,12 @@ var lasting = map[string]bool{
 // maxBody is the most that a request with JSON may hold, in bytes.
 const maxBody = 4 << 20
 
-// whom a request is counted against, for the rate limit.
+// whom a request is counted against, for the rate limit. The fleet's daemons are not
+// counted: what they do is done for callers who were counted where they called.
 func whom(r *http.Request) string {
+	if c := callerFrom(r.Context()); c.Node && c != anonymous {
+		return ""
+	}
 	if c := callerFrom(r.Context()); c.Name != "" && c != anonymous {
 		return "caller " + c.Name
 	}

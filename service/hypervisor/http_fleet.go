@@ -82,9 +82,7 @@ func (a api) CreateFleetVM(ctx context.Context, req hypervisorapi.CreateFleetVMR
 	if err != nil {
 		return nil, err
 	}
-	if err := a.s.noteFleet(ctx, "fleet.vm.create", made.Node+"/"+made.Id, made.Tenant, made.Name); err != nil {
-		return nil, err
-	}
+	a.s.noteFleet(ctx, "fleet.vm.create", made.Node+"/"+made.Id, made.Tenant, made.Name)
 	return hypervisorapi.CreateFleetVM201JSONResponse(made), nil
 }
 
@@ -93,15 +91,19 @@ func (a api) DeleteFleetVM(ctx context.Context, req hypervisorapi.DeleteFleetVMR
 	if err := a.s.fleet.Delete(ctx, req.Node, req.Id, callerFrom(ctx).Tenant); err != nil {
 		return nil, err
 	}
-	return hypervisorapi.DeleteFleetVM204Response{}, a.s.noteFleet(ctx, "fleet.vm.delete", req.Node+"/"+req.Id, "", "")
+	a.s.noteFleet(ctx, "fleet.vm.delete", req.Node+"/"+req.Id, "", "")
+	return hypervisorapi.DeleteFleetVM204Response{}, nil
 }
 
-// noteFleet writes the audit entry of what another host has done; that host has its own.
-func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message string) error {
+// noteFleet writes the audit entry of what another host has done, and has noted itself:
+// the answer is what that host says, whether or not it can be noted here too.
+func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message string) {
 	ctx = context.WithoutCancel(ctx)
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	if err := s.db.Update(ctx, func(tx *db.Tx) error {
 		return s.note(ctx, tx, audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message})
-	})
+	}); err != nil {
+		s.log.Error("what was done on another host is not in this one's audit log", "action", action, "target", target, "error", err)
+	}
 }
 
 // GetCapacity tells what the fleet has.

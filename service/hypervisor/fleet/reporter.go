@@ -1,9 +1,7 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -166,14 +164,10 @@ func (r *Reporter) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(struct {
-		hypervisorapi.Heartbeat
-		After int64 `json:"after,omitempty"`
-	}{numbers, r.after})
-	if err != nil {
-		return err
+	if r.after != 0 {
+		numbers.After = &r.after
 	}
-	res, err := r.api.HeartbeatWithBody(ctx, r.cfg.Name, "application/json", bytes.NewReader(body))
+	res, err := r.api.Heartbeat(ctx, r.cfg.Name, numbers)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type reservation struct {
 // split tells the reservations that a heartbeat is certain to count from the sum of the others.
 func (l *ledger) split(after int64, now time.Time) (counted []*reservation, left placement.Resources) {
 	for one := range l.reserved {
-		if l.heard && after == l.sequence && one.ended && after > one.sequence && !now.Before(one.keep) {
+		if l.heard && one.ended && after > one.sequence && !now.Before(one.keep) {
 			counted = append(counted, one)
 			continue
 		}

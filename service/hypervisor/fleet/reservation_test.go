@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
@@ -172,6 +174,28 @@ func TestACreateOfUnknownOutcomeKeepsItsRoomAndIsNotRepeated(t *testing.T) {
 	}
 }
 
+// The node may take a while to begin with what it was asked before the connection was lost.
+func TestAVMThatComesLateFindsItsRoomReserved(t *testing.T) {
+	t.Parallel()
+	w := sqlite(t)
+	a := w.join("a", 8)
+	a.instead(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if _, err := w.Create(inTime(t), "", spec("web", 3)); err == nil {
+		t.Fatal("a VM without an answer")
+	}
+	for range 5 {
+		w.clock.advance(10 * time.Second)
+		if got := w.beat("a", a.numbers()).FreeVcpus; got != 5 {
+			t.Errorf("%d free", got)
+		}
+	}
+	a.add(hypervisorapi.VMSpec{Name: "web", Vcpus: new(3)})
+	w.clock.advance(10 * time.Second)
+	if got := w.beat("a", a.numbers()).FreeVcpus; got != 5 {
+		t.Errorf("%d free in the end", got)
+	}
+}
+
 // With room for all of them, none of many creates at the same time is refused, no node
 // gets more than it has, and in the end the registry and the nodes agree. Heartbeats are
 // read, delayed, lost and overtaken at random all the while.
@@ -237,7 +261,9 @@ func beatAtRandom(ctx context.Context, w *world, n *node, after int64, random *r
 	var stray []letter
 	for ctx.Err() == nil {
 		sent := letter{n.numbers(), after}
-		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond) // on its way
+		for range random.IntN(100) { // on its way
+			runtime.Gosched()
+		}
 		switch random.IntN(6) {
 		case 0: // given up; arrives later
 			stray = append(stray, sent)
@@ -261,7 +287,11 @@ func beatAtRandom(ctx context.Context, w *world, n *node, after int64, random *r
 // Room that is counted twice, by a heartbeat and as reserved, is there after the next one.
 func TestACreateWaitsForRoomThatIsCountedTwice(t *testing.T) {
 	t.Parallel()
-	w := sqlite(t)
+	looked := make(chan struct{}, 1000)
+	w := sqlite(t, func(c *fleet.Config) {
+		now := c.Now
+		c.Now = func() time.Time { looked <- struct{}{}; return now() }
+	})
 	n := w.join("a", 2)
 	if _, err := w.Create(inTime(t), "", spec("one", 1)); err != nil {
 		t.Fatal(err)
@@ -269,16 +299,48 @@ func TestACreateWaitsForRoomThatIsCountedTwice(t *testing.T) {
 	if got := w.beat("a", n.numbers()).FreeVcpus; got != 0 {
 		t.Fatalf("%d free, want 0: one is counted twice", got)
 	}
+	if _, err := w.Create(inTime(t), "", spec("three", 3)); !fault.Is(err, fault.Conflict) { // no heartbeat would help
+		t.Errorf("%v", err)
+	}
+	for len(looked) > 0 {
+		<-looked
+	}
 	outcome := make(chan error, 1)
 	go func() {
 		_, err := w.Create(inTime(t), "", spec("two", 1))
 		outcome <- err
 	}()
+	<-looked // and it holds the lock until it has found no room
 	w.beat("a", n.numbers())
 	if err := <-outcome; err != nil {
 		t.Error(err)
 	}
-	if _, err := w.Create(inTime(t), "", spec("three", 3)); !fault.Is(err, fault.Conflict) { // no heartbeat would help
-		t.Errorf("%v", err)
-	}
+}
+
+func TestACreateDoesNotWaitForEverForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		network := hangs{make(chan string, 1)}
+		w := sqlite(t, func(c *fleet.Config) { c.HTTP = &http.Client{Transport: network} })
+		w.beat("a", numbers(1, 1))
+		first := make(chan error, 1)
+		go func() {
+			_, err := w.Create(t.Context(), "", spec("one", 1))
+			first <- err
+		}()
+		<-network.asked
+		began := time.Now()
+		_, err := w.Create(t.Context(), "", spec("two", 1))
+		if f := fault.From(err); err == nil || f.Code != "no_capacity" || f.RetryAfter != 10*time.Second || time.Since(began) != 5*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		hangUp()
+		if _, err := w.Create(ctx, "", spec("two", 1)); err == nil {
+			t.Error("a VM for a caller who is gone")
+		}
+		if err := <-first; fault.From(err).Code != fleet.CodeUnreachable || time.Since(began) != fleet.DefaultCreateDeadline {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	dialTimeout      = 3 * time.Second
+	dialTimeout      = 5 * time.Second
 	connsPerNode     = 128 // creates may take long, and lists go beside them
 	maxAnswerHeaders = 64 << 10
 )
