@@ -19,13 +19,12 @@ var preferred = []string{backend.QEMU, backend.CloudHypervisor, backend.Firecrac
 // choose picks the backend of a VM, and says why. A backend that is named but missing is
 // refused, since nothing could be done with the VM.
 func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why string, err error) {
-	sketch := s.sketch(req, b)
 	if req.Backend != backend.Auto {
 		chosen := s.backends[req.Backend]
 		if chosen == nil {
 			return "", "", fault.InvalidField("backend", "there is no backend %s", req.Backend)
 		}
-		if err := chosen.Check(sketch); err != nil {
+		if err := chosen.Check(s.sketch(req, b, req.Backend)); err != nil {
 			return "", "", err
 		}
 		if info := s.probe(ctx, req.Backend); !info.Available {
@@ -34,7 +33,7 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 		return req.Backend, req.Backend + ", as was asked", nil
 	}
 	candidates := preferred
-	if sketch.RootFS != "" {
+	if b.boot.RootFS != "" {
 		candidates = []string{backend.Sandbox}
 	}
 	var passed []string
@@ -48,7 +47,7 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 			passed = append(passed, name+" is not allowed (policy.allowed_backends)")
 			continue
 		}
-		if err := one.Check(sketch); err != nil {
+		if err := one.Check(s.sketch(req, b, name)); err != nil {
 			passed, refused = append(passed, name+" cannot run it: "+fault.From(err).Message), firstError(refused, err)
 			continue
 		}
@@ -85,22 +84,15 @@ func firstError(first, second error) error {
 	return second
 }
 
-// sketch is a VM that is not made yet, as far as backends look at it.
-func (s *Service) sketch(req *Request, b *base) *backend.Spec {
-	r := Record{Backend: req.Backend, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
+// sketch is a VM that is not made yet, as far as a backend looks at it.
+func (s *Service) sketch(req *Request, b *base, name string) *backend.Spec {
+	r := Record{Backend: name, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
+	if mode := req.Spec.Network.Mode; mode == networkBridge || mode == networkTap {
+		r.Tap = "tap" // it gets one when it starts
+	}
 	r.Spec.V = req.Spec
 	r.Spec.V.Boot = b.boot
-	if b.boot.RootFS != "" {
-		r.Backend = backend.Sandbox
-	}
-	sketch := s.spec(&r)
-	if r.Backend == backend.Sandbox {
-		sketch.NICs = nil
-		if req.Spec.Network.Mode != networkNone {
-			sketch.NICs = []backend.NIC{{}}
-		}
-	}
-	return sketch
+	return s.spec(&r)
 }
 
 // findFirmware is the file that a request's firmware stands for.
@@ -160,10 +152,28 @@ func (s *Service) probe(ctx context.Context, name string) backend.Info {
 	if known && s.now().Sub(answer.at) < probeLife {
 		return answer.info
 	}
+	if name == backend.Firecracker || name == backend.CloudHypervisor {
+		return s.probeKVM(ctx, name)
+	}
 	// A caller who leaves must not leave "does not run" behind for others.
-	info := s.backends[name].Probe(context.WithoutCancel(ctx))
+	return s.remember(name, s.backends[name].Probe(context.WithoutCancel(ctx)))
+}
+
+func (s *Service) remember(name string, info backend.Info) backend.Info {
 	s.probes.mu.Lock()
 	defer s.probes.mu.Unlock()
 	s.probes.answers[name] = probed{info, s.now()}
 	return info
+}
+
+// probeKVM is probe of a backend that has nothing but KVM: that the device opens proves
+// nothing, so what QEMU found out by booting counts.
+func (s *Service) probeKVM(ctx context.Context, name string) backend.Info {
+	info := s.backends[name].Probe(context.WithoutCancel(ctx))
+	if info.Available && s.backends[backend.QEMU] != nil {
+		if found := s.probe(ctx, backend.QEMU); found.Available && strings.HasPrefix(found.Detail, "tcg") {
+			info.Available, info.Detail = false, "it takes KVM, which does not work here ("+found.Detail+")"
+		}
+	}
+	return s.remember(name, info)
 }

@@ -32,9 +32,13 @@ type Config struct {
 	TLSSelfSigned bool   `key:"tls-self-signed" help:"Serve HTTPS with a certificate made at start."`
 	TLSClientCA   string `key:"tls-client-ca" help:"Certificate file of the authority whose client certificates are accepted."`
 
-	QEMU       string        `key:"qemu" default:"qemu-system-x86_64" help:"QEMU's program."`
-	Accel      string        `key:"accel" default:"auto" help:"auto, kvm or tcg. auto boots a small guest once to find out whether KVM works."`
-	Runsc      string        `key:"runsc" default:"runsc" help:"gVisor's program, for sandboxes."`
+	QEMU                    string `key:"qemu" default:"qemu-system-x86_64" help:"QEMU's program."`
+	Accel                   string `key:"accel" default:"auto" help:"auto, kvm or tcg. auto boots a small guest once to find out whether KVM works."`
+	Runsc                   string `key:"runsc" default:"runsc" help:"gVisor's program, for sandboxes."`
+	Firecracker             string `key:"firecracker" default:"firecracker" help:"Firecracker's program."`
+	CloudHypervisor         string `key:"cloud-hypervisor" default:"cloud-hypervisor" help:"Cloud Hypervisor's program."`
+	CloudHypervisorFirmware string `key:"cloud-hypervisor-firmware" help:"Firmware with which Cloud Hypervisor boots disks (CLOUDHV.fd)."`
+
 	GuestAgent string        `key:"guest-agent" help:"The guest agent's program, for guests that get it from the daemon. Default: mainstay-guest beside this program."`
 	StopGrace  time.Duration `key:"stop-grace" default:"30s" min:"0s" max:"1h" help:"How long a guest has to shut down unless the request says otherwise."`
 

@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -137,6 +138,15 @@ func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Inst
 	}
 	instance, err := how(ctx, spec)
 	if err != nil {
+		s.strip(ctx, &r)
+		return nil, r, err
+	}
+	if err := s.confine(ctx, &r, instance); err != nil {
+		if killErr := instance.Kill(ctx); killErr != nil {
+			return nil, r, errors.Join(err, killErr)
+		}
+		<-instance.Done()
+		_ = instance.Close() // it has ended
 		s.strip(ctx, &r)
 		return nil, r, err
 	}

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
@@ -26,6 +28,9 @@ func (s *Service) owner(r *Record) (uid, gid int) {
 }
 
 func (s *Service) pool(r *Record) storage.Pool {
+	if r.Backend == backend.Firecracker && r.Spec.V.Storage == storage.Dir {
+		return storage.RawPool{} // it reads nothing else
+	}
 	if p := s.pools[r.Spec.V.Storage]; p != nil {
 		return p
 	}
@@ -51,6 +56,9 @@ func (s *Service) spec(r *Record) *backend.Spec {
 	out := &backend.Spec{
 		ID: r.ID, Name: r.Name, Folder: s.folder(r.ID), VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB,
 		Kernel: s.within(r, v.Boot.Kernel), Initrd: s.within(r, v.Boot.Initrd), KernelArgs: v.Boot.KernelArgs, Firmware: s.within(r, v.Boot.Firmware), RootFS: v.Boot.RootFS, Agent: v.Agent,
+	}
+	if r.Backend == backend.CloudHypervisor && v.Firmware == "uefi" {
+		out.Firmware = "" // it has firmware of its own
 	}
 	out.UID, out.GID = s.owner(r)
 	if r.hasDisk() {
@@ -111,11 +119,46 @@ func (s *Service) outfit(ctx context.Context, r *Record) (*backend.Spec, error) 
 	return s.spec(r), nil
 }
 
+// confine bounds what a VM's processes may take. What is missing for that is told in the
+// VM's events, or with jailer.enforce the reason not to run it.
+func (s *Service) confine(ctx context.Context, r *Record, instance backend.Instance) error {
+	if s.groups == nil {
+		return nil
+	}
+	err := s.groups.Create(r.ID, limitsOf(r))
+	for _, pid := range append([]int{instance.PID()}, descendants(instance.PID())...) {
+		if err == nil {
+			err = s.groups.Add(r.ID, pid)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if s.doc.Jailer.Enforce {
+		return fault.Wrap(fault.Unavailable, err, "the VM cannot be confined (jailer.enforce): %v", err)
+	}
+	_, tellErr := s.change(byItself(ctx), r.ID, eventConfine, "", "not confined by control groups: "+err.Error(), func(*db.Tx, *Record) error { return nil })
+	return tellErr
+}
+
+// limitsOf is what a VM's processes may take: what the guest may, and what running it
+// takes beside: translated code, buffers, devices.
+func limitsOf(r *Record) cgroup.Limits {
+	const beside = 5 << 28 // 1.25 GiB, most of it for TCG's translated code
+	memory := int64(r.MemoryMiB) << 20
+	return cgroup.Limits{Memory: memory + memory/8 + beside, CPUs: r.VCPUs + 1, Processes: 4096}
+}
+
 // strip takes away what a VM without a process has on the host beside its folder.
 func (s *Service) strip(ctx context.Context, r *Record) {
 	if b, err := s.backendOf(r); err == nil {
 		if err := b.Clean(ctx, s.spec(r)); err != nil {
 			s.log.Error("a VM's remains on the host", "vm", r.ID, "error", err)
+		}
+	}
+	if s.groups != nil {
+		if err := s.groups.Remove(r.ID); err != nil {
+			s.log.Error("a VM's control group is not removed", "vm", r.ID, "error", err)
 		}
 	}
 	if r.Tap == "" || s.network == nil {
@@ -136,6 +179,9 @@ func (s *Service) clean(ctx context.Context, r *Record) error {
 	var errs []error
 	if b, err := s.backendOf(r); err == nil {
 		errs = append(errs, b.Clean(ctx, s.spec(r)))
+	}
+	if s.groups != nil {
+		errs = append(errs, s.groups.Remove(r.ID))
 	}
 	if mode := r.Spec.V.Network.Mode; s.network != nil && (mode == networkBridge || mode == networkTap) {
 		errs = append(errs, s.network.Detach(ctx, r.ID), s.network.Release(ctx, r.ID))

@@ -46,6 +46,11 @@ func (s *Service) restore(ctx context.Context) error {
 			s.log.Info("removed network devices of VMs that are gone", "devices", swept.Taps)
 		}
 	}
+	if s.groups != nil {
+		if _, err := s.groups.Sweep(func(id string) bool { return known[id] }); err != nil {
+			s.log.Error("control groups of VMs that are gone are not removed", "error", err)
+		}
+	}
 	return errors.Join(s.sweepFolders(known), s.sweepIncoming(ctx), s.sweepBackups(ctx), s.sweepBases(ctx))
 }
 

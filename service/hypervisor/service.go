@@ -32,6 +32,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
@@ -64,7 +65,8 @@ type Service struct {
 	policy   admission.Policy
 	backends map[string]backend.Backend
 	pools    map[string]storage.Pool
-	network  *network.Manager // nil: networks of mode bridge and tap are not to be had
+	network  *network.Manager  // nil: networks of mode bridge and tap are not to be had
+	groups   *cgroup.Hierarchy // nil: VMs are not confined, or the host grants none
 	gate     *gate
 	tickets  *tickets
 	machines machines
@@ -81,7 +83,7 @@ type Service struct {
 	watchers sync.WaitGroup
 	leaving  chan struct{}
 	leave    sync.Once
-	restored chan struct{} // closed when what was there before is brought back; operations wait for it
+	restored chan struct{}   // closed when what was there before is brought back; operations wait for it
 	ending   context.Context // as leaving, for who waits with a context
 	end      context.CancelFunc
 
@@ -147,6 +149,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if err := s.openNetwork(); err != nil {
 		return nil, err
 	}
+	if err := s.openGroups(); err != nil {
+		return nil, err
+	}
 	s.openBackends(deps.Backends)
 	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: 2}, Lease: 10 * time.Second, Worker: newID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
 	s.operations()
@@ -195,7 +200,7 @@ func (s *Service) openFolders() error {
 	if err := os.MkdirAll(s.data, 0o711); err != nil { //nolint:gosec // what is in it keeps its own permissions
 		return fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", s.data)
 	}
-	for name, mode := range map[string]os.FileMode{"vms": 0o711, "backups": 0o700, "bases": 0o711} {
+	for name, mode := range map[string]os.FileMode{"vms": 0o711, "backups": 0o700, "bases": 0o711, "state": 0o700} {
 		if err := os.MkdirAll(filepath.Join(s.data, name), mode); err != nil {
 			return fault.Wrap(fault.Invalid, err, "data: cannot make a folder in %s", s.data)
 		}
@@ -220,7 +225,7 @@ func (s *Service) openFolders() error {
 
 func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 	// What this host has is told by this host alone: see docs/decisions/0023.
-	d, err := db.Open(ctx, db.Config{Path: filepath.Join(data, "hypervisor.db"), CacheKiB: 16 << 10})
+	d, err := db.Open(ctx, db.Config{Path: filepath.Join(data, "state", "hypervisor.db"), CacheKiB: 16 << 10})
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +256,35 @@ func (s *Service) openSecrets() error {
 
 func (s *Service) openPools() {
 	s.pools = map[string]storage.Pool{storage.Dir: storage.DirPool{}}
+	st := &s.doc.Storage
+	if st.LVMVolumeGroup != "" {
+		s.pools[storage.LVMThin] = storage.LVMPool{Group: st.LVMVolumeGroup, Thin: st.LVMThinPool}
+	}
+	if st.NBDServer != "" {
+		s.pools[storage.NBD] = storage.NBDPool{Server: st.NBDServer}
+	}
+	if st.CephPool != "" {
+		s.pools[storage.CephRBD] = storage.RBDPool{Pool: st.CephPool, User: st.CephUser, Conf: st.CephConf}
+		s.pools[storage.CephRBDInPlace] = storage.RBDPool{Pool: st.CephPool, User: st.CephUser, Conf: st.CephConf, InPlace: true}
+	}
+}
+
+// openGroups looks whether the host grants control groups, where VMs are confined.
+func (s *Service) openGroups() error {
+	if !s.doc.Jailer.Enabled {
+		return nil
+	}
+	name := sha256.Sum256([]byte(s.data))
+	groups, err := cgroup.Open(fmt.Sprintf("mainstay-%x", name[:4]))
+	if err != nil {
+		if s.doc.Jailer.Enforce {
+			return fault.New(fault.Invalid, "jailer.enforce: %s", fault.From(err).Message)
+		}
+		s.log.Warn("VMs run without limits by control groups", "reason", fault.From(err).Message)
+		return nil
+	}
+	s.groups = groups
+	return nil
 }
 
 // openNetwork looks at nothing but its own file: VMs without a bridge need no more.
@@ -259,7 +293,7 @@ func (s *Service) openNetwork() error {
 	if err != nil {
 		return err
 	}
-	o := network.Options{Log: s.log, LeaseFile: filepath.Join(s.data, "leases.json"), Bridge: s.doc.Network.Bridge, Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()), NoNAT: s.doc.Network.DisableNAT}
+	o := network.Options{Log: s.log, LeaseFile: filepath.Join(s.data, "state", "leases.json"), Bridge: s.doc.Network.Bridge, Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()), NoNAT: s.doc.Network.DisableNAT}
 	for _, server := range s.doc.Network.DNS {
 		addr, err := netip.ParseAddr(server)
 		if err != nil {

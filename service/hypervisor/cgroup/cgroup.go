@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -164,12 +165,23 @@ func (h *Hierarchy) Add(id string, pid int) error {
 func (h *Hierarchy) Remove(id string) error {
 	var errs []error
 	for _, root := range h.roots {
-		// Not a folder's files, which are the kernel's: only the folder itself.
-		if err := unix.Rmdir(filepath.Join(root, filepath.Base(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeGroup(filepath.Join(root, filepath.Base(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove the control group of %s: %w", id, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removeGroup removes a group's folder, not its files, which are the kernel's. Processes
+// that have just died are in it for a moment.
+func removeGroup(path string) error {
+	for patience := 25; ; patience-- {
+		err := unix.Rmdir(path)
+		if !errors.Is(err, unix.EBUSY) || patience == 0 {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // Sweep removes the groups of VMs that are not to be kept, as far as they have no

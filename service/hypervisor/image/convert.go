@@ -1,5 +1,3 @@
-//go:build linux
-
 package image
 
 import (
@@ -68,10 +66,7 @@ func convert(ctx context.Context, args []string, progress func(float64)) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // paths are values, not options
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC
-	}
+	confine(cmd)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var said bytes.Buffer
 	cmd.Stderr = &head{&said}
