@@ -100,8 +100,8 @@ func (s *Service) CreateBackup(ctx context.Context, id, kind, description string
 	if err != nil {
 		return Operation{}, err
 	}
-	if !r.hasDisk() {
-		return Operation{}, fault.New(fault.Conflict, "the VM has no disk of its own to back up").WithCode("no_disk")
+	if _, err := s.diskKeeper(&r); err != nil {
+		return Operation{}, err
 	}
 	args := backupArgs{Backup: newID(), VM: id, Kind: kind, Description: description, Actor: callerFrom(ctx)}
 	return s.enqueue(ctx, Operation{Kind: kindBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})

@@ -33,12 +33,14 @@ func (s *Service) Clone(ctx context.Context, id, name string, linked bool) (Oper
 	if err != nil {
 		return Operation{}, err
 	}
-	if linked {
-		if err := s.linkable(ctx, &source); err != nil {
-			return Operation{}, err
-		}
-	} else if !source.hasDisk() && source.Backend != backend.Sandbox && source.Spec.V.Boot.Kernel == "" {
-		return Operation{}, fault.New(fault.Conflict, "the VM has nothing to copy").WithCode("no_disk")
+	switch {
+	case linked:
+		err = s.linkable(ctx, &source)
+	case source.hasDisk():
+		_, err = s.diskKeeper(&source)
+	}
+	if err != nil {
+		return Operation{}, err
 	}
 	r, err := s.admitCopy(ctx, name, source.Tenant, source.Backend, &source.Spec.V, source.Base, "vm.clone")
 	if err != nil {

@@ -40,8 +40,9 @@ func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.C
 	return err
 }
 
-// openDisk finds who has the VM's disk, or opens it. The VM's work is locked.
-func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.Disks, error) {
+// diskKeeper is who works on a VM's disk: snapshots, backups and copies take a backend
+// that can, and a file that holds more than bytes.
+func (s *Service) diskKeeper(r *Record) (backend.DiskKeeper, error) {
 	if !r.hasDisk() {
 		return nil, fault.New(fault.Conflict, "the VM has no disk of its own; give it disk_gib when it is made").WithCode("no_disk")
 	}
@@ -52,6 +53,15 @@ func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.
 	keeper, ok := b.(backend.DiskKeeper)
 	if !ok || s.pool(r).Disk(s.volume(r)).Format != "qcow2" {
 		return nil, fault.New(fault.Conflict, "disks of the backend %s on the storage %s cannot do this; backend qemu on storage dir can", r.Backend, r.Spec.V.Storage).WithCode("disk_unsupported")
+	}
+	return keeper, nil
+}
+
+// openDisk finds who has the VM's disk, or opens it. The VM's work is locked.
+func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.Disks, error) {
+	keeper, err := s.diskKeeper(r)
+	if err != nil {
+		return nil, err
 	}
 	switch r.State {
 	case vm.Running, vm.Paused:
