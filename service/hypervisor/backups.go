@@ -114,7 +114,7 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 	}
 	return s.withDisk(ctx, a.VM, func(ctx context.Context, r Record, d backend.Disks) error {
 		b := Backup{ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: backupFull, Bitmap: "backup-" + a.Backup, Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(s.now())}
-		parent, err := s.parentOf(ctx, &r, a.Kind)
+		parent, err := s.parentOf(ctx, &r, d, a.Kind)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,8 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 }
 
 // parentOf is the backup that another can build on; nil: there is none, or none is wanted.
-func (s *Service) parentOf(ctx context.Context, r *Record, kind string) (*Backup, error) {
+// A VM whose process was killed from outside has lost the notes of what changed.
+func (s *Service) parentOf(ctx context.Context, r *Record, d backend.Disks, kind string) (*Backup, error) {
 	if kind != backupIncremental {
 		return nil, nil
 	}
@@ -169,7 +170,14 @@ func (s *Service) parentOf(ctx context.Context, r *Record, kind string) (*Backup
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
-	return &b, err
+	if err != nil {
+		return nil, err
+	}
+	usable, err := d.HasBitmap(ctx, b.Bitmap)
+	if err != nil || !usable {
+		return nil, err
+	}
+	return &b, nil
 }
 
 // copyQuietly copies a disk as it is while the guest's file systems are at rest: the

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,6 +190,21 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 		}
 	}
 	d.call("DELETE", "/v1/backups/"+second.Id, adminToken, nil).refused(409, "backup_in_use", "", "")
+	// A process that was killed from outside has not written its notes: the next one is full.
+	if err := syscall.Kill(*d.vm(vm.Id).Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.await(vm.Id, "failed")
+	d.call("POST", path+"/start", adminToken, nil).want(200)
+	if b := backup("incremental"); b.Kind != "full" {
+		t.Errorf("%+v", b)
+	}
+	// One that the daemon killed has.
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/start", adminToken, nil).want(200)
+	if b := backup("incremental"); b.Kind != "incremental" {
+		t.Errorf("%+v", b)
+	}
 	// Put back into the VM itself; what was noted is of no use then.
 	d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}).refused(409, "wrong_state", "", "")
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)

@@ -154,6 +154,8 @@ type Disks interface {
 	RevertFull(ctx context.Context, name string) error
 	// Copy writes the disk, or what changed, to a file.
 	Copy(ctx context.Context, c DiskCopy, progress func(float64)) error
+	// HasBitmap says whether changes were noted in a bitmap without a gap.
+	HasBitmap(ctx context.Context, name string) (bool, error)
 	// DropBitmaps stops noting changes, but for those in the bitmaps to keep.
 	DropBitmaps(ctx context.Context, keep ...string) error
 	// Resize makes the disk larger.

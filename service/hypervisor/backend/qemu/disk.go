@@ -230,23 +230,45 @@ func (i *Instance) hasNode(ctx context.Context, name string) bool {
 	})
 }
 
-// DropBitmaps removes all bitmaps of the system's disk but those to keep.
-func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
+// bitmap is what QEMU says of one.
+type bitmap struct {
+	Name string `json:"name"`
+	// Inconsistent is one that was in use when a QEMU was killed: what it notes is not all.
+	Inconsistent bool `json:"inconsistent"`
+}
+
+func (i *Instance) bitmaps(ctx context.Context) ([]bitmap, error) {
 	var nodes []struct {
-		Name    string `json:"node-name"`
-		Bitmaps []struct {
-			Name string `json:"name"`
-		} `json:"dirty-bitmaps"`
+		Name    string   `json:"node-name"`
+		Bitmaps []bitmap `json:"dirty-bitmaps"`
 	}
 	if err := i.monitor.Execute(ctx, "query-named-block-nodes", map[string]any{"flat": true}, &nodes); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if n.Name == systemNode {
+			return n.Bitmaps, nil
+		}
+	}
+	return nil, nil
+}
+
+// HasBitmap says whether the system's disk has a bitmap that can be relied on.
+func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
+	all, err := i.bitmaps(ctx)
+	return slices.ContainsFunc(all, func(b bitmap) bool { return b.Name == name && !b.Inconsistent }), err
+}
+
+// DropBitmaps removes all bitmaps of the system's disk but those to keep.
+func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
+	all, err := i.bitmaps(ctx)
+	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, n := range nodes {
-		for _, b := range n.Bitmaps {
-			if n.Name == systemNode && !slices.Contains(keep, b.Name) {
-				errs = append(errs, i.dropBitmap(ctx, b.Name))
-			}
+	for _, b := range all {
+		if !slices.Contains(keep, b.Name) {
+			errs = append(errs, i.dropBitmap(ctx, b.Name))
 		}
 	}
 	return errors.Join(errs...)
