@@ -48,6 +48,8 @@ type Config struct {
 	FleetToken        string        `key:"fleet-token" secret:"true" help:"Token that the daemons of a fleet show each other; the same on all of them."`
 	FleetCA           string        `key:"fleet-ca" help:"Certificate file of an authority that the daemons of the fleet are verified with, beside the host's."`
 	NodeLabels        []string      `key:"node-labels" help:"Labels of this host, KEY=VALUE."`
+	NodeVCPUs         int           `key:"node-vcpus" default:"0" min:"0" max:"1000000" help:"Processors that the fleet may give to VMs of this host; 0: as many as it has. More lets VMs share them."`
+	NodeMemoryMiB     int           `key:"node-memory-mib" default:"0" min:"0" help:"Memory that the fleet may give to VMs of this host, in MiB; 0: as much as it has."`
 	HeartbeatInterval time.Duration `key:"heartbeat-interval" default:"10s" min:"100ms" max:"10m" help:"How often hosts report; after three missed reports a host is unhealthy. The same on all of them."`
 
 	MaxInFlight int    `key:"max-in-flight" default:"1024" min:"1" help:"Requests served at once; more get 503."`

@@ -262,6 +262,12 @@ func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
 		return hypervisorapi.Host{}, err
 	}
 	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: memoryOfHost(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
+	if s.cfg.NodeVCPUs > 0 {
+		h.Vcpus = s.cfg.NodeVCPUs
+	}
+	if s.cfg.NodeMemoryMiB > 0 {
+		h.MemoryMib = s.cfg.NodeMemoryMiB
+	}
 	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.Memory
 	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
 		if s.backends[name] != nil {
