@@ -73,7 +73,7 @@ fuzz: ## Fuzz every decoder of outside bytes, FUZZTIME (10s) each
 	./scripts/fuzz.sh
 
 .PHONY: bench
-bench: bench-edge bench-lb ## Run all benchmarks
+bench: bench-edge bench-lb bench-hypervisor ## Run all benchmarks
 
 .PHONY: bench-edge
 bench-edge: ## Compare the edge control plane with its peers and the disk
@@ -83,6 +83,10 @@ bench-edge: ## Compare the edge control plane with its peers and the disk
 bench-lb: ## Compare the load balancer with routing, nftables and haproxy (root; nft, haproxy, wrk)
 	$(GO) test -run '^$$' -bench . -count 5 ./service/lb/datapath ./service/lb/probe
 	cd bench && $(GO) run ./lb $(BENCH_FLAGS)
+
+.PHONY: bench-hypervisor
+bench-hypervisor: build ## Compare the hypervisor daemon with QEMU, runsc and qemu-img by hand (root)
+	cd bench && $(GO) run ./hypervisor $(BENCH_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays

@@ -15,8 +15,9 @@ import (
 
 const (
 	// agentPatience is how long one attempt to reach an agent lasts. What was written to a
-	// guest that starts anew meanwhile is lost, hence not for ever.
-	agentPatience = 3 * time.Second
+	// guest that starts anew meanwhile is lost, hence not for ever; a guest that boots finds it
+	// waiting, hence long.
+	agentPatience = 20 * time.Second
 	// agentPause is between attempts that fail at once.
 	agentPause = 200 * time.Millisecond
 )

@@ -1,0 +1,149 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// daemon is a hypervisor daemon under test.
+type daemon struct {
+	url  string
+	data string
+	cmd  *exec.Cmd
+	http *http.Client
+}
+
+type object = map[string]any
+
+// start starts a daemon without credentials on a free port.
+func (b *bench) start(ctx context.Context, name string, args ...string) (*daemon, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	d := &daemon{url: "http://" + address, data: filepath.Join(b.dir, name), http: &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	d.cmd = exec.Command(filepath.Join(b.bin, "mainstay"), append([]string{"serve", "hypervisor", "--listen", address, "--data", d.data, "--accel", "tcg", "--access-log", "off", "--log-level", "error"}, args...)...)
+	d.cmd.Stderr = os.Stderr
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for {
+		res, err := d.http.Get(d.url + "/readyz")
+		if err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return d, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), d.stop())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends the daemon and its VMs.
+func (d *daemon) stop() error {
+	var vms []struct{ ID string }
+	if err := d.call("GET", "/v1/vms?limit=1000", nil, &vms); err == nil {
+		for _, vm := range vms {
+			_ = d.call("DELETE", "/v1/vms/"+vm.ID, nil, nil) // its folder goes with the run
+		}
+	}
+	_ = d.cmd.Process.Signal(os.Interrupt)
+	return d.cmd.Wait()
+}
+
+// call sends a request, which must succeed.
+func (d *daemon) call(method, path string, body, into any) error {
+	var r io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		r = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequest(method, d.url+path, r)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := d.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %d %s", method, path, res.StatusCode, raw)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// operation begins something long, and waits for its end.
+func (d *daemon) operation(method, path string, body any) error {
+	var op struct{ ID, State, Error string }
+	if err := d.call(method, path, body, &op); err != nil {
+		return err
+	}
+	for op.State == "queued" || op.State == "running" {
+		if err := d.call("GET", "/v1/operations/"+op.ID+"?wait=60", nil, &op); err != nil {
+			return err
+		}
+	}
+	if op.State != "succeeded" {
+		return fmt.Errorf("%s: %s", path, op.Error)
+	}
+	return nil
+}
+
+// answers waits until the agent of a VM does.
+func (d *daemon) answers(ctx context.Context, id string) error {
+	for ctx.Err() == nil {
+		if err := d.call("POST", "/v1/vms/"+id+"/agent/ping", object{}, nil); err == nil {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// memory is what the daemon holds of the host's, in bytes: resident, without files.
+func (d *daemon) memory() (int64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "RssAnon: %d kB", &kib); n == 1 {
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("/proc says nothing of memory")
+}

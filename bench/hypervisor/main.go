@@ -1,0 +1,92 @@
+//go:build linux
+
+// Command hypervisor measures the hypervisor daemon against what it stands on, in the same
+// run on the same machine: QEMU started by hand with the same arguments, runsc run by hand,
+// qemu-img, and itself with more VMs.
+//
+// It takes root, the programs in bin (make build), qemu-system-x86_64, qemu-img, runsc and
+// busybox.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	bin       string // folder of the programs
+	rounds    int
+	vms       int // for lists
+	creates   int
+	megabytes int // of a backup
+}
+
+var sections = []struct {
+	name string
+	run  func(context.Context, *bench) error
+}{{"boot", boot}, {"sandbox", sandboxes}, {"list", lists}, {"fleet", fleets}, {"backup", backups}}
+
+// bench is a run, with a folder that is removed at its end.
+type bench struct {
+	options
+	dir string
+}
+
+func main() {
+	var b bench
+	chosen := flag.String("sections", "boot,sandbox,list,fleet,backup", "sections to run")
+	flag.StringVar(&b.bin, "bin", "../bin", "folder of mainstay and mainstay-guest")
+	flag.IntVar(&b.rounds, "rounds", 7, "rounds, in each of which every way is taken once")
+	flag.IntVar(&b.vms, "vms", 5000, "VMs of the long list")
+	flag.IntVar(&b.creates, "creates", 400, "VMs that are made across a fleet")
+	flag.IntVar(&b.megabytes, "megabytes", 512, "size of the disk that is backed up")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := b.run(ctx, strings.Split(*chosen, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, chosen []string) (err error) {
+	if b.bin, err = filepath.Abs(b.bin); err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp("", "bench-hypervisor-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(b.dir) }()
+	for _, s := range sections {
+		if !slices.Contains(chosen, s.name) {
+			continue
+		}
+		if err := s.run(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// middle is the median.
+func middle(all []time.Duration) time.Duration {
+	all = slices.Clone(all)
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// compare prints how long ours took against theirs.
+func compare(what string, ours, theirs []time.Duration, their string) {
+	fmt.Printf("%-44s %8s (%s to %s)   %s %s (%s to %s)   %.2f times\n", what, ms(middle(ours)), ms(slices.Min(ours)), ms(slices.Max(ours)),
+		their, ms(middle(theirs)), ms(slices.Min(theirs)), ms(slices.Max(theirs)), float64(middle(ours))/float64(middle(theirs)))
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }
