@@ -14,7 +14,8 @@ fill() { # fill GUIDE MARKER COMMAND: what `mainstay settings COMMAND` prints go
 	cmp -s "$table.new" "$guide" || cp "$table.new" "$guide"
 	rm -f "$table" "$table.new"
 }
-for service in agent edge lb; do
+for service in agent edge hypervisor lb; do
 	fill $service settings $service
 done
 fill lb config lb-document
+fill hypervisor config hypervisor-document
