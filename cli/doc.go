@@ -5,7 +5,10 @@
 //	main.go      Main: run a command line, print what went wrong, name the exit code
 //	root.go      the root command; version.go
 //	agent/       `mainstay agent status`, which asks a running site agent
+//	client/      what all that ask a running service share
 //	edge/        `mainstay edge`, the client of the edge control plane
+//	lb/          what asks a running load balancer
+//	vm/, image/, fleet/  the client of the hypervisor daemon
 //	output/      tables, JSON and YAML, for people and for programs
 //	exit/        errors with exit codes and hints
 //

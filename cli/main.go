@@ -49,6 +49,9 @@ func Main(ctx context.Context, args []string, stdio IO, extra ...*cobra.Command)
 	if hint == "" {
 		hint = hintFor(cmd, code)
 	}
+	if err.Error() == "" {
+		return code // of a program that was run elsewhere, and has said itself what is wrong
+	}
 	// There is nowhere left to tell of a failure to write this.
 	_, _ = fmt.Fprintf(stdio.Err, "mainstay: %v\n", err)
 	if hint != "" {

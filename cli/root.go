@@ -5,7 +5,10 @@ import (
 
 	"github.com/mainstay-infra/mainstay/cli/agent"
 	"github.com/mainstay-infra/mainstay/cli/edge"
+	"github.com/mainstay-infra/mainstay/cli/fleet"
+	"github.com/mainstay-infra/mainstay/cli/image"
 	"github.com/mainstay-infra/mainstay/cli/lb"
+	"github.com/mainstay-infra/mainstay/cli/vm"
 )
 
 // NewRoot makes the command `mainstay` with everything below it.
@@ -31,7 +34,7 @@ Exit codes:
 	root.SetErr(stdio.Err)
 	root.AddCommand(extra...)
 	env := stdio.environment()
-	root.AddCommand(version(), edge.New(env))
+	root.AddCommand(version(), edge.New(env), vm.New(env), image.New(env), fleet.New(env))
 	for _, cmd := range extra {
 		switch cmd.Name() { // these run the service; asking a running one is a client's matter
 		case "agent":

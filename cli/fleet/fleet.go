@@ -1,0 +1,29 @@
+// Package fleet is `mainstay fleet`: hosts with hypervisor daemons, together, by the
+// daemon that is their registry.
+//
+//	fleet.go  the command; node.go: hosts and what they have; vm.go: their VMs
+//
+// What it shares with `mainstay vm` is in packages daemon and spec.
+package fleet
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+// commands makes the commands of the group.
+type commands struct{ *daemon.Session }
+
+// New makes the command `fleet` with all commands below it.
+func New(env client.Environment) *cobra.Command {
+	cmd := daemon.Group("fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
+		"  mainstay fleet nodes\n  mainstay fleet create web --image debian-12 --selector disk=nvme\n  mainstay fleet vms")
+	cmd.Long = `Hosts with hypervisor daemons, together: --url is the daemon that is their registry.
+
+` + daemon.TokenHelp
+	s := commands{daemon.NewSession(env, cmd)}
+	cmd.AddCommand(s.nodes(), s.node(), s.cordon(), s.uncordon(), s.capacity(), s.vms(), s.create(), s.delete(), s.deregister())
+	return cmd
+}

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+func (s commands) nodes() *cobra.Command {
+	return daemon.List(s.Session, daemon.Verb{Use: "nodes", Short: "List the hosts of the fleet, by name", Example: "  mainstay fleet nodes\n  mainstay fleet nodes -o json"},
+		output.Columns[hypervisorapi.Node]{
+			Heads: []string{"NAME", "STATE", "VMS", "FREE VCPUS", "FREE MEMORY", "BACKENDS", "LABELS", "VERSION", "HEARTBEAT", "URL"},
+			Row: func(v hypervisorapi.Node) []any {
+				return []any{v.Name, state(v), v.Vms, fmt.Sprintf("%d of %d", v.FreeVcpus, v.Vcpus), fmt.Sprintf("%d of %d MiB", v.FreeMemoryMib, v.MemoryMib),
+					v.Backends, map[string]string(v.Labels), v.Version, v.HeartbeatAt, v.Url}
+			},
+		}, func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
+			return c.API.ListNodes(ctx)
+		})
+}
+
+func state(v hypervisorapi.Node) string {
+	switch {
+	case !v.Healthy && v.Cordoned:
+		return "silent, cordoned"
+	case !v.Healthy:
+		return "silent"
+	case v.Cordoned:
+		return "cordoned"
+	}
+	return "healthy"
+}
+
+func (s commands) node() *cobra.Command {
+	return s.Object(daemon.Verb{Use: "node NODE", Short: "Show one host", Example: "  mainstay fleet node host-3"},
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+			return c.API.GetNode(ctx, c.Args[0])
+		})
+}
+
+func (s commands) cordon() *cobra.Command {
+	return s.Change(daemon.Verb{Use: "cordon NODE", Short: "Place nothing new on a host unless it is named", Example: "  mainstay fleet cordon host-3"},
+		"Nothing new is placed on %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+			return c.API.CordonNode(ctx, c.Args[0], hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) uncordon() *cobra.Command {
+	return s.Change(daemon.Verb{Use: "uncordon NODE", Short: "Place VMs on a host again", Example: "  mainstay fleet uncordon host-3"},
+		"VMs are placed on %s again.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+			return c.API.UncordonNode(ctx, c.Args[0], hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) deregister() *cobra.Command {
+	return s.Remove(daemon.Verb{
+		Use: "deregister NODE", Short: "Forget a host; its VMs go on, and it is back with its next heartbeat",
+		Long: `Forget a host; its VMs go on, and it is back with its next heartbeat: so end its daemon first, or start it without
+--registry. This takes the fleet's token.`,
+		Example: "  mainstay fleet deregister host-3 --yes",
+	}, "Forget the host %s?", "Forgot the host %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+		return c.API.DeregisterNode(ctx, c.Args[0])
+	})
+}
+
+func (s commands) capacity() *cobra.Command {
+	return s.Command(daemon.Verb{Use: "capacity", Short: "Show what the fleet has, and what is left", Example: "  mainstay fleet capacity\n  mainstay fleet capacity -o json"},
+		func(ctx context.Context, c *daemon.Call) error {
+			a, err := c.Send(c.API.GetCapacity(ctx))
+			v, err := daemon.Decode[hypervisorapi.Capacity](a, err)
+			if err != nil {
+				return err
+			}
+			const width = 30
+			return c.Out.ObjectAs(a.Body, func() error {
+				return c.Out.Rows([][]any{
+					{"Hosts", "", fmt.Sprintf("%d, %d healthy", v.Nodes, v.HealthyNodes)},
+					{"VMs", "", v.Vms},
+					{"Processors", output.Bar(int64(v.Vcpus-v.FreeVcpus), int64(v.Vcpus), width), fmt.Sprintf("%d of %d left", v.FreeVcpus, v.Vcpus)},
+					{"Memory", output.Bar(int64(v.MemoryMib-v.FreeMemoryMib), int64(v.MemoryMib), width), fmt.Sprintf("%d of %d MiB left", v.FreeMemoryMib, v.MemoryMib)},
+				})
+			})
+		})
+}

@@ -1,0 +1,72 @@
+// Package image is `mainstay image`: the catalog of what VMs are made of.
+//
+//	image.go   the command, list and show
+//	add.go     new images: built, taken from the host, sent there
+//	change.go  names, locks, protection, removal, export
+//
+// What it shares with `mainstay vm` is in package daemon.
+package image
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+// commands makes the commands of the group.
+type commands struct{ *daemon.Session }
+
+// New makes the command `image` with all commands below it.
+func New(env client.Environment) *cobra.Command {
+	cmd := daemon.Group("image", "Images of virtual machines: build, add, import, export, protect",
+		"  mainstay image build-demo\n  mainstay image import debian-12 debian-12-genericcloud-amd64.qcow2\n  mainstay image list", "images")
+	cmd.Long = `Images of virtual machines: disks, kernels with an initial RAM disk, and root file systems of sandboxes, on the host
+whose hypervisor daemon answers at --url.
+
+` + daemon.TokenHelp
+	s := commands{daemon.NewSession(env, cmd)}
+	cmd.AddCommand(
+		s.buildDemo(), s.add(), s.upload(), s.list(), s.show(), s.clone(), s.rename(), s.export(),
+		s.lock(), s.unlock(), s.readOnly(), s.remove(), s.clean(),
+	)
+	return cmd
+}
+
+func (s commands) list() *cobra.Command {
+	return daemon.List(s.Session, daemon.Verb{Use: "list", Short: "List images, by name", Example: "  mainstay image list\n  mainstay image list --all -o json"},
+		output.Columns[hypervisorapi.Image]{
+			Heads: []string{"NAME", "KIND", "SIZE", "DISK", "SIGNATURE", "LOCKED", "READ-ONLY", "ADDED", "SOURCE"},
+			Row: func(v hypervisorapi.Image) []any {
+				disk := ""
+				if v.VirtualSizeBytes > 0 {
+					disk = daemon.Bytes(v.VirtualSizeBytes)
+				}
+				return []any{v.Name, v.Kind, daemon.Bytes(v.SizeBytes), disk, signature(v), v.Locked, v.ReadOnly, v.AddedAt, v.Source}
+			},
+		}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{Limit: p.Limit, Cursor: p.Cursor})
+		})
+}
+
+func signature(v hypervisorapi.Image) string {
+	switch {
+	case v.SignatureValid == nil:
+		return "none"
+	case *v.SignatureValid:
+		return "valid"
+	}
+	return "NOT VALID"
+}
+
+func (s commands) show() *cobra.Command {
+	return s.Object(daemon.Verb{Use: "show NAME", Short: "Show one image", Example: "  mainstay image show demo\n  mainstay image show demo -o yaml"},
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+			return c.API.GetImage(ctx, c.Args[0])
+		})
+}

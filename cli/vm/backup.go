@@ -1,0 +1,135 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+// backupMode is the permissions of an exported backup: it holds all that the guest knew.
+const backupMode = 0o600
+
+func (s commands) backups() *cobra.Command {
+	cmd := daemon.Group("backup", "Backups of a VM's disk: create, list, restore, export",
+		"  mainstay vm backup create web --incremental\n  mainstay vm backup list --vm web", "backups")
+	cmd.AddCommand(s.backupCreate(), s.backupList(), s.backupShow(), s.backupDelete(), s.backupRestore(), s.backupExport())
+	return cmd
+}
+
+func (s commands) backupCreate() *cobra.Command {
+	var incremental bool
+	var description string
+	cmd := s.Operation(daemon.Verb{
+		Use: "create VM", Short: "Copy a VM's disk to where backups are kept",
+		Long:    "Copy a VM's disk to where backups are kept, whole, or with --incremental what changed since the last backup.",
+		Example: "  mainstay vm backup create web\n  mainstay vm backup create web --incremental --description nightly\n  mainstay vm backup create web --no-wait",
+	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+		spec := hypervisorapi.BackupSpec{Kind: new(hypervisorapi.BackupKindFull), Description: daemon.Given(c, "description", description)}
+		if incremental {
+			spec.Kind = new(hypervisorapi.BackupKindIncremental)
+		}
+		return c.API.CreateBackup(ctx, id, spec)
+	}), func(c *daemon.Call, op hypervisorapi.Operation) string {
+		if op.BackupId == nil {
+			return "Made the backup."
+		}
+		return fmt.Sprintf("Made the backup %s of %s.", *op.BackupId, c.Args[0])
+	})
+	cmd.Flags().BoolVar(&incremental, "incremental", false, "only what changed since the last backup; whole where there is none to build on")
+	cmd.Flags().StringVar(&description, "description", "", "what it is for")
+	return cmd
+}
+
+func (s commands) backupList() *cobra.Command {
+	var vm string
+	cmd := daemon.List(s.Session, daemon.Verb{Use: "list", Short: "List backups, newest first", Example: "  mainstay vm backup list\n  mainstay vm backup list --vm web"},
+		output.Columns[hypervisorapi.Backup]{
+			Heads: []string{"ID", "VM", "KIND", "SIZE", "DISK", "CREATED", "PARENT", "DESCRIPTION"},
+			Row: func(v hypervisorapi.Backup) []any {
+				parent := ""
+				if v.ParentId != nil {
+					parent = *v.ParentId
+				}
+				return []any{v.Id, v.VmName, v.Kind, daemon.Bytes(v.SizeBytes), daemon.Bytes(v.VirtualSizeBytes), v.CreatedAt, parent, v.Description}
+			},
+		}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+			params := &hypervisorapi.ListBackupsParams{Limit: p.Limit, Cursor: p.Cursor}
+			if vm != "" {
+				id, err := c.VMID(ctx, vm)
+				if err != nil {
+					return nil, err
+				}
+				params.Vm = &id
+			}
+			return c.API.ListBackups(ctx, params)
+		})
+	cmd.Flags().StringVar(&vm, "vm", "", "only of this VM; by id if it is there no more")
+	return cmd
+}
+
+func (s commands) backupShow() *cobra.Command {
+	return s.Object(daemon.Verb{Use: "show ID", Short: "Show one backup", Example: "  mainstay vm backup show ID"},
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+			return c.API.GetBackup(ctx, c.Args[0])
+		})
+}
+
+func (s commands) backupDelete() *cobra.Command {
+	return s.Remove(daemon.Verb{Use: "delete ID", Short: "Remove a backup that no later one builds on", Example: "  mainstay vm backup delete ID --yes"},
+		"Delete the backup %s?", "Deleted the backup %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+			return c.Slow.DeleteBackup(ctx, c.Args[0])
+		})
+}
+
+func (s commands) backupRestore() *cobra.Command {
+	var name, into string
+	var yes bool
+	cmd := s.Command(daemon.Verb{
+		Use: "restore ID", Short: "Make a VM of a backup, or put the disk of a VM back",
+		Long:    "Make a VM of a backup with --name, or with --into put the disk of a VM back, which is stopped and loses what its disk holds.",
+		Example: "  mainstay vm backup restore ID --name web-2\n  mainstay vm backup restore ID --into web",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		request := hypervisorapi.Restore{Name: daemon.Given(c, "name", name)}
+		if (name == "") == (into == "") {
+			return exit.Usagef("give either --name for a new VM, or --into for one that there is")
+		}
+		if into != "" {
+			id, err := c.VMID(ctx, into)
+			if err != nil {
+				return err
+			}
+			if err := c.Confirm("Put the disk of "+into+" back? What it holds now is lost.", yes); err != nil {
+				return err
+			}
+			request.Vm = &id
+		}
+		return c.Follow(ctx, func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], request) },
+			func(*daemon.Call, hypervisorapi.Operation) string {
+				return fmt.Sprintf("%s has the disk of the backup %s; it is stopped.", name+into, c.Args[0])
+			})
+	})
+	cmd.Flags().StringVar(&name, "name", "", "name of the new VM")
+	cmd.Flags().StringVar(&into, "into", "", "VM whose disk is replaced")
+	daemon.YesFlag(cmd, &yes)
+	daemon.FollowFlag(cmd)
+	return cmd
+}
+
+func (s commands) backupExport() *cobra.Command {
+	var force bool
+	cmd := s.Command(daemon.Verb{
+		Use: "export ID FILE", Short: "Fetch a backup's disk whole, as one qcow2 image",
+		Example: "  mainstay vm backup export ID web.qcow2\n  mainstay vm backup export ID - | zstd > web.qcow2.zst",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		return c.Export(c.Args[1], backupMode, force, func() (*http.Response, error) { return c.Slow.ExportBackup(ctx, c.Args[0]) })
+	})
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	return cmd
+}

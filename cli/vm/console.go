@@ -1,0 +1,129 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/coder/websocket"
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+// detachKey is Ctrl-], as telnet has it: few programs in a guest want it.
+const detachKey = 0x1d
+
+func (s commands) console() *cobra.Command {
+	return s.Command(daemon.Verb{
+		Use: "console VM", Short: "Attach a VM's serial console to this terminal",
+		Long: `Attach a VM's serial console to this terminal. Ctrl-] detaches; all else goes to the guest. What was printed last comes first.
+
+Without a terminal, the standard input goes to the guest as it is.`,
+		Example: "  mainstay vm console web\n  mainstay vm console web < script.txt > log.txt",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		id, err := c.VMID(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		detached, err := attach(ctx, c, id, c.Args[0])
+		if err != nil {
+			return err
+		}
+		if detached {
+			c.Note("Detached; 'mainstay vm console %s' comes back.", c.Args[0])
+		} else {
+			c.Note("The console has ended.")
+		}
+		return nil
+	})
+}
+
+// errDetached is why an attachment ends that the person ended.
+var errDetached = errors.New("detached")
+
+// attach shows a VM's console until the VM or the person ends it, and tells whether it
+// was the person.
+func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool, err error) {
+	conn, err := c.Socket(ctx, "v1/vms/"+id+"/console")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.CloseNow() }() // has been closed, or is of no use
+	in := c.Cmd.InOrStdin()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	isTerminal := output.IsTerminal(in)
+	if isTerminal {
+		c.Note("Attached to %s; Ctrl-] detaches.", name)
+		restore, err := rawMode(in.(*os.File))
+		if err != nil {
+			return false, fmt.Errorf("put the terminal into raw mode: %w", err)
+		}
+		defer func() {
+			err = errors.Join(err, restore())
+			_, _ = io.WriteString(c.Cmd.ErrOrStderr(), "\n") // below the guest's last line
+		}()
+	}
+	// Reading from a terminal cannot be interrupted; the process ends before it matters.
+	go func() { cancel(typed(ctx, conn, in, isTerminal)) }()
+	err = printed(ctx, conn, c.Cmd.OutOrStdout())
+	switch {
+	case errors.Is(context.Cause(ctx), errDetached):
+		return true, nil
+	case ctx.Err() != nil && context.Cause(ctx) == ctx.Err():
+		return true, nil // Ctrl-C without a terminal, or the program is asked to end
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case websocket.CloseStatus(err) == websocket.StatusNormalClosure:
+		return false, nil
+	}
+	return false, fmt.Errorf("the connection to the console broke: %w", err)
+}
+
+// printed copies what the guest prints until the socket ends.
+func printed(ctx context.Context, conn *websocket.Conn, w io.Writer) error {
+	for {
+		_, message, err := conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(message); err != nil {
+			return err
+		}
+	}
+}
+
+// typed copies what the person types. At the end of an input that is no terminal, what
+// the guest still prints is awaited.
+func typed(ctx context.Context, conn *websocket.Conn, in io.Reader, isTerminal bool) error {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := in.Read(buffer)
+		keys, detach := buffer[:n], false
+		if isTerminal {
+			keys, _, detach = bytes.Cut(keys, []byte{detachKey})
+		}
+		if len(keys) > 0 {
+			if err := conn.Write(ctx, websocket.MessageBinary, keys); err != nil {
+				<-ctx.Done() // the reading side knows why
+				return ctx.Err()
+			}
+		}
+		switch {
+		case detach:
+			return errDetached
+		case err != nil && isTerminal:
+			return errDetached // the terminal has gone
+		case errors.Is(err, io.EOF):
+			<-ctx.Done()
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("read the standard input: %w", err)
+		}
+	}
+}

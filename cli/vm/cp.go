@@ -1,0 +1,112 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+func (s commands) cp() *cobra.Command {
+	return s.Command(daemon.Verb{
+		Use: "cp FROM TO", Short: "Copy a file into a guest or out of it, by its agent",
+		Long: `Copy a file into a guest or out of it, by its agent, with its permissions. One of FROM and TO is VM:/PATH, the other a
+local file; a local name with a colon is written ./NAME. A TO that is a folder (or in the guest ends with /) gets the file
+under its name; a file that is there is replaced. TO may be - for the standard output.`,
+		Example: "  mainstay vm cp nginx.conf web:/etc/nginx/\n  mainstay vm cp web:/var/log/syslog .\n  mainstay vm cp web:/etc/os-release -",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		fromVM, fromPath, fromGuest := guestPath(c.Args[0])
+		toVM, toPath, toGuest := guestPath(c.Args[1])
+		switch {
+		case fromGuest && toGuest:
+			return exit.Usagef("one of FROM and TO must be a local file")
+		case fromGuest:
+			return fetch(ctx, c, fromVM, fromPath, c.Args[1])
+		case toGuest:
+			return send(ctx, c, c.Args[0], toVM, toPath)
+		}
+		return exit.Usagef("one of FROM and TO must be in a guest: VM:/PATH, with an absolute path")
+	})
+}
+
+// guestPath takes VM:/PATH apart.
+func guestPath(argument string) (vm, guest string, ok bool) {
+	vm, guest, ok = strings.Cut(argument, ":")
+	ok = ok && vm != "" && !strings.ContainsAny(vm, "/.") && strings.HasPrefix(guest, "/")
+	return vm, guest, ok
+}
+
+// send copies a local file into a guest.
+func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
+	source, err := c.OpenSource(local)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // it was only read
+	if strings.HasSuffix(to, "/") {
+		to = path.Join(to, filepath.Base(local))
+	}
+	id, err := c.VMID(ctx, vm)
+	if err != nil {
+		return err
+	}
+	mode := fmt.Sprintf("%04o", source.Mode)
+	a, err := c.Send(c.Slow.PutFileWithBody(ctx, id, &hypervisorapi.PutFileParams{Path: &to, Mode: &mode}, "application/octet-stream", source, source.Prepare()))
+	file, err := daemon.Decode[hypervisorapi.File](a, err)
+	if err != nil {
+		return err
+	}
+	_ = source.Close() // ends the progress line
+	if file.Sha256 != source.Sum() {
+		return fmt.Errorf("what arrived at %s:%s is not what was sent: its SHA-256 is %s instead of %s", vm, output.Escape(to), output.Escape(file.Sha256), source.Sum())
+	}
+	return c.Done(a, "%s:%s has %s.", vm, to, daemon.Bytes(file.Size))
+}
+
+// fetch copies a file out of a guest.
+func fetch(ctx context.Context, c *daemon.Call, vm, from, local string) error {
+	if strings.HasSuffix(from, "/") {
+		return exit.Usagef("%s:%s is a folder; files are copied one by one", vm, from)
+	}
+	if info, err := os.Stat(local); err == nil && info.IsDir() || strings.HasSuffix(local, "/") {
+		local = filepath.Join(local, path.Base(from))
+	}
+	id, err := c.VMID(ctx, vm)
+	if err != nil {
+		return err
+	}
+	r, err := c.Open(c.Slow.GetFile(ctx, id, hypervisorapi.GetFile{Path: from}))
+	if err != nil {
+		return err
+	}
+	if local == "-" {
+		return c.Print(r)
+	}
+	n, err := c.Save(r, local, modeOf(r))
+	if err != nil {
+		return err
+	}
+	return c.Say("%s has %s.", local, daemon.Bytes(n))
+}
+
+// modeOf is the permissions that the guest's file has. A guest is not trusted with more
+// than permissions.
+func modeOf(r *http.Response) fs.FileMode {
+	mode, err := strconv.ParseUint(r.Header.Get("X-File-Mode"), 8, 32)
+	if err != nil {
+		return 0o644
+	}
+	return fs.FileMode(mode) & fs.ModePerm
+}

@@ -1,0 +1,58 @@
+package vm
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+	"github.com/mainstay-infra/mainstay/cli/vm/spec"
+)
+
+func (s commands) create() *cobra.Command {
+	var flags spec.Flags
+	cmd := s.Command(daemon.Verb{
+		Use: "create [NAME]", Short: "Make a VM; it is stopped unless --start is given",
+		Long: `Make a VM; it is stopped unless --start is given.
+
+Fields that are neither given as flags nor in --file are the daemon's to decide. NAME may be left out if the file has it.`,
+		Example: "  mainstay vm create web --image debian-12 --vcpus 2 --memory 2G --disk 20G --start\n" +
+			"  mainstay vm create web --image debian-12 --ssh-key id_ed25519.pub --hostname web --label role=web\n" +
+			"  mainstay vm create --file web.yaml\n" +
+			"  mainstay vm create tiny --kernel /boot/vmlinuz --initrd /boot/initrd.img --kernel-args console=ttyS0",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		name := ""
+		if len(c.Args) > 0 {
+			name = c.Args[0]
+		}
+		request, err := flags.Spec(c, name)
+		if err != nil {
+			return err
+		}
+		if request.Name == "" {
+			return exit.Usagef("NAME is missing")
+		}
+		var a daemon.Answer
+		if err := c.While(ctx, "Making "+request.Name, func() (err error) {
+			a, err = c.Send(c.Slow.CreateVM(ctx, request))
+			return err
+		}); err != nil {
+			return err
+		}
+		vm, err := daemon.Decode[hypervisorapi.VM](a, nil)
+		if err != nil {
+			return err
+		}
+		return c.Done(a, "Made the VM %s (%s); it is %s.", vm.Name, vm.Id, vm.State)
+	})
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return exit.Usagef("unexpected argument %q", args[1])
+		}
+		return nil
+	}
+	flags.Add(cmd)
+	return cmd
+}

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+// YesFlag defines --yes.
+func YesFlag(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
+}
+
+// Confirm asks a person; where there is none, --yes must have been given.
+func (c *Call) Confirm(question string, yes bool) error {
+	if yes {
+		return nil
+	}
+	in := c.Cmd.InOrStdin()
+	if !output.IsTerminal(in) {
+		return exit.Usagef("%s Nobody is there to ask: confirm with --yes", output.Escape(question))
+	}
+	if _, err := fmt.Fprintf(c.Cmd.ErrOrStderr(), "%s [y/N] ", output.Escape(question)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("no confirmation: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
+		return errors.New("nothing was changed")
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package daemontest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// VMID is the id of the one VM that there is, whose name is web.
+const VMID = "01a1ffd4-4443-7c85-916f-20e2f635613c"
+
+const (
+	at        = `"2026-01-02T03:04:05Z"`
+	vmFields  = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"}`
+	vm        = `{` + vmFields + `}`
+	fleetVM   = `{` + vmFields + `,"node":"host-1"}`
+	image     = `{"name":"demo","kind":"kernel","source":"built of the host's packages","sha256":"00","size_bytes":17009068,"virtual_size_bytes":0,"signature_valid":null,"read_only":false,"locked":true,"added_at":` + at + `}`
+	snapshot  = `{"name":"one","kind":"disk","description":"","created_at":` + at + `,"memory_bytes":0}`
+	backup    = `{"id":"b1","vm_id":"` + VMID + `","vm_name":"web","tenant":"acme","kind":"full","description":"","created_at":` + at + `,"size_bytes":196624,"virtual_size_bytes":1073741824,"sha256":"00"}`
+	operation = `{"id":"o1","kind":"image.add","state":"running","progress":0.25,"image":"demo","created_at":` + at + `,"error":""}`
+	finished  = `{"id":"o1","kind":"image.add","state":"succeeded","progress":1,"image":"demo","backup_id":"b1","created_at":` + at + `,"finished_at":` + at + `,"error":""}`
+	node      = `{"name":"host-1","url":"http://10.0.0.5:7070","version":"1","healthy":true,"cordoned":false,"labels":{"rack":"a"},"vcpus":8,"memory_mib":16384,"free_vcpus":6,"free_memory_mib":8192,"vms":1,"backends":["qemu"],"heartbeat_at":` + at + `}`
+)
+
+// FileContent is the content of every file that can be fetched.
+const FileContent = "\x00\xffcontent\n"
+
+// sum is the SHA-256 of a content, in hexadecimal.
+func sum(content string) string {
+	h := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(h[:])
+}
+
+// Examples are answers that keep the contract, one an operation.
+func Examples() map[string]string {
+	list := func(item string) string { return "[" + item + "]" }
+	return map[string]string{
+		"ListVMs": list(vm), "CreateVM": vm, "GetVM": vm, "WaitVM": vm, "RevertSnapshot": vm, "ResizeVM": vm,
+		"StartVM": vm, "StopVM": vm, "PauseVM": vm, "ResumeVM": vm, "EnableVM": vm, "DisableVM": vm,
+		"GetVMMetrics":   `{"cpu_seconds":1.5,"memory_bytes":1048576,"disk_read_bytes":1,"disk_written_bytes":2,"net_received_bytes":3,"net_sent_bytes":4,"at":` + at + `}`,
+		"ListVMEvents":   list(`{"at":` + at + `,"kind":"state","message":"running, was starting","actor":"admin"}`),
+		"PingAgent":      `{"version":"1","round_trip_ms":2.5}`,
+		"Exec":           `{"stream":"stdout","data":"aGVsbG8K"}` + "\n" + `{"exit_code":0}` + "\n",
+		"PutFile":        `{"path":"/etc/motd","size":5,"mode":"0640","sha256":"` + sum("hello") + `"}`,
+		"GetFile":        FileContent,
+		"ListSnapshots":  list(snapshot),
+		"CreateSnapshot": snapshot,
+		"CreateBackup":   operation, "CloneVM": operation, "RestoreBackup": operation, "AddImage": operation, "UploadImage": operation, "BuildDemoImage": operation,
+		"ListBackups": list(backup), "GetBackup": backup, "ExportBackup": FileContent,
+		"ListImages": list(image), "GetImage": image, "CloneImage": image, "RenameImage": image, "LockImage": image, "UnlockImage": image, "SetImageReadOnly": image,
+		"ExportImage": FileContent, "CleanImages": `{"files":2,"bytes":2048}`,
+		"GetHost":        `{"name":"h","version":"1","backends":[{"name":"qemu","available":true,"version":"7.2","detail":"kvm"},{"name":"firecracker","available":false,"detail":"firecracker is missing"}],"vcpus":8,"memory_mib":16384,"free_vcpus":6,"free_memory_mib":8192,"vms":1}`,
+		"GetMe":          `{"name":"admin","tenant":"","admin":true}`,
+		"ListOperations": list(finished), "GetOperation": finished, "CancelOperation": operation,
+		"ListAudit": list(`{"seq":1,"time":` + at + `,"actor":"admin","action":"vm.start","target":"` + VMID + `","tenant":"acme","result":"ok","message":"web"}`),
+		"ListNodes": list(node), "GetNode": node, "CordonNode": node, "UncordonNode": node,
+		"ListNodeVMs": list(fleetVM), "CreateFleetVM": fleetVM, "ListFleetVMs": `{"items":[` + fleetVM + `],"unreachable_nodes":[]}`,
+		"GetCapacity": `{"nodes":3,"healthy_nodes":2,"vcpus":16,"memory_mib":32768,"free_vcpus":12,"free_memory_mib":16384,"vms":4}`,
+	}
+}

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+// Given is a flag's value when the flag was given, else nil: what was not given is the
+// daemon's to decide.
+func Given[T any](c *Call, flag string, value T) *T {
+	if !c.Cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return &value
+}
+
+// Pairs is a flag that takes KEY=VALUE and may be repeated.
+type Pairs map[string]string
+
+// String, Set and Type make Pairs a flag's value.
+func (p *Pairs) String() string { return strings.Join(p.List(), ",") }
+
+// List is the pairs as KEY=VALUE, sorted.
+func (p *Pairs) List() []string {
+	all := make([]string, 0, len(*p))
+	for _, k := range slices.Sorted(maps.Keys(*p)) {
+		all = append(all, k+"="+(*p)[k])
+	}
+	return all
+}
+
+// Set adds one pair.
+func (p *Pairs) Set(s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return errors.New("must be KEY=VALUE")
+	}
+	if *p == nil {
+		*p = Pairs{}
+	}
+	(*p)[k] = v
+	return nil
+}
+
+// Type is the placeholder in the help.
+func (p *Pairs) Type() string { return "KEY=VALUE" }
+
+// ReadText reads a text file of at most limit bytes that a flag names.
+func ReadText(flag, path string, limit int64) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("--%s: %w", flag, err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return "", fmt.Errorf("--%s: %w", flag, err)
+	}
+	if int64(len(raw)) > limit {
+		return "", exit.Usagef("--%s: %s is larger than %d bytes", flag, path, limit)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+)
+
+// largestPage is the most that the API puts on one page.
+const largestPage = 1000
+
+// Page is which part of a list a request asks for. Lists that have no pages ignore it.
+type Page struct {
+	Limit  *int
+	Cursor *string
+}
+
+// List makes a command that prints a list of T, of as many pages as it takes.
+func List[T any](s *Session, v Verb, columns output.Columns[T], r func(context.Context, *Call, Page) (*http.Response, error)) *cobra.Command {
+	var limit int
+	var all bool
+	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
+		if all {
+			limit = 0
+		} else if limit < 1 {
+			return exit.Usagef("--limit must be at least 1; --all asks for everything")
+		}
+		l := output.NewList(c.Out, columns)
+		more, err := c.Pages(limit, l.Page, func(p Page) (*http.Response, error) { return r(ctx, c, p) })
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+		if more && c.Table() {
+			c.Note("There is more: --limit asks for more of it, --all for everything.")
+		}
+		return nil
+	})
+	cmd.Flags().IntVar(&limit, "limit", 100, "print at most so many")
+	cmd.Flags().BoolVar(&all, "all", false, "print everything, however much it is")
+	cmd.MarkFlagsMutuallyExclusive("limit", "all")
+	return cmd
+}
+
+// Pages passes on the items of page after page until there are limit (0 for all) and
+// tells whether the daemon has more.
+func (c *Call) Pages(limit int, use func([]json.RawMessage) error, r func(Page) (*http.Response, error)) (more bool, err error) {
+	next := ""
+	for got := 0; ; {
+		size := largestPage
+		if limit > 0 {
+			size = min(size, limit-got)
+		}
+		p := Page{Limit: &size}
+		if next != "" {
+			p.Cursor = &next
+		}
+		a, err := c.Send(r(p))
+		items, err := Decode[[]json.RawMessage](a, err)
+		if err != nil {
+			return false, err
+		}
+		if over := got + len(items) - limit; limit > 0 && over > 0 {
+			return true, use(items[:len(items)-over]) // of a list without pages
+		}
+		if err := use(items); err != nil {
+			return false, err
+		}
+		got += len(items)
+		before := next
+		next = httpserve.NextCursor(a.Header)
+		if next == "" || limit > 0 && got >= limit {
+			return next != "", nil
+		}
+		if next == before {
+			return false, errors.New("the server names the same next page twice; the list is not complete")
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+// VMID is the id of the VM that a person names by id or by name. Names are unique within
+// a tenant only; one that several tenants use is refused.
+func (c *Call) VMID(ctx context.Context, name string) (string, error) {
+	if uuid.Validate(name) == nil {
+		return name, nil
+	}
+	var found []hypervisorapi.VM
+	_, err := c.Pages(0, func(items []json.RawMessage) error {
+		for _, item := range items {
+			vm, err := Decode[hypervisorapi.VM](Answer{Body: item}, nil)
+			if err != nil {
+				return err
+			}
+			if vm.Name == name || vm.Id == name {
+				found = append(found, vm)
+			}
+		}
+		return nil
+	}, func(p Page) (*http.Response, error) {
+		return c.API.ListVMs(ctx, &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor})
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("there is no VM %s", output.Escape(name)), Hint: "'mainstay vm list' shows what there is"}
+	case len(found) > 1:
+		which := make([]string, len(found))
+		for i, vm := range found {
+			which[i] = fmt.Sprintf("%s (tenant %q)", vm.Id, vm.Tenant)
+		}
+		return "", exit.Usagef("several VMs have the name %s; name one by its id: %s", output.Escape(name), output.Escape(strings.Join(which, ", ")))
+	}
+	return found[0].Id, nil
+}
+
+// OfVM makes a request about the VM that the first argument names.
+func OfVM(r func(ctx context.Context, c *Call, id string) (*http.Response, error)) Request {
+	return func(ctx context.Context, c *Call) (*http.Response, error) {
+		id, err := c.VMID(ctx, c.Args[0])
+		if err != nil {
+			return nil, err
+		}
+		return r(ctx, c, id)
+	}
+}

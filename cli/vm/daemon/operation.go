@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+const (
+	// glance is how many seconds one look at an operation waits for its end, so that the
+	// bar moves; gaze is for when nobody sees it.
+	glance, gaze = 1, 20
+	// cancelPatience is how long an operation that is to be canceled may take to end.
+	cancelPatience = 30 * time.Second
+)
+
+// Operation makes a command whose call begins an operation, which it follows to its end.
+// done is a sentence of what there is then.
+func (s *Session) Operation(v Verb, r Request, done func(c *Call, op hypervisorapi.Operation) string) *cobra.Command {
+	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
+		return c.Follow(ctx, func() (*http.Response, error) { return r(ctx, c) }, done)
+	})
+	FollowFlag(cmd)
+	return cmd
+}
+
+// FollowFlag defines --no-wait, which Follow looks at.
+func FollowFlag(cmd *cobra.Command) {
+	cmd.Flags().Bool("no-wait", false, "print the operation's id and do not wait for its end")
+}
+
+// Follow begins an operation and shows how far it is until it has ended. When ctx ends,
+// which is what Ctrl-C does, it asks the daemon to cancel the operation.
+func (c *Call) Follow(ctx context.Context, begin func() (*http.Response, error), done func(c *Call, op hypervisorapi.Operation) string) error {
+	a, err := c.Send(begin())
+	op, err := Decode[hypervisorapi.Operation](a, err)
+	if err != nil {
+		return err
+	}
+	if noWait, err := c.Cmd.Flags().GetBool("no-wait"); err == nil && noWait {
+		return c.Out.ObjectAs(a.Body, func() error { return c.Say("%s", op.Id) })
+	}
+	a, op, err = c.await(ctx, a, op)
+	if err != nil {
+		return err
+	}
+	if err := outcome(op); err != nil {
+		return err
+	}
+	return c.Done(a, "%s", done(c, op))
+}
+
+func ended(op hypervisorapi.Operation) bool {
+	switch op.State {
+	case hypervisorapi.OperationStateQueued, hypervisorapi.OperationStateRunning:
+		return false
+	}
+	return true
+}
+
+// outcome is the error of an operation that has not succeeded.
+func outcome(op hypervisorapi.Operation) error {
+	switch op.State {
+	case hypervisorapi.OperationStateSucceeded:
+		return nil
+	case hypervisorapi.OperationStateCancelled:
+		return fmt.Errorf("the operation %s was canceled; what it did is undone", op.Id)
+	}
+	return fmt.Errorf("the operation %s %s: %s", op.Id, op.State, output.Escape(op.Error))
+}
+
+// await follows an operation to its end.
+func (c *Call) await(ctx context.Context, a Answer, op hypervisorapi.Operation) (Answer, hypervisorapi.Operation, error) {
+	p := c.Progress()
+	defer p.Done()
+	wait := gaze
+	if p.Watched() {
+		wait = glance
+	}
+	const whole = 1000
+	for !ended(op) {
+		p.Draw(int64(op.Progress*whole), whole, fmt.Sprintf("%s %s, %.0fs", op.Kind, op.State, time.Since(p.start).Seconds()))
+		var err error
+		a, err = c.Send(c.Slow.GetOperation(ctx, op.Id, &hypervisorapi.GetOperationParams{Wait: &wait}))
+		if ctx.Err() != nil {
+			p.Done()
+			return c.cancel(ctx, op)
+		}
+		next, err := Decode[hypervisorapi.Operation](a, err)
+		if err != nil {
+			return a, op, exit.Hinted(fmt.Errorf("the operation %s goes on, but cannot be followed: %w", op.Id, err), "'mainstay vm operation show "+op.Id+"' tells how far it is")
+		}
+		op = next
+	}
+	return a, op, nil
+}
+
+// cancel asks the daemon to cancel an operation, and answers how it ended.
+func (c *Call) cancel(ctx context.Context, op hypervisorapi.Operation) (Answer, hypervisorapi.Operation, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
+	defer stop()
+	c.Note("Canceling the operation %s; Ctrl-C again leaves it to the daemon.", op.Id)
+	a, err := c.Send(c.API.CancelOperation(ctx, op.Id, hypervisorapi.Nothing{}))
+	next, err := Decode[hypervisorapi.Operation](a, err)
+	if err != nil && !IsConflict(err) { // one that has ended cannot be canceled
+		return a, op, fmt.Errorf("interrupted; the operation %s could not be canceled: %w", op.Id, err)
+	}
+	if err == nil {
+		op = next
+	}
+	wait := int(cancelPatience / time.Second)
+	for err != nil || !ended(op) {
+		a, err = c.Send(c.Slow.GetOperation(ctx, op.Id, &hypervisorapi.GetOperationParams{Wait: &wait}))
+		if op, err = Decode[hypervisorapi.Operation](a, err); err != nil {
+			return a, op, fmt.Errorf("interrupted; the operation was asked to end: %w", err)
+		}
+	}
+	return a, op, nil
+}
+
+// IsConflict tells whether the daemon refused because of the state that something is in.
+func IsConflict(err error) bool {
+	var r *Refused
+	return errors.As(err, &r) && r.Status == http.StatusConflict
+}

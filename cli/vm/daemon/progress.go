@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/cli/output"
+)
+
+// redraw is how often a line is drawn anew at most.
+const redraw = 100 * time.Millisecond
+
+// Progress is a line on a terminal that tells how far something is. Elsewhere it writes
+// nothing, since a log has no use for it. It is safe for concurrent use.
+type Progress struct {
+	w     io.Writer
+	show  bool
+	start time.Time
+
+	mu    sync.Mutex
+	drawn time.Time
+}
+
+// Progress begins a line.
+func (c *Call) Progress() *Progress {
+	w := c.Cmd.ErrOrStderr()
+	return &Progress{w: w, show: output.IsTerminal(w), start: time.Now()}
+}
+
+// Watched tells whether anybody sees the line.
+func (p *Progress) Watched() bool { return p.show }
+
+// Draw draws the line: a bar for done of total, unless total is 0, and a text.
+func (p *Progress) Draw(done, total int64, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.show || time.Since(p.drawn) < redraw && done < total {
+		return
+	}
+	p.drawn = time.Now()
+	bar := ""
+	if total > 0 {
+		bar = fmt.Sprintf("%s %3d%%  ", output.Bar(done, total, 30), min(max(done, 0)*100/total, 100))
+	}
+	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s%s", bar, output.Escape(text))
+}
+
+// Bytes draws how many bytes have gone of how many; total is 0 or less when nobody knows.
+func (p *Progress) Bytes(done, total int64) {
+	rate := float64(done) / max(time.Since(p.start).Seconds(), 0.001)
+	p.Draw(done, max(total, 0), fmt.Sprintf("%s, %s/s", Bytes(done), Bytes(int64(rate))))
+}
+
+// Done removes the line.
+func (p *Progress) Done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.show {
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
+		p.show = false
+	}
+}
+
+// While runs f and shows a text and for how long it has been running.
+func (c *Call) While(ctx context.Context, text string, f func() error) error {
+	p := c.Progress()
+	defer p.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	var drawing sync.WaitGroup
+	if p.Watched() {
+		drawing.Go(func() {
+			ticker := time.NewTicker(redraw)
+			defer ticker.Stop()
+			for {
+				p.Draw(0, 0, fmt.Sprintf("%s … %.1fs", text, time.Since(p.start).Seconds()))
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+				}
+			}
+		})
+	}
+	err := f()
+	cancel()
+	drawing.Wait()
+	return err
+}
+
+// Bytes is a number of bytes as people read it.
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, i := float64(n)/unit, 0
+	for ; value >= 999.95 && i < 4; i++ {
+		value /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[i])
+}

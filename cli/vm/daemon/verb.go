@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+// Verb describes a command. Its arguments follow from Use: "rename NAME NEW" takes two,
+// "exec VM PROGRAM..." two or more.
+type Verb struct {
+	Use, Short, Long, Example string
+}
+
+// Request makes the call of a command and returns what the generated method does.
+type Request func(ctx context.Context, c *Call) (*http.Response, error)
+
+// Group is a command that only holds others.
+func Group(use, short, example string, aliases ...string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: example, Aliases: aliases, SuggestionsMinimumDistance: 2,
+		// Without this, a mistyped command would show the help and exit with 0.
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			err := exit.Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return exit.Hinted(err, fmt.Sprintf("did you mean %s?", strings.Join(near, " or ")))
+			}
+			return err
+		},
+	}
+}
+
+// Command makes a command that runs f.
+func (s *Session) Command(v Verb, f func(ctx context.Context, c *Call) error) *cobra.Command {
+	return &cobra.Command{
+		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := s.begin(cmd, args)
+			if err != nil {
+				return err
+			}
+			return f(cmd.Context(), c)
+		},
+	}
+}
+
+// Object makes a command that prints the one object that a call answers.
+func (s *Session) Object(v Verb, r Request) *cobra.Command {
+	return s.Command(v, func(ctx context.Context, c *Call) error {
+		a, err := c.Send(r(ctx, c))
+		if err != nil {
+			return err
+		}
+		return c.Out.Object(a.Body)
+	})
+}
+
+// Change makes a command that changes something and says so: in the sentence %s stands
+// for the last argument.
+func (s *Session) Change(v Verb, sentence string, r Request) *cobra.Command {
+	return s.Command(v, func(ctx context.Context, c *Call) error {
+		a, err := c.Send(r(ctx, c))
+		if err != nil {
+			return err
+		}
+		return c.Done(a, sentence, c.Args[len(c.Args)-1])
+	})
+}
+
+// Remove makes a command that asks before it destroys something. In the question and in
+// the sentence that tells of it %s stands for the last argument.
+func (s *Session) Remove(v Verb, question, done string, r Request) *cobra.Command {
+	var yes bool
+	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
+		last := c.Args[len(c.Args)-1]
+		if err := c.Confirm(fmt.Sprintf(question, last), yes); err != nil {
+			return err
+		}
+		if _, err := c.Send(r(ctx, c)); err != nil {
+			return err
+		}
+		return c.Say(done, last)
+	})
+	YesFlag(cmd, &yes)
+	return cmd
+}
+
+// arguments checks the number of arguments against use.
+func arguments(use string) cobra.PositionalArgs {
+	names := strings.Fields(use)[1:]
+	open := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return exit.Usagef("%s is missing", strings.TrimSuffix(names[len(args)], "..."))
+		}
+		if len(args) > len(names) && !open {
+			return exit.Usagef("unexpected argument %q", args[len(names)])
+		}
+		for i, name := range names {
+			// An empty name would address the collection instead of an object in it.
+			if args[i] == "" {
+				return exit.Usagef("%s is empty", strings.TrimSuffix(name, "..."))
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,140 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+const (
+	// maxInput is what a program in a guest can get as its standard input, in bytes.
+	maxInput = 1 << 20
+	// longestExec is how long a program in a guest may run.
+	longestExec = 24 * time.Hour
+)
+
+// execution is what flags say about a program.
+type execution struct {
+	env     daemon.Pairs
+	cwd     string
+	limit   time.Duration
+	noStdin bool
+}
+
+func (s commands) exec() *cobra.Command {
+	var e execution
+	cmd := s.Command(daemon.Verb{
+		Use: "exec VM PROGRAM...", Short: "Run a program in a guest, by its agent",
+		Long: `Run a program in a guest, by its agent, and exit with the program's exit code (128 and the signal's number when one
+ended it). There is no shell and no terminal: give "sh -c" for the former, and use 'mainstay vm console' for the latter.
+
+A pipe or a file at the standard input is read to its end, up to 1 MiB of text, and handed to the program; -n hands it
+nothing.`,
+		Example: "  mainstay vm exec web -- uname -a\n  mainstay vm exec web --env LANG=C --cwd /tmp -- sh -c 'ls | wc -l'\n  mainstay vm exec web -- tee /etc/motd < motd",
+	}, func(ctx context.Context, c *daemon.Call) error { return e.run(ctx, c) })
+	f := cmd.Flags()
+	f.Var(&e.env, "env", "environment variable of the program; may be repeated")
+	f.StringVar(&e.cwd, "cwd", "", "folder in which it runs")
+	f.DurationVar(&e.limit, "time-limit", time.Minute, "end the program after this time, at most 24h")
+	f.BoolVarP(&e.noStdin, "no-stdin", "n", false, "hand it no standard input")
+	return cmd
+}
+
+func (e *execution) run(ctx context.Context, c *daemon.Call) error {
+	if e.limit < time.Second || e.limit > longestExec {
+		return exit.Usagef("--time-limit must be between 1s and 24h, not %s", e.limit)
+	}
+	request := hypervisorapi.Exec{Argv: c.Args[1:], Cwd: daemon.Given(c, "cwd", e.cwd), Stream: new(true), TimeoutSeconds: new(int(e.limit / time.Second))}
+	if len(e.env) > 0 {
+		request.Env = new(map[string]string(e.env))
+	}
+	input, err := e.input(c.Cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if input != "" {
+		request.Stdin = &input
+	}
+	id, err := c.VMID(ctx, c.Args[0])
+	if err != nil {
+		return err
+	}
+	r, err := c.Open(c.Slow.Exec(ctx, id, request))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Body.Close() }() // it was only read
+	return follow(ctx, r.Body, c.Cmd.OutOrStdout(), c.Cmd.ErrOrStderr())
+}
+
+// input reads what is piped in. It is text, since that is what the API takes.
+func (e *execution) input(in io.Reader) (string, error) {
+	if e.noStdin {
+		return "", nil
+	}
+	if file, ok := in.(*os.File); ok {
+		// A terminal, /dev/null and a closed descriptor have nothing for the program.
+		if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
+			return "", nil
+		}
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the standard input: %w", err)
+	case len(raw) > maxInput:
+		return "", exit.Hinted(exit.Usagef("the standard input is larger than 1 MiB"), "'mainstay vm cp' takes files of any size into the guest")
+	case !utf8.Valid(raw):
+		return "", exit.Hinted(exit.Usagef("the standard input is no text"), "'mainstay vm cp' takes any file into the guest")
+	}
+	return string(raw), nil
+}
+
+// follow writes a program's output as it comes, and returns how it ended.
+func follow(ctx context.Context, pieces io.Reader, out, errs io.Writer) error {
+	for lines := json.NewDecoder(pieces); ; {
+		var p hypervisorapi.ExecPiece
+		if err := lines.Decode(&p); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted: %w", ctx.Err())
+			}
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("the answer broke off before the program ended: %w", err)
+		}
+		if p.Data != nil {
+			to := out
+			if p.Stream != nil && *p.Stream == hypervisorapi.ExecPieceStreamStderr {
+				to = errs
+			}
+			if _, err := to.Write(*p.Data); err != nil {
+				return err
+			}
+		}
+		switch {
+		case p.Error != nil && *p.Error != "":
+			err := fmt.Errorf("the program did not run to its end: %s", output.Escape(*p.Error))
+			if p.ExitCode != nil && *p.ExitCode != 0 {
+				return &exit.Error{Code: *p.ExitCode, Err: err}
+			}
+			return err
+		case p.ExitCode != nil && *p.ExitCode != 0:
+			return &exit.Error{Code: *p.ExitCode, Err: errors.New("")} // the program has said itself what is wrong
+		case p.ExitCode != nil:
+			return nil
+		}
+	}
+}

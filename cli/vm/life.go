@@ -1,0 +1,158 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+// longestWait is the most seconds that one request may wait for a state.
+const longestWait = 600
+
+// verb makes a command that does something to a VM and answers when it is done. doing is
+// shown meanwhile; in it and in done, %s stands for what the person called the VM.
+func (s commands) verb(v daemon.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error)) *cobra.Command {
+	return s.Command(v, func(ctx context.Context, c *daemon.Call) error {
+		id, err := c.VMID(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		var a daemon.Answer
+		if err := c.While(ctx, fmt.Sprintf(doing, c.Args[0]), func() (err error) {
+			a, err = c.Send(r(ctx, c, id))
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.Done(a, done, c.Args[0])
+	})
+}
+
+func (s commands) start() *cobra.Command {
+	return s.verb(daemon.Verb{Use: "start VM", Short: "Start a VM", Example: "  mainstay vm start web"}, "Starting %s", "%s is running.",
+		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+			return c.Slow.StartVM(ctx, id, hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) stop() *cobra.Command {
+	var grace time.Duration
+	var force bool
+	cmd := s.verb(daemon.Verb{
+		Use: "stop VM", Short: "Ask the guest to shut down, and end the VM when its time of grace is over",
+		Example: "  mainstay vm stop web\n  mainstay vm stop web --grace 2m\n  mainstay vm stop web --force",
+	}, "Stopping %s", "%s is stopped.", func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+		if grace < 0 || grace > time.Hour {
+			return nil, exit.Usagef("--grace must be between 0 and 1h, not %s", grace)
+		}
+		return c.Slow.StopVM(ctx, id, hypervisorapi.Stop{
+			GraceSeconds: daemon.Given(c, "grace", int(grace.Round(time.Second)/time.Second)), Force: daemon.Given(c, "force", force)})
+	})
+	cmd.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long the guest may take to shut down")
+	cmd.Flags().BoolVar(&force, "force", false, "end it at once")
+	return cmd
+}
+
+func (s commands) pause() *cobra.Command {
+	return s.verb(daemon.Verb{Use: "pause VM", Short: "Halt a VM's processors", Example: "  mainstay vm pause web"}, "Pausing %s", "%s is paused.",
+		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+			return c.Slow.PauseVM(ctx, id, hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) resume() *cobra.Command {
+	return s.verb(daemon.Verb{Use: "resume VM", Short: "Let a paused VM go on", Example: "  mainstay vm resume web"}, "Resuming %s", "%s is running.",
+		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+			return c.Slow.ResumeVM(ctx, id, hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) enable() *cobra.Command {
+	return s.verb(daemon.Verb{Use: "enable VM", Short: "Start a VM whenever the host starts", Example: "  mainstay vm enable web"}, "Enabling %s", "%s starts with the host.",
+		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+			return c.API.EnableVM(ctx, id, hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) disable() *cobra.Command {
+	return s.verb(daemon.Verb{Use: "disable VM", Short: "Do not start a VM with the host", Example: "  mainstay vm disable web"}, "Disabling %s", "%s does not start with the host.",
+		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+			return c.API.DisableVM(ctx, id, hypervisorapi.Nothing{})
+		})
+}
+
+func (s commands) delete() *cobra.Command {
+	var yes bool
+	cmd := s.Command(daemon.Verb{
+		Use: "delete VM", Short: "Stop a VM at once and remove it with its disks and snapshots; its backups stay",
+		Example: "  mainstay vm delete web\n  mainstay vm delete web --yes",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		id, err := c.VMID(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		if err := c.Confirm(fmt.Sprintf("Delete the VM %s with its disks and snapshots?", c.Args[0]), yes); err != nil {
+			return err
+		}
+		if err := remove(ctx, c, id, c.Args[0]); err != nil {
+			return err
+		}
+		return c.Say("Deleted the VM %s.", c.Args[0])
+	})
+	daemon.YesFlag(cmd, &yes)
+	return cmd
+}
+
+func remove(ctx context.Context, c *daemon.Call, id, name string) error {
+	return c.While(ctx, "Deleting "+name, func() error {
+		_, err := c.Send(c.Slow.DeleteVM(ctx, id))
+		return err
+	})
+}
+
+func (s commands) wait() *cobra.Command {
+	var limit time.Duration
+	cmd := s.Command(daemon.Verb{
+		Use: "wait VM STATE", Short: "Wait until a VM is in a state",
+		Long:    "Wait until a VM is creating, stopped, starting, running, paused, stopping, failed or deleting. Exits with 1 when the time is over.",
+		Example: "  mainstay vm wait web running\n  mainstay vm wait web stopped --time-limit 1h",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		state := hypervisorapi.State(c.Args[1])
+		if !state.Valid() {
+			return exit.Usagef("STATE must be creating, stopped, starting, running, paused, stopping, failed or deleting, not %q", c.Args[1])
+		}
+		id, err := c.VMID(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		var a daemon.Answer
+		if err := c.While(ctx, fmt.Sprintf("Waiting until %s is %s", c.Args[0], state), func() (err error) {
+			a, err = waitFor(ctx, c, id, state, limit)
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.Done(a, "%s is %s.", c.Args[0], state)
+	})
+	cmd.Flags().DurationVar(&limit, "time-limit", 10*time.Minute, "how long to wait")
+	return cmd
+}
+
+// waitFor waits until a VM is in a state, as long as limit says.
+func waitFor(ctx context.Context, c *daemon.Call, id string, state hypervisorapi.State, limit time.Duration) (daemon.Answer, error) {
+	for end := time.Now().Add(limit); ; {
+		left := max(time.Until(end), 0)
+		seconds := min(int((left+time.Second-1)/time.Second), longestWait)
+		a, err := c.Send(c.Slow.WaitVM(ctx, id, &hypervisorapi.WaitVMParams{State: state, Timeout: &seconds}))
+		if err == nil || !daemon.IsRefused(err, "wait_timeout") || seconds < longestWait {
+			return a, err
+		}
+	}
+}

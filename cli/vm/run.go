@@ -1,0 +1,148 @@
+package vm
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+	"github.com/mainstay-infra/mainstay/cli/vm/spec"
+)
+
+const (
+	// settleTime is how long a VM whose console has ended may take to be told from one
+	// whose connection broke.
+	settleTime = 10 * time.Second
+	// cleanupTime is how long removing a VM may take after Ctrl-C.
+	cleanupTime = 30 * time.Second
+)
+
+// attempt is one `vm run`.
+type attempt struct {
+	*daemon.Call
+	id, name     string
+	keep, detach bool
+}
+
+func (s commands) run() *cobra.Command {
+	var flags spec.Flags
+	var name string
+	a := attempt{}
+	cmd := s.Command(daemon.Verb{
+		Use: "run IMAGE", Short: "Make a VM of an image, start it, and attach its console",
+		Long: `Make a VM of an image, start it, and attach its console to this terminal; IMAGE is a name in the catalog, or an absolute
+path on the host. Ctrl-] detaches: the VM goes on. When the guest powers off, the VM is removed, unless --keep is given.`,
+		Example: "  mainstay vm run demo\n  mainstay vm run demo --name trial --memory 1G --keep\n  mainstay vm run /var/lib/images/debian.qcow2 --detach --label role=web",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		request, err := flags.Spec(c, name)
+		if err != nil {
+			return err
+		}
+		if request.Name == "" {
+			request.Name = inventName(c.Args[0])
+		}
+		request.Image = &c.Args[0]
+		a.Call, a.name = c, request.Name
+		return a.run(ctx, request)
+	})
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "name of the VM (default: one is made of the image's)")
+	f.BoolVar(&a.keep, "keep", false, "do not remove the VM when the guest powers off")
+	f.BoolVarP(&a.detach, "detach", "d", false, "do not attach the console")
+	flags.AddShort(cmd)
+	return cmd
+}
+
+// inventName makes a name such as demo-x7f2q of an image's name or path.
+func inventName(image string) string {
+	base := image[strings.LastIndexByte(image, '/')+1:]
+	base, _, _ = strings.Cut(base, ":")
+	base = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".qcow2"), ".img"), ".raw")
+	base = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-':
+			return r
+		}
+		return '-'
+	}, base)
+	base = strings.Trim(base[:min(len(base), 50)], "-")
+	if base == "" {
+		base = "vm"
+	}
+	return base + "-" + strings.ToLower(rand.Text()[:5])
+}
+
+func (a *attempt) run(ctx context.Context, request hypervisorapi.VMSpec) error {
+	answer, err := a.boot(ctx, request)
+	if err != nil {
+		return err
+	}
+	if a.detach {
+		return a.Done(answer, "%s is running. 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it.", a.name, a.name, a.name)
+	}
+	detached, err := attach(ctx, a.Call, a.id, a.name)
+	switch {
+	case err != nil:
+		return exit.Hinted(err, fmt.Sprintf("the VM goes on: 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it", a.name, a.name))
+	case detached:
+		a.Note("Detached; %s goes on. 'mainstay vm console %s' comes back, 'mainstay vm delete %s' removes it.", a.name, a.name, a.name)
+		return nil
+	}
+	return a.finish(ctx)
+}
+
+// boot makes the VM and starts it. One that does not start is removed, unless it is to
+// be kept.
+func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answer daemon.Answer, err error) {
+	err = a.While(ctx, "Starting "+a.name, func() error {
+		vm, err := daemon.Decode[hypervisorapi.VM](a.Send(a.Slow.CreateVM(ctx, request)))
+		if err != nil {
+			return err
+		}
+		a.id = vm.Id
+		answer, err = a.Send(a.Slow.StartVM(ctx, a.id, hypervisorapi.Nothing{}))
+		return err
+	})
+	if err == nil || a.id == "" {
+		return answer, err
+	}
+	if a.keep {
+		return answer, exit.Hinted(err, fmt.Sprintf("the VM is kept: 'mainstay vm events %s' tells more, 'mainstay vm delete %s' removes it", a.name, a.name))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	if removeErr := remove(ctx, a.Call, a.id, a.name); removeErr != nil {
+		return answer, fmt.Errorf("%w; and the VM %s could not be removed: %w", err, a.name, removeErr)
+	}
+	return answer, exit.Hinted(err, "the VM was removed; with --keep it stays, and 'mainstay vm events' tells more")
+}
+
+// finish removes the VM when its guest has powered off.
+func (a *attempt) finish(ctx context.Context) error {
+	comeBack := fmt.Sprintf("'mainstay vm console %s' attaches it again, 'mainstay vm delete %s' removes the VM", a.name, a.name)
+	if _, err := waitFor(ctx, a.Call, a.id, hypervisorapi.StateStopped, settleTime); err != nil {
+		vm, lookErr := daemon.Decode[hypervisorapi.VM](a.Send(a.API.GetVM(ctx, a.id)))
+		if lookErr != nil {
+			return lookErr
+		}
+		if vm.State == hypervisorapi.StateFailed {
+			return exit.Hinted(fmt.Errorf("the VM %s failed: %s", a.name, vm.LastError), fmt.Sprintf("'mainstay vm events %s' tells more, 'mainstay vm delete %s' removes it", a.name, a.name))
+		}
+		return exit.Hinted(fmt.Errorf("the console of %s ended, but it is %s", a.name, vm.State), comeBack)
+	}
+	if a.keep {
+		a.Note("The guest has powered off. The VM %s is kept: 'mainstay vm start %s' starts it again.", a.name, a.name)
+		return nil
+	}
+	if err := remove(ctx, a.Call, a.id, a.name); err != nil {
+		return err
+	}
+	a.Note("The guest has powered off; the VM %s is removed.", a.name)
+	return nil
+}

@@ -1,0 +1,59 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+	tib = 1 << 40
+)
+
+// Size is a flag that takes a size: a number of units, or a number with a unit of its
+// own, which must be a whole number of units.
+type Size struct {
+	Count int   // how many units
+	Unit  int64 // in bytes
+	name  string
+}
+
+// GiB is a size in GiB.
+func GiB() Size { return Size{Unit: gib, name: "GiB"} }
+
+// String, Set and Type make a Size a flag's value.
+func (s *Size) String() string {
+	if s.Count == 0 {
+		return ""
+	}
+	return strconv.Itoa(s.Count)
+}
+
+// Set takes for example 512, 512M, 512MiB or 2G.
+func (s *Size) Set(text string) error {
+	digits := strings.TrimRight(text, "KMGTiBkmgtb")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 1 {
+		return fmt.Errorf("must be a size such as 512M or 20G; a number alone counts %s", s.name)
+	}
+	unit := s.Unit
+	if suffix := text[len(digits):]; suffix != "" {
+		var known bool
+		unit, known = map[string]int64{"K": kib, "M": mib, "G": gib, "T": tib}[strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(suffix), "B"), "I")]
+		if !known {
+			return fmt.Errorf("has the unknown unit %q; there are K, M, G and T", suffix)
+		}
+	}
+	if n > math.MaxInt64/unit || n*unit%s.Unit != 0 {
+		return fmt.Errorf("must be a whole number of %s", s.name)
+	}
+	s.Count = int(n * unit / s.Unit)
+	return nil
+}
+
+// Type is the placeholder in the help.
+func (s *Size) Type() string { return "SIZE" }

@@ -1,0 +1,43 @@
+// Package vm is `mainstay vm`: virtual machines of one host from the command line.
+//
+//	vm.go         the command; list.go, life.go, create.go, run.go
+//	console.go    a console in the terminal; tty*.go puts the terminal into raw mode
+//	vnc.go        a screen for a viewer of the person's choice
+//	exec.go, cp.go: programs and files in a guest, by its agent
+//	snapshot.go, backup.go, clone.go: disks
+//	events.go, metrics.go, host.go, operation.go
+//
+// What `mainstay image` and `mainstay fleet` need too is in package daemon; the flags of a
+// VM's fields are in package spec.
+//
+// Invariant: however a console ends, the terminal is as it was before.
+package vm
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
+
+// commands makes the commands of the group.
+type commands struct{ *daemon.Session }
+
+// New makes the command `vm` with all commands below it.
+func New(env client.Environment) *cobra.Command {
+	cmd := daemon.Group("vm", "Run virtual machines: create, consoles, files, snapshots, backups",
+		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a", "vms")
+	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --url. VMs are named by id or by name.
+
+` + daemon.TokenHelp
+	s := commands{daemon.NewSession(env, cmd)}
+	cmd.AddCommand(
+		s.run(), s.create(), s.list(), s.show(),
+		s.start(), s.stop(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
+		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(),
+		s.events(), s.metrics(),
+		s.snapshots(), s.backups(), s.clone(), s.resize(),
+		s.operations(), s.host(), s.whoami(), s.audit(),
+	)
+	return cmd
+}
