@@ -31,6 +31,11 @@ need qemu-system-x86 command -v qemu-system-x86_64
 need qemu-utils command -v qemu-img
 need busybox-static sh -c 'ldd /bin/busybox 2>&1 | grep -q "not a dynamic"'
 need cpio command -v cpio
+# Their disks in Ceph.
+need ceph-mon command -v ceph-mon
+need ceph-osd command -v ceph-osd
+need ceph-common command -v rbd
+need qemu-block-extra sh -c 'ls /usr/lib/*/qemu/block-rbd.so'
 need iptables sh -c 'command -v iptables || ls /usr/sbin/iptables'
 
 # A guest is built of a kernel that is downloaded, so apt has to know of it.
@@ -38,13 +43,25 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && [ -z "$(apt-cache depe
 	apt-get update -qq
 fi
 
-[ -n "$missing" ] || exit 0
+# Sandboxes: Debian's own gVisor is too old, so it is built, which takes some minutes once.
+sandboxes() {
+	if [ "$(id -u)" = 0 ] && ! sh "$(dirname "$0")/../bench/runsc/build.sh" /usr/local/bin/runsc; then
+		echo "gVisor (runsc) could not be built; tests of sandboxes need it" >&2
+		exit 1
+	fi
+}
+
+if [ -z "$missing" ]; then
+	sandboxes
+	exit 0
+fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	echo "Installing for the tests:$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
 	# shellcheck disable=SC2086 # a list of packages
 	apt-get install -y -qq --no-install-recommends $missing >/dev/null
+	sandboxes
 	exit 0
 fi
 echo "The tests need more than this machine has. Run:"

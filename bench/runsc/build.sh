@@ -19,6 +19,6 @@ fi
 rm -f "$stamp"
 mkdir -p "$(dirname "$target")"
 # Built beside and renamed: a runsc that runs is not written over, nor is half of one left.
-CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$target.new" gvisor.dev/gvisor/runsc
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=release-20260905.0" -o "$target.new" gvisor.dev/gvisor/runsc
 mv "$target.new" "$target"
 echo "$want" >"$stamp"

@@ -307,8 +307,8 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	}
 	word := ticket()
 	one, two := d.dial(path+"/console?ticket="+word), d.dial(path+"/console?ticket="+ticket())
-	defer one.CloseNow()
-	defer two.CloseNow()
+	defer func() { _ = one.CloseNow() }()
+	defer func() { _ = two.CloseNow() }()
 	d.call("GET", path+"/console?ticket="+word, "", nil).refused(401, "unauthenticated", "", "") // it was good once
 	other := d.boot("other", nil)
 	d.call("GET", "/v1/vms/"+other.Id+"/console?ticket="+ticket(), "", nil).refused(401, "unauthenticated", "", "")
@@ -345,7 +345,7 @@ func TestTheScreenSpeaksRFB(t *testing.T) {
 	d.await(vm.Id, "running")
 	ticket := as[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+vm.Id+"/tickets", adminToken, nil).want(201)).Ticket
 	conn := d.dial("/v1/vms/" + vm.Id + "/vnc?ticket=" + ticket)
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	r := socketReader{t, conn}
 	if hello := r.read(); string(hello) != "RFB 003.008\n" {
 		t.Fatalf("%q", hello)

@@ -90,7 +90,7 @@ func TestASandboxRunsFromAFolderWithinASecondAndGoesThroughItsLife(t *testing.T)
 	}
 	ticket := as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
 	conn := d.dial(path + "/console?ticket=" + ticket)
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	if err := conn.Write(t.Context(), 2, []byte("echo answer $((6 * 7))\n")); err != nil {
 		t.Fatal(err)
 	}
