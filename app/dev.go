@@ -86,7 +86,7 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 			}
 			return Run(cmd.Context(), modules, func() {
 				_ = w.Flush()
-				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs. Try: mainstay edge simulate --sites 20\n", telemetry.BuildInfo().Version, table)
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs. Try: mainstay edge simulate --sites 20, or: mainstay image build-demo && mainstay vm run demo\n", telemetry.BuildInfo().Version, table)
 			})
 		},
 	}

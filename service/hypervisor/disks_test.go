@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 )
 
@@ -328,9 +330,9 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	await(0, "answer 42")
 	await(1, "answer 42")
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	if _, _, err := one.Read(t.Context()); err == nil {
-		for err == nil {
-			_, _, err = one.Read(t.Context())
+	for err := error(nil); err == nil; {
+		if _, _, err = one.Read(t.Context()); err != nil && websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+			t.Errorf("the console ended with %v", err)
 		}
 	}
 	d.call("GET", path+"/console", adminToken, nil).refused(409, "wrong_state", "", "")

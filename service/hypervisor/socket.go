@@ -109,26 +109,26 @@ func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.
 	conn.SetReadLimit(maxSocketMessage)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
+	ended := make(chan struct{}, 3)
 	var work sync.WaitGroup
-	work.Go(func() {
-		defer cancel()
-		_ = copyToSocket(ctx, conn, stream)
-	})
-	work.Go(func() {
-		defer cancel()
-		_ = copyFromSocket(ctx, stream, conn)
-	})
-	work.Go(func() {
-		defer cancel()
-		_ = keepAlive(ctx, conn)
-	})
+	for _, part := range []func() error{
+		func() error { return copyToSocket(ctx, conn, stream) },
+		func() error { return copyFromSocket(ctx, stream, conn) },
+		func() error { return keepAlive(ctx, conn) },
+	} {
+		work.Go(func() {
+			_ = part() // either side has ended, which is what there is to know
+			ended <- struct{}{}
+		})
+	}
 	select {
-	case <-ctx.Done():
+	case <-ended:
 	case <-s.leaving:
 	}
-	cancel()
-	_ = stream.Close()                                            // so that reading from it ends
+	_ = stream.Close() // so that reading from it ends
+	// The end is said before the context ends, which would cut the connection off.
 	_ = conn.Close(websocket.StatusNormalClosure, "it has ended") // the other side may be gone
+	cancel()
 	work.Wait()
 	return nil
 }

@@ -110,7 +110,9 @@ func TestDisksInCeph(t *testing.T) {
 	images := func() string { return strings.TrimSpace(tool(t, "rbd", "-c", c.Conf, "ls", c.Pool)) }
 	for _, inPlace := range []bool{false, true} {
 		p := storage.RBDPool{Pool: c.Pool, User: "admin", Conf: c.Conf, InPlace: inPlace}
-		prove(t, p, func(v storage.Volume) string { return "rbd:" + c.Pool + "/mainstay-" + v.VM + ":id=admin:conf=" + c.Conf })
+		prove(t, p, func(v storage.Volume) string {
+			return "rbd:" + c.Pool + "/mainstay-" + v.VM + ":id=admin:conf=" + c.Conf
+		})
 		want := ""
 		if inPlace {
 			want = "mainstay-base-0123456789abcdef" // for the next clone
