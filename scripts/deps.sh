@@ -30,6 +30,7 @@ need ethtool sh -c 'command -v ethtool || ls /usr/sbin/ethtool'
 need qemu-system-x86 command -v qemu-system-x86_64
 need qemu-utils command -v qemu-img
 need busybox-static sh -c 'ldd /bin/busybox 2>&1 | grep -q "not a dynamic"'
+need ovmf sh -c 'ls /usr/share/OVMF/OVMF_CODE*.fd'
 need cpio command -v cpio
 # Their disks in Ceph.
 need ceph-mon command -v ceph-mon

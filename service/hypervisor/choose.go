@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -106,14 +107,19 @@ func (s *Service) findFirmware(b *base, firmware string) error {
 		}
 		return nil
 	}
+	wrong := fault.InvalidField("firmware", "must be uefi, bios, or a path such as /dir/OVMF_CODE.fd with OVMF_VARS.fd beside it")
+	folder, name := filepath.Split(firmware)
+	if !strings.Contains(name, "_CODE") {
+		return wrong
+	}
 	f, err := s.policy.OpenImage(firmware)
 	if err != nil {
 		return renamed(err, "firmware")
 	}
 	b.copies = append(b.copies, copied{f, "firmware_CODE.fd"})
-	vars, err := s.policy.OpenImage(strings.Replace(firmware, "_CODE", "_VARS", 1))
+	vars, err := s.policy.OpenImage(folder + strings.Replace(name, "_CODE", "_VARS", 1))
 	if err != nil {
-		return fault.InvalidField("firmware", "must be uefi, bios, or a path such as /dir/OVMF_CODE.fd with OVMF_VARS.fd beside it")
+		return wrong
 	}
 	b.copies = append(b.copies, copied{vars, "firmware_VARS.fd"})
 	b.boot.Firmware = "firmware_CODE.fd"

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/require"
+	"github.com/mainstay-infra/mainstay/service/hypervisor"
 )
 
 func TestAVMIsStartedPausedResumedStoppedByItsGuestAndDeleted(t *testing.T) {
@@ -277,4 +279,26 @@ func TestListsArePagedAndFilteredByLabelStateAndTenant(t *testing.T) {
 	}
 	d.call("GET", "/v1/vms?label=x", adminToken, nil).refused(400, "invalid", "label", "")
 	d.call("GET", "/v1/vms?limit=0", adminToken, nil).refused(400, "invalid", "limit", "")
+}
+
+func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	if hypervisor.Firmware() == "" {
+		require.Missing(t, "ovmf is not installed")
+	}
+	d := start(t, "")
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 256, "firmware": "uefi", "network": object{"mode": "none"}}).want(201))
+	path := "/v1/vms/" + vm.Id
+	d.call("POST", path+"/start", adminToken, nil).want(200)
+	ticket := as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
+	conn := d.dial(path + "/console?ticket=" + ticket)
+	defer func() { _ = conn.CloseNow() }()
+	for seen := ""; !strings.Contains(seen, "BdsDxe"); { // the part of UEFI that looks for what to boot
+		seen += string(socketReader{t, conn}.read())
+	}
+	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", vm.Id, "vars.fd")); err != nil || info.Size() == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	d.call("POST", "/v1/vms", adminToken, object{"name": "two", "memory_mib": 64, "firmware": "/etc/passwd"}).refused(400, "invalid", "firmware", "")
 }
