@@ -30,7 +30,7 @@ function jsonSchema(schema, document) {
 
 for (const app of consoles()) {
   const path = join(web, '..', 'api', app, 'openapi.yaml');
-  const document = parse(readFileSync(path, 'utf8'));
+  const document = parse(readFileSync(path, 'utf8'), { merge: true });
   // What has a server of its own, such as /healthz, is for readers.
   for (const [at, item] of Object.entries(document.paths)) if (item.servers) delete document.paths[at];
   const ast = await openapiTS(document, { alphabetize: true, rootTypes: false });

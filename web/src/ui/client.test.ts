@@ -27,6 +27,12 @@ describe('the client', () => {
     expect(session.token()).toBe('t0ken');
   });
 
+  it('reads a body whose error is the sentence, with the limit that it names', async () => {
+    answer(400, '{"error":"too many vcpus","code":"policy_limit","limit":"policy.max_vcpus","request_id":"r1"}');
+    const error = await createClient<Paths>(session).GET('/sites').catch((e: unknown) => e);
+    expect(error).toMatchObject({ status: 400, code: 'policy_limit', message: 'too many vcpus', limit: 'policy.max_vcpus', requestId: 'r1' });
+  });
+
   it('ends the session on 401', async () => {
     answer(401, '{"error":{"code":"unauthenticated","message":"no","request_id":"r"}}');
     await expect(createClient<Paths>(session).GET('/sites')).rejects.toThrow('no');

@@ -15,6 +15,8 @@ export class ApiError extends Error {
     /** The part of the input that is wrong, as in `targets.labels`. */
     readonly field?: string,
     readonly requestId?: string,
+    /** The limit of the service's policy that would be exceeded. */
+    readonly limit?: string,
   ) {
     super(message);
     this.name = 'ApiError';
@@ -26,12 +28,20 @@ export function reason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Reads the error body that all services share. */
+interface ErrorParts {
+  code: string;
+  field?: string;
+  limit?: string;
+  request_id?: string;
+}
+
+/** Reads an error's body: services wrap its parts in `error`, or put them beside an `error` that is the sentence. */
 export async function errorFrom(response: Response): Promise<ApiError> {
   const text = await response.text();
   try {
-    const { error } = JSON.parse(text) as { error: { code: string; message: string; field?: string; request_id?: string } };
-    return new ApiError(response.status, error.code, error.message, error.field, error.request_id);
+    const body = JSON.parse(text) as { error: ErrorParts & { message: string } } | (ErrorParts & { error: string });
+    const parts = typeof body.error === 'string' ? { ...(body as ErrorParts), message: body.error } : body.error;
+    return new ApiError(response.status, parts.code, parts.message, parts.field, parts.request_id, parts.limit);
   } catch {
     // A proxy between the browser and the service may answer in its own words.
     return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.');

@@ -4,15 +4,15 @@ import { describe, expect, it, vi } from 'vitest';
 import { ConfirmProvider, useConfirm } from './confirm';
 import { Toasts } from './toast';
 
-function Asker({ run }: { run: () => Promise<unknown> }) {
+function Asker({ run, typed }: { run: () => Promise<unknown>; typed?: string }) {
   const confirm = useConfirm();
-  return <button onClick={() => confirm({ title: 'Delete plant-1?', body: <p>Its 4 devices go with it.</p>, action: 'Delete it', danger: true, run, done: 'plant-1 is deleted.' })}>Delete</button>;
+  return <button onClick={() => confirm({ title: 'Delete plant-1?', body: <p>Its 4 devices go with it.</p>, action: 'Delete it', danger: true, run, ...(typed !== undefined && { typed }), done: 'plant-1 is deleted.' })}>Delete</button>;
 }
 
-async function ask(run: () => Promise<unknown>) {
+async function ask(run: () => Promise<unknown>, typed?: string) {
   render(
     <ConfirmProvider>
-      <Asker run={run} />
+      <Asker run={run} {...(typed !== undefined && { typed })} />
       <Toasts />
     </ConfirmProvider>,
   );
@@ -34,6 +34,19 @@ describe('useConfirm', () => {
     await userEvent.click(screen.getByRole('button', { name: 'Delete it' }));
     await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
     expect(screen.getByRole('status')).toHaveTextContent('plant-1 is deleted.');
+  });
+
+  it('does nothing before the name is typed', async () => {
+    const run = vi.fn(() => Promise.resolve());
+    await ask(run, 'plant-1');
+    const field = screen.getByLabelText('Type plant-1 to go on');
+    await userEvent.type(field, 'plant-2{Enter}');
+    expect(screen.getByRole('button', { name: 'Delete it' })).toBeDisabled();
+    expect(run).not.toHaveBeenCalled();
+    await userEvent.clear(field);
+    await userEvent.type(field, 'plant-1{Enter}');
+    await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+    expect(run).toHaveBeenCalledOnce();
   });
 
   it('stays with the reason when it fails', async () => {

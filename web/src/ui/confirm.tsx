@@ -1,5 +1,5 @@
 /** Asks before something happens that cannot be taken back, and says exactly what will happen. */
-import { createContext, use, useCallback, useMemo, useState, type ReactNode } from 'react';
+import { createContext, use, useCallback, useId, useMemo, useState, type ReactNode, type SyntheticEvent } from 'react';
 import { Dialog } from './dialog';
 import { Failure } from './notice';
 import { toast } from './toast';
@@ -11,6 +11,8 @@ export interface Question {
   /** The verb on the button. */
   action: string;
   danger?: boolean;
+  /** A name that must be typed first: for what would be missed. */
+  typed?: string;
   /** Does it; what it throws is shown in the dialog, which stays. */
   run: () => Promise<unknown>;
   /** Said when it is done. */
@@ -41,7 +43,12 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
 function Confirm({ question, onClose }: { question: Question; onClose: () => void }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  const run = async () => {
+  const [typed, setTyped] = useState('');
+  const field = useId();
+  const ready = question.typed === undefined || typed.trim() === question.typed;
+  const run = async (event: SyntheticEvent) => {
+    event.preventDefault();
+    if (!ready) return;
     setBusy(true);
     setError(undefined);
     try {
@@ -55,18 +62,28 @@ function Confirm({ question, onClose }: { question: Question; onClose: () => voi
   };
   return (
     <Dialog title={question.title} onClose={onClose} locked={busy}>
-      <div className="dialog-body stack-tight">
-        {question.body}
-        {error !== undefined && <Failure error={error} />}
-      </div>
-      <div className="dialog-foot">
-        <button type="button" className="btn" disabled={busy} onClick={onClose}>
-          Cancel
-        </button>
-        <button type="button" className={`btn ${question.danger ? 'btn-danger' : 'btn-primary'}`} disabled={busy} onClick={() => void run()}>
-          {busy ? 'Working…' : question.action}
-        </button>
-      </div>
+      <form className="dialog-form" noValidate onSubmit={(e) => void run(e)}>
+        <div className="dialog-body stack-tight">
+          {question.body}
+          {question.typed !== undefined && (
+            <div className="field">
+              <label htmlFor={field}>
+                Type <b>{question.typed}</b> to go on
+              </label>
+              <input id={field} className="input mono" autoComplete="off" autoCapitalize="none" spellCheck={false} value={typed} onChange={(e) => setTyped(e.target.value)} />
+            </div>
+          )}
+          {error !== undefined && <Failure error={error} />}
+        </div>
+        <div className="dialog-foot">
+          <button type="button" className="btn" disabled={busy} onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" className={`btn ${question.danger ? 'btn-danger' : 'btn-primary'}`} disabled={busy || !ready}>
+            {busy ? 'Working…' : question.action}
+          </button>
+        </div>
+      </form>
     </Dialog>
   );
 }

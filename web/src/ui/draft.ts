@@ -32,6 +32,8 @@ export interface FieldSpec {
   hint?: string;
   placeholder?: string;
   options?: readonly { value: string; label: string }[];
+  /** Offered while one types; anything else may be typed too. */
+  suggestions?: readonly string[];
   /** Behind "More settings". */
   advanced?: boolean;
   /** Takes the whole row of a form with two columns. */

@@ -13,7 +13,8 @@ export function Field({ spec, schema, value, error, onChange }: { spec: FieldSpe
   const required = isRequired(schema, spec.name);
   // In a change nothing is required, so that it would only be noise.
   const optional = !required && (schema.required?.length ?? 0) > 0 && kind !== 'choice';
-  const hint = spec.hint ?? described;
+  // Descriptions are Markdown, with words of the API in backticks.
+  const hint = spec.hint ?? described?.replaceAll('`', '');
   const notesIds = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ') || undefined;
   const common = {
     id,
@@ -76,17 +77,27 @@ export function Field({ spec, schema, value, error, onChange }: { spec: FieldSpe
           onChange={(e) => onChange(e.target.value)}
         />
       ) : (
-        <input
-          {...common}
-          type={kind === 'password' ? 'password' : kind === 'datetime' ? 'datetime-local' : 'text'}
-          step={kind === 'datetime' ? 1 : undefined}
-          inputMode={kind === 'number' ? 'decimal' : undefined}
-          autoComplete="off"
-          spellCheck={false}
-          placeholder={placeholder}
-          value={text}
-          onChange={(e) => onChange(e.target.value)}
-        />
+        <>
+          <input
+            {...common}
+            list={spec.suggestions && `${id}-list`}
+            type={kind === 'password' ? 'password' : kind === 'datetime' ? 'datetime-local' : 'text'}
+            step={kind === 'datetime' ? 1 : undefined}
+            inputMode={kind === 'number' ? 'decimal' : undefined}
+            autoComplete="off"
+            spellCheck={false}
+            placeholder={placeholder}
+            value={text}
+            onChange={(e) => onChange(e.target.value)}
+          />
+          {spec.suggestions && (
+            <datalist id={`${id}-list`}>
+              {spec.suggestions.map((s) => (
+                <option key={s} value={s} />
+              ))}
+            </datalist>
+          )}
+        </>
       )}
       {notes}
     </div>

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { short } from './number';
-import { useDark } from './theme';
+import { colour, useDark } from './theme';
 import { Clock } from './time';
 
 export interface Series {
@@ -25,16 +25,6 @@ const tokenOf = (s: Series, i: number) => (s.bad ? badToken : (tokens[i % tokens
 
 /** What has just begun is drawn as if it went on for a minute, so that it does not fly past. */
 const shortestSeconds = 60;
-
-/** What a token's colour is on this page now: canvases do not know custom properties. */
-function colour(token: string, at: HTMLElement): string {
-  const probe = document.createElement('span');
-  probe.style.color = `var(${token})`;
-  at.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
-}
 
 export function Plot({ label, times, series, unit = '', height = 150 }: { label: string; /** Unix seconds, rising. */ times: readonly number[]; series: readonly Series[]; unit?: string; height?: number }) {
   const box = useRef<HTMLDivElement>(null);

@@ -11,6 +11,7 @@ const schema: Schema = {
     mode: { type: 'string', enum: ['on', 'off'] },
     at: { type: 'string', format: 'date-time' },
     targets: { type: 'object', required: ['site'], properties: { site: { type: 'string' }, labels: { type: 'object', maxProperties: 1, additionalProperties: { type: 'string', maxLength: 3 } } } },
+    vm: { type: 'string', pattern: '^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$' },
     stages: { type: 'array', minItems: 1, items: { type: 'integer', maximum: 100 } },
   },
 };
@@ -29,6 +30,7 @@ describe('validate', () => {
     ['a fraction', { ...good, count: 1.5 }, 'count', 'Must be a whole number.'],
     ['what is no choice', { ...good, mode: 'dim' }, 'mode', 'Must be one of: on, off.'],
     ['a bad hash', { ...good, sha256: 'abc' }, 'sha256', 'Must be 64 hexadecimal digits.'],
+    ['a name with what none has', { ...good, vm: 'a b' }, 'vm', 'May have letters and digits, and between them any of _ -.'],
     ['what is no time', { ...good, at: 'noon' }, 'at', 'Must be a date and a time.'],
     ['an item of a list', { ...good, stages: [5, 101] }, 'stages.1', 'Must be at most 100.'],
     ['an empty list', { ...good, stages: [] }, 'stages', 'Needs at least one entry.'],

@@ -95,6 +95,8 @@ function sentence(keyword: string, limit: unknown): string | undefined {
 function pattern(expression: string): string {
   const hex = /^\^\[0-9a-fA-F\]\{(\d+)\}\$$/.exec(expression);
   if (hex) return `Must be ${hex[1]} hexadecimal digits.`;
+  const inner = /^\^\[A-Za-z0-9\]\(\[A-Za-z0-9([^\]]*)\]/.exec(expression);
+  if (inner) return `May have letters and digits, and between them any of ${(inner[1] ?? '').split('').join(' ')}.`;
   if (expression.startsWith('^[a-z0-9]')) return 'May have lower-case letters, digits and inner hyphens only.';
   return `Must match ${expression}.`;
 }

@@ -46,3 +46,13 @@ export function useDark(): boolean {
     return chosen === 'system' ? matchMedia('(prefers-color-scheme: dark)').matches : chosen === 'dark';
   });
 }
+
+/** What a token's colour is on this page now: canvases do not know custom properties. */
+export function colour(token: string, at: HTMLElement): string {
+  const probe = document.createElement('span');
+  probe.style.color = `var(${token})`;
+  at.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
