@@ -128,7 +128,7 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 	}
 	d.call("POST", "/v1/vms/"+ids[1]+"/pause", adminToken, nil).want(200)
 	// In a session of its own, since what is left of a program's group is killed with it.
-	d.sh(ids[2], "setsid sh -c 'touch /tmp/alone; sleep 0.5; poweroff -f' </dev/null >/dev/null 2>&1 & while [ ! -e /tmp/alone ]; do sleep 0.05; done")
+	d.sh(ids[2], "setsid sh -c ': >/tmp/alone; sleep 0.5; poweroff -f' </dev/null >/dev/null 2>&1 & while [ ! -e /tmp/alone ]; do sleep 0.05; done")
 	pids := map[string]int{}
 	for _, id := range ids {
 		pids[id] = *d.vm(id).Pid
