@@ -90,4 +90,4 @@ bench-hypervisor: build ## Compare the hypervisor daemon with QEMU, runsc and qe
 
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays
-	rm -rf bin web/dist/edge web/dist/lb web/node_modules
+	rm -rf bin web/dist/edge web/dist/hypervisor web/dist/lb web/node_modules

@@ -1,0 +1,50 @@
+/** The hypervisor daemon's API as this console uses it: client, types, access rule. */
+import access from '../api/hypervisor.access.gen.json';
+import bodies from '../api/hypervisor.bodies.gen.json';
+import type { components, paths } from '../api/hypervisor.gen';
+import { createAccess, type Caller } from '../ui/access';
+import { createClient } from '../ui/client';
+import type { Schema } from '../ui/schema';
+import { createSession, inMemory } from '../ui/session';
+
+type Schemas = components['schemas'];
+export type AuditEntry = Schemas['AuditEntry'];
+export type Backup = Schemas['Backup'];
+export type Capacity = Schemas['Capacity'];
+export type Exec = Schemas['Exec'];
+export type ExecOutcome = Schemas['ExecOutcome'];
+export type FleetVM = Schemas['FleetVM'];
+export type Host = Schemas['Host'];
+export type Image = Schemas['Image'];
+export type ImageSpec = Schemas['ImageSpec'];
+export type Me = Schemas['Me'];
+export type Metrics = Schemas['VMMetrics'];
+export type Node = Schemas['Node'];
+export type Operation = Schemas['Operation'];
+export type Snapshot = Schemas['Snapshot'];
+export type SnapshotSpec = Schemas['SnapshotSpec'];
+export type State = Schemas['State'];
+export type Stop = Schemas['Stop'];
+export type VM = Schemas['VM'];
+export type VMEvent = Schemas['Event'];
+export type VMSpec = Schemas['VMSpec'];
+
+/** The token is in this page's memory only, and gone with a reload. */
+export const session = createSession('hypervisor', inMemory());
+export const api = createClient<paths>(session, '/');
+
+/** The schemas of request bodies, by operation. */
+export const schemas = bodies as unknown as Record<keyof typeof bodies, Schema>;
+
+type OperationID = keyof typeof access;
+
+/** The contract's classes as the shared rule calls them; what the daemons of a fleet do is for nobody here. */
+const classes: Record<string, string> = { tenant: 'any', socket: 'any', admin: 'admin', node: 'nobody' };
+
+export const { useMay, Allowed } = createAccess<OperationID>(Object.fromEntries(Object.entries(access).map(([id, c]) => [id, classes[c] ?? 'nobody'])) as Record<OperationID, string>);
+
+/** Who is signed in, as the shared rule knows callers. */
+export const callerOf = (me: Me): Caller => ({ subject: me.name, kind: 'token', role: me.admin ? 'admin' : 'tenant', org_id: me.tenant, expires_at: null });
+
+/** As many as one page of a list may have. */
+export const pageLimit = 1000;

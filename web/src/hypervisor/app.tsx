@@ -1,0 +1,157 @@
+/** Whether a token is needed, who is signed in, and which page belongs to which address. */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useCallback, useEffect, type ReactNode } from 'react';
+import { Link, Route, Switch } from 'wouter';
+import { CallerProvider } from '../ui/access';
+import { body, errorFrom, unreachable } from '../ui/client';
+import { ConfirmProvider } from '../ui/confirm';
+import { Empty, Failure, Notice } from '../ui/notice';
+import { Page } from '../ui/page';
+import { useToken } from '../ui/session';
+import { Shell, type NavGroup } from '../ui/shell';
+import { SignIn } from '../ui/signin';
+import { Toasts } from '../ui/toast';
+import { api, callerOf, session, useMay, type Me } from './api';
+import { Audit } from './audit';
+import { Fleet } from './fleet';
+import { Images } from './images/list';
+import { LiveProvider, useLive } from './live';
+import { Operations } from './operations';
+import { Overview } from './overview';
+import { underWay } from './states';
+import { VMDetail } from './vms/detail';
+import { VMs } from './vms/list';
+
+const service = 'Hypervisor';
+
+/** Asks the daemon something with a token, or with none; says whether it answered. */
+async function admitted(token?: string): Promise<boolean> {
+  let response: Response;
+  try {
+    response = await fetch('/v1/me', token === undefined ? {} : { headers: { Authorization: `Bearer ${token}` } });
+  } catch {
+    throw unreachable();
+  }
+  if (response.ok) return true;
+  if (token === undefined && response.status === 401) return false;
+  throw await errorFrom(response);
+}
+
+export function App() {
+  const token = useToken(session);
+  const queries = useQueryClient();
+  // A daemon without credentials, or that knows this browser's certificate, lets everybody in.
+  const open = useQuery({ queryKey: ['open'], queryFn: () => admitted(), staleTime: Infinity, refetchOnWindowFocus: false });
+  // Nothing that one caller was shown may be seen by the next.
+  useEffect(() => {
+    if (!token) queries.removeQueries({ predicate: (q) => q.queryKey[0] !== 'open' });
+  }, [token, queries]);
+  const lock = useCallback(() => queries.setQueryData(['open'], false), [queries]);
+
+  if (token !== null || open.data) return <SignedIn key={token} onLocked={lock} onSignOut={token === null ? undefined : session.signOut} />;
+  if (open.data === false) {
+    return (
+      <>
+        <SignIn service={service} check={admitted} onToken={session.set} tokenHint="Of an admin or of a tenant. It is held in memory: a reload asks for it again." expired={session.expired()} />
+        <Toasts />
+      </>
+    );
+  }
+  return <main className="signin">{open.error ? <Failure error={open.error} retry={() => void open.refetch()} /> : <span className="muted">Loading…</span>}</main>;
+}
+
+function SignedIn({ onLocked, onSignOut }: { onLocked: () => void; onSignOut: (() => void) | undefined }) {
+  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => body(api.GET('/v1/me', { signal })), staleTime: Infinity });
+  if (!me.data) return <main className="signin">{me.error ? <Failure error={me.error} retry={() => void me.refetch()} /> : <span className="muted">Loading…</span>}</main>;
+  return (
+    <CallerProvider caller={callerOf(me.data)}>
+      <LiveProvider onLocked={onLocked}>
+        <ConfirmProvider>
+          <Frame me={me.data} onSignOut={onSignOut} />
+        </ConfirmProvider>
+      </LiveProvider>
+    </CallerProvider>
+  );
+}
+
+function useNav(): NavGroup[] {
+  const admin = useMay()('ListAudit');
+  return [
+    { label: '', items: [{ label: 'Overview', href: '/', icon: 'overview', key: 'o' }] },
+    {
+      label: 'Machines',
+      items: [
+        { label: 'VMs', href: '/vms', icon: 'node', key: 'v' },
+        { label: 'Images', href: '/images', icon: 'deployment', key: 'i' },
+        { label: 'Operations', href: '/operations', icon: 'activity', key: 'p' },
+      ],
+    },
+    {
+      label: 'Hosts',
+      items: [{ label: 'Fleet', href: '/fleet', icon: 'server', key: 'f' }, ...(admin ? [{ label: 'Audit log', href: '/audit', icon: 'audit' as const, key: 'u' }] : [])],
+    },
+  ];
+}
+
+function Frame({ me, onSignOut }: { me: Me; onSignOut: (() => void) | undefined }) {
+  const groups = useNav();
+  const { state, error, host, operations, retry } = useLive();
+  const who = { name: me.name, note: me.admin ? 'admin, sees everything' : `of the tenant ${me.tenant}` };
+  return (
+    <Shell service={service} groups={groups} live={state} who={who} onSignOut={onSignOut}>
+      {state === 'reconnecting' && host && (
+        <div className="banners">
+          <Notice tone="warn">
+            <strong>The daemon does not answer.</strong> What is shown may be out of date. VMs go on without it.
+          </Notice>
+        </div>
+      )}
+      {error === undefined ? (
+        <Pages />
+      ) : (
+        <Page title={service}>
+          <Failure error={error} retry={retry} />
+        </Page>
+      )}
+      <span className="visually-hidden" role="status">
+        {operations?.some(underWay) ? `${operations.filter(underWay).length} operations under way` : ''}
+      </span>
+    </Shell>
+  );
+}
+
+function Pages() {
+  return (
+    <Switch>
+      <Route path="/" component={Overview} />
+      <Route path="/vms" component={VMs} />
+      <Route path="/vms/:id">{({ id }) => <VMDetail key={id} id={id} />}</Route>
+      <Route path="/images" component={Images} />
+      <Route path="/operations" component={Operations} />
+      <Route path="/fleet" component={Fleet} />
+      <Route path="/audit">
+        <AdminsOnly>
+          <Audit />
+        </AdminsOnly>
+      </Route>
+      <Route>
+        <NotHere />
+      </Route>
+    </Switch>
+  );
+}
+
+/** The audit log is for admins; to others its page is not there. */
+function AdminsOnly({ children }: { children: ReactNode }) {
+  return useMay()('ListAudit') ? children : <NotHere />;
+}
+
+function NotHere() {
+  return (
+    <Page title="Not found">
+      <Empty icon="search" title="There is no such page here" action={<Link href="/" className="btn btn-primary">Go to the overview</Link>}>
+        The address may be mistyped, or the page is not for you.
+      </Empty>
+    </Page>
+  );
+}

@@ -1,0 +1,35 @@
+/**
+ * Saves what only an authorized request gets: a link cannot carry the token. Where
+ * the browser can write to a file as it comes, size does not matter; elsewhere it is
+ * held in memory first.
+ */
+import { errorFrom, unreachable } from '../ui/client';
+import { session } from './api';
+
+type Picker = (options: { suggestedName: string }) => Promise<{ createWritable: () => Promise<WritableStream<Uint8Array>> }>;
+
+export async function download(path: string, name: string): Promise<void> {
+  const pick = (window as unknown as { showSaveFilePicker?: Picker }).showSaveFilePicker;
+  let file;
+  try {
+    file = await pick?.call(window, { suggestedName: name });
+  } catch (e) {
+    if (e instanceof DOMException && e.name === 'AbortError') return; // nobody chose a file
+    throw e;
+  }
+  const token = session.token();
+  const response = await fetch(path, token ? { headers: { Authorization: `Bearer ${token}` } } : {}).catch(() => {
+    throw unreachable();
+  });
+  if (!response.ok || !response.body) throw await errorFrom(response);
+  if (file) {
+    await response.body.pipeTo(await file.createWritable());
+    return;
+  }
+  const url = URL.createObjectURL(await response.blob());
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}

@@ -1,0 +1,66 @@
+/** The host and what is under way on it, read every few seconds; whoever waits for an operation is told of its end. */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { createContext, use, useEffect, useMemo, useRef, type ReactNode } from 'react';
+import { ApiError, body } from '../ui/client';
+import type { StreamState } from '../ui/stream';
+import { toast } from '../ui/toast';
+import { api, type Host, type Operation } from './api';
+import { operationTitle, underWay } from './states';
+
+const pollMs = 3_000;
+
+export interface Live {
+  state: StreamState;
+  /** Undefined until they are read. */
+  host: Host | undefined;
+  /** Newest first. */
+  operations: readonly Operation[] | undefined;
+  /** Why nothing was ever read. */
+  error: unknown;
+  retry: () => void;
+}
+
+const LiveContext = createContext<Live | null>(null);
+
+export function useLive(): Live {
+  const live = use(LiveContext);
+  if (!live) throw new Error('useLive needs a LiveProvider around it');
+  return live;
+}
+
+async function read(signal: AbortSignal): Promise<{ host: Host; operations: Operation[] }> {
+  const [host, operations] = await Promise.all([body(api.GET('/v1/host', { signal })), body(api.GET('/v1/operations', { params: { query: { limit: 100 } }, signal }))]);
+  return { host, operations };
+}
+
+/** Says how operations ended that were seen under way, and has what they changed read anew. */
+function useEnds(operations: readonly Operation[] | undefined): void {
+  const queries = useQueryClient();
+  const waiting = useRef<ReadonlySet<string>>(new Set());
+  useEffect(() => {
+    if (!operations) return;
+    const ended = operations.filter((o) => waiting.current.has(o.id) && !underWay(o));
+    waiting.current = new Set(operations.filter(underWay).map((o) => o.id));
+    for (const o of ended) toast(`${operationTitle(o)}: ${o.state}${o.error ? `: ${o.error}` : ''}.`, o.state === 'succeeded' ? 'ok' : 'warn');
+    if (ended.length > 0) for (const key of ['vms', 'images', 'backups']) void queries.invalidateQueries({ queryKey: [key] });
+  }, [operations, queries]);
+}
+
+export function LiveProvider({ onLocked, children }: { /** The daemon has come to ask for a token. */ onLocked: () => void; children: ReactNode }) {
+  const { data, error, refetch } = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => read(signal), refetchInterval: pollMs });
+  useEnds(data?.operations);
+  useEffect(() => {
+    if (error instanceof ApiError && error.status === 401) onLocked();
+  }, [error, onLocked]);
+  const live = useMemo<Live>(
+    () => ({
+      state: error ? 'reconnecting' : data ? 'live' : 'connecting',
+      host: data?.host,
+      operations: data?.operations,
+      error: data ? undefined : (error ?? undefined),
+      retry: () => void refetch(),
+    }),
+    [data, error, refetch],
+  );
+  return <LiveContext value={live}>{children}</LiveContext>;
+}

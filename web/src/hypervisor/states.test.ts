@@ -1,0 +1,66 @@
+import { describe, expect, it } from 'vitest';
+import { given, mib, bytes, uptime } from './format';
+import { alive, may, nodeText, operationTitle, signatureText, states, underWay } from './states';
+import { limitField } from './vms/create';
+import { ApiError } from '../ui/client';
+
+describe('what one may do with a VM', () => {
+  it('follows from its state', () => {
+    expect(states.filter((s) => may(s, 'start'))).toEqual(['stopped', 'failed']);
+    expect(states.filter((s) => may(s, 'pause'))).toEqual(['running']);
+    expect(states.filter((s) => may(s, 'resume'))).toEqual(['paused']);
+    expect(states.filter((s) => may(s, 'stop'))).toEqual(['running', 'paused', 'starting', 'stopping']);
+    expect(states.filter((s) => !may(s, 'delete'))).toEqual([]);
+    expect(states.filter((s) => may(s, 'clone'))).toEqual(['running', 'paused', 'stopped', 'failed']);
+    expect(states.filter(alive)).toEqual(['running', 'paused']);
+  });
+});
+
+describe('words', () => {
+  it('say what a signature is worth', () => {
+    expect([null, true, false].map((signature_valid) => signatureText({ signature_valid }).text)).toEqual(['none', 'valid', 'not valid']);
+  });
+  it('say how a node is, silence first', () => {
+    expect(nodeText({ healthy: true, cordoned: false })).toEqual({ tone: 'ok', text: 'healthy' });
+    expect(nodeText({ healthy: true, cordoned: true })).toEqual({ tone: 'warn', text: 'cordoned' });
+    expect(nodeText({ healthy: false, cordoned: true })).toEqual({ tone: 'bad', text: 'silent, cordoned' });
+  });
+  it('name operations', () => {
+    const o = { id: '', state: 'running', progress: 0.5, created_at: '', error: '' } as const;
+    expect(operationTitle({ ...o, kind: 'image.add', image: 'demo' })).toBe('Image demo');
+    expect(operationTitle({ ...o, kind: 'migrate' })).toBe('migrate');
+    expect(underWay({ ...o, kind: 'backup' })).toBe(true);
+    expect(underWay({ ...o, kind: 'backup', state: 'failed' })).toBe(false);
+  });
+});
+
+describe('figures', () => {
+  it('have binary units', () => {
+    expect([0, 1023, 1536, 17_009_068].map(bytes)).toEqual(['0 B', '1,023 B', '1.5 KiB', '16.2 MiB']);
+    expect([512, 1024, 1536].map(mib)).toEqual(['512 MiB', '1 GiB', '1.5 GiB']);
+  });
+  it('say how long a VM has been up, and nothing while it is down', () => {
+    const started_at = '2026-01-01T00:00:00Z';
+    const now = Date.parse(started_at) + 5400_000;
+    expect(uptime({ state: 'running', started_at }, now)).toBe('1 h 30 min');
+    expect(uptime({ state: 'stopped', started_at }, now)).toBe('');
+    expect(uptime({ state: 'running' }, now)).toBe('');
+  });
+  it('fill a bar to its end when more is given than there is', () => {
+    expect(given(4, 1)).toEqual({ used: 3, share: 0.75, over: false });
+    expect(given(2, -3)).toEqual({ used: 5, share: 1, over: true });
+    expect(given(0, 0)).toEqual({ used: 0, share: 0, over: false });
+  });
+});
+
+describe('limitField', () => {
+  const refused = (limit?: string, field?: string) => new ApiError(400, 'policy_limit', 'too much', field, 'r', limit);
+  it('puts a limit of the policy at the field that exceeds it', () => {
+    const found = (['policy.max_vcpus', 'policy.max_memory_mib', 'policy.tenants[a].max_vcpus_total', 'policy.max_ttl_seconds', 'policy.allowed_image_dirs', 'policy.allowed_backends', 'policy.tenants[a].max_vms_total'] as const).map((l) => limitField(refused(l)));
+    expect(found).toEqual(['vcpus', 'memory_mib', 'vcpus', 'ttl_seconds', 'image', 'backend', undefined]);
+  });
+  it('leaves the field that the daemon names', () => {
+    expect(limitField(refused('policy.max_vcpus', 'disk_gib'))).toBe('disk_gib');
+    expect(limitField(new Error('no'))).toBeUndefined();
+  });
+});

@@ -1,0 +1,64 @@
+/** The states of VMs, operations, images and nodes, each with its word and its tone, and what one may do in each. */
+import { Status, type Tone } from '../ui/status';
+import type { Image, Node, Operation, State } from './api';
+
+export const states: readonly State[] = ['running', 'paused', 'stopped', 'failed', 'creating', 'starting', 'stopping', 'deleting'];
+
+const tones: Record<State, Tone> = { running: 'ok', paused: 'warn', stopped: 'idle', failed: 'bad', creating: 'info', starting: 'info', stopping: 'info', deleting: 'info' };
+
+export const VMState = ({ state }: { state: State }) => (
+  <Status tone={tones[state]} icon={state === 'paused' ? 'pause' : undefined}>
+    {state}
+  </Status>
+);
+
+export type Verb = 'start' | 'stop' | 'pause' | 'resume' | 'clone' | 'delete';
+
+const verbs: Record<State, readonly Verb[]> = {
+  creating: ['delete'],
+  stopped: ['start', 'clone', 'delete'],
+  failed: ['start', 'clone', 'delete'],
+  starting: ['stop', 'delete'],
+  running: ['stop', 'pause', 'clone', 'delete'],
+  paused: ['resume', 'stop', 'clone', 'delete'],
+  // To stop again is how one loses patience: with force.
+  stopping: ['stop', 'delete'],
+  // Deleting may have ended with the daemon, half done.
+  deleting: ['delete'],
+};
+
+/** What makes sense in a state; the daemon has the last word. */
+export const may = (state: State, verb: Verb) => verbs[state].includes(verb);
+
+/** Whether the VM has a console, an agent and figures now. */
+export const alive = (state: State) => state === 'running' || state === 'paused';
+
+const operationTones: Record<Operation['state'], Tone> = { queued: 'idle', running: 'info', succeeded: 'ok', failed: 'bad', cancelled: 'warn' };
+
+export const OperationState = ({ operation }: { operation: Operation }) => <Status tone={operationTones[operation.state]}>{operation.state}</Status>;
+
+export const underWay = (o: Operation) => o.state === 'queued' || o.state === 'running';
+
+const kinds: Record<string, string> = { backup: 'Backup', restore: 'Restore', clone: 'Clone', 'image.add': 'Image' };
+
+/** What an operation does, in a word or two. */
+export const operationTitle = (o: Operation) => `${kinds[o.kind] ?? o.kind}${o.image ? ` ${o.image}` : ''}`;
+
+/** Whether an image is what its signer made. */
+export function signatureText(image: Pick<Image, 'signature_valid'>): { tone: Tone; text: string } {
+  if (image.signature_valid === null) return { tone: 'idle', text: 'none' };
+  return image.signature_valid ? { tone: 'ok', text: 'valid' } : { tone: 'bad', text: 'not valid' };
+}
+
+export function Signature({ image }: { image: Image }) {
+  const { tone, text } = signatureText(image);
+  return <Status tone={tone}>{text}</Status>;
+}
+
+export const nodeText = (n: Pick<Node, 'healthy' | 'cordoned'>): { tone: Tone; text: string } =>
+  n.healthy ? (n.cordoned ? { tone: 'warn', text: 'cordoned' } : { tone: 'ok', text: 'healthy' }) : { tone: 'bad', text: n.cordoned ? 'silent, cordoned' : 'silent' };
+
+export function NodeState({ node }: { node: Node }) {
+  const { tone, text } = nodeText(node);
+  return <Status tone={tone}>{text}</Status>;
+}

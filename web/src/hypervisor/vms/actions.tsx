@@ -1,0 +1,150 @@
+/** What one does to a VM, from its row and from its page. */
+import { useQueryClient } from '@tanstack/react-query';
+import { useState, type ReactNode } from 'react';
+import { reason } from '../../ui/client';
+import { useConfirm } from '../../ui/confirm';
+import { FormDialog } from '../../ui/form';
+import type { MenuAction } from '../../ui/menu';
+import { toast } from '../../ui/toast';
+import { api, schemas, type Stop, type VM } from '../api';
+import { may } from '../states';
+
+interface Open {
+  what: 'stop' | 'clone' | 'resize';
+  vm: VM;
+}
+
+export interface VMActions {
+  /** All that makes sense in the VM's state, for a menu. */
+  actions: (vm: VM) => MenuAction[];
+  /** The one that is asked for most in this state, if there is one. */
+  first: (vm: VM) => MenuAction | undefined;
+  /** The form that is open, to be put on the page. */
+  dialog: ReactNode;
+}
+
+const path = (vm: VM) => ({ params: { path: { id: vm.id } } });
+
+export function useVMActions(onDeleted: () => void = () => undefined): VMActions {
+  const queries = useQueryClient();
+  const confirm = useConfirm();
+  const [open, setOpen] = useState<Open>();
+  const close = () => setOpen(undefined);
+  const refresh = () => Promise.all(['vms', 'live'].map((key) => queries.invalidateQueries({ queryKey: [key] })));
+
+  // What takes as long as the guest likes is not waited for: the state tells how it goes.
+  const tell = async (done: string, call: Promise<unknown>) => {
+    setTimeout(() => void refresh(), 150);
+    try {
+      await call;
+      toast(done);
+    } catch (e) {
+      toast(reason(e), 'bad');
+    }
+    await refresh();
+  };
+  const verbs = {
+    start: (vm: VM): MenuAction => ({ label: 'Start', run: () => void tell(`${vm.name} is started.`, api.POST('/v1/vms/{id}/start', path(vm))) }),
+    pause: (vm: VM): MenuAction => ({ label: 'Pause', run: () => void tell(`${vm.name} is paused.`, api.POST('/v1/vms/{id}/pause', path(vm))) }),
+    resume: (vm: VM): MenuAction => ({ label: 'Resume', run: () => void tell(`${vm.name} goes on.`, api.POST('/v1/vms/{id}/resume', path(vm))) }),
+    stop: (vm: VM): MenuAction => ({ label: 'Stop…', run: () => setOpen({ what: 'stop', vm }) }),
+    clone: (vm: VM): MenuAction => ({ label: 'Clone…', run: () => setOpen({ what: 'clone', vm }) }),
+    delete: (vm: VM): MenuAction => ({ label: 'Delete…', danger: true, run: () => remove(vm) }),
+  };
+  const autostart = (vm: VM): MenuAction =>
+    vm.autostart
+      ? { label: 'Do not start with the host', run: () => void tell(`${vm.name} does not start with the host any more.`, api.POST('/v1/vms/{id}/disable', path(vm))) }
+      : { label: 'Start with the host', run: () => void tell(`${vm.name} starts with the host from now on.`, api.POST('/v1/vms/{id}/enable', path(vm))) };
+  const remove = (vm: VM) =>
+    confirm({
+      title: `Delete ${vm.name}?`,
+      body: (
+        <p>
+          <b>{vm.name}</b> is stopped at once, and removed with its disks and snapshots. Its backups stay.
+        </p>
+      ),
+      typed: vm.name,
+      action: 'Delete the VM',
+      danger: true,
+      run: async () => {
+        await api.DELETE('/v1/vms/{id}', path(vm));
+        onDeleted();
+        await refresh();
+      },
+      done: `${vm.name} is deleted.`,
+    });
+
+  const order = ['start', 'resume', 'pause', 'stop', 'clone'] as const;
+  return {
+    first: (vm) => {
+      const verb = order.find((v) => v !== 'pause' && v !== 'clone' && may(vm.state, v));
+      return verb && verbs[verb](vm);
+    },
+    actions: (vm) => [
+      ...order.filter((v) => may(vm.state, v)).map((v) => verbs[v](vm)),
+      ...(vm.disk_gib > 0 && vm.state !== 'deleting' && vm.state !== 'creating' ? [{ label: 'Resize the disk…', run: () => setOpen({ what: 'resize', vm }) }] : []),
+      autostart(vm),
+      ...(may(vm.state, 'delete') ? [verbs.delete(vm)] : []),
+    ],
+    dialog: open && <Asked open={open} onClose={close} tell={tell} refresh={refresh} />,
+  };
+}
+
+function Asked({ open: { what, vm }, onClose, tell, refresh }: { open: Open; onClose: () => void; tell: (done: string, call: Promise<unknown>) => Promise<void>; refresh: () => Promise<unknown> }) {
+  if (what === 'stop') {
+    return (
+      <FormDialog<Stop>
+        title={`Stop ${vm.name}`}
+        schema={schemas.StopVM}
+        fields={[
+          { name: 'grace_seconds', label: 'Time of grace in seconds', hint: 'The guest is asked to shut down, and killed when this time is over' },
+          { name: 'force', label: 'Kill it at once', hint: 'As if it lost its power: what the guest has not written yet is lost' },
+        ]}
+        action="Stop the VM"
+        onClose={onClose}
+        onSubmit={(input) => {
+          void tell(`${vm.name} is stopped.`, api.POST('/v1/vms/{id}/stop', { ...path(vm), body: input }));
+          onClose();
+          return Promise.resolve();
+        }}
+      />
+    );
+  }
+  if (what === 'clone') {
+    return (
+      <FormDialog<{ name: string; linked?: boolean }>
+        title={`Clone ${vm.name}`}
+        schema={schemas.CloneVM}
+        fields={[
+          { name: 'name', label: 'Name of the new VM' },
+          { name: 'linked', label: 'Share what neither changes', hint: vm.state === 'stopped' ? 'Quick and small' : 'Takes a VM that is stopped, which this one is not' },
+        ]}
+        values={{ name: `${vm.name}-copy`.slice(0, 63) }}
+        action="Clone the VM"
+        onClose={onClose}
+        onSubmit={async (input) => {
+          await api.POST('/v1/vms/{id}/clone', { ...path(vm), body: input });
+          toast(`The clone ${input.name} is under way.`, 'info');
+          onClose();
+          await refresh();
+        }}
+      />
+    );
+  }
+  return (
+    <FormDialog<{ disk_gib: number }>
+      title={`Resize the disk of ${vm.name}`}
+      schema={schemas.ResizeVM}
+      fields={[{ name: 'disk_gib', label: 'Size in GiB', hint: `It has ${vm.disk_gib} GiB, and can only grow. The guest’s file system does not grow by itself.` }]}
+      values={{ disk_gib: vm.disk_gib }}
+      action="Make it larger"
+      onClose={onClose}
+      onSubmit={async (input) => {
+        await api.POST('/v1/vms/{id}/resize', { ...path(vm), body: input });
+        toast(`The disk of ${vm.name} has ${input.disk_gib} GiB.`);
+        onClose();
+        await refresh();
+      }}
+    />
+  );
+}

@@ -1,0 +1,147 @@
+/** One VM: what it is, what it uses, what happened to it, and all that can be done with it. */
+import { useQuery } from '@tanstack/react-query';
+import { Link, useLocation } from 'wouter';
+import { ApiError, body, page } from '../../ui/client';
+import { Copyable } from '../../ui/copy';
+import { Card, Facts, Tags } from '../../ui/facts';
+import { Icon } from '../../ui/icon';
+import { Menu } from '../../ui/menu';
+import { Empty, Failure, Notice } from '../../ui/notice';
+import { plural } from '../../ui/number';
+import { Page } from '../../ui/page';
+import { usePages } from '../../ui/paging';
+import { Table, type Column } from '../../ui/table';
+import { Tabs } from '../../ui/tabs';
+import { DateTime, Time } from '../../ui/time';
+import { api, type VM, type VMEvent } from '../api';
+import { mib } from '../format';
+import { alive, VMState } from '../states';
+import { useVMActions } from './actions';
+import { Backups } from './backups';
+import { Agent, upFor } from './columns';
+import { Run } from './exec';
+import { Plots, useSamples } from './plots';
+import { Snapshots } from './snapshots';
+import { Console, Screen } from './viewers';
+
+const above = [{ title: 'VMs', href: '/vms' }];
+
+export function VMDetail({ id }: { id: string }) {
+  const [, navigate] = useLocation();
+  const { actions, first, dialog } = useVMActions(() => navigate('/vms'));
+  const query = useQuery({ queryKey: ['vms', 'one', id], queryFn: ({ signal }) => body(api.GET('/v1/vms/{id}', { params: { path: { id } }, signal })), refetchInterval: 2_000 });
+  const vm = query.data;
+  const reading = vm !== undefined && alive(vm.state);
+  const samples = useSamples(id, reading);
+  const gone = query.error instanceof ApiError && query.error.status === 404;
+  if (!vm || gone) {
+    return (
+      <Page title="VM" above={above}>
+        {gone ? (
+          <Empty icon="search" title="There is no such VM here" action={<Link href="/vms" className="btn btn-primary">All VMs</Link>}>
+            It may have been deleted, or have come to the end of its life.
+          </Empty>
+        ) : query.error ? (
+          <Failure error={query.error} retry={() => void query.refetch()} />
+        ) : (
+          <p className="muted">Loading…</p>
+        )}
+      </Page>
+    );
+  }
+  const verb = first(vm);
+  return (
+    <Page
+      title={vm.name}
+      above={above}
+      badge={<VMState state={vm.state} />}
+      lead={`${vm.backend}, ${plural(vm.vcpus, 'vCPU')}, ${mib(vm.memory_mib)}${reading ? `, up ${upFor(vm)}` : ''}`}
+      actions={
+        <>
+          {verb && (
+            <button type="button" className={`btn ${reading ? '' : 'btn-primary'}`} onClick={verb.run}>
+              {verb.label}
+            </button>
+          )}
+          <Menu label={`Actions for ${vm.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(vm)} />
+        </>
+      }
+    >
+      <div className="stack">
+        {vm.last_error && (
+          <Notice tone="bad">
+            <strong>It failed.</strong> {vm.last_error}
+          </Notice>
+        )}
+        <Tabs
+          label={`Parts of ${vm.name}`}
+          inAddress
+          tabs={[
+            { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots samples={samples} reading={reading} />} /> },
+            { id: 'console', label: 'Console', content: () => <Console vm={vm} /> },
+            { id: 'screen', label: 'Screen', content: () => <Screen vm={vm} /> },
+            { id: 'run', label: 'Run a program', content: () => <Run vm={vm} /> },
+            { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots vm={vm} /> },
+            { id: 'backups', label: 'Backups', content: () => <Backups vm={vm} /> },
+            { id: 'events', label: 'Events', content: () => <Events vm={vm} /> },
+          ]}
+        />
+      </div>
+      {dialog}
+    </Page>
+  );
+}
+
+function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
+  return (
+    <div className="stack">
+      {plots}
+      <div className="grid">
+        <Card title="Machine">
+          <Facts
+            facts={[
+              ['Image', vm.image ? <code key="i">{vm.image}</code> : <span key="i" className="muted">none</span>],
+              vm.kernel !== undefined && ['Kernel', <code key="k">{vm.kernel}</code>],
+              ['Disk', vm.disk_gib ? `${vm.disk_gib} GiB, ${vm.storage}` : <span key="d" className="muted">none</span>],
+              vm.firmware !== undefined && ['Firmware', vm.firmware],
+              ['Network', vm.mac ? vm.network.mode : <span key="n" className="muted">none</span>],
+              vm.mac !== '' && ['MAC', <code key="m">{vm.mac}</code>],
+              ['Addresses', vm.ips.length ? vm.ips.map((ip) => <Copyable key={ip} text={ip} />) : <span key="a" className="muted">none known</span>],
+              ['Agent', <span key="g"><Agent vm={vm} /> {vm.agent.version}</span>],
+            ]}
+          />
+        </Card>
+        <Card title="Life">
+          <Facts
+            facts={[
+              ['Tenant', vm.tenant || <span key="t" className="muted">none</span>],
+              ['Labels', <Tags key="l" labels={vm.labels} />],
+              ['Starts with the host', vm.autostart ? 'yes' : 'no'],
+              ['Made', <DateTime key="c" at={vm.created_at} />],
+              vm.started_at !== undefined && ['Started', <Time key="s" at={vm.started_at} />],
+              vm.expires_at !== undefined && ['Is deleted', <Time key="e" at={vm.expires_at} />],
+              vm.pid !== undefined && ['Process', vm.pid],
+              ['ID', <Copyable key="i" text={vm.id} />],
+            ]}
+          />
+        </Card>
+      </div>
+    </div>
+  );
+}
+
+const eventColumns: readonly Column<VMEvent>[] = [
+  { id: 'kind', header: 'Event', cell: (e) => e.kind, sort: (e) => e.kind },
+  { id: 'at', header: 'Time', cell: (e) => <DateTime at={e.at} />, sort: (e) => e.at, text: () => '' },
+  { id: 'message', header: 'Message', cell: (e) => e.message, text: (e) => e.message },
+  { id: 'actor', header: 'By', cell: (e) => e.actor ?? '', sort: (e) => e.actor ?? '' },
+];
+
+function Events({ vm }: { vm: VM }) {
+  const pages = usePages(['vms', 'events', vm.id], (cursor, signal) => page(api.GET('/v1/vms/{id}/events', { params: { path: { id: vm.id }, query: { cursor } }, signal })), { refreshSeconds: 3 });
+  return (
+    <Card flush>
+      <Table label={`Events of ${vm.name}`} noun="event" columns={eventColumns} pages={pages} rowKey={(e) => `${e.at} ${e.kind} ${e.message}`} empty={{ icon: 'activity', title: 'Nothing has happened to it yet' }} />
+    </Card>
+  );
+}

@@ -1,0 +1,113 @@
+/**
+ * The sockets of a VM: its serial console and its screen. Browsers send no credentials
+ * with a socket, so each one is opened with a ticket, which is good once. A socket that
+ * ends is opened again, with a new ticket, less and less often.
+ */
+import { useEffect, useEffectEvent, useState } from 'react';
+import { ApiError, body } from '../../ui/client';
+import { api } from '../api';
+
+export type Channel = 'console' | 'vnc';
+
+export interface Link {
+  state: 'connecting' | 'open' | 'waiting' | 'refused';
+  /** Why it was refused. */
+  error?: unknown;
+}
+
+const firstMs = 500;
+const longestMs = 10_000;
+/** What lasted so long was a connection: the next attempt comes soon. */
+const soundMs = 5_000;
+
+/** How long to wait before the attempt that follows so many failures. */
+export const waitMs = (failures: number) => Math.min(longestMs, firstMs * 2 ** failures);
+
+/** Whether trying again helps: when nobody answered, the daemon is busy, or the state of the VM may change. */
+export function passing(error: unknown): boolean {
+  return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
+}
+
+/** Where a socket is opened. */
+export function socketURL(id: string, channel: Channel, ticket: string, page: Pick<Location, 'protocol' | 'host'> = location): string {
+  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}/v1/vms/${encodeURIComponent(id)}/${channel}?ticket=${encodeURIComponent(ticket)}`;
+}
+
+/** A browser does not tell why a socket was refused; the same request without one does. */
+async function refusal(id: string, channel: Channel): Promise<ApiError | undefined> {
+  try {
+    await api.GET(`/v1/vms/{id}/${channel}`, { params: { path: { id } } });
+  } catch (e) {
+    // 426 says that it would have been a socket.
+    if (e instanceof ApiError && e.status >= 400 && e.status < 500 && e.status !== 426 && e.status !== 429) return e;
+  }
+  return undefined;
+}
+
+/** Keeps a socket open. `attach` is called for each new one, before it is open, and gives what ends its use. */
+export function useSocket(id: string, channel: Channel, attach: (socket: WebSocket) => () => void): Link {
+  const [link, setLink] = useState<Link>({ state: 'connecting' });
+  const onSocket = useEffectEvent(attach);
+  useEffect(() => {
+    let over = false;
+    let failures = 0;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let drop: () => void = () => undefined;
+
+    const refuse = (error: unknown) => {
+      if (!over) setLink({ state: 'refused', error });
+    };
+    const again = () => {
+      if (over) return;
+      setLink({ state: 'waiting' });
+      timer = setTimeout(() => void connect(), waitMs(failures++));
+    };
+    const ended = async (openedAt: number | undefined) => {
+      drop();
+      drop = () => undefined;
+      if (over) return;
+      if (openedAt !== undefined && performance.now() - openedAt > soundMs) failures = 0;
+      const error = openedAt === undefined ? await refusal(id, channel) : undefined;
+      if (error) refuse(error);
+      else again();
+    };
+    const connect = async () => {
+      let ticket: string;
+      try {
+        // Many VMs have no screen, and noVNC says a refusal in words of its own. Asking for a console
+        // would begin a shell in a sandbox, so that is asked only after a refusal.
+        const error = channel === 'vnc' ? await refusal(id, channel) : undefined;
+        if (error) {
+          refuse(error);
+          return;
+        }
+        ({ ticket } = await body(api.POST('/v1/vms/{id}/tickets', { params: { path: { id } } })));
+      } catch (error) {
+        if (passing(error)) again();
+        else refuse(error);
+        return;
+      }
+      if (over) return;
+      const socket = new WebSocket(socketURL(id, channel, ticket));
+      socket.binaryType = 'arraybuffer';
+      let openedAt: number | undefined;
+      const detach = onSocket(socket);
+      drop = () => {
+        detach();
+        socket.close();
+      };
+      socket.addEventListener('open', () => {
+        openedAt = performance.now();
+        setLink({ state: 'open' });
+      });
+      socket.addEventListener('close', () => void ended(openedAt));
+    };
+    void connect();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+      drop();
+    };
+  }, [id, channel]);
+  return link;
+}
