@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -125,8 +126,10 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 			s.render(w, r, s.refused(r, op, caller))
 			return
 		}
+		if !op.HandlerValidates || strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody) // files are bounded by who takes them
+		}
 		if !op.HandlerValidates {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 			if err := op.CheckRequest(r); err != nil {
 				s.render(w, r, err)
 				return

@@ -141,7 +141,7 @@ func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx contex
 			err = s.writeSeed(&r, firstOf(secrets))
 		}
 	}
-	if err != nil && s.ending.Err() != nil && ctx.Err() != nil {
+	if err != nil && brokenOff(ctx) {
 		return err // the daemon ends: it goes on when it is there again
 	}
 	ctx = context.WithoutCancel(ctx)

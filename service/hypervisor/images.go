@@ -159,7 +159,17 @@ func (s *Service) hold() func() {
 // CleanImages removes from disk what no image and no VM needs, and says how many contents
 // and bytes that were.
 func (s *Service) CleanImages(ctx context.Context) (files int, bytes int64, err error) {
-	s.cleaning.Lock()
+	// Waiting in line would hold up all who make VMs behind an image that is being taken in.
+	for patience := 50; !s.cleaning.TryLock(); patience-- {
+		if patience == 0 {
+			return 0, 0, fault.New(fault.Conflict, "images are being taken in, or VMs made; try again when that is over").WithCode("images_in_use")
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		}
+	}
 	defer s.cleaning.Unlock()
 	var needed []string
 	if err := s.db.Select(ctx, &needed, "SELECT sha256 FROM images UNION SELECT base FROM vms UNION SELECT content FROM bases UNION SELECT base FROM backups"); err != nil {
@@ -289,8 +299,12 @@ func incomingOf(args string) string {
 // runAddition is the job behind an addition. It can be repeated.
 func (s *Service) runAddition(ctx context.Context, a Addition, progress func(float64)) error {
 	defer s.hold()()
-	// The demonstration's packages are kept beside, so that a second build needs no download.
-	defer func() { _ = s.contents.Drop(a.Incoming) }()
+	// What was uploaded is kept for when the daemon is there again.
+	defer func() {
+		if !brokenOff(ctx) {
+			_ = s.contents.Drop(a.Incoming) // else it is swept at the next start
+		}
+	}()
 	content, valid, signedAt, err := s.take(ctx, a, progress)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -212,4 +213,62 @@ func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
 		}
 	}
 	d.call("POST", "/v1/vms", adminToken, object{"name": "path", "image": path, "memory_mib": 64}).refused(400, "invalid", "image", "")
+}
+
+func TestCleaningUpDoesNotHoldUpOthersBehindAnImageThatIsTakenIn(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	// An upload that goes on as long as the test wants.
+	in, out := io.Pipe()
+	uploaded := make(chan int, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/images/catalog/slow/upload", in)
+		if err != nil {
+			uploaded <- 0
+			return
+		}
+		req.Header.Set("Authorization", "Bearer "+adminToken)
+		req.Header.Set("Content-Type", "application/octet-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			uploaded <- 0
+			return
+		}
+		_ = res.Body.Close()
+		uploaded <- res.StatusCode
+	}()
+	if _, err := out.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	d.call("POST", "/v1/images/clean", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms", adminToken, object{"name": "vm", "memory_mib": 64}).want(201)
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-uploaded; status != 202 {
+		t.Errorf("the upload: %d", status)
+	}
+}
+
+func TestAnUploadThatTheDaemonsEndInterruptedIsTakenInWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-img")
+	d := start(t, "")
+	content := make([]byte, 96<<20)
+	if _, err := rand.Read(content); err != nil {
+		t.Fatal(err)
+	}
+	op := as[hypervisorapi.Operation](d.call("POST", "/v1/images/catalog/one/upload", adminToken, content).want(202))
+	d.restart(nil)
+	op = as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).want(200))
+	if op.State != "succeeded" {
+		t.Fatalf("%+v", op)
+	}
+	sum := sha256.Sum256(content)
+	if i := as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200)); i.Sha256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("%+v", i)
+	}
+	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "images", "incoming", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 }

@@ -106,6 +106,13 @@ func register[T any](s *Service, kind string, run func(ctx context.Context, id s
 	})
 }
 
+// brokenOff says whether an operation ends because the daemon does, and will be taken up
+// again.
+func brokenOff(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, jobs.ErrStopping) || errors.Is(cause, jobs.ErrLeaseLost)
+}
+
 // publicText is an error as the caller may read it.
 func publicText(err error) string { return fault.From(err).Message }
 

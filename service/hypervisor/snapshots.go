@@ -80,17 +80,25 @@ func (s *Service) CreateSnapshot(ctx context.Context, id string, snap Snapshot) 
 		}
 		// Once it is begun it is finished, so that no snapshot is there that nobody knows.
 		ctx = context.WithoutCancel(ctx)
-		how, err = s.quiet(ctx, &r, func() (err error) {
-			if d != nil {
-				snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, snap.Kind == snapshotFull)
+		var err error
+		switch {
+		case d == nil:
+			err, how = s.checkpoint(ctx, &r, &snap), "with its memory"
+		case snap.Kind == snapshotFull:
+			// Memory and disk fit together as they are, and the guest shall not find its file
+			// systems at rest when it is back.
+			how = "with its memory"
+			snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, true)
+		default:
+			how, err = s.quiet(ctx, &r, func() error {
+				_, err := d.Snapshot(ctx, snap.Name, false)
 				return err
-			}
-			return s.checkpoint(ctx, &r, &snap)
-		})
+			})
+		}
 		if err != nil {
 			return err
 		}
-		_, err := s.change(ctx, id, eventDisk, "vm.snapshot", fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how), func(tx *db.Tx, r *Record) error {
+		_, err = s.change(ctx, id, eventDisk, "vm.snapshot", fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how), func(tx *db.Tx, r *Record) error {
 			snap.Secret = r.Secret
 			return tx.Insert(ctx, "snapshots", snap)
 		})
