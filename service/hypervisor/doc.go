@@ -1,21 +1,22 @@
 // Package hypervisor is the daemon that runs virtual machines on a host, and the registry
 // of a fleet of such hosts.
 //
-//	service.go    New, Run, Serve, Close
-//	record.go     VMs and their events, as they are stored
-//	create.go     from a request to a VM that is stopped
-//	choose.go     which backend runs it
-//	life.go       start, stop, pause, resume, delete
-//	outfit.go     what a VM has on the host while it runs
-//	machine.go    what the daemon holds of a VM in memory
-//	recover.go    after the daemon was away
-//	agent.go      the session with the guest's agent
-//	console.go, socket.go, ticket.go
-//	images.go     the catalog
-//	disks.go, snapshots.go, backups.go, clones.go
-//	operation.go  what takes long
-//	access.go, caller.go
-//	http*.go      translation between contract and domain, nothing else
+//	service.go, open.go       New, Run, Serve, Close; what New opens
+//	record.go                 VMs and their events, as they are stored
+//	create.go                 from a request to a VM that is stopped
+//	base.go, choose.go        what it is made of, and which backend runs it
+//	admit.go                  what makes no sense, and what the policy does not allow
+//	life.go                   start, stop, pause, resume, delete
+//	outfit.go                 what a VM has on the host while it runs
+//	machine.go                what the daemon holds of a VM in memory
+//	recover.go                after the daemon was away
+//	agent.go                  the session with the guest's agent
+//	console.go, socket.go     consoles and screens, and the sockets to them (ticket.go)
+//	images.go, addition.go    the catalog, and taking in what is added to it
+//	disks.go, snapshots.go, revert.go, backups.go, clones.go
+//	operation.go              what takes long
+//	access.go, caller.go      who may call
+//	http*.go                  translation between contract and domain, nothing else
 //
 // Packages below have a part each: vm the states, admission and placement the rules,
 // backend the programs that run VMs, storage and catalog the disks and what they are made

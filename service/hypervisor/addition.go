@@ -1,0 +1,336 @@
+package hypervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"aead.dev/minisign"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
+)
+
+// Addition is an image to take in.
+type Addition struct {
+	Name           string `json:"name"`
+	Source         string `json:"source"` // where it comes from, for people
+	Path           string `json:"path"`   // of the disk or root file system
+	Kernel, Initrd string // instead of a path
+	KernelArgs     string `json:"kernel_args"`
+	Signature      string `json:"signature"`
+	Uploaded       bool   `json:"uploaded"` // it lies in the folder of what is taken in
+	SHA256         string `json:"sha256"`   // of what was uploaded
+	Incoming       string `json:"incoming"`
+	Demo           bool   `json:"demo"` // build the demonstration's guest
+	Actor          Caller `json:"actor"`
+}
+
+const kindImage = "image.add"
+
+// Add begins to take in an image that lies on the host.
+func (s *Service) Add(ctx context.Context, a Addition) (Operation, error) {
+	switch {
+	case !a.Demo && (a.Path == "") == (a.Kernel == ""):
+		return Operation{}, fault.InvalidField("path", "give either path or kernel")
+	case a.Initrd != "" && a.Kernel == "":
+		return Operation{}, fault.InvalidField("initrd", "needs a kernel")
+	case a.Signature != "" && a.Path == "":
+		return Operation{}, fault.InvalidField("signature", "takes a path: only disks are signed")
+	case a.Demo && s.agentProgram() == "":
+		return Operation{}, fault.New(fault.Unavailable, "the demo guest holds the guest agent, which is missing: set guest-agent to the path of mainstay-guest")
+	}
+	for field, path := range map[string]string{"path": a.Path, "kernel": a.Kernel, "initrd": a.Initrd} {
+		if path == "" {
+			continue
+		}
+		f, err := s.openPath(path)
+		if err != nil {
+			return Operation{}, renamed(err, field)
+		}
+		if err := f.Close(); err != nil {
+			return Operation{}, err
+		}
+	}
+	a.Source = a.Path
+	if a.Kernel != "" {
+		a.Source = a.Kernel
+	}
+	if a.Demo {
+		a.Source = "built of the host's packages"
+	}
+	return s.beginAddition(ctx, a)
+}
+
+func (s *Service) beginAddition(ctx context.Context, a Addition) (Operation, error) {
+	if err := s.replaceable(ctx, s.db, a.Name); err != nil {
+		return Operation{}, err
+	}
+	a.Actor = callerFrom(ctx)
+	if a.Incoming == "" {
+		a.Incoming = newID()
+	}
+	return s.enqueue(ctx, Operation{Kind: kindImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: a.Source})
+}
+
+// replaceable says whether an image may be put under a name. The demonstration's guest
+// may be built again; otherwise names are not taken over.
+func (s *Service) replaceable(ctx context.Context, q db.Querier, name string) error {
+	_, err := s.image(ctx, q, name)
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && name == demoImage:
+		return nil
+	case err == nil:
+		return fault.New(fault.Conflict, "there is an image named %s already", name).WithCode("name_taken")
+	}
+	return err
+}
+
+// Upload takes in what a request carries. The bytes are on disk when it returns.
+func (s *Service) Upload(ctx context.Context, name, signature string, r io.Reader) (Operation, error) {
+	if err := s.replaceable(ctx, s.db, name); err != nil {
+		return Operation{}, err
+	}
+	id := newID()
+	folder, err := s.contents.Incoming(id)
+	if err != nil {
+		return Operation{}, err
+	}
+	sum, err := catalog.Keep(ctx, r, filepath.Join(folder, uploadFile), s.contents.MaxSize())
+	if err == nil {
+		var op Operation
+		if op, err = s.beginAddition(ctx, Addition{Name: name, Source: "uploaded by " + callerFrom(ctx).Name, Signature: signature, Uploaded: true, SHA256: sum, Incoming: id}); err == nil {
+			return op, nil
+		}
+	}
+	return Operation{}, errors.Join(err, s.contents.Drop(id))
+}
+
+const uploadFile = "upload"
+
+// demoImage is the name of the demonstration's guest.
+const demoImage = "demo"
+
+// incomingOf is where an addition, whose arguments these are, takes in its image.
+func incomingOf(args string) string {
+	var a Addition
+	if err := json.Unmarshal([]byte(args), &a); err != nil {
+		return ""
+	}
+	return a.Incoming
+}
+
+// runAddition is the job behind an addition. It can be repeated.
+func (s *Service) runAddition(ctx context.Context, a Addition, progress func(float64)) error {
+	defer s.hold()()
+	// What was uploaded is kept for when the daemon is there again.
+	defer func() {
+		if !brokenOff(ctx) {
+			_ = s.contents.Drop(a.Incoming) // else it is swept at the next start
+		}
+	}()
+	content, valid, signedAt, err := s.take(ctx, a, progress)
+	if err != nil {
+		return err
+	}
+	i := Image{Name: a.Name, Kind: content.Kind, Source: a.Source, SHA256: content.SHA256, KernelArgs: a.KernelArgs, Size: content.Size, VirtualSize: content.VirtualSize,
+		SignatureValid: valid, SignedAt: signedAt, AddedAt: db.At(s.now())}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		if a.Demo {
+			if _, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ? AND read_only = FALSE", a.Name); err != nil {
+				return err
+			}
+		}
+		return nameTaken(tx.Insert(ctx, "images", i), a.Name)
+	})
+}
+
+// take makes a content of what an addition names.
+func (s *Service) take(ctx context.Context, a Addition, progress func(float64)) (c catalog.Content, valid *bool, signedAt db.Time, err error) {
+	folder, err := s.contents.Incoming(a.Incoming)
+	if err != nil {
+		return c, nil, signedAt, err
+	}
+	switch {
+	case a.Demo:
+		c, err = s.takeDemo(ctx, a.Incoming, progress)
+		return c, nil, signedAt, err
+	case a.Kernel != "":
+		c, err = s.takeKernel(ctx, a)
+		return c, nil, signedAt, err
+	}
+	path, sum := filepath.Join(folder, uploadFile), a.SHA256
+	signature := a.Signature
+	if !a.Uploaded {
+		if isFolder(a.Path) {
+			if a.Signature != "" {
+				return c, nil, signedAt, fault.InvalidField("signature", "a root file system cannot have one")
+			}
+			c, err = s.takeFolder(ctx, a.Incoming, a.Path)
+			return c, nil, signedAt, err
+		}
+		if sum, err = s.keepPath(ctx, a.Path, path); err != nil {
+			return c, nil, signedAt, err
+		}
+		if signature == "" {
+			signature = s.signatureBeside(a.Path)
+		}
+	}
+	progress(0.2)
+	if signature != "" {
+		good, at, err := s.verify(path, signature)
+		if err != nil {
+			return c, nil, signedAt, err
+		}
+		valid, signedAt = &good, at
+	}
+	c, err = s.contents.TakeDisk(ctx, path, sum, func(done float64) { progress(0.2 + 0.8*done) })
+	return c, valid, signedAt, err
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// keepPath copies a file of the host that the policy allows, and says its SHA-256.
+func (s *Service) keepPath(ctx context.Context, from, to string) (string, error) {
+	f, err := s.policy.OpenImage(from)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return catalog.Keep(ctx, f, to, s.contents.MaxSize())
+}
+
+// openPath opens a file or a folder of the host that the policy allows.
+func (s *Service) openPath(path string) (*os.File, error) {
+	if isFolder(path) {
+		return s.policy.OpenFolder(path)
+	}
+	return s.policy.OpenImage(path)
+}
+
+// signatureBeside is the signature that minisign put beside a file; empty: none.
+func (s *Service) signatureBeside(path string) string {
+	f, err := s.policy.OpenImage(path + ".minisig")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+func (s *Service) takeKernel(ctx context.Context, a Addition) (catalog.Content, error) {
+	kernel, err := s.policy.OpenImage(a.Kernel)
+	if err != nil {
+		return catalog.Content{}, renamed(err, "kernel")
+	}
+	defer func() { _ = kernel.Close() }() // it was only read
+	if a.Initrd == "" {
+		return s.contents.TakeKernel(ctx, a.Incoming, kernel, nil)
+	}
+	initrd, err := s.policy.OpenImage(a.Initrd)
+	if err != nil {
+		return catalog.Content{}, renamed(err, "initrd")
+	}
+	defer func() { _ = initrd.Close() }() // it was only read
+	return s.contents.TakeKernel(ctx, a.Incoming, kernel, initrd)
+}
+
+// takeDemo builds the demonstration's guest. What was downloaded for it is kept.
+func (s *Service) takeDemo(ctx context.Context, id string, progress func(float64)) (catalog.Content, error) {
+	const steps = 4
+	done := 0
+	guest, err := demo.Build(ctx, demo.Options{Folder: filepath.Join(s.data, "demo"), Agent: s.agentProgram(), Progress: func(string) { done++; progress(float64(done) / steps) }})
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	kernel, err := os.Open(guest.Kernel)
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	defer func() { _ = kernel.Close() }() // it was only read
+	initrd, err := os.Open(guest.Initrd)
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	defer func() { _ = initrd.Close() }() // it was only read
+	return s.contents.TakeKernel(ctx, id, kernel, initrd)
+}
+
+// takePath makes a content of an image that a VM's request names by its path.
+func (s *Service) takePath(ctx context.Context, path string) (catalog.Content, error) {
+	id := newID()
+	defer func() { _ = s.contents.Drop(id) }()
+	if isFolder(path) {
+		return s.takeFolder(ctx, id, path)
+	}
+	folder, err := s.contents.Incoming(id)
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	kept := filepath.Join(folder, uploadFile)
+	sum, err := s.keepPath(ctx, path, kept)
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	return s.contents.TakeDisk(ctx, kept, sum, nil)
+}
+
+func (s *Service) takeFolder(ctx context.Context, id, path string) (catalog.Content, error) {
+	f, err := s.policy.OpenFolder(path)
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return s.contents.TakeRootFS(ctx, id, f)
+}
+
+var signedAtComment = regexp.MustCompile(`(?:^|\s)timestamp:(\d{1,12})(?:\s|$)`)
+
+// verify holds a file against a minisign signature and the configured keys.
+func (s *Service) verify(path, text string) (good bool, signedAt db.Time, err error) {
+	var signature minisign.Signature
+	if err := signature.UnmarshalText([]byte(text)); err != nil {
+		return false, signedAt, fault.InvalidField("signature", "is no minisign signature")
+	}
+	if found := signedAtComment.FindStringSubmatch(signature.TrustedComment); found != nil {
+		if seconds, err := strconv.ParseInt(found[1], 10, 64); err == nil {
+			signedAt = db.At(time.Unix(seconds, 0))
+		}
+	}
+	f, err := os.Open(path) //nolint:gosec // below our own folder
+	if err != nil {
+		return false, signedAt, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	reader := minisign.NewReader(f)
+	if _, err := io.Copy(io.Discard, reader); err != nil {
+		return false, signedAt, err
+	}
+	for _, line := range s.doc.Images.PublicKeys {
+		var key minisign.PublicKey
+		if err := key.UnmarshalText([]byte(strings.TrimSpace(line))); err != nil {
+			return false, signedAt, err
+		}
+		if reader.Verify(key, []byte(text)) {
+			return true, signedAt, nil
+		}
+	}
+	return false, signedAt, nil
+}

@@ -1,0 +1,179 @@
+package hypervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// check completes a request, and refuses what makes no sense whatever the host has.
+func (s *Service) check(ctx context.Context, req *Request) error {
+	c, spec := callerFrom(ctx), &req.Spec
+	if c.Tenant != "" {
+		req.Tenant = c.Tenant // the credentials decide
+	}
+	for _, known := range []struct{ field, value string }{{"kernel", spec.Kernel}, {"initrd", spec.Initrd}} {
+		if known.value != "" && !filepath.IsAbs(known.value) {
+			return fault.InvalidField(known.field, "must be an absolute path")
+		}
+	}
+	switch {
+	case strings.ContainsFunc(req.Tenant, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fault.InvalidField("tenant", "must have printable characters without spaces")
+	case spec.Initrd != "" && spec.Kernel == "":
+		return fault.InvalidField("initrd", "needs a kernel")
+	case spec.CloudInit.Hostname != "" && !seed.ValidHostname(spec.CloudInit.Hostname):
+		return fault.InvalidField("cloud_init.hostname", "is no host name (RFC 1123)")
+	case spec.Storage != storage.Dir && s.pools[spec.Storage] == nil:
+		return fault.InvalidField("storage", "%s is not configured on this host; see storage in the daemon's document", spec.Storage)
+	}
+	for i, key := range spec.CloudInit.SSHAuthorizedKeys {
+		if strings.ContainsAny(key, "\n\r") {
+			return fault.InvalidField(fmt.Sprintf("cloud_init.ssh_authorized_keys.%d", i), "must be one line")
+		}
+	}
+	if req.Secret != "" {
+		if err := wire.ValidSecret(req.Secret); err != nil {
+			return fault.InvalidField("agent.token", "%v", err)
+		}
+	}
+	return s.checkNetwork(req)
+}
+
+func (s *Service) checkNetwork(req *Request) error {
+	n := &req.Spec.Network
+	if req.MAC != "" {
+		mac, err := net.ParseMAC(req.MAC)
+		if err != nil || len(mac) != 6 || mac[0]&1 != 0 || req.MAC == "00:00:00:00:00:00" {
+			return fault.InvalidField("network.mac", "must be the address of one interface, such as 52:54:00:12:34:56")
+		}
+	}
+	if n.IP != "" {
+		if addr, err := netip.ParseAddr(n.IP); err != nil || !addr.Is4() {
+			return fault.InvalidField("network.ip", "must be an IPv4 address")
+		}
+		if n.Mode != networkBridge && n.Mode != networkTap {
+			return fault.InvalidField("network.ip", "takes the mode bridge or tap")
+		}
+	}
+	if n.Bridge == "" {
+		return nil
+	}
+	switch {
+	case n.Mode != networkBridge && n.Mode != networkTap:
+		return fault.InvalidField("network.bridge", "takes the mode bridge or tap")
+	case !configfile.ValidDevice(n.Bridge):
+		return fault.InvalidField("network.bridge", "is no name of a device")
+	case n.Bridge != s.doc.Network.Bridge && !slices.Contains(s.doc.Network.Bridges, n.Bridge):
+		return fault.InvalidField("network.bridge", "VMs may not join %s; see network.allowed_bridges in the daemon's document", n.Bridge)
+	}
+	return nil
+}
+
+// admit holds a request against the policy and, if it passes, makes the VM's row: under
+// one lock and in one transaction, so that two requests cannot pass a cap together.
+func (s *Service) admit(ctx context.Context, req *Request, content *base, action string) (Record, error) {
+	if mode := &req.Spec.Network.Mode; *mode == "" {
+		*mode = networkUser
+		if content.boot.RootFS != "" {
+			*mode = networkNone // a sandbox has no other
+		}
+	}
+	name, why, err := s.choose(ctx, req, content)
+	if err != nil {
+		return Record{}, err
+	}
+	spec := &req.Spec
+	spec.Boot = content.boot
+	disk := spec.DiskGiB
+	if disk == 0 && content.disk != nil {
+		disk = int((content.disk.Size + gib - 1) / gib)
+	}
+	if content.disk != nil && int64(spec.DiskGiB)*gib < content.disk.Size && spec.DiskGiB != 0 {
+		return Record{}, fault.InvalidField("disk_gib", "is smaller than the image, which has %d GiB", (content.disk.Size+gib-1)/gib)
+	}
+	now := s.now()
+	r := Record{
+		ID: newID(), Name: req.Name, Tenant: req.Tenant, Backend: name, State: vm.Creating, Base: content.sha256, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB,
+		MAC: req.MAC, Autostart: req.Autostart, Generation: 1, CreatedAt: db.At(now), ExpiresAt: after(now, time.Duration(spec.TTLSeconds)*time.Second),
+	}
+	if spec.Network.Mode == networkNone {
+		r.MAC = ""
+	} else if r.MAC == "" {
+		r.MAC = newMAC()
+	}
+	r.Spec.V, r.Labels.V, r.IPs.V = *spec, req.Labels, []string{}
+	if r.Labels.V == nil {
+		r.Labels.V = map[string]string{}
+	}
+	if spec.Agent {
+		if req.Secret == "" {
+			req.Secret = auth.NewToken("")
+		}
+		r.Secret = s.secrets.Seal([]byte(req.Secret), r.ID)
+	}
+	s.admission.Lock()
+	defer s.admission.Unlock()
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		usage, err := usageOf(ctx, tx, r.Tenant)
+		if err != nil {
+			return err
+		}
+		asked := admission.Request{Tenant: r.Tenant, Backend: name, VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, DiskGiB: disk, TTL: time.Duration(spec.TTLSeconds) * time.Second}
+		if err := s.policy.Check(asked, usage); err != nil {
+			return err
+		}
+		// The lowest number that no VM has.
+		if err := tx.Get(ctx, &r.Slot, `SELECT MIN(s.slot) FROM (SELECT 0 AS slot UNION ALL SELECT slot + 1 FROM vms) s WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.slot = s.slot)`); err != nil {
+			return err
+		}
+		r.Events = 0
+		if err := s.tell(ctx, tx, &r, eventBackend, why); err != nil {
+			return err
+		}
+		if err := tx.Insert(ctx, "vms", r); db.IsUnique(err) {
+			return fault.New(fault.Conflict, "there is a VM named %s already", r.Name).WithCode("name_taken")
+		} else if err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: r.Name})
+	})
+	if err == nil {
+		s.nudgeFleet()
+	}
+	return r, err
+}
+
+func usageOf(ctx context.Context, q db.Querier, tenant string) (admission.Usage, error) {
+	var u struct {
+		VMs       int `db:"vms"`
+		VCPUs     int `db:"vcpus"`
+		MemoryMiB int `db:"memory_mib"`
+	}
+	err := q.Get(ctx, &u, "SELECT COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus, COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms WHERE tenant = ?", tenant)
+	return admission.Usage{VMs: u.VMs, VCPUs: u.VCPUs, MemoryMiB: u.MemoryMiB}, err
+}
+
+// newMAC makes an address out of QEMU's range, which is locally administered.
+func newMAC() string {
+	var b [3]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", b[0], b[1], b[2])
+}

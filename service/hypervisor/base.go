@@ -1,0 +1,114 @@
+package hypervisor
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+)
+
+// base is what a VM is made of.
+type base struct {
+	sha256 string
+	disk   *storage.Base // nil: an empty one, or none
+	boot   Boot
+	// copies are files of the host that become the VM's own.
+	copies []copied
+	done   func()
+}
+
+// copied is an open file, which was checked, and its name in the VM's folder.
+type copied struct {
+	file *os.File
+	name string
+}
+
+// release gives back what findBase holds.
+func (b *base) release() {
+	for _, c := range b.copies {
+		_ = c.file.Close() // it was only read
+	}
+	if b.done != nil {
+		b.done()
+	}
+}
+
+// findBase finds what a request names: an image of the catalog, or files of the host.
+func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err error) {
+	b, spec := &base{}, &req.Spec
+	defer func() {
+		if err != nil {
+			b.release()
+		}
+	}()
+	b.done = s.hold()
+	if spec.Image != "" {
+		content, args, err := s.contentOf(ctx, spec.Image)
+		if err != nil {
+			return nil, err
+		}
+		b.sha256 = content.SHA256
+		switch content.Kind {
+		case catalog.Disk:
+			b.disk = &storage.Base{Path: content.DiskPath(), Format: "qcow2", Size: content.VirtualSize}
+		case catalog.Kernel:
+			b.boot = Boot{Kernel: content.KernelPath(), Initrd: content.InitrdPath(), KernelArgs: args}
+		case catalog.RootFS:
+			b.boot.RootFS = content.RootFSPath()
+		}
+	}
+	for _, file := range []struct {
+		field, path, name string
+		into              *string
+	}{{"kernel", spec.Kernel, "kernel", &b.boot.Kernel}, {"initrd", spec.Initrd, "initrd", &b.boot.Initrd}} {
+		if file.path == "" {
+			continue
+		}
+		f, err := s.policy.OpenImage(file.path)
+		if err != nil {
+			return nil, renamed(err, file.field)
+		}
+		b.copies = append(b.copies, copied{f, file.name})
+		*file.into = file.name // in the VM's folder, which has no name yet
+	}
+	if spec.KernelArgs != "" {
+		b.boot.KernelArgs = spec.KernelArgs
+	}
+	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
+	return b, s.findFirmware(b, spec.Firmware)
+}
+
+// renamed is a fault about an image as one about another field.
+func renamed(err error, field string) error {
+	f := fault.From(err)
+	if f.Field != "image" {
+		return err
+	}
+	return fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: "))
+}
+
+// contentOf is what an image's name or path stands for, and the arguments of its kernel.
+func (s *Service) contentOf(ctx context.Context, name string) (catalog.Content, string, error) {
+	if !strings.Contains(name, "/") {
+		i, err := s.image(ctx, s.db, name)
+		if fault.Is(err, fault.NotFound) {
+			return catalog.Content{}, "", fault.InvalidField("image", "there is no image %q in the catalog; it may also be an absolute path", name)
+		}
+		if err != nil {
+			return catalog.Content{}, "", err
+		}
+		if err := s.usable(&i); err != nil {
+			return catalog.Content{}, "", err
+		}
+		content, err := s.contents.Get(i.SHA256)
+		return content, i.KernelArgs, err
+	}
+	if s.doc.Images.RequireSigned {
+		return catalog.Content{}, "", fault.InvalidField("image", "must be a signed image of the catalog, since images.require_signed is set")
+	}
+	content, err := s.takePath(ctx, name)
+	return content, "", err
+}
