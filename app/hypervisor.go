@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,6 +52,10 @@ value stops the start.`,
 			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
 				return err
+			}
+			if os.Getenv("GOGC") == "" {
+				// Its host's memory is for VMs, and it is no server that many ask at once.
+				debug.SetGCPercent(100)
 			}
 			var cfg hypervisor.Config
 			environ := cmd.Context().Value(environKey{}).([]string)
