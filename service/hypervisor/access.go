@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -82,6 +83,10 @@ var (
 // caller tells who makes a request.
 func (g *gate) caller(r *http.Request) (Caller, error) {
 	if g.open() {
+		// Without credentials, any page that a browser on this host shows could ask.
+		if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r.Host) {
+			return Caller{}, fault.New(fault.Denied, "a page of %s may not ask this daemon", origin)
+		}
 		return anonymous, nil
 	}
 	token, ok := auth.Bearer(r)
@@ -108,6 +113,12 @@ func (g *gate) caller(r *http.Request) (Caller, error) {
 		return Caller{}, errBadToken
 	}
 	return Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
+}
+
+// sameHost says whether a page's origin is the host that was asked.
+func sameHost(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, host)
 }
 
 func (g *gate) byCertificate(state *tls.ConnectionState) (Caller, bool) {

@@ -4,6 +4,7 @@ package hypervisor_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,6 +156,28 @@ func TestWithoutCredentialsEverybodyIsAnonymousAdmin(t *testing.T) {
 	d := start(t, "", func(cfg *hypervisor.Config) { cfg.Token, cfg.FleetToken = "", "" })
 	if me := as[hypervisorapi.Me](d.call("GET", "/v1/me", "", nil).want(200)); me.Name != "anonymous-admin" || !me.Admin {
 		t.Errorf("%+v", me)
+	}
+}
+
+func TestWithoutCredentialsPagesOfOthersMayNotAsk(t *testing.T) {
+	t.Parallel()
+	d := start(t, "", func(cfg *hypervisor.Config) { cfg.Token, cfg.FleetToken = "", "" })
+	for origin, want := range map[string]int{"": 200, d.url: 200, "https://evil.example": 403, "null": 403} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/me", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if origin != "" {
+			req.Header.Set("Origin", origin)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%q: %d, want %d", origin, res.StatusCode, want)
+		}
 	}
 }
 
