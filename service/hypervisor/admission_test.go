@@ -3,8 +3,14 @@
 package hypervisor_test
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,5 +272,34 @@ func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
 	}
 	if n := len(d.vms()); n != 0 {
 		t.Errorf("%d VMs", n)
+	}
+}
+
+func TestAClientCertificatesHolderIsToldByItsCommonName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := settings(t, dir, "[[auth.client_certificates]]\ncommon_name = \"ops\"\n[[auth.client_certificates]]\ncommon_name = \"acme\"\ntenant = \"acme\"\n")
+	cfg.TLSClientCA, cfg.TLSSelfSigned = filepath.Join(dir, "ca.pem"), true // the server's business, which has verified whom it lets through
+	svc, err := hypervisor.New(t.Context(), cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, svc.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, want := range map[string]string{"ops": `"admin":true`, "acme": `"tenant":"acme"`, "stranger": "unauthenticated"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/me", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: name}}}}}
+		w := httptest.NewRecorder()
+		svc.Handler().ServeHTTP(w, r)
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
 	}
 }
