@@ -164,3 +164,23 @@ func bootID() (string, error) {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(raw)), err
 }
+
+// Forget removes the record in a VM's folder, if there is one, and what a daemon that was
+// killed while it wrote one has left.
+func Forget(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			if err := os.Remove(filepath.Join(folder, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return durable.Remove(filepath.Join(folder, RecordFile))
+}

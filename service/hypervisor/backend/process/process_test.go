@@ -103,3 +103,27 @@ func recorded(t *testing.T, content string) string {
 	}
 	return folder
 }
+
+func TestForgettingRemovesTheRecordAndWhatWasLeftOfWritingOne(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := sleeper(t).Note(folder); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".tmp-123", "disk.qcow2"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := process.Forget(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 || left[0].Name() != "disk.qcow2" {
+		t.Errorf("%v, %v", left, err)
+	}
+	if err := process.Forget(filepath.Join(folder, "gone")); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +69,7 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 // clean makes the folder for QEMU's own anew, without what an earlier process left.
 func clean(m *Machine) error {
 	run := filepath.Join(m.Folder, runFolder)
-	if err := errors.Join(os.RemoveAll(run), remove(filepath.Join(m.Folder, process.RecordFile))); err != nil {
+	if err := errors.Join(os.RemoveAll(run), process.Forget(m.Folder)); err != nil {
 		return err
 	}
 	if err := os.Mkdir(run, 0o700); err != nil {
@@ -80,13 +79,6 @@ func clean(m *Machine) error {
 		return nil
 	}
 	return os.Lchown(run, m.UID, m.GID)
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // comeUp notes the process, and waits until its monitor answers or it has ended.

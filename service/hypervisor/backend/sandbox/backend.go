@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
@@ -208,7 +207,7 @@ func (b *Backend) Find(_ context.Context, s *backend.Spec) (backend.Instance, er
 func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	state := stateFolder(s)
 	if _, err := os.Lstat(state); errors.Is(err, fs.ErrNotExist) {
-		return durable.Remove(filepath.Join(s.Folder, process.RecordFile))
+		return process.Forget(s.Folder)
 	}
 	lock, err := sweepAndLock(ctx, s.Folder, state)
 	if err != nil {
@@ -216,7 +215,7 @@ func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	}
 	defer lock.Close()
 	// The record first: without it the rest is looked for again.
-	if err := durable.Remove(filepath.Join(s.Folder, process.RecordFile)); err != nil {
+	if err := process.Forget(s.Folder); err != nil {
 		return err
 	}
 	return os.RemoveAll(state)
