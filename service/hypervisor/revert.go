@@ -174,19 +174,15 @@ func (s *Service) secretOfSnapshot(ctx context.Context, id string, snap *Snapsho
 // reverted notes that a VM is in the state of a full snapshot, and has its agent get a new
 // secret: whoever has seen the old one may have been the reason to revert.
 func (s *Service) reverted(ctx context.Context, id string, m *machine, snap *Snapshot) error {
+	// Asked for before the session ends: the next one begins at once, and has to know.
+	m.mu.Lock()
+	m.rotate = true
+	m.mu.Unlock()
 	if client, err := m.agent(); err == nil {
 		_ = client.Close() // it was with the guest as it was before
 	}
-	r, err := s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the VM is as in snapshot "+snap.Name, func(*db.Tx, *Record) error { return nil })
-	if err != nil {
-		return err
-	}
-	if r.Spec.V.Agent {
-		m.mu.Lock()
-		m.rotate = true
-		m.mu.Unlock()
-	}
-	return nil
+	_, err := s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the VM is as in snapshot "+snap.Name, func(*db.Tx, *Record) error { return nil })
+	return err
 }
 
 // rotateSecret gives a guest's agent a new secret. Both are tried until that is known to
