@@ -167,10 +167,10 @@ func (s *Store) MaxSize() int64 { return s.maxVirtualSize + s.maxVirtualSize/8 +
 const convertCPU = 4 * time.Hour
 
 // TakeDisk makes a content of a disk image that lies in a folder of Incoming, where
-// nobody else can change it. The image's file is removed.
+// nobody else can change it. The file stays until Drop, so that this can be repeated.
 func (s *Store) TakeDisk(ctx context.Context, path, sum string, progress func(float64)) (Content, error) {
 	if c, err := s.Get(sum); err == nil {
-		return c, os.Remove(path)
+		return c, nil
 	}
 	f, err := os.Open(path) //nolint:gosec // below our own folder
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Store) TakeDisk(ctx context.Context, path, sum string, progress func(fl
 	if err := image.Convert(ctx, path, info, c.DiskPath(), limits, progress); err != nil {
 		return Content{}, err
 	}
-	return s.publish(c, os.Remove(path))
+	return s.publish(c, nil)
 }
 
 func inspect(f *os.File) (image.Info, error) {
