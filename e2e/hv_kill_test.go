@@ -49,7 +49,9 @@ func TestADaemonThatIsKilledAtAnyMomentLosesDoublesAndLeavesNothing(t *testing.T
 			defer close(done)
 			var work sync.WaitGroup
 			for worker := range 3 {
-				work.Go(func() { l.operate(d, rand.New(rand.NewPCG(uint64(round), uint64(worker))), stop, fmt.Sprintf("r%dw%d", round, worker)) })
+				work.Go(func() {
+					l.operate(d, rand.New(rand.NewPCG(uint64(round), uint64(worker))), stop, fmt.Sprintf("r%dw%d", round, worker))
+				})
 			}
 			work.Wait()
 		}()
