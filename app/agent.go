@@ -25,8 +25,10 @@ import (
 const (
 	agentGCPercent   = 50
 	agentMemoryLimit = 12 << 20 // bytes; SQLite's memory and the program itself come on top
-	// leanEvery is the time between two clearances of memory that is not used.
+	// leanEvery is the time between two clearances of memory that is not used. In the
+	// first seconds there are more, since most of it is what only the start needs.
 	leanEvery = 20 * time.Second
+	leanFirst = 250 * time.Millisecond
 )
 
 func agentCommand() *cobra.Command {
@@ -50,6 +52,7 @@ file's path. An unknown setting or a bad value stops the start.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limitMemory()
+			_ = releaseUnused() // of the other services' packages, which were initialized, too; stayLean tells of errors
 			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
 				return err
@@ -62,6 +65,7 @@ file's path. An unknown setting or a bad value stops the start.`,
 				log.Info("listening", "service", "agent", "at", strings.Join(listening, " "))
 			})
 			go stayLean(cmd.Context(), log)
+			go tellHangups(cmd.Context(), hangups(cmd.Context()), log)
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}
@@ -70,6 +74,18 @@ file's path. An unknown setting or a bad value stops the start.`,
 	cmd.Flags().StringVar(&logFormat, "log-format", "text", "text or json")
 	cmd.AddCommand(agentDoctorCommand())
 	return cmd
+}
+
+// tellHangups says after each SIGHUP that it changes nothing, until ctx ends.
+func tellHangups(ctx context.Context, reload <-chan struct{}, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reload:
+			log.Info("SIGHUP: the agent has nothing to read again; changed settings take a restart")
+		}
+	}
 }
 
 func bindAgentFlags(cmd *cobra.Command, file *string) {
@@ -94,11 +110,12 @@ func limitMemory() {
 
 // stayLean gives memory back that was needed for a while, until ctx ends.
 func stayLean(ctx context.Context, log *slog.Logger) {
-	for tick := time.NewTicker(leanEvery); ; {
+	for wait := leanFirst; ; wait = min(2*wait, leanEvery) {
+		timer := time.NewTimer(wait)
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-ctx.Done():
-			tick.Stop()
+			timer.Stop()
 			return
 		}
 		if err := releaseUnused(); err != nil {
@@ -107,14 +124,28 @@ func stayLean(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// agentModule runs the site agent. started is called with where it listens.
+// agentModule runs the site agent. started is called with where it listens. When the
+// database turns out to be damaged, the agent begins again with a new one.
 func agentModule(cfg agent.Config, deps agent.Deps, started func(listening []string)) Module {
 	return Module{Name: "agent", Start: func(ctx context.Context) (func() error, error) {
 		a, err := agent.New(ctx, cfg, deps)
 		if err != nil {
 			return nil, err
 		}
-		return serving(func(ready func([]string)) error { return errors.Join(a.Serve(ctx, ready), a.Close()) }, started)
+		return serving(func(ready func([]string)) error {
+			for {
+				err := errors.Join(a.Serve(ctx, ready), a.Close())
+				if !errors.Is(err, agent.ErrDamaged) || ctx.Err() != nil {
+					return err
+				}
+				deps.Log.Error("the agent begins again, with a new database", "error", err)
+				deps.Registry = telemetry.NewRegistry() // the metrics of the old agent are in the old one
+				if a, err = agent.New(ctx, cfg, deps); err != nil {
+					return err
+				}
+				ready = started
+			}
+		}, started)
 	}}
 }
 

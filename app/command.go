@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/agent"
@@ -64,7 +65,10 @@ func serveEdgeCommand() *cobra.Command {
 
 Each setting can be given as a flag, as an environment variable, or in a file; a flag beats the environment, and the
 environment beats the file. A secret can also be read from a file: set the variable's name with _FILE appended to the
-file's path. An unknown setting or a bad value stops the start.`,
+file's path. An unknown setting or a bad value stops the start.
+
+Without an admin's token or password and without single sign-on, credentials are made on the first start and kept in
+credentials.json in the data folder. SIGHUP reads credentials again, from --config and from files.`,
 		Example: `  EDGE_ADMIN_TOKEN_FILE=/run/secrets/admin mainstay serve edge --listen 0.0.0.0:8080 --data /var/lib/mainstay/edge
   mainstay serve edge --config /etc/mainstay/edge.yaml --database "$DATABASE_URL"`,
 		Args: cobra.NoArgs,
@@ -73,12 +77,30 @@ file's path. An unknown setting or a bad value stops the start.`,
 			if err != nil {
 				return err
 			}
-			var cfg edge.Config
 			environ := cmd.Context().Value(environKey{}).([]string)
-			if err := config.Load(&cfg, edge.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ, File: file}); err != nil {
+			load := func() (cfg edge.Config, err error) {
+				err = config.Load(&cfg, edge.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ, File: file})
+				return cfg, err
+			}
+			cfg, err := load()
+			if err == nil && cfg.Database == "" {
+				// A process that is refused must not leave credentials beside another's data.
+				err = db.CheckFree(edge.DatabaseFile(cfg.Data))
+			}
+			if err == nil {
+				err = firstCredentials(&cfg, log)
+			}
+			if err != nil {
 				return err
 			}
-			module := edgeModule(cfg, log, func(url, engine string) { log.Info("listening", "service", "edge", "url", url, "stands_on", engine) })
+			reload := func() (edge.Config, error) {
+				cfg, err := load()
+				if err != nil {
+					return cfg, err
+				}
+				return cfg, firstCredentials(&cfg, log)
+			}
+			module := edgeModule(cfg, log, reloading{hangups(cmd.Context()), reload}, func(url, engine string) { log.Info("listening", "service", "edge", "url", url, "stands_on", engine) })
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}

@@ -1,15 +1,18 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/edge"
 )
 
 // credentials are the secrets that dev mode makes on its first start, one object
@@ -46,6 +49,28 @@ func newLBCredentials() lbCredentials {
 	return lbCredentials{APIKey: auth.NewToken("mlba_"), ReadonlyKey: auth.NewToken("mlbr_")}
 }
 
+func newEdgeCredentials() edgeCredentials {
+	return edgeCredentials{AdminUsername: "admin", AdminPassword: auth.NewToken(""), AdminToken: auth.NewToken("madm_"),
+		ViewerToken: auth.NewToken("mvwr_"), EnrollmentToken: auth.NewToken("menr_")}
+}
+
+// firstCredentials gives credentials to an edge control plane that nobody could sign in to. They are
+// made on the first start and kept in the data folder.
+func firstCredentials(cfg *edge.Config, log *slog.Logger) error {
+	if cfg.AdminToken != "" || cfg.AdminPassword != "" || cfg.OIDC.Issuer != "" {
+		return nil
+	}
+	creds, path, err := loadCredentials(cfg.Data)
+	if err != nil {
+		return err
+	}
+	log.Warn("no credentials are configured; those in the file are used", "service", "edge", "file", path)
+	cfg.AdminUsername, cfg.AdminPassword, cfg.AdminToken = creds.Edge.AdminUsername, creds.Edge.AdminPassword, creds.Edge.AdminToken
+	cfg.ViewerToken = cmp.Or(cfg.ViewerToken, creds.Edge.ViewerToken)
+	cfg.EnrollmentToken = cmp.Or(cfg.EnrollmentToken, creds.Edge.EnrollmentToken)
+	return nil
+}
+
 // loadCredentials reads the file in dir, or makes it with mode 0600.
 func loadCredentials(dir string) (c credentials, path string, err error) {
 	path = filepath.Join(dir, "credentials.json")
@@ -73,8 +98,7 @@ func loadCredentials(dir string) (c credentials, path string, err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, path, fault.Wrap(fault.Invalid, err, "cannot read %s", path)
 	}
-	c.Edge = edgeCredentials{AdminUsername: "admin", AdminPassword: auth.NewToken(""), AdminToken: auth.NewToken("madm_"),
-		ViewerToken: auth.NewToken("mvwr_"), EnrollmentToken: auth.NewToken("menr_")}
+	c.Edge = newEdgeCredentials()
 	c.LB, c.Hypervisor = newLBCredentials(), newHypervisorCredentials()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return c, path, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", dir)

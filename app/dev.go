@@ -1,11 +1,14 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -29,10 +32,10 @@ func devCommand() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run all services on this machine, with all they need built in",
+		Short: "Run all services on this machine, with embedded databases",
 		Long: `Run all services in one process on loopback, each at its default address, with embedded databases.
 
-State is kept in one folder. On the first start the credentials are made there, in credentials.json.
+VMs take QEMU; "mainstay doctor" shows what else this machine lacks. State is kept in one folder. On the first start the credentials are made there, in credentials.json.
 Environment variables of the services (see "mainstay serve edge --help") are honoured.`,
 		Example: `  mainstay dev
   mainstay dev --data /tmp/try --only edge
@@ -62,7 +65,7 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 				if err != nil {
 					return err
 				}
-				modules = append(modules, edgeModule(cfg, log, func(url, engine string) {
+				modules = append(modules, edgeModule(cfg, log, reloading{}, func(url, engine string) {
 					line("edge", url, engine, fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, credsPath))
 				}))
 			}
@@ -80,14 +83,14 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 				if err != nil {
 					return err
 				}
-				modules = append(modules, hypervisorModule(cfg, log, func(url, engine string) {
+				modules = append(modules, hypervisorModule(cfg, log, nil, nil, func(url, engine string) {
 					line("hypervisor", url, engine, "the token from "+credsPath)
 				}))
 			}
-			return Run(cmd.Context(), modules, func() {
+			return addressTaken(Run(cmd.Context(), modules, func() {
 				_ = w.Flush()
-				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs. Try: mainstay edge simulate --sites 20, or: mainstay image build-demo && mainstay vm run demo\n", telemetry.BuildInfo().Version, table)
-			})
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs.\n%s", telemetry.BuildInfo().Version, table, firstSteps(os.Args[0], only))
+			}))
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", ".mainstay", "folder for all state")
@@ -95,6 +98,32 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 	cmd.Flags().StringSliceVar(&only, "only", nil, "run only these services, for example edge,lb")
 	cmd.Flags().StringVar(&logLevel, "log-level", "warn", "debug, info, warn or error")
 	return cmd
+}
+
+// addressTaken adds to an error what to do if it is that another program has the address.
+func addressTaken(err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return fmt.Errorf("%w; another program listens there: stop it, or set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN or HYPERVISOR_LISTEN to another address", err)
+}
+
+// firstSteps are commands to try, in the folder and by the name that dev mode was started
+// with: the program need not be on PATH yet.
+func firstSteps(program string, only []string) string {
+	var steps []string
+	for _, s := range []struct{ service, command string }{
+		{"edge", program + " edge simulate --sites 20"},
+		{"hypervisor", program + " image build-demo && " + program + " vm run demo"},
+	} {
+		if len(only) == 0 || slices.Contains(only, s.service) {
+			steps = append(steps, "  "+s.command+"\n")
+		}
+	}
+	if len(steps) == 0 {
+		return ""
+	}
+	return "Try in another terminal, in this folder:\n\n" + strings.Join(steps, "")
 }
 
 // devEdgeConfig is the edge control plane's configuration in dev mode: the

@@ -15,14 +15,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 	"github.com/mainstay-infra/mainstay/web"
 )
 
-// hypervisorModule runs the hypervisor daemon. started is called with its URL and what it
+// hypervisorModule runs the hypervisor daemon. It reads credentials again whenever reload has a
+// value, the settings' by settings; both may be nil. started is called with its URL and what it
 // stands on.
-func hypervisorModule(cfg hypervisor.Config, log *slog.Logger, started func(url, engine string)) Module {
+func hypervisorModule(cfg hypervisor.Config, log *slog.Logger, reload <-chan struct{}, settings func() (hypervisor.Config, error), started func(url, engine string)) Module {
 	return Module{Name: "hypervisor", Start: func(ctx context.Context) (func() error, error) {
-		svc, err := hypervisor.New(ctx, cfg, hypervisor.Deps{Log: log.With("service", "hypervisor"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("hypervisor")})
+		svc, err := hypervisor.New(ctx, cfg, hypervisor.Deps{
+			Log: log.With("service", "hypervisor"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("hypervisor"), Reload: reload, Settings: settings,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -41,6 +45,10 @@ func serveHypervisorCommand() *cobra.Command {
 --config names a TOML document with policy, callers, confinement, storage and networks. With --registry the host joins the
 fleet whose registry answers there; every daemon can be a registry.
 
+SIGHUP has it read credentials again: the file of HYPERVISOR_TOKEN_FILE, and the document's tokens, client certificates
+and OIDC provider. All else takes a restart. Without any credentials it listens on loopback addresses only, unless
+--insecure is given.
+
 Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret
 can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad
 value stops the start.`,
@@ -57,12 +65,16 @@ value stops the start.`,
 				// Its host's memory is for VMs, and it is no server that many ask at once.
 				debug.SetGCPercent(100)
 			}
-			var cfg hypervisor.Config
 			environ := cmd.Context().Value(environKey{}).([]string)
-			if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ}); err != nil {
+			settings := func() (cfg hypervisor.Config, err error) {
+				err = config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ})
+				return cfg, err
+			}
+			cfg, err := settings()
+			if err != nil {
 				return err
 			}
-			module := hypervisorModule(cfg, log, func(url, engine string) {
+			module := hypervisorModule(cfg, log, hangups(cmd.Context()), settings, func(url, engine string) {
 				log.Info("listening", "service", "hypervisor", "url", url, "stands_on", engine)
 			})
 			return Run(cmd.Context(), []Module{module}, func() {})
@@ -109,6 +121,10 @@ func hypervisorEngines() []engine {
 			found := hypervisor.Firmware()
 			return found, found != ""
 		}, "VMs boot by BIOS only", "apt-get install ovmf"},
+		{"Demo guest", func() (string, bool) {
+			missing := demo.Missing()
+			return "what it is built of", missing == ""
+		}, "no 'mainstay image build-demo', a guest to try VMs with", "apt-get install " + demo.Packages},
 		{"gVisor", onPath("runsc"), "no sandboxes", "see https://gvisor.dev/docs/user_guide/install/"},
 		{"Firecracker", onPath("firecracker"), "no VMs with the backend firecracker", "see https://github.com/firecracker-microvm/firecracker/releases"},
 		{"Cloud Hypervisor", onPath("cloud-hypervisor"), "no VMs with the backend cloud-hypervisor", "see https://github.com/cloud-hypervisor/cloud-hypervisor/releases"},

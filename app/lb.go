@@ -9,10 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,28 +35,6 @@ func lbModule(cfg lb.Config, log *slog.Logger, reload <-chan struct{}, started f
 		}
 		return serving(func(ready func(string)) error { return svc.Serve(ctx, ready) }, func(url string) { started(url, svc.StandsOn()) })
 	}}
-}
-
-// hangups has a value after each SIGHUP, until ctx ends. Several that come together
-// may be one.
-func hangups(ctx context.Context) <-chan struct{} {
-	signals, out := make(chan os.Signal, 1), make(chan struct{}, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	go func() {
-		defer signal.Stop(signals)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signals:
-			}
-			select {
-			case out <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return out
 }
 
 func serveLBCommand() *cobra.Command {

@@ -142,6 +142,41 @@ type ClientInterface interface {
 	// Corresponds with POST /events/batch (the `SendEvents` operationId).
 	SendEvents(ctx context.Context, body SendEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListRefusedEvents The events that the control plane refused, newest first
+	//
+	// They are set aside and kept whole, up to 1,000 events and 32 MiB; beyond that the oldest are discarded. The payload is not shown.
+	//
+	// Corresponds with GET /events/refused (the `ListRefusedEvents` operationId).
+	ListRefusedEvents(ctx context.Context, params *ListRefusedEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiscardRefusedEventsWithBody Delete refused events for good; all or none
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+	DiscardRefusedEventsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DiscardRefusedEvents Delete refused events for good; all or none
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+	DiscardRefusedEvents(ctx context.Context, body DiscardRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryRefusedEventsWithBody Send refused events again, after those that wait; all or none
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+	RetryRefusedEventsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryRefusedEvents Send refused events again, after those that wait; all or none
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+	RetryRefusedEvents(ctx context.Context, body RetryRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetStatus How the agent is
 	//
 	// Corresponds with GET /status (the `GetStatus` operationId).
@@ -280,6 +315,91 @@ func (c *Client) SendEventsWithBody(ctx context.Context, contentType string, bod
 // Corresponds with POST /events/batch (the `SendEvents` operationId).
 func (c *Client) SendEvents(ctx context.Context, body SendEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSendEventsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRefusedEvents The events that the control plane refused, newest first
+//
+// They are set aside and kept whole, up to 1,000 events and 32 MiB; beyond that the oldest are discarded. The payload is not shown.
+//
+// Corresponds with GET /events/refused (the `ListRefusedEvents` operationId).
+func (c *Client) ListRefusedEvents(ctx context.Context, params *ListRefusedEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRefusedEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiscardRefusedEventsWithBody Delete refused events for good; all or none
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+func (c *Client) DiscardRefusedEventsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiscardRefusedEventsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DiscardRefusedEvents Delete refused events for good; all or none
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+func (c *Client) DiscardRefusedEvents(ctx context.Context, body DiscardRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDiscardRefusedEventsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryRefusedEventsWithBody Send refused events again, after those that wait; all or none
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+func (c *Client) RetryRefusedEventsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryRefusedEventsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryRefusedEvents Send refused events again, after those that wait; all or none
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+func (c *Client) RetryRefusedEvents(ctx context.Context, body RetryRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryRefusedEventsRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -483,6 +603,152 @@ func NewSendEventsRequestWithBody(server string, contentType string, body io.Rea
 	}
 
 	operationPath := fmt.Sprintf("/events/batch")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListRefusedEventsRequest constructs an http.Request for the ListRefusedEvents method
+func NewListRefusedEventsRequest(server string, params *ListRefusedEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/events/refused")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDiscardRefusedEventsRequest calls the generic DiscardRefusedEvents builder with application/json body
+func NewDiscardRefusedEventsRequest(server string, body DiscardRefusedEventsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDiscardRefusedEventsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewDiscardRefusedEventsRequestWithBody constructs an http.Request for the DiscardRefusedEvents method, with any body, and a specified content type
+func NewDiscardRefusedEventsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/events/refused/discard")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRetryRefusedEventsRequest calls the generic RetryRefusedEvents builder with application/json body
+func NewRetryRefusedEventsRequest(server string, body RetryRefusedEventsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryRefusedEventsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRetryRefusedEventsRequestWithBody constructs an http.Request for the RetryRefusedEvents method, with any body, and a specified content type
+func NewRetryRefusedEventsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/events/refused/retry")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -772,6 +1038,43 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /events/batch (the `SendEvents` operationId).
 	SendEventsWithResponse(ctx context.Context, body SendEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*SendEventsResult, error)
 
+	// ListRefusedEventsWithResponse The events that the control plane refused, newest first
+	//
+	// They are set aside and kept whole, up to 1,000 events and 32 MiB; beyond that the oldest are discarded. The payload is not shown.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /events/refused (the `ListRefusedEvents` operationId).
+	ListRefusedEventsWithResponse(ctx context.Context, params *ListRefusedEventsParams, reqEditors ...RequestEditorFn) (*ListRefusedEventsResult, error)
+
+	// DiscardRefusedEventsWithBodyWithResponse Delete refused events for good; all or none
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+	DiscardRefusedEventsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardRefusedEventsResult, error)
+
+	// DiscardRefusedEventsWithResponse Delete refused events for good; all or none
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+	DiscardRefusedEventsWithResponse(ctx context.Context, body DiscardRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardRefusedEventsResult, error)
+
+	// RetryRefusedEventsWithBodyWithResponse Send refused events again, after those that wait; all or none
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+	RetryRefusedEventsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryRefusedEventsResult, error)
+
+	// RetryRefusedEventsWithResponse Send refused events again, after those that wait; all or none
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+	RetryRefusedEventsWithResponse(ctx context.Context, body RetryRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryRefusedEventsResult, error)
+
 	// GetStatusWithResponse How the agent is
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -1022,6 +1325,227 @@ func (r SendEventsResult) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SendEventsResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListRefusedEventsResult200Headers the declared response headers of an HTTP 200 response for ListRefusedEvents
+type ListRefusedEventsResult200Headers struct {
+	Link *string
+}
+
+type ListRefusedEventsResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]RefusedEvent
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListRefusedEventsResult200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRefusedEventsResult) GetJSON200() *[]RefusedEvent {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListRefusedEventsResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListRefusedEventsResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRefusedEventsResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRefusedEventsResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRefusedEventsResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRefusedEventsResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DiscardRefusedEventsResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventCount
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NoSuchEvent
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *StorageFailed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DiscardRefusedEventsResult) GetJSON200() *EventCount {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r DiscardRefusedEventsResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r DiscardRefusedEventsResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r DiscardRefusedEventsResult) GetJSON404() *NoSuchEvent {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r DiscardRefusedEventsResult) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r DiscardRefusedEventsResult) GetJSON507() *StorageFailed {
+	return r.JSON507
+}
+
+// GetBody returns the raw response body bytes
+func (r DiscardRefusedEventsResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DiscardRefusedEventsResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DiscardRefusedEventsResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DiscardRefusedEventsResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RetryRefusedEventsResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventCount
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NoSuchEvent
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *NotWhole
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *StorageFailed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON200() *EventCount {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON404() *NoSuchEvent {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON409() *NotWhole {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r RetryRefusedEventsResult) GetJSON507() *StorageFailed {
+	return r.JSON507
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryRefusedEventsResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryRefusedEventsResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryRefusedEventsResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryRefusedEventsResult) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -1357,6 +1881,73 @@ func (c *ClientWithResponses) SendEventsWithResponse(ctx context.Context, body S
 	return ParseSendEventsResult(rsp)
 }
 
+// ListRefusedEventsWithResponse The events that the control plane refused, newest first
+//
+// They are set aside and kept whole, up to 1,000 events and 32 MiB; beyond that the oldest are discarded. The payload is not shown.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /events/refused (the `ListRefusedEvents` operationId).
+func (c *ClientWithResponses) ListRefusedEventsWithResponse(ctx context.Context, params *ListRefusedEventsParams, reqEditors ...RequestEditorFn) (*ListRefusedEventsResult, error) {
+	rsp, err := c.ListRefusedEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRefusedEventsResult(rsp)
+}
+
+// DiscardRefusedEventsWithBodyWithResponse Delete refused events for good; all or none
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+func (c *ClientWithResponses) DiscardRefusedEventsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DiscardRefusedEventsResult, error) {
+	rsp, err := c.DiscardRefusedEventsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiscardRefusedEventsResult(rsp)
+}
+
+// DiscardRefusedEventsWithResponse Delete refused events for good; all or none
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /events/refused/discard (the `DiscardRefusedEvents` operationId).
+func (c *ClientWithResponses) DiscardRefusedEventsWithResponse(ctx context.Context, body DiscardRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*DiscardRefusedEventsResult, error) {
+	rsp, err := c.DiscardRefusedEvents(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDiscardRefusedEventsResult(rsp)
+}
+
+// RetryRefusedEventsWithBodyWithResponse Send refused events again, after those that wait; all or none
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+func (c *ClientWithResponses) RetryRefusedEventsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryRefusedEventsResult, error) {
+	rsp, err := c.RetryRefusedEventsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryRefusedEventsResult(rsp)
+}
+
+// RetryRefusedEventsWithResponse Send refused events again, after those that wait; all or none
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /events/refused/retry (the `RetryRefusedEvents` operationId).
+func (c *ClientWithResponses) RetryRefusedEventsWithResponse(ctx context.Context, body RetryRefusedEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryRefusedEventsResult, error) {
+	rsp, err := c.RetryRefusedEvents(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryRefusedEventsResult(rsp)
+}
+
 // GetStatusWithResponse How the agent is
 //
 // Returns a wrapper object for the known response body format(s).
@@ -1587,6 +2178,188 @@ func ParseSendEventsResult(rsp *http.Response) (*SendEventsResult, error) {
 			return nil, err
 		}
 		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest StorageFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListRefusedEventsResult parses an HTTP response from a ListRefusedEventsWithResponse call
+func ParseListRefusedEventsResult(rsp *http.Response) (*ListRefusedEventsResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRefusedEventsResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []RefusedEvent
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListRefusedEventsResult200Headers
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDiscardRefusedEventsResult parses an HTTP response from a DiscardRefusedEventsWithResponse call
+func ParseDiscardRefusedEventsResult(rsp *http.Response) (*DiscardRefusedEventsResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DiscardRefusedEventsResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventCount
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NoSuchEvent
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest StorageFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryRefusedEventsResult parses an HTTP response from a RetryRefusedEventsWithResponse call
+func ParseRetryRefusedEventsResult(rsp *http.Response) (*RetryRefusedEventsResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryRefusedEventsResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventCount
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NoSuchEvent
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest NotWhole
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
 		var dest StorageFailed

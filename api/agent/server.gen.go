@@ -27,6 +27,15 @@ type ServerInterface interface {
 	// SendEvents Hand over up to 1,000 events at once; all are accepted or none
 	// (POST /events/batch)
 	SendEvents(w http.ResponseWriter, r *http.Request)
+	// ListRefusedEvents The events that the control plane refused, newest first
+	// (GET /events/refused)
+	ListRefusedEvents(w http.ResponseWriter, r *http.Request, params ListRefusedEventsParams)
+	// DiscardRefusedEvents Delete refused events for good; all or none
+	// (POST /events/refused/discard)
+	DiscardRefusedEvents(w http.ResponseWriter, r *http.Request)
+	// RetryRefusedEvents Send refused events again, after those that wait; all or none
+	// (POST /events/refused/retry)
+	RetryRefusedEvents(w http.ResponseWriter, r *http.Request)
 	// GetStatus How the agent is
 	// (GET /status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
@@ -95,6 +104,80 @@ func (siw *ServerInterfaceWrapper) SendEvents(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.SendEvents(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRefusedEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListRefusedEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRefusedEventsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRefusedEvents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DiscardRefusedEvents operation middleware
+func (siw *ServerInterfaceWrapper) DiscardRefusedEvents(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DiscardRefusedEvents(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryRefusedEvents operation middleware
+func (siw *ServerInterfaceWrapper) RetryRefusedEvents(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryRefusedEvents(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -339,6 +422,9 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/status", wrapper.GetStatus)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.SendEvent)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/batch", wrapper.SendEvents)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/refused", wrapper.ListRefusedEvents)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/refused/retry", wrapper.RetryRefusedEvents)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/refused/discard", wrapper.DiscardRefusedEvents)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/devices/{device}", wrapper.RegisterDevice)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/twins", wrapper.ListTwins)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/twins/{device}", wrapper.GetTwin)
@@ -351,7 +437,11 @@ type DeniedJSONResponse Error
 
 type InvalidJSONResponse Error
 
+type NoSuchEventJSONResponse Error
+
 type NotFoundJSONResponse Error
+
+type NotWholeJSONResponse Error
 
 type StorageFailedJSONResponse Error
 
@@ -605,6 +695,264 @@ func (response SendEvents503JSONResponse) VisitSendEventsResponse(w http.Respons
 type SendEvents507JSONResponse struct{ StorageFailedJSONResponse }
 
 func (response SendEvents507JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefusedEventsRequestObject struct {
+	Params ListRefusedEventsParams
+}
+
+type ListRefusedEventsResponseObject interface {
+	VisitListRefusedEventsResponse(w http.ResponseWriter) error
+}
+
+type ListRefusedEvents200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRefusedEvents200JSONResponse struct {
+	Body    []RefusedEvent
+	Headers ListRefusedEvents200ResponseHeaders
+}
+
+func (response ListRefusedEvents200JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefusedEvents400JSONResponse struct{ InvalidJSONResponse }
+
+func (response ListRefusedEvents400JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefusedEvents403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListRefusedEvents403JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardRefusedEventsRequestObject struct {
+	Body *DiscardRefusedEventsJSONRequestBody
+}
+
+type DiscardRefusedEventsResponseObject interface {
+	VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error
+}
+
+type DiscardRefusedEvents200JSONResponse EventCount
+
+func (response DiscardRefusedEvents200JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardRefusedEvents400JSONResponse struct{ InvalidJSONResponse }
+
+func (response DiscardRefusedEvents400JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardRefusedEvents403JSONResponse struct{ DeniedJSONResponse }
+
+func (response DiscardRefusedEvents403JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardRefusedEvents404JSONResponse struct{ NoSuchEventJSONResponse }
+
+func (response DiscardRefusedEvents404JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardRefusedEvents413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response DiscardRefusedEvents413JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DiscardRefusedEvents507JSONResponse struct{ StorageFailedJSONResponse }
+
+func (response DiscardRefusedEvents507JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEventsRequestObject struct {
+	Body *RetryRefusedEventsJSONRequestBody
+}
+
+type RetryRefusedEventsResponseObject interface {
+	VisitRetryRefusedEventsResponse(w http.ResponseWriter) error
+}
+
+type RetryRefusedEvents200JSONResponse EventCount
+
+func (response RetryRefusedEvents200JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEvents400JSONResponse struct{ InvalidJSONResponse }
+
+func (response RetryRefusedEvents400JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEvents403JSONResponse struct{ DeniedJSONResponse }
+
+func (response RetryRefusedEvents403JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEvents404JSONResponse struct{ NoSuchEventJSONResponse }
+
+func (response RetryRefusedEvents404JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEvents409JSONResponse struct{ NotWholeJSONResponse }
+
+func (response RetryRefusedEvents409JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEvents413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RetryRefusedEvents413JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryRefusedEvents507JSONResponse struct{ StorageFailedJSONResponse }
+
+func (response RetryRefusedEvents507JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -873,6 +1221,15 @@ type StrictServerInterface interface {
 	// SendEvents Hand over up to 1,000 events at once; all are accepted or none
 	// (POST /events/batch)
 	SendEvents(ctx context.Context, request SendEventsRequestObject) (SendEventsResponseObject, error)
+	// ListRefusedEvents The events that the control plane refused, newest first
+	// (GET /events/refused)
+	ListRefusedEvents(ctx context.Context, request ListRefusedEventsRequestObject) (ListRefusedEventsResponseObject, error)
+	// DiscardRefusedEvents Delete refused events for good; all or none
+	// (POST /events/refused/discard)
+	DiscardRefusedEvents(ctx context.Context, request DiscardRefusedEventsRequestObject) (DiscardRefusedEventsResponseObject, error)
+	// RetryRefusedEvents Send refused events again, after those that wait; all or none
+	// (POST /events/refused/retry)
+	RetryRefusedEvents(ctx context.Context, request RetryRefusedEventsRequestObject) (RetryRefusedEventsResponseObject, error)
 	// GetStatus How the agent is
 	// (GET /status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
@@ -1014,6 +1371,94 @@ func (sh *strictHandler) SendEvents(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SendEventsResponseObject); ok {
 		if err := validResponse.VisitSendEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRefusedEvents operation middleware
+func (sh *strictHandler) ListRefusedEvents(w http.ResponseWriter, r *http.Request, params ListRefusedEventsParams) {
+	var request ListRefusedEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRefusedEvents(ctx, request.(ListRefusedEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRefusedEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRefusedEventsResponseObject); ok {
+		if err := validResponse.VisitListRefusedEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DiscardRefusedEvents operation middleware
+func (sh *strictHandler) DiscardRefusedEvents(w http.ResponseWriter, r *http.Request) {
+	var request DiscardRefusedEventsRequestObject
+
+	var body DiscardRefusedEventsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DiscardRefusedEvents(ctx, request.(DiscardRefusedEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DiscardRefusedEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DiscardRefusedEventsResponseObject); ok {
+		if err := validResponse.VisitDiscardRefusedEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryRefusedEvents operation middleware
+func (sh *strictHandler) RetryRefusedEvents(w http.ResponseWriter, r *http.Request) {
+	var request RetryRefusedEventsRequestObject
+
+	var body RetryRefusedEventsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryRefusedEvents(ctx, request.(RetryRefusedEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryRefusedEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryRefusedEventsResponseObject); ok {
+		if err := validResponse.VisitRetryRefusedEventsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -53,6 +53,15 @@ func (e OutboxWhenFull) Valid() bool {
 	}
 }
 
+// Alert defines model for Alert.
+type Alert struct {
+	// Code A stable word for programs: `disk_full`, `database_damaged`, `events_refused`, `not_forwarding`, `site_revoked`
+	Code string `json:"code"`
+
+	// Message What is wrong and what to do
+	Message string `json:"message"`
+}
+
 // Deployment defines model for Deployment.
 type Deployment struct {
 	Id      string `json:"id"`
@@ -89,6 +98,11 @@ type EventBatch struct {
 	Events []EventInput `json:"events"`
 }
 
+// EventCount defines model for EventCount.
+type EventCount struct {
+	Events int64 `json:"events"`
+}
+
 // EventInput defines model for EventInput.
 type EventInput struct {
 	// EventId Made by the agent when absent
@@ -109,6 +123,13 @@ type EventReceipt struct {
 	EventId   string `json:"event_id"`
 }
 
+// EventSelection Exactly one of the two
+type EventSelection struct {
+	// All All refused events that are kept
+	All      *bool     `json:"all,omitempty"`
+	EventIds *[]string `json:"event_ids,omitempty"`
+}
+
 // Link defines model for Link.
 type Link struct {
 	// LastError Why there is no link; empty when there is one
@@ -118,11 +139,11 @@ type Link struct {
 	LastHeartbeatAt *time.Time `json:"last_heartbeat_at"`
 	Since           time.Time  `json:"since"`
 
-	// State `refused`: the control plane knows this site no more or has revoked it; nothing is sent
+	// State `refused`: the control plane has revoked this site; nothing is sent but a question every hour
 	State LinkState `json:"state"`
 }
 
-// LinkState `refused`: the control plane knows this site no more or has revoked it; nothing is sent
+// LinkState `refused`: the control plane has revoked this site; nothing is sent but a question every hour
 type LinkState string
 
 // Object defines model for Object.
@@ -134,6 +155,9 @@ type Outbox struct {
 	Accepted int64 `json:"accepted"`
 	Bytes    int64 `json:"bytes"`
 
+	// Discarded Refused events that were not kept for want of room
+	Discarded int64 `json:"discarded"`
+
 	// Dropped Dropped because the outbox was full
 	Dropped   int64 `json:"dropped"`
 	Events    int64 `json:"events"`
@@ -142,15 +166,18 @@ type Outbox struct {
 	// LastError Why events are not passed on at the moment
 	LastError string `json:"last_error"`
 
-	// LastRefused The newest, at most 10
+	// LastRefused The newest that are kept, at most 10
 	LastRefused []RefusedEvent `json:"last_refused"`
 	MaxBytes    int64          `json:"max_bytes"`
 
 	// OldestAt When the oldest event was accepted
 	OldestAt *time.Time `json:"oldest_at"`
 
-	// Refused Refused by the control plane for good
-	Refused  int64          `json:"refused"`
+	// Refused Refused by the control plane
+	Refused int64 `json:"refused"`
+
+	// SetAside Refused events that are kept; see ListRefusedEvents
+	SetAside int64          `json:"set_aside"`
 	WhenFull OutboxWhenFull `json:"when_full"`
 }
 
@@ -159,14 +186,21 @@ type OutboxWhenFull string
 
 // RefusedEvent defines model for RefusedEvent.
 type RefusedEvent struct {
+	// At When it was refused
 	At      time.Time `json:"at"`
+	Bytes   int64     `json:"bytes"`
 	EventId string    `json:"event_id"`
 	Reason  string    `json:"reason"`
 	Topic   string    `json:"topic"`
+
+	// Whole False if an older version of the agent kept only its beginning
+	Whole bool `json:"whole"`
 }
 
 // Status defines model for Status.
 type Status struct {
+	// Alerts What a person should look at
+	Alerts              []Alert    `json:"alerts"`
 	CertificateNotAfter *time.Time `json:"certificate_not_after"`
 
 	// ClockSkewSeconds How far the control plane's clock is ahead of this one's
@@ -229,8 +263,14 @@ type Denied = Error
 // Invalid defines model for Invalid.
 type Invalid = Error
 
+// NoSuchEvent defines model for NoSuchEvent.
+type NoSuchEvent = Error
+
 // NotFound defines model for NotFound.
 type NotFound = Error
+
+// NotWhole defines model for NotWhole.
+type NotWhole = Error
 
 // StorageFailed defines model for StorageFailed.
 type StorageFailed = Error
@@ -240,6 +280,15 @@ type TooLarge = Error
 
 // Unavailable defines model for Unavailable.
 type Unavailable = Error
+
+// ListRefusedEventsParams defines parameters for ListRefusedEvents.
+type ListRefusedEventsParams struct {
+	// Limit Items a page
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins; take it from the `Link` header
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListTwinsParams defines parameters for ListTwins.
 type ListTwinsParams struct {
@@ -258,6 +307,12 @@ type SendEventJSONRequestBody = EventInput
 
 // SendEventsJSONRequestBody defines body for SendEvents for application/json ContentType.
 type SendEventsJSONRequestBody = EventBatch
+
+// DiscardRefusedEventsJSONRequestBody defines body for DiscardRefusedEvents for application/json ContentType.
+type DiscardRefusedEventsJSONRequestBody = EventSelection
+
+// RetryRefusedEventsJSONRequestBody defines body for RetryRefusedEvents for application/json ContentType.
+type RetryRefusedEventsJSONRequestBody = EventSelection
 
 // PatchReportedJSONRequestBody defines body for PatchReported for application/json ContentType.
 type PatchReportedJSONRequestBody = Object

@@ -192,7 +192,23 @@ type ClientInterface interface {
 	// Corresponds with GET /audit (the `ListAudit` operationId).
 	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// VerifyAudit Recompute the chain of audit entries and check its signed head
+	// AcknowledgeAuditWithBody Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+	AcknowledgeAuditWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+	AcknowledgeAudit(ctx context.Context, body AcknowledgeAuditJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+	//
+	// What is found for the first time is recorded in the log as `audit.break`, and raises the alert `audit_broken`.
 	//
 	// Corresponds with GET /audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1020,7 +1036,43 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 	return c.Client.Do(req)
 }
 
-// VerifyAudit Recompute the chain of audit entries and check its signed head
+// AcknowledgeAuditWithBody Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+func (c *Client) AcknowledgeAuditWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeAuditRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+func (c *Client) AcknowledgeAudit(ctx context.Context, body AcknowledgeAuditJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeAuditRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+//
+// What is found for the first time is recorded in the log as `audit.break`, and raises the alert `audit_broken`.
 //
 // Corresponds with GET /audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3091,6 +3143,30 @@ func NewListAlertsRequest(server string, params *ListAlertsParams) (*http.Reques
 
 		}
 
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Severity != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "severity", *params.Severity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -3193,6 +3269,18 @@ func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request,
 
 		}
 
+		if params.WithoutAction != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "without_action", *params.WithoutAction, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.From != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
@@ -3227,6 +3315,46 @@ func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request,
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewAcknowledgeAuditRequest calls the generic AcknowledgeAudit builder with application/json body
+func NewAcknowledgeAuditRequest(server string, body AcknowledgeAuditJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcknowledgeAuditRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewAcknowledgeAuditRequestWithBody constructs an http.Request for the AcknowledgeAudit method, with any body, and a specified content type
+func NewAcknowledgeAuditRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/audit/acknowledge")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -6462,7 +6590,23 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /audit (the `ListAudit` operationId).
 	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResult, error)
 
-	// VerifyAuditWithResponse Recompute the chain of audit entries and check its signed head
+	// AcknowledgeAuditWithBodyWithResponse Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+	AcknowledgeAuditWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeAuditResult, error)
+
+	// AcknowledgeAuditWithResponse Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+	AcknowledgeAuditWithResponse(ctx context.Context, body AcknowledgeAuditJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeAuditResult, error)
+
+	// VerifyAuditWithResponse Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+	//
+	// What is found for the first time is recorded in the log as `audit.break`, and raises the alert `audit_broken`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7850,6 +7994,68 @@ func (r ListAuditResult) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAuditResult) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AcknowledgeAuditResult struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Conflict
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r AcknowledgeAuditResult) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r AcknowledgeAuditResult) GetJSON401() *Unauthenticated {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r AcknowledgeAuditResult) GetJSON403() *Denied {
+	return r.JSON403
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r AcknowledgeAuditResult) GetJSON409() *Conflict {
+	return r.JSON409
+}
+
+// GetBody returns the raw response body bytes
+func (r AcknowledgeAuditResult) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcknowledgeAuditResult) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcknowledgeAuditResult) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcknowledgeAuditResult) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12362,7 +12568,35 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 	return ParseListAuditResult(rsp)
 }
 
-// VerifyAuditWithResponse Recompute the chain of audit entries and check its signed head
+// AcknowledgeAuditWithBodyWithResponse Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+func (c *ClientWithResponses) AcknowledgeAuditWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeAuditResult, error) {
+	rsp, err := c.AcknowledgeAuditWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeAuditResult(rsp)
+}
+
+// AcknowledgeAuditWithResponse Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /audit/acknowledge (the `AcknowledgeAudit` operationId).
+func (c *ClientWithResponses) AcknowledgeAuditWithResponse(ctx context.Context, body AcknowledgeAuditJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeAuditResult, error) {
+	rsp, err := c.AcknowledgeAudit(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeAuditResult(rsp)
+}
+
+// VerifyAuditWithResponse Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+//
+// What is found for the first time is recorded in the log as `audit.break`, and raises the alert `audit_broken`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14118,6 +14352,56 @@ func ParseListAuditResult(rsp *http.Response) (*ListAuditResult, error) {
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAcknowledgeAuditResult parses an HTTP response from a AcknowledgeAuditWithResponse call
+func ParseAcknowledgeAuditResult(rsp *http.Response) (*AcknowledgeAuditResult, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcknowledgeAuditResult{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
 
 	}
 

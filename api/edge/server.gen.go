@@ -52,7 +52,10 @@ type ServerInterface interface {
 	// ListAudit Who changed what, newest first
 	// (GET /audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
-	// VerifyAudit Recompute the chain of audit entries and check its signed head
+	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+	// (POST /audit/acknowledge)
+	AcknowledgeAudit(w http.ResponseWriter, r *http.Request)
+	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
 	// (GET /audit/verify)
 	VerifyAudit(w http.ResponseWriter, r *http.Request)
 	// Login Exchange username and password for a session token of 12 hours
@@ -679,6 +682,32 @@ func (siw *ServerInterfaceWrapper) ListAlerts(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "severity" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "severity", r.URL.Query(), &params.Severity, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "severity"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "severity", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAlerts(w, r, params)
 	}))
@@ -764,6 +793,19 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "without_action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "without_action", r.URL.Query(), &params.WithoutAction, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "without_action"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "without_action", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "from" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
@@ -792,6 +834,20 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAudit(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeAudit operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeAudit(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3000,6 +3056,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/activity", wrapper.AddActivity)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/audit", wrapper.ListAudit)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/audit/verify", wrapper.VerifyAudit)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/audit/acknowledge", wrapper.AcknowledgeAudit)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/stream", wrapper.GetStream)
 
 	return m
@@ -3849,6 +3906,78 @@ func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAuditRequestObject struct {
+	Body *AcknowledgeAuditJSONRequestBody
+}
+
+type AcknowledgeAuditResponseObject interface {
+	VisitAcknowledgeAuditResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeAudit204Response struct {
+}
+
+func (response AcknowledgeAudit204Response) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type AcknowledgeAudit400JSONResponse struct{ InvalidJSONResponse }
+
+func (response AcknowledgeAudit400JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response AcknowledgeAudit401JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit403JSONResponse struct{ DeniedJSONResponse }
+
+func (response AcknowledgeAudit403JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit409JSONResponse struct{ ConflictJSONResponse }
+
+func (response AcknowledgeAudit409JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8586,7 +8715,10 @@ type StrictServerInterface interface {
 	// ListAudit Who changed what, newest first
 	// (GET /audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
-	// VerifyAudit Recompute the chain of audit entries and check its signed head
+	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
+	// (POST /audit/acknowledge)
+	AcknowledgeAudit(ctx context.Context, request AcknowledgeAuditRequestObject) (AcknowledgeAuditResponseObject, error)
+	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
 	// (GET /audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
 	// Login Exchange username and password for a session token of 12 hours
@@ -9140,6 +9272,37 @@ func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, param
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
 		if err := validResponse.VisitListAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeAudit operation middleware
+func (sh *strictHandler) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
+	var request AcknowledgeAuditRequestObject
+
+	var body AcknowledgeAuditJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeAudit(ctx, request.(AcknowledgeAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeAuditResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeAuditResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

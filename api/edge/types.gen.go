@@ -35,24 +35,6 @@ func (e ActivityLevel) Valid() bool {
 	}
 }
 
-// Defines values for AlertSeverity.
-const (
-	AlertSeverityCritical AlertSeverity = "critical"
-	AlertSeverityWarning  AlertSeverity = "warning"
-)
-
-// Valid indicates whether the value is a known member of the AlertSeverity enum.
-func (e AlertSeverity) Valid() bool {
-	switch e {
-	case AlertSeverityCritical:
-		return true
-	case AlertSeverityWarning:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for AlertStatus.
 const (
 	AlertStatusFiring   AlertStatus = "firing"
@@ -73,9 +55,11 @@ func (e AlertStatus) Valid() bool {
 
 // Defines values for AlertKind.
 const (
+	AlertKindAuditBroken       AlertKind = "audit_broken"
 	AlertKindCampaignPaused    AlertKind = "campaign_paused"
 	AlertKindCertExpiring      AlertKind = "cert_expiring"
 	AlertKindDeadletterBacklog AlertKind = "deadletter_backlog"
+	AlertKindDeliveryBlocked   AlertKind = "delivery_blocked"
 	AlertKindDeploymentFailed  AlertKind = "deployment_failed"
 	AlertKindOtaFailed         AlertKind = "ota_failed"
 	AlertKindPolicyViolation   AlertKind = "policy_violation"
@@ -86,11 +70,15 @@ const (
 // Valid indicates whether the value is a known member of the AlertKind enum.
 func (e AlertKind) Valid() bool {
 	switch e {
+	case AlertKindAuditBroken:
+		return true
 	case AlertKindCampaignPaused:
 		return true
 	case AlertKindCertExpiring:
 		return true
 	case AlertKindDeadletterBacklog:
+		return true
+	case AlertKindDeliveryBlocked:
 		return true
 	case AlertKindDeploymentFailed:
 		return true
@@ -101,6 +89,24 @@ func (e AlertKind) Valid() bool {
 	case AlertKindRouteFailing:
 		return true
 	case AlertKindSiteOffline:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertSeverity.
+const (
+	AlertSeverityCritical AlertSeverity = "critical"
+	AlertSeverityWarning  AlertSeverity = "warning"
+)
+
+// Valid indicates whether the value is a known member of the AlertSeverity enum.
+func (e AlertSeverity) Valid() bool {
+	switch e {
+	case AlertSeverityCritical:
+		return true
+	case AlertSeverityWarning:
 		return true
 	default:
 		return false
@@ -524,6 +530,36 @@ func (e RestartPolicy) Valid() bool {
 	}
 }
 
+// Defines values for RouteDeliveryState.
+const (
+	RouteDeliveryStateBlocked     RouteDeliveryState = "blocked"
+	RouteDeliveryStateCircuitOpen RouteDeliveryState = "circuit_open"
+	RouteDeliveryStateDisabled    RouteDeliveryState = "disabled"
+	RouteDeliveryStateFailing     RouteDeliveryState = "failing"
+	RouteDeliveryStateIdle        RouteDeliveryState = "idle"
+	RouteDeliveryStateOk          RouteDeliveryState = "ok"
+)
+
+// Valid indicates whether the value is a known member of the RouteDeliveryState enum.
+func (e RouteDeliveryState) Valid() bool {
+	switch e {
+	case RouteDeliveryStateBlocked:
+		return true
+	case RouteDeliveryStateCircuitOpen:
+		return true
+	case RouteDeliveryStateDisabled:
+		return true
+	case RouteDeliveryStateFailing:
+		return true
+	case RouteDeliveryStateIdle:
+		return true
+	case RouteDeliveryStateOk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RouteMethod.
 const (
 	RouteMethodPATCH RouteMethod = "PATCH"
@@ -723,11 +759,17 @@ type AgentDeployment struct {
 	Restart RestartPolicy `json:"restart"`
 
 	// Revision Goes up with every change of what should run
-	Revision  int64            `json:"revision"`
-	SiteId    string           `json:"site_id"`
-	Status    DeploymentStatus `json:"status"`
-	UpdatedAt time.Time        `json:"updated_at"`
-	Version   string           `json:"version"`
+	Revision int64  `json:"revision"`
+	SiteId   string `json:"site_id"`
+
+	// SiteLastSeenAt When the site's agent was last heard of; in answers to people
+	SiteLastSeenAt *time.Time `json:"site_last_seen_at,omitempty"`
+
+	// SiteStatus In answers to people. While the site is not online, `status` is what its agent said last
+	SiteStatus *SiteStatus      `json:"site_status,omitempty"`
+	Status     DeploymentStatus `json:"status"`
+	UpdatedAt  time.Time        `json:"updated_at"`
+	Version    string           `json:"version"`
 }
 
 // Alert defines model for Alert.
@@ -747,17 +789,59 @@ type Alert struct {
 	Subject string `json:"subject"`
 }
 
-// AlertSeverity defines model for Alert.Severity.
-type AlertSeverity string
-
 // AlertStatus defines model for Alert.Status.
 type AlertStatus string
 
 // AlertKind defines model for AlertKind.
 type AlertKind string
 
+// AlertSeverity defines model for AlertSeverity.
+type AlertSeverity string
+
 // AllowedImages Image patterns, in which `*` matches any run of characters, slashes too
 type AllowedImages = []string
+
+// AuditAcknowledgement defines model for AuditAcknowledgement.
+type AuditAcknowledgement struct {
+	// Note Why the log broke, for those who read it later
+	Note string `json:"note"`
+
+	// Through The number of the entry that records the last break that is known; take it from the verification
+	Through int64 `json:"through"`
+}
+
+// AuditBreak defines model for AuditBreak.
+type AuditBreak struct {
+	AcknowledgedAt *time.Time `json:"acknowledged_at"`
+	AcknowledgedBy string     `json:"acknowledged_by"`
+	FoundAt        time.Time  `json:"found_at"`
+
+	// Note What was written about it when it was acknowledged
+	Note   string `json:"note"`
+	Reason string `json:"reason"`
+
+	// Recorded The number of the entry that records it
+	Recorded int64 `json:"recorded"`
+
+	// Segment 0: it concerns the whole log
+	Segment int64 `json:"segment"`
+
+	// Seq The first number concerned; 0: none
+	Seq int64 `json:"seq"`
+}
+
+// AuditCheckpoints What the file of checkpoints holds on the replica that answers
+type AuditCheckpoints struct {
+	Count int `json:"count"`
+
+	// Cut Lines that were not written whole, as on a full disk
+	Cut       int        `json:"cut"`
+	NewestAt  *time.Time `json:"newest_at"`
+	NewestSeq int64      `json:"newest_seq"`
+
+	// Since The time of the first. Whether the database was put back before cannot be told
+	Since *time.Time `json:"since"`
+}
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
@@ -784,17 +868,44 @@ type AuditEntryActorType string
 // AuditEntryResult defines model for AuditEntry.Result.
 type AuditEntryResult string
 
+// AuditSegment A part of the chain. The first one begins with the log, each other one after a break
+type AuditSegment struct {
+	BegunAt time.Time `json:"begun_at"`
+
+	// First The number of its first entry
+	First int64 `json:"first"`
+
+	// Last The number of its last entry as far as it is signed; one less than the first when there is none
+	Last   int64 `json:"last"`
+	Number int64 `json:"number"`
+
+	// Verified Entries from the first on that are as they were written
+	Verified int64 `json:"verified"`
+}
+
 // AuditVerification defines model for AuditVerification.
 type AuditVerification struct {
-	Entries  int64  `json:"entries"`
+	Breaks []AuditBreak `json:"breaks"`
+
+	// Checkpoints What the file of checkpoints holds on the replica that answers
+	Checkpoints AuditCheckpoints `json:"checkpoints"`
+
+	// Entries How many the log should hold
+	Entries int64 `json:"entries"`
+
+	// Genesis The id of the log
+	Genesis  string `json:"genesis"`
 	HeadHash string `json:"head_hash"`
 	HeadSeq  int64  `json:"head_seq"`
-	Ok       bool   `json:"ok"`
 
-	// Reason What does not fit, and where; empty when all is well
-	Reason string `json:"reason"`
+	// Ok There is no break, or each is acknowledged
+	Ok bool `json:"ok"`
 
-	// Verified Entries before the first that does not fit
+	// Reason What does not fit, of the first break that nobody has acknowledged; empty when all is well
+	Reason   string         `json:"reason"`
+	Segments []AuditSegment `json:"segments"`
+
+	// Verified How many of them are as they were written
 	Verified int64 `json:"verified"`
 }
 
@@ -946,13 +1057,14 @@ type Counts map[string]int64
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
+	// Attempts 0 when it was never sent
 	Attempts  int       `json:"attempts"`
 	CreatedAt time.Time `json:"created_at"`
 	Event     Event     `json:"event"`
 	Id        string    `json:"id"`
 	LastError string    `json:"last_error"`
 
-	// LastStatus 0 when there was no answer
+	// LastStatus Of the last attempt, or of the route's when this was never sent; 0 when there was no answer
 	LastStatus  int              `json:"last_status"`
 	Reason      DeadLetterReason `json:"reason"`
 	ReplayCount int              `json:"replay_count"`
@@ -990,11 +1102,17 @@ type Deployment struct {
 	Restart RestartPolicy `json:"restart"`
 
 	// Revision Goes up with every change of what should run
-	Revision  int64            `json:"revision"`
-	SiteId    string           `json:"site_id"`
-	Status    DeploymentStatus `json:"status"`
-	UpdatedAt time.Time        `json:"updated_at"`
-	Version   string           `json:"version"`
+	Revision int64  `json:"revision"`
+	SiteId   string `json:"site_id"`
+
+	// SiteLastSeenAt When the site's agent was last heard of; in answers to people
+	SiteLastSeenAt *time.Time `json:"site_last_seen_at,omitempty"`
+
+	// SiteStatus In answers to people. While the site is not online, `status` is what its agent said last
+	SiteStatus *SiteStatus      `json:"site_status,omitempty"`
+	Status     DeploymentStatus `json:"status"`
+	UpdatedAt  time.Time        `json:"updated_at"`
+	Version    string           `json:"version"`
 }
 
 // DeploymentInput defines model for DeploymentInput.
@@ -1061,7 +1179,9 @@ type DesiredState string
 
 // Device defines model for Device.
 type Device struct {
-	DeviceId        string    `json:"device_id"`
+	DeviceId string `json:"device_id"`
+
+	// FirmwareVersion The last that was said of it: with its registration, by its update, or in `reported.firmware_version` or `reported.firmware` of its twin
 	FirmwareVersion string    `json:"firmware_version"`
 	Labels          Labels    `json:"labels"`
 	LastSeenAt      time.Time `json:"last_seen_at"`
@@ -1383,12 +1503,12 @@ type Overview struct {
 	// Alerts Objects by state
 	Alerts Counts `json:"alerts"`
 
-	// Campaigns Objects by state
+	// Campaigns Campaigns by status; those that wait for a person are `paused`, and not `running`
 	Campaigns         Counts `json:"campaigns"`
 	Deadletters       int64  `json:"deadletters"`
 	DeliveriesPending int64  `json:"deliveries_pending"`
 
-	// Deployments Objects by state
+	// Deployments Deployments by status; those that the agent last called `running`, `stopped` or `pulling` are `unknown` while their site is not online
 	Deployments Counts    `json:"deployments"`
 	Devices     int64     `json:"devices"`
 	GeneratedAt time.Time `json:"generated_at"`
@@ -1519,6 +1639,9 @@ type RotateRequest struct {
 type Route struct {
 	CreatedAt time.Time `json:"created_at"`
 
+	// Delivery How deliveries over a route go
+	Delivery RouteDelivery `json:"delivery"`
+
 	// DisabledReason Why the control plane itself disabled the route
 	DisabledReason *string     `json:"disabled_reason,omitempty"`
 	Enabled        bool        `json:"enabled"`
@@ -1536,6 +1659,23 @@ type Route struct {
 	Topic          string    `json:"topic"`
 	UpdatedAt      time.Time `json:"updated_at"`
 }
+
+// RouteDelivery How deliveries over a route go
+type RouteDelivery struct {
+	// LastError Of the last attempt that failed, at last_failure_at; it stays after a success
+	LastError     string     `json:"last_error"`
+	LastFailureAt *time.Time `json:"last_failure_at"`
+
+	// LastStatus Of the last attempt; 0 when there was no answer
+	LastStatus    int        `json:"last_status"`
+	LastSuccessAt *time.Time `json:"last_success_at"`
+
+	// State idle: nothing was sent yet. ok: the last attempt was a success. failing: it was not. circuit_open: the target failed five times in a row and is left alone for a while, as the answering replica sees it. blocked: the control plane cannot use the route, and last_error says why. disabled: see enabled and disabled_reason.
+	State RouteDeliveryState `json:"state"`
+}
+
+// RouteDeliveryState idle: nothing was sent yet. ok: the last attempt was a success. failing: it was not. circuit_open: the target failed five times in a row and is left alone for a while, as the answering replica sees it. blocked: the control plane cannot use the route, and last_error says why. disabled: see enabled and disabled_reason.
+type RouteDeliveryState string
 
 // RouteInput defines model for RouteInput.
 type RouteInput struct {
@@ -1589,13 +1729,17 @@ type RouteStats struct {
 	DeadLettered   int64             `json:"dead_lettered"`
 	Delivered      int64             `json:"delivered"`
 	FailedAttempts int64             `json:"failed_attempts"`
-	LastError      string            `json:"last_error"`
-	LastFailureAt  *time.Time        `json:"last_failure_at"`
-	LastStatus     int               `json:"last_status"`
-	LastSuccessAt  *time.Time        `json:"last_success_at"`
-	Pending        int64             `json:"pending"`
-	RouteId        string            `json:"route_id"`
-	Series         []RouteMinute     `json:"series"`
+
+	// LastError Of the last attempt that failed, at last_failure_at; it stays after a success
+	LastError     string     `json:"last_error"`
+	LastFailureAt *time.Time `json:"last_failure_at"`
+
+	// LastStatus Of the last attempt; 0 when there was no answer
+	LastStatus    int           `json:"last_status"`
+	LastSuccessAt *time.Time    `json:"last_success_at"`
+	Pending       int64         `json:"pending"`
+	RouteId       string        `json:"route_id"`
+	Series        []RouteMinute `json:"series"`
 }
 
 // RouteStatsBreaker As the answering replica sees it
@@ -1782,6 +1926,12 @@ type ListAlertsParams struct {
 	// SiteId Only what concerns this site
 	SiteId *SiteFilter             `form:"site_id,omitempty" json:"site_id,omitempty"`
 	Status *ListAlertsParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Kind Only alerts of this kind
+	Kind *AlertKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Severity Only alerts of this severity
+	Severity *AlertSeverity `form:"severity,omitempty" json:"severity,omitempty"`
 }
 
 // ListAlertsParamsStatus defines parameters for ListAlerts.
@@ -1799,8 +1949,11 @@ type ListAuditParams struct {
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
 	Actor  *string     `form:"actor,omitempty" json:"actor,omitempty"`
 	Action *string     `form:"action,omitempty" json:"action,omitempty"`
-	From   *time.Time  `form:"from,omitempty" json:"from,omitempty"`
-	To     *time.Time  `form:"to,omitempty" json:"to,omitempty"`
+
+	// WithoutAction Leaves out what succeeded of this action, such as `device.register`
+	WithoutAction *string    `form:"without_action,omitempty" json:"without_action,omitempty"`
+	From          *time.Time `form:"from,omitempty" json:"from,omitempty"`
+	To            *time.Time `form:"to,omitempty" json:"to,omitempty"`
 }
 
 // OIDCCallbackParams defines parameters for OIDCCallback.
@@ -1984,6 +2137,9 @@ type ReportOTAStatusJSONRequestBody = OTAReport
 
 // ReportTwinJSONRequestBody defines body for ReportTwin for application/json ContentType.
 type ReportTwinJSONRequestBody = ReportedInput
+
+// AcknowledgeAuditJSONRequestBody defines body for AcknowledgeAudit for application/json ContentType.
+type AcknowledgeAuditJSONRequestBody = AuditAcknowledgement
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody = LoginRequest

@@ -56,6 +56,12 @@ type ServerInterface interface {
 	// ListAudit Who changed what, newest first
 	// (GET /v1/audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
+	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alarm; verification goes on to show them
+	// (POST /v1/audit/acknowledge)
+	AcknowledgeAudit(w http.ResponseWriter, r *http.Request)
+	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+	// (GET /v1/audit/verify)
+	VerifyAudit(w http.ResponseWriter, r *http.Request)
 	// ListBackups The backups that the caller may see, newest first
 	// (GET /v1/backups)
 	ListBackups(w http.ResponseWriter, r *http.Request, params ListBackupsParams)
@@ -501,6 +507,34 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAudit(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeAudit operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeAudit(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// VerifyAudit operation middleware
+func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.VerifyAudit(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2210,6 +2244,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/operations/{operation}", wrapper.GetOperation)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/operations/{operation}/cancel", wrapper.CancelOperation)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/audit", wrapper.ListAudit)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/audit/verify", wrapper.VerifyAudit)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/audit/acknowledge", wrapper.AcknowledgeAudit)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/nodes", wrapper.ListNodes)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/fleet/nodes/{name}", wrapper.DeregisterNode)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/nodes/{name}", wrapper.GetNode)
@@ -3212,6 +3248,161 @@ func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseW
 type ListAudit429JSONResponse struct{ TooManyJSONResponse }
 
 func (response ListAudit429JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAuditRequestObject struct {
+	Body *AcknowledgeAuditJSONRequestBody
+}
+
+type AcknowledgeAuditResponseObject interface {
+	VisitAcknowledgeAuditResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeAudit204Response struct {
+}
+
+func (response AcknowledgeAudit204Response) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type AcknowledgeAudit400JSONResponse struct{ InvalidJSONResponse }
+
+func (response AcknowledgeAudit400JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response AcknowledgeAudit401JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit403JSONResponse struct{ DeniedJSONResponse }
+
+func (response AcknowledgeAudit403JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit409JSONResponse struct{ ConflictJSONResponse }
+
+func (response AcknowledgeAudit409JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeAudit429JSONResponse struct{ TooManyJSONResponse }
+
+func (response AcknowledgeAudit429JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAuditRequestObject struct {
+}
+
+type VerifyAuditResponseObject interface {
+	VisitVerifyAuditResponse(w http.ResponseWriter) error
+}
+
+type VerifyAudit200JSONResponse AuditVerification
+
+func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
+
+func (response VerifyAudit401JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAudit403JSONResponse struct{ DeniedJSONResponse }
+
+func (response VerifyAudit403JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyAudit429JSONResponse struct{ TooManyJSONResponse }
+
+func (response VerifyAudit429JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8801,6 +8992,12 @@ type StrictServerInterface interface {
 	// ListAudit Who changed what, newest first
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alarm; verification goes on to show them
+	// (POST /v1/audit/acknowledge)
+	AcknowledgeAudit(ctx context.Context, request AcknowledgeAuditRequestObject) (AcknowledgeAuditResponseObject, error)
+	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+	// (GET /v1/audit/verify)
+	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
 	// ListBackups The backups that the caller may see, newest first
 	// (GET /v1/backups)
 	ListBackups(ctx context.Context, request ListBackupsRequestObject) (ListBackupsResponseObject, error)
@@ -9324,6 +9521,61 @@ func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, param
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
 		if err := validResponse.VisitListAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeAudit operation middleware
+func (sh *strictHandler) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
+	var request AcknowledgeAuditRequestObject
+
+	var body AcknowledgeAuditJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeAudit(ctx, request.(AcknowledgeAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeAuditResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// VerifyAudit operation middleware
+func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+	var request VerifyAuditRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VerifyAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
+		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -169,6 +169,27 @@ func (e OperationState) Valid() bool {
 	}
 }
 
+// Defines values for PauseReason.
+const (
+	PauseReasonInternalError PauseReason = "internal_error"
+	PauseReasonIoError       PauseReason = "io_error"
+	PauseReasonNoSpace       PauseReason = "no_space"
+)
+
+// Valid indicates whether the value is a known member of the PauseReason enum.
+func (e PauseReason) Valid() bool {
+	switch e {
+	case PauseReasonInternalError:
+		return true
+	case PauseReasonIoError:
+		return true
+	case PauseReasonNoSpace:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SnapshotKind.
 const (
 	SnapshotKindDisk SnapshotKind = "disk"
@@ -260,11 +281,54 @@ type AgentSpec struct {
 
 // AgentState defines model for AgentState.
 type AgentState struct {
+	// Connected The agent is known to answer
 	Connected bool `json:"connected"`
 	Enabled   bool `json:"enabled"`
 
 	// Version Empty while it was never connected
 	Version string `json:"version"`
+}
+
+// AuditAcknowledgement defines model for AuditAcknowledgement.
+type AuditAcknowledgement struct {
+	// Note Why the log broke, for those who read it later
+	Note string `json:"note"`
+
+	// Through The number of the entry that records the last break that is known; take it from the verification
+	Through int64 `json:"through"`
+}
+
+// AuditBreak defines model for AuditBreak.
+type AuditBreak struct {
+	AcknowledgedAt *time.Time `json:"acknowledged_at"`
+	AcknowledgedBy string     `json:"acknowledged_by"`
+	FoundAt        time.Time  `json:"found_at"`
+
+	// Note What was written about it when it was acknowledged
+	Note   string `json:"note"`
+	Reason string `json:"reason"`
+
+	// Recorded The number of the entry that records it
+	Recorded int64 `json:"recorded"`
+
+	// Segment 0: it concerns the whole log
+	Segment int64 `json:"segment"`
+
+	// Seq The first number concerned; 0: none
+	Seq int64 `json:"seq"`
+}
+
+// AuditCheckpoints What the file of checkpoints holds on the replica that answers
+type AuditCheckpoints struct {
+	Count int `json:"count"`
+
+	// Cut Lines that were not written whole, as on a full disk
+	Cut       int        `json:"cut"`
+	NewestAt  *time.Time `json:"newest_at"`
+	NewestSeq int64      `json:"newest_seq"`
+
+	// Since The time of the first. Whether the database was put back before cannot be told
+	Since *time.Time `json:"since"`
 }
 
 // AuditEntry defines model for AuditEntry.
@@ -277,6 +341,47 @@ type AuditEntry struct {
 	Target  string    `json:"target"`
 	Tenant  string    `json:"tenant"`
 	Time    time.Time `json:"time"`
+}
+
+// AuditSegment A part of the chain. The first one begins with the log, each other one after a break
+type AuditSegment struct {
+	BegunAt time.Time `json:"begun_at"`
+
+	// First The number of its first entry
+	First int64 `json:"first"`
+
+	// Last The number of its last entry as far as it is signed; one less than the first when there is none
+	Last   int64 `json:"last"`
+	Number int64 `json:"number"`
+
+	// Verified Entries from the first on that are as they were written
+	Verified int64 `json:"verified"`
+}
+
+// AuditVerification defines model for AuditVerification.
+type AuditVerification struct {
+	Breaks []AuditBreak `json:"breaks"`
+
+	// Checkpoints What the file of checkpoints holds on the replica that answers
+	Checkpoints AuditCheckpoints `json:"checkpoints"`
+
+	// Entries How many the log should hold
+	Entries int64 `json:"entries"`
+
+	// Genesis The id of the log
+	Genesis  string `json:"genesis"`
+	HeadHash string `json:"head_hash"`
+	HeadSeq  int64  `json:"head_seq"`
+
+	// Ok There is no break, or each is acknowledged
+	Ok bool `json:"ok"`
+
+	// Reason What does not fit, of the first break that nobody has acknowledged; empty when all is well
+	Reason   string         `json:"reason"`
+	Segments []AuditSegment `json:"segments"`
+
+	// Verified How many of them are as they were written
+	Verified int64 `json:"verified"`
 }
 
 // Backend `auto` picks by what the host can do and what the request needs
@@ -468,6 +573,9 @@ type FleetVM struct {
 	Network   Network `json:"network"`
 	Node      string  `json:"node"`
 
+	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
+	PauseReason *PauseReason `json:"pause_reason,omitempty"`
+
 	// Pid Of the VM's process while there is one
 	Pid        *int       `json:"pid,omitempty"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
@@ -640,9 +748,12 @@ type Labels map[string]string
 
 // Me defines model for Me.
 type Me struct {
-	Admin  bool   `json:"admin"`
-	Name   string `json:"name"`
-	Tenant string `json:"tenant"`
+	Admin bool `json:"admin"`
+
+	// Insecure Everybody who reaches the daemon from elsewhere is an admin: it has no credentials (`--insecure`)
+	Insecure bool   `json:"insecure"`
+	Name     string `json:"name"`
+	Tenant   string `json:"tenant"`
 }
 
 // Network defines model for Network.
@@ -715,6 +826,9 @@ type Operation struct {
 
 // OperationState defines model for Operation.State.
 type OperationState string
+
+// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
+type PauseReason string
 
 // Pong defines model for Pong.
 type Pong struct {
@@ -822,6 +936,9 @@ type VM struct {
 	MemoryMib int     `json:"memory_mib"`
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
+
+	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
+	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
 	// Pid Of the VM's process while there is one
 	Pid        *int       `json:"pid,omitempty"`
@@ -1069,6 +1186,9 @@ type UncordonNodeJSONRequestBody = Nothing
 
 // CreateFleetVMJSONRequestBody defines body for CreateFleetVM for application/json ContentType.
 type CreateFleetVMJSONRequestBody = FleetVMSpec
+
+// AcknowledgeAuditJSONRequestBody defines body for AcknowledgeAudit for application/json ContentType.
+type AcknowledgeAuditJSONRequestBody = AuditAcknowledgement
 
 // RestoreBackupJSONRequestBody defines body for RestoreBackup for application/json ContentType.
 type RestoreBackupJSONRequestBody = Restore

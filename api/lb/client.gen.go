@@ -777,6 +777,8 @@ type ListBackendsResult struct {
 	JSON200 *[]BackendRow
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -787,6 +789,11 @@ func (r ListBackendsResult) GetJSON200() *[]BackendRow {
 // GetJSON401 returns the response for an HTTP 401 `application/json` response
 func (r ListBackendsResult) GetJSON401() *Unauthenticated {
 	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListBackendsResult) GetJSON403() *Denied {
+	return r.JSON403
 }
 
 // GetBody returns the raw response body bytes
@@ -1097,6 +1104,8 @@ type ExplainResult struct {
 	JSON400 *Invalid
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
 }
@@ -1114,6 +1123,11 @@ func (r ExplainResult) GetJSON400() *Invalid {
 // GetJSON401 returns the response for an HTTP 401 `application/json` response
 func (r ExplainResult) GetJSON401() *Unauthenticated {
 	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ExplainResult) GetJSON403() *Denied {
+	return r.JSON403
 }
 
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
@@ -1157,6 +1171,8 @@ type GetNodeResult struct {
 	JSON200 *Node
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -1167,6 +1183,11 @@ func (r GetNodeResult) GetJSON200() *Node {
 // GetJSON401 returns the response for an HTTP 401 `application/json` response
 func (r GetNodeResult) GetJSON401() *Unauthenticated {
 	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetNodeResult) GetJSON403() *Denied {
+	return r.JSON403
 }
 
 // GetBody returns the raw response body bytes
@@ -1205,6 +1226,8 @@ type GetStatusResult struct {
 	JSON200 *VIP
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Error
 }
@@ -1217,6 +1240,11 @@ func (r GetStatusResult) GetJSON200() *VIP {
 // GetJSON401 returns the response for an HTTP 401 `application/json` response
 func (r GetStatusResult) GetJSON401() *Unauthenticated {
 	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetStatusResult) GetJSON403() *Denied {
+	return r.JSON403
 }
 
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
@@ -1260,6 +1288,8 @@ type ListVIPsResult struct {
 	JSON200 *[]VIP
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthenticated
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Denied
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -1270,6 +1300,11 @@ func (r ListVIPsResult) GetJSON200() *[]VIP {
 // GetJSON401 returns the response for an HTTP 401 `application/json` response
 func (r ListVIPsResult) GetJSON401() *Unauthenticated {
 	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListVIPsResult) GetJSON403() *Denied {
+	return r.JSON403
 }
 
 // GetBody returns the raw response body bytes
@@ -1473,6 +1508,13 @@ func ParseListBackendsResult(rsp *http.Response) (*ListBackendsResult, error) {
 			return nil, err
 		}
 		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
 
 	}
 
@@ -1739,6 +1781,13 @@ func ParseExplainResult(rsp *http.Response) (*ExplainResult, error) {
 		}
 		response.JSON401 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Unavailable
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -1779,6 +1828,13 @@ func ParseGetNodeResult(rsp *http.Response) (*GetNodeResult, error) {
 		}
 		response.JSON401 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
 	}
 
 	return response, nil
@@ -1811,6 +1867,13 @@ func ParseGetStatusResult(rsp *http.Response) (*GetStatusResult, error) {
 			return nil, err
 		}
 		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
 		var dest Error
@@ -1851,6 +1914,13 @@ func ParseListVIPsResult(rsp *http.Response) (*ListVIPsResult, error) {
 			return nil, err
 		}
 		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Denied
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
 
 	}
 

@@ -415,6 +415,20 @@ func (response ListBackends401JSONResponse) VisitListBackendsResponse(w http.Res
 	return err
 }
 
+type ListBackends403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListBackends403JSONResponse) VisitListBackendsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DrainBackendRequestObject struct {
 	Id   BackendID `json:"id"`
 	Body *DrainBackendJSONRequestBody
@@ -828,6 +842,20 @@ func (response Explain401JSONResponse) VisitExplainResponse(w http.ResponseWrite
 	return err
 }
 
+type Explain403JSONResponse struct{ DeniedJSONResponse }
+
+func (response Explain403JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Explain503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response Explain503JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
@@ -877,6 +905,20 @@ func (response GetNode401JSONResponse) VisitGetNodeResponse(w http.ResponseWrite
 	return err
 }
 
+type GetNode403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetNode403JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetStatusRequestObject struct {
 }
 
@@ -908,6 +950,20 @@ func (response GetStatus401JSONResponse) VisitGetStatusResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStatus403JSONResponse struct{ DeniedJSONResponse }
+
+func (response GetStatus403JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -957,6 +1013,20 @@ func (response ListVIPs401JSONResponse) VisitListVIPsResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListVIPs403JSONResponse struct{ DeniedJSONResponse }
+
+func (response ListVIPs403JSONResponse) VisitListVIPsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }

@@ -289,19 +289,28 @@ type FlowTable struct {
 
 	// Evictions Entries lost because the table was full
 	Evictions int64 `json:"evictions"`
+
+	// LostReplies Packets from backends of VIPs in mode nat that belong to no flow; the kernel gets them
+	LostReplies int64 `json:"lostReplies"`
 }
 
 // Node defines model for Node.
 type Node struct {
 	// Attached The program is attached to the interface
-	Attached bool         `json:"attached"`
-	Bgp      []BGPSession `json:"bgp"`
-	Config   ConfigState  `json:"config"`
+	Attached bool `json:"attached"`
+
+	// BackendInterfaces More interfaces that the program is attached to
+	BackendInterfaces []string     `json:"backendInterfaces"`
+	Bgp               []BGPSession `json:"bgp"`
+	Config            ConfigState  `json:"config"`
 
 	// Drops Dropped packets by reason
-	Drops     map[string]int64 `json:"drops"`
-	Flows     FlowTable        `json:"flows"`
-	Interface string           `json:"interface"`
+	Drops map[string]int64 `json:"drops"`
+	Flows FlowTable        `json:"flows"`
+
+	// Insecure Everybody who reaches the node may do everything: it listens beyond loopback, without keys and client certificates
+	Insecure  bool   `json:"insecure"`
+	Interface string `json:"interface"`
 
 	// NotReady What `/readyz` says is wrong; empty when it is ready
 	NotReady           string              `json:"notReady"`

@@ -26,7 +26,7 @@ const (
 // Identity is who logged in, according to the provider.
 type Identity struct {
 	Subject string // the provider's stable id of the user; key accounts by this
-	Email   string // for display; it may be empty or unverified
+	Email   string // as the provider has verified it; empty if it has none, or has not verified it
 	Name    string // for display
 	Groups  []string
 	Role    Role // Admin or Viewer
@@ -230,7 +230,12 @@ func readClaims(source interface{ Claims(any) error }, groupsClaim string) (user
 		_ = json.Unmarshal(all[name], &s) // absent or of another type: not for display
 		return s
 	}
-	c := userClaims{email: text("email"), name: text("name")}
+	c := userClaims{name: text("name")}
+	// An address that nobody has verified may be another person's: it must not name who acted.
+	var verified bool
+	if json.Unmarshal(all["email_verified"], &verified) == nil && verified {
+		c.email = text("email")
+	}
 	if c.name == "" {
 		c.name = text("preferred_username")
 	}

@@ -139,7 +139,7 @@ func (p *provider) login(t *testing.T, o *auth.OIDC, c *clock) (url.Values, *htt
 	p.challenge = q.Get("code_challenge")
 	p.claims = map[string]any{
 		"iss": p.URL, "aud": "console", "sub": "u1", "nonce": q.Get("nonce"), "exp": c.now.Add(time.Hour).Unix(), "iat": c.now.Unix(),
-		"email": "u1@example.org", "name": "User One", "groups": []string{"staff"},
+		"email": "u1@example.org", "email_verified": true, "name": "User One", "groups": []string{"staff"},
 	}
 	return q, w.Result().Cookies()[0]
 }

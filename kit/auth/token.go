@@ -58,13 +58,8 @@ func Bearer(r *http.Request) (string, bool) {
 		return "", false
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
+	if !ok || !strings.EqualFold(scheme, "Bearer") || !Sendable(token) {
 		return "", false
-	}
-	for i := range len(token) {
-		if token[i] <= ' ' || token[i] > '~' {
-			return "", false
-		}
 	}
 	return token, true
 }

@@ -182,12 +182,11 @@ func TestAFileThatCannotBeUsedIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnUnknownVariableIsAcceptedWhenAllowedOrMadeByKubernetes(t *testing.T) {
+func TestVariablesOfTheCommandLineAndOfKubernetesAreNoMistakes(t *testing.T) {
 	t.Parallel()
 	err := config.Load(&testConfig{}, "EDGE_", config.Sources{
-		AllowEnv: []string{"EDGE_OTHER"},
 		Environ: []string{
-			"EDGE_OTHER=1", "EDGE_SERVICE_HOST=10.0.0.1", "EDGE_SERVICE_PORT=80", "EDGE_SERVICE_PORT_HTTP=80", "EDGE_PORT=tcp://10.0.0.1:80",
+			"EDGE_SERVER=http://a", "EDGE_URL=http://a", "EDGE_TOKEN=t", "EDGE_PASSWORD=p", "EDGE_SERVICE_HOST=10.0.0.1", "EDGE_SERVICE_PORT=80", "EDGE_SERVICE_PORT_HTTP=80", "EDGE_PORT=tcp://10.0.0.1:80",
 			"EDGE_PORT_80_TCP=tcp://10.0.0.1:80", "EDGE_PORT_80_TCP_ADDR=10.0.0.1", "EDGE_API_SERVICE_HOST=10.0.0.2",
 		},
 	})
@@ -220,9 +219,13 @@ func TestASecretsValueIsInNoErrorAndNoHelp(t *testing.T) {
 		"list":        {File: file(t, "pin: [s3cret]")},
 		"small":       {Environ: []string{"EDGE_PIN=77"}},
 	} {
+		secret := "s3cret"
+		if name == "small" { // not looked for in the others, since names of temporary files have digits
+			secret = "77"
+		}
 		got := problem(t, src)
 		contains(t, got, "pin")
-		if strings.Contains(got, "s3cret") || strings.Contains(got, "77") {
+		if strings.Contains(got, secret) {
 			t.Errorf("%s: the value is shown: %s", name, got)
 		}
 	}

@@ -14,7 +14,7 @@ type envValue struct {
 }
 
 // readEnviron returns the values by key and adds what is wrong to p.
-func readEnviron(environ []string, prefix string, allow []string, fields []field, p *problems) map[string]envValue {
+func readEnviron(environ []string, prefix string, fields []field, p *problems) map[string]envValue {
 	env := map[string]string{}
 	for _, line := range environ {
 		if name, value, ok := strings.Cut(line, "="); ok {
@@ -60,7 +60,7 @@ func readEnviron(environ []string, prefix string, allow []string, fields []field
 	var unknown []string
 	for name, value := range env {
 		rest, ours := strings.CutPrefix(name, prefix+"_")
-		if ours && !slices.Contains(known, name) && !slices.Contains(allow, name) && !fromKubernetes(rest, value) {
+		if ours && !slices.Contains(known, name) && !slices.Contains(clientVariables, rest) && !fromKubernetes(rest, value) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -70,6 +70,10 @@ func readEnviron(environ []string, prefix string, allow []string, fields []field
 	}
 	return found
 }
+
+// clientVariables are the names, after a service's prefix, of the variables that the command line
+// reads: EDGE_SERVER, EDGE_TOKEN and so on. People export them in the shell that starts the server.
+var clientVariables = []string{"SERVER", "URL", "TOKEN", "PASSWORD"}
 
 // fromKubernetes recognises the variables that Kubernetes adds to every pod for
 // each Service of the namespace: a Service named edge, or edge-api, makes

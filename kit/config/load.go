@@ -18,8 +18,6 @@ type Sources struct {
 	Environ []string
 	// File is the path of a YAML file that must exist; empty means none.
 	File string
-	// AllowEnv names variables that begin with the prefix and are not settings.
-	AllowEnv []string
 }
 
 // Load fills in the settings of cfg, a pointer to a struct. If anything is wrong
@@ -32,7 +30,7 @@ func Load(cfg any, prefix string, src Sources) error {
 	fields := fieldsOf(cfg, prefix)
 	p := &problems{}
 	inFile := readFile(src.File, fields, p)
-	inEnv := readEnviron(src.Environ, prefix, src.AllowEnv, fields, p)
+	inEnv := readEnviron(src.Environ, prefix, fields, p)
 
 	chosen := make([]any, len(fields))
 	for i := range fields {

@@ -44,6 +44,8 @@ type Operation struct {
 	route      *routers.Route
 	pathParams []string
 	takesJSON  bool
+	bodyKeys   *keys    // of the JSON body
+	otherMedia []string // the types of bodies that are taken beside JSON, such as files
 }
 
 // Load parses document and checks that every operation has an id and an access
@@ -52,6 +54,7 @@ type Operation struct {
 // server of their own, such as /healthz, are for readers only: the service answers
 // them by itself.
 func Load(document []byte, basePath string, classes []string) (*Contract, error) {
+	defineFormats()
 	doc, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {
 		return nil, fmt.Errorf("parse OpenAPI document: %w", err)
@@ -104,7 +107,16 @@ func newOperation(doc *openapi3.T, basePath, path string, item *openapi3.PathIte
 			}
 		}
 	}
-	op.takesJSON = o.RequestBody != nil && o.RequestBody.Value.Content.Get("application/json") != nil
+	if o.RequestBody != nil {
+		if media := o.RequestBody.Value.Content.Get("application/json"); media != nil {
+			op.takesJSON, op.bodyKeys = true, keysOf(media.Schema, map[*openapi3.Schema]*keys{})
+		}
+		for media := range o.RequestBody.Value.Content {
+			if media != "application/json" {
+				op.otherMedia = append(op.otherMedia, media)
+			}
+		}
+	}
 	for status := range o.Responses.Map() {
 		var n int
 		if _, err := fmt.Sscanf(status, "%d", &n); err != nil {

@@ -3,7 +3,11 @@ package contract
 import (
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
@@ -13,6 +17,7 @@ type Router struct {
 	mux      *http.ServeMux
 	serve    http.Handler
 	contract *Contract
+	render   httpserve.ErrorRenderer
 	wrap     func(op *Operation, next http.Handler) http.Handler
 }
 
@@ -20,7 +25,7 @@ type Router struct {
 // handler, and answers unknown paths and wrong methods through render.
 func NewRouter(c *Contract, render httpserve.ErrorRenderer, wrap func(*Operation, http.Handler) http.Handler) *Router {
 	mux := http.NewServeMux()
-	return &Router{mux: mux, serve: httpserve.Mux(mux, render), contract: c, wrap: wrap}
+	return &Router{mux: mux, serve: httpserve.Mux(mux, render), contract: c, render: render, wrap: wrap}
 }
 
 // HandleFunc registers the handler of one operation. A pattern that the contract
@@ -30,8 +35,55 @@ func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 	if !ok {
 		panic(fmt.Sprintf("contract: no operation for pattern %q", pattern))
 	}
-	r.mux.Handle(pattern, r.wrap(op, http.HandlerFunc(handler)))
+	r.mux.Handle(pattern, r.sound(r.wrap(op, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := op.exactKeys(req); err != nil {
+			r.render(w, req, err)
+			return
+		}
+		handler(w, req)
+	}))))
 }
+
+// sound answers requests whose path or query holds what no name, id or filter can: invalid UTF-8
+// and NUL, which databases refuse. What such a path names does not exist. It also answers those whose
+// query cannot be read, of which net/url would leave out what it does not understand: a list would
+// be shown without its filter.
+func (r *Router) sound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !storable(req.URL.Path) {
+			r.render(w, req, fault.New(fault.NotFound, "no such path"))
+			return
+		}
+		if strings.ContainsAny(req.URL.RawQuery, "%;") || !storable(req.URL.RawQuery) {
+			if err := soundQuery(req.URL.RawQuery); err != nil {
+				r.render(w, req, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+func soundQuery(raw string) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		if strings.Contains(raw, ";") {
+			return fault.New(fault.Invalid, "the query holds a semicolon; write %%3B for one in a value, and & between parameters")
+		}
+		return fault.New(fault.Invalid, "the query cannot be read: a percent sign is not followed by two hexadecimal digits")
+	}
+	for name, values := range query {
+		for _, value := range values {
+			if !storable(name) || !storable(value) {
+				field := strings.ReplaceAll(strings.ToValidUTF8(name, "?"), "\x00", "?")
+				return fault.InvalidField(field, "holds NUL or is not valid UTF-8")
+			}
+		}
+	}
+	return nil
+}
+
+func storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Handle registers a handler outside the contract, such as /metrics.
 func (r *Router) Handle(pattern string, handler http.Handler) { r.mux.Handle(pattern, handler) }

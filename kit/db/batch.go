@@ -3,6 +3,9 @@ package db
 import (
 	"context"
 	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Batcher lets concurrent callers share one commit (group commit): while one
@@ -14,9 +17,15 @@ type Batcher[T, R any] struct {
 	max   int
 	write func(ctx context.Context, tx *Tx, items []T) ([]R, error)
 
+	// Linger is how long a batch that is not full waits for more items. It is for items that nobody
+	// waits for: with few items at a time, the transaction costs more than what is written.
+	// It must be set before Run.
+	Linger time.Duration
+
 	mu     sync.Mutex
 	queue  []*batch[T, R] // filled in order; all but the last are full
 	wakeup chan struct{}
+	filled chan struct{} // the first batch became full
 }
 
 type batch[T, R any] struct {
@@ -31,7 +40,7 @@ type batch[T, R any] struct {
 // all callers of the batch, so what can be wrong with a single item must be
 // checked before Do. Run must be running for Do to return.
 func NewBatcher[T, R any](d *DB, max int, write func(ctx context.Context, tx *Tx, items []T) ([]R, error)) *Batcher[T, R] {
-	return &Batcher[T, R]{db: d, max: max, write: write, wakeup: make(chan struct{}, 1)}
+	return &Batcher[T, R]{db: d, max: max, write: write, wakeup: make(chan struct{}, 1), filled: make(chan struct{}, 1)}
 }
 
 // Do hands over an item and returns once it is durable, or was refused. When ctx
@@ -47,10 +56,11 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	}
 	i := len(mine.items)
 	mine.items = append(mine.items, item)
+	full := len(mine.items) == b.max
 	b.mu.Unlock()
-	select {
-	case b.wakeup <- struct{}{}:
-	default:
+	signal(b.wakeup)
+	if full {
+		signal(b.filled)
 	}
 
 	var none R
@@ -70,31 +80,60 @@ func (b *Batcher[T, R]) Run(ctx context.Context) {
 	for {
 		select {
 		case <-b.wakeup:
-			b.flush()
+			b.flush(ctx)
 		case <-ctx.Done():
-			b.flush()
+			b.flush(ctx)
 			return
 		}
 	}
 }
 
-func (b *Batcher[T, R]) flush() {
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// linger waits until a batch is full, but no longer than Linger.
+func (b *Batcher[T, R]) linger(ctx context.Context) {
+	timer := time.NewTimer(b.Linger)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.filled:
+	case <-ctx.Done():
+	}
+}
+
+func (b *Batcher[T, R]) flush(ending context.Context) {
 	for {
 		b.mu.Lock()
 		if len(b.queue) == 0 {
 			b.mu.Unlock()
 			return
 		}
+		if b.Linger > 0 && len(b.queue[0].items) < b.max {
+			b.mu.Unlock()
+			b.linger(ending)
+			b.mu.Lock()
+		}
 		next := b.queue[0]
 		b.queue = b.queue[1:]
 		b.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-		next.err = b.db.Update(ctx, func(tx *Tx) error {
-			var err error
-			next.results, err = b.write(ctx, tx, next.items)
-			return err
+		// A panic fails this batch only: those who wait for it must get an answer.
+		panicked := routine.Run(nil, "batch", func() {
+			next.err = b.db.Update(ctx, func(tx *Tx) error {
+				var err error
+				next.results, err = b.write(ctx, tx, next.items)
+				return err
+			})
 		})
+		if panicked != nil {
+			next.err = panicked
+		}
 		cancel()
 		close(next.done)
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,9 +166,24 @@ func TestABatchThatFailsFailsAllItsCallersAndTheNextOneSucceeds(t *testing.T) {
 func TestASecondProcessIsKeptOutOfASQLiteFile(t *testing.T) {
 	t.Parallel()
 	cfg := db.Config{Path: filepath.Join(t.TempDir(), "one.db")}
-	dbtest.Open(t, cfg, nil)
+	if err := db.CheckFree(cfg.Path); err != nil {
+		t.Errorf("before there is a file: %v", err)
+	}
+	first, err := db.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := db.Open(t.Context(), cfg); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("err = %v", err)
+	}
+	if err := db.CheckFree(cfg.Path); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("while it is used: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.CheckFree(cfg.Path); err != nil {
+		t.Errorf("after it was closed: %v", err)
 	}
 }
 
@@ -212,5 +230,196 @@ func TestACallerThatGivesUpAtAnyMomentLeavesNoTransactionOpen(t *testing.T) {
 		if err := update(t.Context()); err != nil {
 			t.Fatalf("after %d tries nobody can write: %v", n, err)
 		}
+	}
+}
+
+func TestADatabaseWithNewerTablesIsRefused(t *testing.T) {
+	t.Parallel()
+	newer := fstest.MapFS{"0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (id TEXT PRIMARY KEY);\n-- +goose Down\nDROP TABLE more;\n")}}
+	maps.Copy(newer, tables["demo"].(fstest.MapFS))
+	dbtest.Each(t, dbtest.Migrations{"demo": newer}, func(t *testing.T, d *db.DB) {
+		for range 2 {
+			if err := d.Migrate(t.Context(), "demo", newer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := d.Migrate(t.Context(), "demo", tables["demo"])
+		if !fault.Is(err, fault.Conflict) || !strings.Contains(fault.From(err).Message, "the tables of demo are at version 2, and this program knows 1 at most") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestOthersCannotReadTheFilesOfADatabase(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	if err := os.WriteFile(path, nil, 0o644); err != nil { // as an older version made it
+		t.Fatal(err)
+	}
+	d := dbtest.Open(t, db.Config{Path: path}, tables)
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), "CREATE TABLE another (id TEXT)")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(path + "*")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+}
+
+func TestWhatComesBeforeTheCommitIsPartOfTheTransaction(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		insert := func(tx *db.Tx, id string) error { return tx.Insert(t.Context(), "demo", row{ID: id}) }
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.BeforeCommit(func(context.Context) error {
+				tx.BeforeCommit(func(context.Context) error { return insert(tx, "third") })
+				return insert(tx, "second")
+			})
+			return insert(tx, "first")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		boom := errors.New("boom")
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.BeforeCommit(func(context.Context) error { return boom })
+			return insert(tx, "fourth")
+		}); !errors.Is(err, boom) {
+			t.Errorf("%v", err)
+		}
+		var ids []string
+		if err := d.Select(t.Context(), &ids, "SELECT id FROM demo ORDER BY id"); err != nil || !slices.Equal(ids, []string{"first", "second", "third"}) {
+			t.Errorf("%v, %v", ids, err)
+		}
+	})
+}
+
+func TestABatchWhoseWriterPanicsFailsAndTheNextOneIsWritten(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, tables)
+	b := db.NewBatcher(d, 10, func(ctx context.Context, tx *db.Tx, ids []string) ([]bool, error) {
+		if ids[0] == "bad" {
+			panic("boom")
+		}
+		return make([]bool, len(ids)), tx.Insert(ctx, "demo", row{ID: ids[0]})
+	})
+	go b.Run(t.Context())
+	if _, err := b.Do(t.Context(), "bad"); err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.Do(t.Context(), "good"); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestABatchThatLingersIsWrittenWhenItIsFullOrItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, tables)
+	var sizes []int
+	b := db.NewBatcher(d, 3, func(_ context.Context, _ *db.Tx, items []int) ([]int, error) {
+		sizes = append(sizes, len(items))
+		return items, nil
+	})
+	b.Linger = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { b.Run(ctx); close(stopped) }()
+	var callers sync.WaitGroup
+	for n := range 3 { // a full batch does not linger
+		callers.Go(func() { _, _ = b.Do(t.Context(), n) })
+	}
+	callers.Wait()
+	callers.Go(func() { _, _ = b.Do(t.Context(), 4) })
+	cancel() // nor does the last one
+	<-stopped
+	b.Linger = time.Nanosecond
+	last, stop := context.WithCancel(t.Context())
+	stopped = make(chan struct{})
+	go func() { b.Run(last); close(stopped) }()
+	callers.Wait()
+	stop()
+	<-stopped
+	if !slices.Equal(sizes, []int{3, 1}) {
+		t.Errorf("batches of %v", sizes)
+	}
+}
+
+func TestListsInQueriesArePaddedToFewSizes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 100: 128} {
+		list := make([]int64, n)
+		for i := range list {
+			list[i] = int64(i)
+		}
+		query, args, err := db.In("a = ? AND b IN (?)", []byte("x"), list)
+		if err != nil || strings.Count(query, "?") != want+1 || len(args) != want+1 || args[want] != int64(n-1) {
+			t.Errorf("%d elements: %d placeholders, %v, %v", n, strings.Count(query, "?"), args, err)
+		}
+		if len(list) != n {
+			t.Errorf("the caller's list has %d elements", len(list))
+		}
+	}
+}
+
+func TestAQueryThatIsAskedOftenSeesWhatWasChangedBetween(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		for n := range int64(50) {
+			if err := d.Update(t.Context(), func(tx *db.Tx) error { return tx.Insert(t.Context(), "demo", row{ID: fmt.Sprint(n), N: n}) }); err != nil {
+				t.Fatal(err)
+			}
+			var count, last int64
+			if err := d.Get(t.Context(), &count, "SELECT count(*) FROM demo"); err != nil || count != n+1 {
+				t.Fatalf("%d rows, %v", count, err)
+			}
+			var all []int64
+			if err := d.Select(t.Context(), &all, "SELECT n FROM demo WHERE n >= ? ORDER BY n", n-1); err != nil || len(all) == 0 || all[len(all)-1] != n {
+				t.Fatalf("%v, %v", all, err)
+			}
+			if err := d.Get(t.Context(), &last, "SELECT n FROM demo WHERE id = ?", "nobody"); !errors.Is(err, db.ErrNoRows) {
+				t.Fatalf("%v", err)
+			}
+		}
+		// A change of the tables does not leave statements behind that do not fit.
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), "ALTER TABLE demo ADD COLUMN extra BIGINT NOT NULL DEFAULT 7")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var count int64
+		if err := d.Get(t.Context(), &count, "SELECT count(*) FROM demo"); err != nil || count != 50 {
+			t.Errorf("%d rows, %v", count, err)
+		}
+	})
+}
+
+func TestANumberedTableNeedsNoIndexForItsKeyOnSQLite(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, dbtest.Migrations{"numbered": fstest.MapFS{"0001_numbered.sql": {Data: []byte(`-- +goose Up
+CREATE TABLE numbered (seq BIGINT PRIMARY KEY, text TEXT NOT NULL);
+-- +goose Down
+DROP TABLE numbered;
+`)}}})
+	const large = int64(1) << 62
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), "INSERT INTO numbered (seq, text) VALUES (?, 'x')", large)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var got, indexes int64
+	if err := d.Get(t.Context(), &got, "SELECT seq FROM numbered"); err != nil || got != large {
+		t.Errorf("seq %d, %v", got, err)
+	}
+	if err := d.Get(t.Context(), &indexes, "SELECT count(*) FROM pragma_index_list('numbered')"); err != nil || indexes != 0 {
+		t.Errorf("%d indexes, %v", indexes, err)
 	}
 }

@@ -24,6 +24,18 @@ func IsUnique(err error) bool {
 	return false
 }
 
+// badText reports whether PostgreSQL refused a parameter that is not text to it: NUL, or invalid
+// UTF-8. SQLite takes both. Services check their input before; this is for what they forget.
+// Codes: character_not_in_repertoire, untranslatable_character.
+func badText(err error) bool {
+	pg := (*pgconn.PgError)(nil)
+	return errors.As(err, &pg) && (pg.Code == "22021" || pg.Code == "22P05")
+}
+
+func badTextFault(err error) error {
+	return fault.Wrap(fault.Invalid, err, "a value holds NUL or is not valid UTF-8")
+}
+
 // isRetryable reports whether the whole transaction should be run again.
 // Codes: PostgreSQL appendix A, class 40 (transaction rollback).
 func isRetryable(err error) bool {
@@ -34,6 +46,9 @@ func isRetryable(err error) bool {
 // writeFault gives a failed write its kind. Constraint violations stay what they
 // are, since they speak of the data and not of the storage.
 func writeFault(err error) error {
+	if badText(err) {
+		return badTextFault(err)
+	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || IsUnique(err) || isRetryable(err) {
 		return err
 	}
@@ -61,6 +76,9 @@ func writeFault(err error) error {
 }
 
 func readFault(err error) error {
+	if badText(err) {
+		return badTextFault(err)
+	}
 	var pg *pgconn.PgError
 	var lite *sqlite.Error
 	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||

@@ -14,7 +14,8 @@ import (
 
 // Migrate brings the tables of one owner (a service or a kit package) to the
 // newest version. migrations holds goose SQL files, such as 0001_init.sql, at its
-// root. Several replicas may migrate at once.
+// root. Several replicas may migrate at once. A database whose tables are newer than migrations is
+// refused: an older program would misread them.
 func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error {
 	dialect := goose.DialectSQLite3
 	var options []goose.ProviderOption
@@ -25,6 +26,8 @@ func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error 
 			return fmt.Errorf("migrations of %s: %w", owner, err)
 		}
 		options = append(options, goose.WithSessionLocker(locker))
+	} else {
+		migrations = liteDialect{migrations}
 	}
 	store, err := database.NewStore(dialect, owner+"_migrations")
 	if err != nil {
@@ -34,6 +37,14 @@ func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error 
 	provider, err := goose.NewProvider("", d.write.DB, migrations, options...)
 	if err != nil {
 		return fmt.Errorf("migrations of %s: %w", owner, err)
+	}
+	current, newest, err := provider.GetVersions(ctx)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "database: the version of the tables of %s cannot be read", owner)
+	}
+	if current > newest {
+		return fault.New(fault.Conflict, "database: the tables of %s are at version %d, and this program knows %d at most; "+
+			"run the newer program, or restore the backup from before the upgrade", owner, current, newest).WithCode("newer_schema")
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "database: the tables of %s could not be brought up to date", owner)

@@ -58,6 +58,7 @@ type DB struct {
 	write  *sqlx.DB // SQLite: for migrations, and what lite's connection comes from
 	read   *sqlx.DB // PostgreSQL: the same pool as write
 	lite   *liteWriter
+	reader *liteReader
 	lock   *os.File
 }
 
@@ -80,10 +81,12 @@ func (d *DB) Close() error {
 	}
 	err = errors.Join(err, d.write.Close())
 	if d.read != d.write {
-		err = errors.Join(err, d.read.Close())
+		err = errors.Join(err, d.read.Close()) // with the statements that are prepared on it
 	}
 	if d.lock != nil {
-		err = errors.Join(err, d.lock.Close()) // releases the lock
+		// Unlocked before it is closed: a program that another goroutine starts at this moment has the
+		// file, too, until it runs.
+		err = errors.Join(err, syscall.Flock(int(d.lock.Fd()), syscall.LOCK_UN), d.lock.Close())
 	}
 	return err
 }
@@ -103,6 +106,10 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	lock, err := lockFile(cfg.Path + ".lock")
 	if err != nil {
 		return nil, err
+	}
+	// SQLite gives its other files the mode of this one.
+	if err := private(cfg.Path); err != nil {
+		return nil, errors.Join(fault.Wrap(fault.Invalid, err, "database: cannot open %s", cfg.Path), lock.Close())
 	}
 	pragmas := "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)" +
@@ -131,7 +138,32 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
-	return &DB{engine: SQLite, write: write, read: read, lite: lite, lock: lock}, nil
+	return &DB{engine: SQLite, write: write, read: read, lite: lite, reader: newLiteReader(read), lock: lock}, nil
+}
+
+// CheckFree refuses a SQLite file that another process uses. It makes nothing.
+func CheckFree(path string) error {
+	if _, err := os.Stat(path + ".lock"); err != nil {
+		return nil // nobody has ever opened it
+	}
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
+}
+
+// private makes a file that is missing, and takes others' rights to one that is there.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = f.Chmod(0o600)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // lockFile keeps a second process out for as long as the returned file is open;

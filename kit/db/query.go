@@ -3,8 +3,11 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/bits"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"time"
@@ -30,11 +33,17 @@ var ErrNoRows = sql.ErrNoRows
 
 // Get reads committed data.
 func (d *DB) Get(ctx context.Context, dest any, query string, args ...any) error {
+	if d.reader != nil {
+		return readFault(d.reader.get(ctx, dest, query, args...))
+	}
 	return readFault(d.read.GetContext(ctx, dest, d.read.Rebind(query), args...))
 }
 
 // Select reads committed data.
 func (d *DB) Select(ctx context.Context, dest any, query string, args ...any) error {
+	if d.reader != nil {
+		return readFault(d.reader.selectAll(ctx, dest, query, args...))
+	}
 	return readFault(d.read.SelectContext(ctx, dest, d.read.Rebind(query), args...))
 }
 
@@ -42,6 +51,8 @@ func (d *DB) Select(ctx context.Context, dest any, query string, args ...any) er
 type Tx struct {
 	pg       *sqlx.Tx    // on PostgreSQL, where the driver keeps prepared statements
 	lite     *liteWriter // on SQLite
+	values   map[any]any
+	before   []func(ctx context.Context) error
 	onCommit []func()
 }
 
@@ -50,14 +61,27 @@ type Tx struct {
 // a retry, so it must have no effects but those on tx; effects outside belong in
 // tx.OnCommit.
 func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
-	const attempts = 5
+	const attempts = 8
 	for try := 1; ; try++ {
 		err := d.updateOnce(ctx, fn)
-		if err == nil || try == attempts || !isRetryable(err) {
+		if err == nil || !isRetryable(err) {
 			return err
+		}
+		if try == attempts {
+			return fault.Wrap(fault.Unavailable, err, "the database is busy with other changes; try again").WithRetryAfter(time.Second)
+		}
+		// Those who were in each other's way must not meet again at once.
+		wait := time.Duration((0.5 + rand.Float64()/2) * float64(firstRetry<<(try-1)))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
 		}
 	}
 }
+
+// firstRetry is the longest wait before the second attempt at a transaction; it doubles.
+const firstRetry = 4 * time.Millisecond
 
 func (d *DB) updateOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
 	tx, err := d.begin(ctx)
@@ -74,6 +98,11 @@ func (d *DB) updateOnce(ctx context.Context, fn func(tx *Tx) error) (err error) 
 	}()
 	if err := fn(tx); err != nil {
 		return err
+	}
+	for i := 0; i < len(tx.before); i++ { // one may add another
+		if err := tx.before[i](ctx); err != nil {
+			return err
+		}
 	}
 	ended = true
 	if err := tx.end(ctx, true); err != nil {
@@ -172,6 +201,23 @@ func (tx *Tx) Insert(ctx context.Context, table string, row any) error {
 // columns finds the columns of structs by their db tags.
 var columns = reflectx.NewMapperFunc("db", strings.ToLower)
 
+// BeforeCommit has f run as the last part of the transaction. Its error rolls the transaction
+// back. What many transactions change is changed here and in a fixed order, so that they hold its
+// locks for a short time and cannot deadlock over them.
+func (tx *Tx) BeforeCommit(f func(ctx context.Context) error) { tx.before = append(tx.before, f) }
+
+// Value is what SetValue kept under key, or nil.
+func (tx *Tx) Value(key any) any { return tx.values[key] }
+
+// SetValue keeps a value until the transaction ends. The key's type is the caller's own, as for
+// context.WithValue.
+func (tx *Tx) SetValue(key, value any) {
+	if tx.values == nil {
+		tx.values = map[any]any{}
+	}
+	tx.values[key] = value
+}
+
 // OnCommit has f run after the transaction was committed, and not otherwise.
 func (tx *Tx) OnCommit(f func()) { tx.onCommit = append(tx.onCommit, f) }
 
@@ -184,6 +230,26 @@ func (tx *Tx) ForUpdate() string {
 	return ""
 }
 
+// ForShare is the clause that keeps others from changing the rows a SELECT reads until the end of
+// the transaction. Others may read them, and share them in their turn.
+func (tx *Tx) ForShare() string {
+	if tx.pg != nil {
+		return " FOR SHARE"
+	}
+	return ""
+}
+
+// Now is the time by the database's own clock, which replicas share: their own clocks may differ.
+// SQLite has one process, so its clock is that of the process.
+func (tx *Tx) Now(ctx context.Context) (time.Time, error) {
+	if tx.pg == nil {
+		return time.Now().UTC(), nil
+	}
+	var micros int64
+	err := tx.Get(ctx, &micros, "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)")
+	return time.UnixMicro(micros).UTC(), err
+}
+
 // ForUpdateSkipLocked locks like ForUpdate and passes over rows that another
 // transaction has locked.
 func (tx *Tx) ForUpdateSkipLocked() string {
@@ -193,8 +259,34 @@ func (tx *Tx) ForUpdateSkipLocked() string {
 	return ""
 }
 
-// In expands each slice in args to as many placeholders.
-func In(query string, args ...any) (string, []any, error) { return sqlx.In(query, args...) }
+// In expands the placeholder of each slice in args, which stands in an IN list and must not be
+// empty, to as many placeholders as the slice has elements, and some more that repeat the last one.
+// With powers of two there are few distinct statements, which stay prepared.
+func In(query string, args ...any) (string, []any, error) {
+	padded := make([]any, len(args))
+	for i, arg := range args {
+		padded[i] = arg
+		if v := reflect.ValueOf(arg); v.IsValid() && v.Kind() == reflect.Slice && v.Len() > 0 && v.Len() <= maxPadded {
+			padded[i] = padIn(v)
+		}
+	}
+	return sqlx.In(query, padded...)
+}
+
+// maxPadded bounds the lists that are padded: databases take some ten thousand arguments at most.
+const maxPadded = 4096
+
+func padIn(v reflect.Value) any {
+	if _, isValue := v.Interface().(driver.Valuer); isValue || v.Type().Elem().Kind() == reflect.Uint8 {
+		return v.Interface() // one value to a database
+	}
+	size := 1 << bits.Len(uint(v.Len()-1))
+	list := reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, size), v)
+	for list.Len() < size {
+		list = reflect.Append(list, v.Index(v.Len()-1))
+	}
+	return list.Interface()
+}
 
 // NotFound turns ErrNoRows into the given fault and leaves other errors alone.
 func NotFound(err error, format string, args ...any) error {

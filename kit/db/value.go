@@ -19,21 +19,32 @@ func At(t time.Time) Time {
 	return Time{t.UTC().Truncate(time.Microsecond)}
 }
 
-// Value implements driver.Valuer.
+// Times outside of the years 1 to 9999 in UTC have no form in RFC 3339, so JSON cannot hold them.
+var (
+	earliest = time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)
+	latest   = time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)
+)
+
+// Value implements driver.Valuer. It refuses times outside of the years 1 to 9999 in UTC; callers
+// check their input before (text.CheckTime).
 func (t Time) Value() (driver.Value, error) {
 	if t.IsZero() {
 		return nil, nil
 	}
+	if t.Before(earliest) || t.After(latest) {
+		return nil, fmt.Errorf("db.Time: %d s since 1970 is outside of the years 1 to 9999", t.Unix())
+	}
 	return t.UnixMicro(), nil
 }
 
-// Scan implements sql.Scanner.
+// Scan implements sql.Scanner. A stored time outside of the years 1 to 9999, which older versions
+// accepted, becomes the nearest one within, so that it can be shown.
 func (t *Time) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
 		t.Time = time.Time{}
 	case int64:
-		t.Time = time.UnixMicro(v).UTC()
+		t.Time = time.UnixMicro(min(max(v, earliest.UnixMicro()), latest.UnixMicro())).UTC()
 	default:
 		return fmt.Errorf("db.Time: cannot scan %T", src)
 	}

@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 )
 
@@ -76,7 +77,8 @@ func (e *Error) PublicCode() string {
 }
 
 // From returns the fault in err's chain. An error without one becomes an
-// Internal fault with err as its private cause; nil stays nil.
+// Internal fault with err as its private cause, or a StorageFailed one if a disk
+// or a quota is full; nil stays nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil
@@ -85,7 +87,10 @@ func From(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return Wrap(Internal, err, "internal error; the server's log has the details under this request id")
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return Wrap(StorageFailed, err, "the storage is full")
+	}
+	return Wrap(Internal, err, "internal error")
 }
 
 // KindOf is the kind of the fault in err's chain, Internal if there is none.

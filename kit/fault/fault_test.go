@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +41,15 @@ func TestAnUnknownErrorBecomesInternalAndHidesItsText(t *testing.T) {
 	}
 	if !errors.Is(got, io.ErrUnexpectedEOF) {
 		t.Error("the cause is lost to the log")
+	}
+}
+
+func TestAFullDiskIsNoInternalError(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{&fs.PathError{Op: "write", Path: "/secret", Err: syscall.ENOSPC}, fmt.Errorf("x: %w", syscall.EDQUOT)} {
+		if f := fault.From(err); f.Kind != fault.StorageFailed || f.Message != "the storage is full" {
+			t.Errorf("%v: %v", err, f)
+		}
 	}
 }
 

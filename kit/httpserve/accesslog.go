@@ -81,6 +81,14 @@ func (x *exchange) log(ctx context.Context, log *slog.Logger, level slog.Level, 
 		slog.Int64("bytes", x.bytes),
 		slog.Duration("duration", took),
 		slog.String("request_id", x.id),
-		slog.String("remote", r.RemoteAddr),
+		slog.String("remote", remote(r)),
 	)
+}
+
+// remote is the peer with its port, or the client that a trusted proxy names.
+func remote(r *http.Request) string {
+	if x := exchangeOf(r.Context()); x != nil && x.client.IsValid() {
+		return x.client.String()
+	}
+	return r.RemoteAddr
 }

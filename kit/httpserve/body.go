@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -53,6 +54,11 @@ func BodyError(err error) error {
 		e := fault.Wrap(fault.Invalid, err, "%s: there is no such field", name)
 		e.Field = name
 		return e
+	}
+	// time.Time does not say which field it was.
+	var parse *time.ParseError
+	if errors.As(err, &parse) || strings.Contains(err.Error(), "Time.UnmarshalJSON: ") {
+		return fault.Wrap(fault.Invalid, err, "a time in the request body is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z")
 	}
 	// What remains comes from the UnmarshalJSON of a type, or from a client that
 	// stopped sending: the input's fault either way.

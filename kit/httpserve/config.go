@@ -29,11 +29,21 @@ type Config struct {
 	// MaxInFlight is the value for LimitInFlight. Listen does not apply it
 	// itself, because the refusal is written by the service's own ErrorRenderer.
 	MaxInFlight int `yaml:"max-in-flight"`
+	// MaxConnections and MaxConnectionsPerAddress bound the connections that are open at once. Beyond
+	// them, new ones are closed at once. Trusted proxies have no bound of their own. By default
+	// connections take at most half of the files that the process may open, and those of one address a
+	// quarter of that, so that no client keeps the others, and the service's own files, out.
+	MaxConnections           int `yaml:"max-connections"`
+	MaxConnectionsPerAddress int `yaml:"max-connections-per-address"`
+	// TrustedProxies are addresses and networks (CIDR) whose Forwarded and X-Forwarded-For headers
+	// are believed.
+	TrustedProxies []string `yaml:"trusted-proxies"`
 	// DrainTimeout is how long requests in flight may take once Run was told to
 	// stop.
 	DrainTimeout time.Duration `yaml:"drain-timeout"`
 	// ReadHeaderTimeout and ReadTimeout limit how long a client may take to send
-	// a request's headers, and the whole request.
+	// a request's headers, and its body. A body must also keep a least rate of 1 KiB/s after the
+	// first 10 s.
 	ReadHeaderTimeout time.Duration `yaml:"read-header-timeout"`
 	ReadTimeout       time.Duration `yaml:"read-timeout"`
 	// WriteTimeout limits a response, counted from the end of the request's
@@ -49,12 +59,23 @@ type Config struct {
 // Defaults fills every limit that is zero.
 func (c *Config) Defaults() {
 	setDefault(&c.MaxInFlight, 4096)
+	setDefault(&c.MaxConnections, defaultConnections(maxFiles()))
+	setDefault(&c.MaxConnectionsPerAddress, max(c.MaxConnections/4, 1))
 	setDefault(&c.DrainTimeout, 20*time.Second)
 	setDefault(&c.ReadHeaderTimeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 60*time.Second)
 	setDefault(&c.WriteTimeout, 60*time.Second)
 	setDefault(&c.IdleTimeout, 120*time.Second)
 	setDefault(&c.MaxHeaderBytes, 64<<10)
+}
+
+// defaultConnections is MaxConnections where the process may have so many files open; 0 is unlimited.
+func defaultConnections(files int) int {
+	const most = 32768
+	if files == 0 {
+		return most
+	}
+	return max(min(most, files/2), 1)
 }
 
 func setDefault[T comparable](v *T, def T) {
@@ -81,6 +102,9 @@ func (c Config) Validate() error {
 		return fault.InvalidField("client-ca", "needs TLS: set tls-cert and tls-key, or tls-self-signed")
 	case c.ClientRequired && c.ClientCA == "":
 		return fault.InvalidField("client-required", "needs client-ca")
+	}
+	if _, err := ParsePrefixes("trusted-proxies", c.TrustedProxies); err != nil {
+		return err
 	}
 	if c.MaxInFlight < 1 {
 		return fault.InvalidField("max-in-flight", "must be at least 1, not %d", c.MaxInFlight)

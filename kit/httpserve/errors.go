@@ -66,9 +66,20 @@ func JSONErrors(log *slog.Logger) ErrorRenderer {
 		}
 		w.WriteHeader(status)
 		var body errorBody
-		body.Error = errorDetail{Code: f.PublicCode(), Message: f.Message, Field: f.Field, RequestID: id}
+		body.Error = errorDetail{Code: f.PublicCode(), Message: PublicMessage(r.Context(), f), Field: f.Field, RequestID: id}
 		_ = json.NewEncoder(w).Encode(body) // the client may have left
 	}
+}
+
+// PublicMessage is a fault's message as the caller of a request reads it. That of the
+// server's own failure says under which request id the log has the details, which
+// JSONErrors writes there.
+func PublicMessage(ctx context.Context, f *fault.Error) string {
+	id := RequestIDFrom(ctx)
+	if f.Kind != fault.Internal || id == "" {
+		return f.Message
+	}
+	return f.Message + "; the server's log has the details under request id " + id
 }
 
 type errorBody struct {

@@ -132,7 +132,8 @@ func TestBodyErrorsNameTheFieldAndTheExpectedType(t *testing.T) {
 		{`{"inner":{"tags":"a"}}`, fault.Invalid, "inner.tags", "must be an array"},
 		{`{"inner":{"ok":1}}`, fault.Invalid, "inner.ok", "must be a boolean"},
 		{`{"nam":"a"}`, fault.Invalid, "nam", "no such field"},
-		{`{"at":"yesterday"}`, fault.Invalid, "", "cannot be read"},
+		{`{"at":"yesterday"}`, fault.Invalid, "", "is not a time as RFC 3339 has it"},
+		{`{"at":5}`, fault.Invalid, "", "is not a time as RFC 3339 has it"},
 		{`{"name":"` + strings.Repeat("a", 100) + `"}`, fault.TooLarge, "", "larger than 100 bytes"},
 	} {
 		var err error
@@ -182,5 +183,43 @@ func TestABodyOverTheLimitClosesTheConnection(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != 413 || !resp.Close {
 		t.Errorf("%d, close %v", resp.StatusCode, resp.Close)
+	}
+}
+
+func TestTheServersOwnFailureNamesTheRequestIDThatItPromises(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc // nil: err is rendered
+		err     error
+		want    string
+	}{
+		"an unknown error": {err: errors.New("inner detail"), want: "internal error; the server's log has the details under request id q-1"},
+		"a panic":          {handler: func(http.ResponseWriter, *http.Request) { panic("inner detail") }, want: "internal error; the server's log has the details under request id q-1"},
+		"another fault":    {err: fault.New(fault.NotFound, "no such site"), want: "no such site"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log, out := newLog()
+			render, h := httpserve.JSONErrors(log), c.handler
+			if h == nil {
+				h = func(w http.ResponseWriter, r *http.Request) { render(w, r, c.err) }
+			}
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-Request-Id", "q-1")
+			httpserve.RequestID(httpserve.Recover(render, log)(h)).ServeHTTP(w, r)
+			var body struct {
+				Error struct {
+					Message   string `json:"message"`
+					RequestID string `json:"request_id"`
+				} `json:"error"`
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error.Message != c.want || body.Error.RequestID != "q-1" {
+				t.Errorf("%v %s", err, w.Body)
+			}
+			if strings.Contains(c.want, "q-1") && !strings.Contains(out.String(), "request_id=q-1") {
+				t.Errorf("the log does not have what is promised: %s", out)
+			}
+		})
 	}
 }

@@ -37,6 +37,7 @@ type EventStream struct {
 	heartbeat time.Duration
 	last      int64
 	resumed   bool
+	end       func() // gives back the stream's slot; nil: none was taken
 	buf       bytes.Buffer
 }
 
@@ -47,7 +48,8 @@ type EventStream struct {
 //
 // A Last-Event-ID (or, since a browser cannot set that header on a first
 // connection, the query parameter last_event_id) that is not a whole number from
-// 0 is a fault of kind Invalid; nothing is sent then. The header wins.
+// 0 is a fault of kind Invalid; nothing is sent then. The header wins. A caller with too many
+// streams gets a fault of kind TooMany (LimitInFlight).
 func NewEventStream(w http.ResponseWriter, r *http.Request, heartbeat time.Duration) (*EventStream, error) {
 	if heartbeat <= 0 {
 		heartbeat = defaultHeartbeat
@@ -71,7 +73,10 @@ func NewEventStream(w http.ResponseWriter, r *http.Request, heartbeat time.Durat
 		return nil, fmt.Errorf("httpserve: event stream: %w", err)
 	}
 	if x := exchangeOf(r.Context()); x != nil {
-		x.stream = true
+		var err error
+		if s.end, err = x.asStream(); err != nil {
+			return nil, err
+		}
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -80,7 +85,7 @@ func NewEventStream(w http.ResponseWriter, r *http.Request, heartbeat time.Durat
 	w.WriteHeader(http.StatusOK)
 	s.ctx, s.cancel = StreamContext(r.Context())
 	if err := s.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		s.cancel()
+		s.Close()
 		return nil, fmt.Errorf("httpserve: event stream: %w", err)
 	}
 	return s, nil
@@ -101,7 +106,12 @@ func (s *EventStream) Context() context.Context { return s.ctx }
 
 // Close releases the stream's context. The response ends when the handler
 // returns.
-func (s *EventStream) Close() { s.cancel() }
+func (s *EventStream) Close() {
+	s.cancel()
+	if s.end != nil {
+		s.end()
+	}
+}
 
 // LastEventID is the id that the client has seen last, and whether it named one.
 func (s *EventStream) LastEventID() (id int64, ok bool) { return s.last, s.resumed }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +31,14 @@ type exchange struct {
 	// swallowed holds its status then.
 	unmatched bool
 	swallowed int
+
+	lasting bool       // Lasting was called
+	client  netip.Addr // whose request it is, when a trusted proxy says so
+	// What LimitInFlight counts: the request, until it ends or becomes a stream.
+	counted  *http.Request
+	inFlight *atomic.Int64
+	streams  *Slots
+	reserved func() // gives back what ReserveStream has taken; nil once the connection is hijacked
 
 	status int   // 0 until the final header is written
 	bytes  int64 // of the body
@@ -155,12 +165,34 @@ func (x *exchange) FlushError() error {
 
 // Hijack records that no response can be written any more.
 func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	c, rw, err := http.NewResponseController(x.w).Hijack()
-	if err == nil && x.status == 0 {
-		x.status = http.StatusSwitchingProtocols
-		x.stream = true
+	end := x.reserved
+	if end == nil {
+		var err error
+		if end, err = x.asStream(); err != nil {
+			return nil, nil, err
+		}
 	}
-	return c, rw, err
+	x.reserved = nil
+	c, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	if x.status == 0 {
+		x.status = http.StatusSwitchingProtocols
+	}
+	return &streamConn{Conn: c, end: end}, rw, nil
+}
+
+// streamConn is a connection that was hijacked.
+type streamConn struct {
+	net.Conn
+	end func()
+}
+
+func (c *streamConn) Close() error {
+	c.end()
+	return c.Conn.Close()
 }
 
 // innermost is the server's own writer, for the functions of net/http that look

@@ -1,6 +1,8 @@
 package httpserve
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -8,23 +10,105 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
+// The bounds on streams: responses that last until the client leaves.
+const (
+	// maxStreamsOfCaller is for one caller: those who show the same credentials, or, without any, who
+	// come from the same network.
+	maxStreamsOfCaller = 32
+	maxStreams         = 2048
+)
+
+var (
+	errOverloaded = fault.New(fault.Unavailable, "too many requests are in progress; try again").
+			WithCode("overloaded").WithRetryAfter(time.Second)
+	errStreams = fault.New(fault.TooMany, "too many streams are open; close some and try again").
+			WithCode("too_many_streams").WithRetryAfter(5 * time.Second)
+)
+
 // LimitInFlight serves at most n requests at once and refuses the rest with an
-// Unavailable fault that asks for a retry in one second. Long-lived streams count
-// as well. To refuse early is what keeps an overloaded service answering.
+// Unavailable fault that asks for a retry in one second. To refuse early is what
+// keeps an overloaded service answering.
+//
+// Probes (/healthz, /readyz) are always answered: an orchestrator that gets no answer would restart
+// a service that is merely busy. Streams count as requests until they begin, and from then on against
+// a bound of their own, in all and by caller.
 func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler {
-	overloaded := fault.New(fault.Unavailable, "too many requests are in progress; try again").
-		WithCode("overloaded").WithRetryAfter(time.Second)
 	return func(next http.Handler) http.Handler {
 		var inFlight atomic.Int64
+		streams := NewSlots(maxStreams, maxStreamsOfCaller)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer inFlight.Add(-1)
+			if isProbe(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			x, w, r := track(w, r)
+			if x.counted != nil { // by an outer limit
+				next.ServeHTTP(w, r)
+				return
+			}
+			x.counted, x.inFlight, x.streams = r, &inFlight, streams
+			defer x.leave()
+			defer func() {
+				if x.reserved != nil {
+					x.reserved() // nobody hijacked the connection
+				}
+			}()
 			if inFlight.Add(1) > int64(n) {
-				render(w, r, overloaded)
+				render(w, r, errOverloaded)
 				return
 			}
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// leave ends the request's part in the requests in flight.
+func (x *exchange) leave() {
+	if x.inFlight != nil {
+		x.inFlight.Add(-1)
+		x.inFlight = nil
+	}
+}
+
+// asStream counts the request as a stream until end is called.
+func (x *exchange) asStream() (end func(), err error) {
+	x.stream = true
+	if x.streams == nil {
+		return func() {}, nil
+	}
+	end, ok := x.streams.Take(streamKey(x.counted))
+	if !ok {
+		return nil, errStreams
+	}
+	x.leave()
+	return end, nil
+}
+
+// ReserveStream counts a request as a stream before its connection is hijacked. WebSocket libraries
+// hijack it only after they have answered, when it is too late to refuse. It fails with a fault if
+// there are too many streams.
+func ReserveStream(r *http.Request) error {
+	x := exchangeOf(r.Context())
+	if x == nil || x.reserved != nil {
+		return nil
+	}
+	end, err := x.asStream()
+	if err != nil {
+		return err
+	}
+	x.reserved = end
+	return nil
+}
+
+func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }
+
+// streamKey tells whose stream it is.
+func streamKey(r *http.Request) string {
+	if credentials := r.Header.Get("Authorization") + r.Header.Get("Cookie"); credentials != "" {
+		sum := sha256.Sum256([]byte(credentials))
+		return hex.EncodeToString(sum[:])
+	}
+	return RemoteNetwork(r)
 }
 
 // LimitBody lets handlers read at most n bytes of a request's body; reading on

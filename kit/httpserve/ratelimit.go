@@ -2,7 +2,6 @@ package httpserve
 
 import (
 	"container/list"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ type RateLimits struct {
 	// MaxKeys bounds the memory, about 300 bytes for each. Beyond it the key that
 	// was unused longest is forgotten, and so starts with a full bucket again.
 	MaxKeys int
-	// Key is whom a request is counted against, for example RemoteIP. A request
+	// Key is whom a request is counted against, for example RemoteNetwork. A request
 	// with an empty key is not limited.
 	Key func(*http.Request) string
 	// Now is the clock; nil is time.Now.
@@ -46,16 +45,6 @@ func RateLimit(cfg RateLimits, render ErrorRenderer) func(http.Handler) http.Han
 			next.ServeHTTP(w, r)
 		})
 	}
-}
-
-// RemoteIP is a key for RateLimit: the address of the peer, without its port.
-// It does not read X-Forwarded-For, which any client can make up.
-func RemoteIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 type buckets struct {

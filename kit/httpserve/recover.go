@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Recover turns a panic of a handler into a logged stack and an Internal fault.
@@ -25,6 +26,7 @@ func Recover(render ErrorRenderer, log *slog.Logger) func(http.Handler) http.Han
 				if p == http.ErrAbortHandler {
 					panic(p)
 				}
+				routine.Panics.WithLabelValues("http handler").Inc()
 				log.ErrorContext(r.Context(), "panic in handler", "panic", fmt.Sprint(p), "method", r.Method,
 					"route", x.route(), "request_id", x.id, "stack", string(debug.Stack()))
 				if x.status != 0 {
@@ -32,7 +34,7 @@ func Recover(render ErrorRenderer, log *slog.Logger) func(http.Handler) http.Han
 				}
 				// A panic inside the ServeMux itself must not leave its swallowing on.
 				x.unmatched, x.swallowed = false, 0
-				render(w, r, fault.New(fault.Internal, "internal error; the server's log has the details under this request id"))
+				render(w, r, fault.New(fault.Internal, "internal error"))
 			}()
 			next.ServeHTTP(w, r)
 		})

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Server is a bound listener and the http.Server behind it. Its life is Listen,
@@ -45,14 +46,19 @@ func Listen(cfg Config, h http.Handler, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "listen: cannot bind %s", cfg.Listen)
 	}
+	proxies, err := ParsePrefixes("trusted-proxies", cfg.TrustedProxies)
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	ln = limitConnections(ln, NewSlots(cfg.MaxConnections, cfg.MaxConnectionsPerAddress), proxies)
 	s := &Server{ln: ln, log: log, cfg: cfg}
 	s.drain, s.startDrain = context.WithCancel(context.Background())
 	s.base, s.cancelEvery = context.WithCancel(context.WithValue(context.Background(), drainKey{}, s.drain))
 	s.http = &http.Server{
-		Handler:           h,
+		Handler:           limitRate(forwarded(h, proxies), cfg.ReadTimeout),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
-		ReadTimeout:       cfg.ReadTimeout,
+		ReadTimeout:       cfg.ReadTimeout, // see also leastRateBody
 		WriteTimeout:      cfg.WriteTimeout,
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
@@ -104,14 +110,12 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.cancelEvery()
 	defer s.startDrain()
 
-	served := make(chan error, 1)
-	go func() {
+	served := routine.Start(s.log, "http server", func() error {
 		if s.http.TLSConfig != nil {
-			served <- s.http.ServeTLS(s.ln, "", "")
-			return
+			return s.http.ServeTLS(s.ln, "", "")
 		}
-		served <- s.http.Serve(s.ln)
-	}()
+		return s.http.Serve(s.ln)
+	})
 	select {
 	case err := <-served:
 		_ = s.http.Close()

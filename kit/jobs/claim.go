@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -20,11 +21,12 @@ func (r *Runner) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease/3)
 	defer cancel()
 
-	// Looking first keeps an idle runner away from SQLite's one writer.
+	// Looking first keeps an idle runner away from SQLite's one writer. Whether a lease of another
+	// worker has expired is decided in the transaction.
 	now := r.cfg.Now()
-	query, args, err := db.In(`SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND lease_until <= ?)
+	query, args, err := db.In(`SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND (worker <> ? OR lease_until <= ?))
 		OR EXISTS (SELECT 1 FROM jobs WHERE state = 'available' AND queue IN (?) AND run_at <= ? AND kind IN (?)
-			AND queue NOT IN (SELECT name FROM job_queues WHERE paused))`, db.At(now), queues, db.At(now), kinds)
+			AND queue NOT IN (SELECT name FROM job_queues WHERE paused))`, r.cfg.Worker, db.At(now), queues, db.At(now), kinds)
 	if err != nil {
 		return err
 	}
@@ -38,11 +40,15 @@ func (r *Runner) claim(ctx context.Context) error {
 	var taken []Record
 	err = r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		taken = nil // the transaction may run again
-		if err := r.settleExpired(ctx, tx, now); err != nil {
+		leased, err := r.cfg.LeaseClock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := r.settleExpired(ctx, tx, leased); err != nil {
 			return err
 		}
 		for _, queue := range queues {
-			records, err := r.take(ctx, tx, now, queue, kinds, workers[queue])
+			records, err := r.take(ctx, tx, now, leased.Add(r.cfg.Lease), queue, kinds, workers[queue])
 			if err != nil {
 				return err
 			}
@@ -60,9 +66,29 @@ func (r *Runner) claim(ctx context.Context) error {
 }
 
 // take claims up to limit due jobs of one queue.
-func (r *Runner) take(ctx context.Context, tx *db.Tx, now time.Time, queue string, kinds []string, limit int) ([]Record, error) {
+func (r *Runner) take(ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int) ([]Record, error) {
+	perGroup := r.cfg.PerGroup[queue]
+	if perGroup == 0 {
+		return r.takeNext(ctx, tx, now, until, queue, kinds, limit, "", "")
+	}
+	// One at a time, since each changes what its group has.
+	const runningOfGroup = "(SELECT COUNT(*) FROM jobs other WHERE other.state = 'running' AND other.queue = jobs.queue AND other.job_group = jobs.job_group)"
+	var taken []Record
+	for range limit {
+		next, err := r.takeNext(ctx, tx, now, until, queue, kinds, 1, fmt.Sprintf(" AND %s < %d", runningOfGroup, perGroup), runningOfGroup+", ")
+		if err != nil || len(next) == 0 {
+			return taken, err
+		}
+		taken = append(taken, next...)
+	}
+	return taken, nil
+}
+
+// takeNext claims up to limit due jobs of one queue that fulfil a further condition, in an order
+// before the usual one.
+func (r *Runner) takeNext(ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int, and, order string) ([]Record, error) {
 	query, args, err := db.In(`SELECT * FROM jobs WHERE state = 'available' AND queue = ? AND run_at <= ? AND kind IN (?)
-		AND queue NOT IN (SELECT name FROM job_queues WHERE paused) ORDER BY run_at, id LIMIT ?`, queue, db.At(now), kinds, limit)
+		AND queue NOT IN (SELECT name FROM job_queues WHERE paused)`+and+` ORDER BY `+order+`run_at, id LIMIT ?`, queue, db.At(now), kinds, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +101,7 @@ func (r *Runner) take(ctx context.Context, tx *db.Tx, now time.Time, queue strin
 		next, _ := record.status().on(claimed) // the query selects available jobs only
 		record.State, record.Attempt = next.State, next.Attempt
 		if _, err := tx.Exec(ctx, "UPDATE jobs SET state = ?, attempt = ?, lease_until = ?, worker = ?, started_at = ? WHERE id = ?",
-			next.State, next.Attempt, db.At(now.Add(r.cfg.Lease)), r.cfg.Worker, db.At(now), record.ID); err != nil {
+			next.State, next.Attempt, db.At(until), r.cfg.Worker, db.At(now), record.ID); err != nil {
 			return nil, err
 		}
 	}

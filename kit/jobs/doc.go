@@ -30,12 +30,15 @@
 //     the work must be idempotent.
 //   - At most one worker holds a job's lease. The holder renews it every third of
 //     its length and cancels the job's context a sixth before it runs out. A job
-//     that heeds its context therefore never runs twice at once, as long as the
-//     replicas' clocks agree to within a sixth of the lease.
+//     that heeds its context therefore never runs twice at once. Leases are written
+//     and judged by the database's clock; the holder measures its own by the time
+//     that passed, so the replicas' clocks may differ.
 //   - The pair (worker, attempt) names one holding of a lease: only an orderly
 //     hand-back lowers attempt again, and by then the run has returned. All writes
 //     about a running job compare the pair, so a worker that lost its lease
 //     changes nothing.
+//   - In a queue with Config.PerGroup no group has more jobs running than that. Those who wait
+//     get their turn by what their group has running, then in their order.
 //   - A panic in a job is a failure like any other.
 //   - A kind that no live Runner has registered stays available, which is what
 //     lets versions overlap during an upgrade.

@@ -26,6 +26,8 @@ type Options struct {
 	RunAt time.Time
 	// MaxAttempts counts the first run too; 0 means 10.
 	MaxAttempts int
+	// Group is whom the job is for, such as a tenant. See Config.PerGroup.
+	Group string
 }
 
 // Enqueue adds a job in the caller's transaction and returns its id. args are
@@ -57,9 +59,9 @@ func (r *Runner) Enqueue(ctx context.Context, tx *db.Tx, kind string, args any, 
 	// A second try is needed when the job that was in the way finished meanwhile.
 	for range 3 {
 		n, err := tx.Exec(ctx, `INSERT INTO jobs (id, queue, kind, args, state, attempt, max_attempts, run_at, worker,
-				progress_done, progress_total, error, unique_key, cancel_requested, created_at)
-			VALUES (?, ?, ?, ?, ?, 0, ?, ?, '', 0, 0, '', ?, FALSE, ?) ON CONFLICT DO NOTHING`,
-			id.String(), k.queue, kind, string(encoded), Available, o.MaxAttempts, db.At(o.RunAt), o.UniqueKey, db.At(now))
+				progress_done, progress_total, error, unique_key, cancel_requested, created_at, job_group)
+			VALUES (?, ?, ?, ?, ?, 0, ?, ?, '', 0, 0, '', ?, FALSE, ?, ?) ON CONFLICT DO NOTHING`,
+			id.String(), k.queue, kind, string(encoded), Available, o.MaxAttempts, db.At(o.RunAt), o.UniqueKey, db.At(now), o.Group)
 		if err != nil {
 			return "", fmt.Errorf("jobs: enqueue %s: %w", kind, err)
 		}

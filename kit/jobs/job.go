@@ -91,9 +91,13 @@ func (j *Job) Progress(ctx context.Context, done, total int64) error {
 	}
 	var cancelled bool
 	err := j.runner.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		leased, err := j.runner.cfg.LeaseClock(ctx, tx)
+		if err != nil {
+			return err
+		}
 		return tx.Get(ctx, &cancelled, `UPDATE jobs SET progress_done = ?, progress_total = ?, lease_until = ?
 			WHERE id = ? AND state = 'running' AND worker = ? AND attempt = ? RETURNING cancel_requested`,
-			done, total, db.At(now.Add(j.runner.cfg.Lease)), j.ID, j.runner.cfg.Worker, j.Attempt)
+			done, total, db.At(leased.Add(j.runner.cfg.Lease)), j.ID, j.runner.cfg.Worker, j.Attempt)
 	})
 	switch {
 	case errors.Is(err, db.ErrNoRows):

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,10 +44,13 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
+// lease has leases go by the clock, too.
+func (c *clock) lease(context.Context, *db.Tx) (time.Time, error) { return c.now(), nil }
+
 func newRunner(d *db.DB, c *clock, worker string, workers int) *jobs.Runner {
 	return jobs.New(jobs.Config{
 		DB: d, Queues: map[string]int{"q": workers}, Lease: lease, Poll: 2 * time.Millisecond, Worker: worker,
-		Log: slog.New(slog.DiscardHandler), Now: c.now, Rand: func() float64 { return 0.5 },
+		Log: slog.New(slog.DiscardHandler), Now: c.now, LeaseClock: c.lease, Rand: func() float64 { return 0.5 },
 	})
 }
 
@@ -131,7 +135,7 @@ func TestAJobRunsWithItsArgsAndIsCounted(t *testing.T) {
 		c, registry := newClock(), prometheus.NewRegistry()
 		r := jobs.New(jobs.Config{
 			DB: d, Queues: map[string]int{"q": 1}, Worker: "w", Log: slog.New(slog.DiscardHandler),
-			Now: c.now, Rand: func() float64 { return 0 }, Registry: registry,
+			Now: c.now, LeaseClock: c.lease, Rand: func() float64 { return 0 }, Registry: registry,
 		})
 		type args struct{ N int }
 		var got args
@@ -283,13 +287,70 @@ func TestASucceededJobCannotBeCancelled(t *testing.T) {
 	}
 }
 
+func TestAGroupLeavesWorkersToOthersHoweverManyJobsItHas(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		c := newClock()
+		r := jobs.New(jobs.Config{
+			DB: d, Queues: map[string]int{"q": 3}, PerGroup: map[string]int{"q": 2}, Lease: lease, Poll: 2 * time.Millisecond, Worker: "a",
+			Log: slog.New(slog.DiscardHandler), Now: c.now, LeaseClock: c.lease, Rand: func() float64 { return 0.5 },
+		})
+		began := make(chan string, 10)
+		release := map[string]chan struct{}{"greedy": make(chan struct{}), "late": make(chan struct{}), "third": make(chan struct{})}
+		jobs.Register(r, "q", "work", func(ctx context.Context, _ *jobs.Job, group string) error {
+			began <- group
+			select {
+			case <-release[group]:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+		add := func(group string, n int) (ids []string) {
+			for range n {
+				ids = append(ids, enqueue(t, d, r, "work", group, jobs.Options{Group: group}))
+			}
+			return ids
+		}
+		next := func() string {
+			select {
+			case group := <-began:
+				return group
+			case <-time.After(20 * time.Second):
+				t.Fatal("no job begins")
+				return ""
+			}
+		}
+		greedy := add("greedy", 5)
+		run(t, r)
+		next()
+		next()
+		add("late", 2)
+		if group := next(); group != "late" {
+			t.Errorf("the last worker went to %s", group)
+		}
+		third := add("third", 1)
+		release["greedy"] <- struct{}{} // greedy and late have one each now, and wait for longer
+		if group := next(); group != "third" {
+			t.Errorf("the next worker went to %s", group)
+		}
+		for _, group := range release {
+			close(group)
+		}
+		for _, id := range append(greedy, third...) {
+			if record := finished(t, r, id); record.State != jobs.Succeeded {
+				t.Errorf("%+v", record)
+			}
+		}
+	})
+}
+
 func TestAPausedQueueIsNotClaimedUntilItIsResumed(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
 		c := newClock()
 		r := jobs.New(jobs.Config{
 			DB: d, Queues: map[string]int{"a": 1, "b": 1}, Poll: 2 * time.Millisecond, Worker: "w",
-			Log: slog.New(slog.DiscardHandler), Now: c.now, Rand: func() float64 { return 0 },
+			Log: slog.New(slog.DiscardHandler), Now: c.now, LeaseClock: c.lease, Rand: func() float64 { return 0 },
 		})
 		done := func(context.Context, *jobs.Job, any) error { return nil }
 		jobs.Register(r, "a", "in-a", done)
@@ -667,4 +728,51 @@ func TestArgsAreBounded(t *testing.T) {
 	if !fault.Is(err, fault.TooLarge) {
 		t.Errorf("%v", err)
 	}
+}
+
+// Two replicas whose clocks are 20 s apart, with leases of 10 s: neither takes the other's job.
+func TestReplicasWhoseClocksDifferDoNotTakeEachOthersJobs(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		var runs atomic.Int64
+		began := make(chan struct{}, 10)
+		release := make(chan struct{})
+		runner := func(worker string, skew time.Duration) *jobs.Runner {
+			r := jobs.New(jobs.Config{DB: d, Queues: map[string]int{"q": 1}, Lease: 10 * time.Second, Poll: 2 * time.Millisecond, Worker: worker,
+				Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(skew) }, Rand: func() float64 { return 0 }})
+			jobs.Register(r, "q", "slow", func(context.Context, *jobs.Job, struct{}) error {
+				runs.Add(1)
+				began <- struct{}{}
+				<-release
+				return nil
+			})
+			return r
+		}
+		behind, ahead := runner("behind", -10*time.Second), runner("ahead", 10*time.Second)
+		var id string
+		if err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
+			id, err = behind.Enqueue(t.Context(), tx, "slow", struct{}{}, jobs.Options{})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer run(t, behind)()
+		until(t, d, id, func(j jobs.Record) bool { return j.State == jobs.Running })
+		defer run(t, ahead)()
+		// The one ahead looks for expired leases before it takes this job.
+		if err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
+			_, err = ahead.Enqueue(t.Context(), tx, "slow", struct{}{}, jobs.Options{})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			<-began
+		}
+		if j := get(t, d, id); j.Worker != "behind" || j.Attempt != 1 || runs.Load() != 2 {
+			t.Errorf("%+v, %d runs", j, runs.Load())
+		}
+		close(release)
+		until(t, d, id, func(j jobs.Record) bool { return j.State == jobs.Succeeded })
+	})
 }

@@ -26,9 +26,7 @@ func (r *Runner) keepLeases(ctx context.Context) {
 			due = due || now.Sub(job.lastRenewal()) >= r.cfg.Lease/3
 		}
 		if due {
-			if err := r.renew(ctx, jobs, now); err != nil {
-				r.cfg.Log.Error("jobs: cannot renew leases", "error", err)
-			}
+			r.leases.Report(r.renew(ctx, jobs, now))
 		}
 		now = r.cfg.Now()
 		for _, job := range jobs {
@@ -46,11 +44,6 @@ func (r *Runner) renew(ctx context.Context, jobs []*Job, now time.Time) error {
 	for i, job := range jobs {
 		ids[i] = job.ID
 	}
-	query, args, err := db.In(`UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ? AND id IN (?)
-		RETURNING id, attempt, cancel_requested`, db.At(now.Add(r.cfg.Lease)), r.cfg.Worker, ids)
-	if err != nil {
-		return err
-	}
 	type row struct {
 		ID              string `db:"id"`
 		Attempt         int64  `db:"attempt"`
@@ -59,6 +52,15 @@ func (r *Runner) renew(ctx context.Context, jobs []*Job, now time.Time) error {
 	var rows []row
 	if err := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		rows = nil // the transaction may run again
+		leased, err := r.cfg.LeaseClock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		query, args, err := db.In(`UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ? AND id IN (?)
+			RETURNING id, attempt, cancel_requested`, db.At(leased.Add(r.cfg.Lease)), r.cfg.Worker, ids)
+		if err != nil {
+			return err
+		}
 		return tx.Select(ctx, &rows, query, args...)
 	}); err != nil {
 		return err

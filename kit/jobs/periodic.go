@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
 // Periodic is work that one process repeats and that needs no record.
@@ -27,17 +29,17 @@ type Periodic struct {
 const restFactor = 4
 
 // Every does the work at once, and again an interval after its end, until ctx
-// ends. Errors and panics are logged and never end the loop. It panics when the
-// interval is not positive.
+// ends. Errors and panics are logged, and panics counted; they never end the loop. It panics
+// when the interval is not positive.
 func Every(ctx context.Context, p Periodic) {
 	if p.Interval <= 0 {
 		panic(fmt.Sprintf("jobs: %s: the interval must be positive", p.Name))
 	}
-	nudge := p.Nudge
+	nudge, trouble := p.Nudge, telemetry.NewTrouble(p.Log, "periodic work failed: "+p.Name)
 	for ctx.Err() == nil {
 		began := time.Now()
-		if err := p.once(ctx); err != nil && ctx.Err() == nil {
-			p.Log.ErrorContext(ctx, "periodic work failed", "name", p.Name, "error", err)
+		if err := p.once(ctx); ctx.Err() == nil {
+			trouble.Report(err)
 		}
 		wait := p.Interval
 		if p.Jitter > 0 {
@@ -64,12 +66,6 @@ func Every(ctx context.Context, p Periodic) {
 	}
 }
 
-func (p *Periodic) once(ctx context.Context) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.Log.ErrorContext(ctx, "periodic work panicked", "name", p.Name, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", v)
-		}
-	}()
-	return p.Run(ctx)
+func (p *Periodic) once(ctx context.Context) error {
+	return routine.Call(p.Log, p.Name, func() error { return p.Run(ctx) })
 }

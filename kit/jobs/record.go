@@ -43,6 +43,7 @@ type Record struct {
 	CreatedAt       db.Time `db:"created_at"`
 	StartedAt       db.Time `db:"started_at"` // of the latest attempt
 	FinishedAt      db.Time `db:"finished_at"`
+	Group           string  `db:"job_group"` // whom it is for; empty: nobody in particular
 }
 
 func (r *Record) status() status {

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
 // Config is what a Runner needs. DB, Worker, Log, Now and Rand are required.
@@ -20,6 +22,11 @@ type Config struct {
 	// Queues are the workers for each queue: how many of its jobs this process
 	// runs at once. With 0 it only enqueues.
 	Queues map[string]int
+	// PerGroup shares the workers of a queue fairly among groups (Options.Group): of each
+	// group, at most so many jobs run at once in all replicas, and the next job is one of the
+	// group of which fewest run. Jobs without a group are one. A queue that is not named, or
+	// with 0, runs its jobs in their order.
+	PerGroup map[string]int
 	// Lease is how long a job stays with a worker that has stopped renewing it,
 	// that is, how soon the jobs of a dead process run elsewhere. 0 means 30s.
 	Lease time.Duration
@@ -33,6 +40,9 @@ type Config struct {
 	Registry prometheus.Registerer
 	Now      func() time.Time
 	Rand     func() float64 // in [0, 1); safe for concurrent use
+	// LeaseClock tells the time that leases go by. All replicas must agree on it; nil is the
+	// database's own clock.
+	LeaseClock func(ctx context.Context, tx *db.Tx) (time.Time, error)
 }
 
 // Runner enqueues, claims and runs jobs. It is safe for concurrent use, but all
@@ -41,6 +51,8 @@ type Runner struct {
 	cfg     Config
 	kinds   map[string]kind
 	metrics metrics
+	claims  *telemetry.Trouble
+	leases  *telemetry.Trouble
 	wake    chan struct{} // holds one: claims may be possible
 	jobs    sync.WaitGroup
 
@@ -67,10 +79,15 @@ func New(cfg Config) *Runner {
 	if cfg.Poll <= 0 {
 		cfg.Poll = time.Second
 	}
+	if cfg.LeaseClock == nil {
+		cfg.LeaseClock = func(ctx context.Context, tx *db.Tx) (time.Time, error) { return tx.Now(ctx) }
+	}
 	return &Runner{
 		cfg:     cfg,
 		kinds:   map[string]kind{},
 		metrics: newMetrics(cfg.Registry),
+		claims:  telemetry.NewTrouble(cfg.Log, "jobs: cannot claim"),
+		leases:  telemetry.NewTrouble(cfg.Log, "jobs: cannot renew leases"),
 		wake:    make(chan struct{}, 1),
 		running: map[string]*Job{},
 		busy:    map[string]int{},
@@ -104,16 +121,16 @@ func (r *Runner) Run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	keep, stop := context.WithCancel(detached)
 	var keeper sync.WaitGroup
-	keeper.Go(func() { r.keepLeases(keep) })
+	defer keeper.Wait()
+	defer stop()
+	keeper.Go(func() { routine.Keep(keep, r.cfg.Log, "job leases", r.keepLeases) })
 
 	poll := time.NewTicker(r.cfg.Poll)
 	defer poll.Stop()
 	for ctx.Err() == nil {
 		// Detached: a claim that was cut off in its commit would leave jobs running
 		// that nobody runs, until their lease ends.
-		if err := r.claim(detached); err != nil {
-			r.cfg.Log.ErrorContext(ctx, "jobs: cannot claim", "error", err)
-		}
+		_ = routine.Run(r.cfg.Log, "job claims", func() { r.claims.Report(r.claim(detached)) }) // logged
 		select {
 		case <-ctx.Done():
 		case <-poll.C:
@@ -124,8 +141,6 @@ func (r *Runner) Run(ctx context.Context) error {
 		job.stop(ErrStopping)
 	}
 	r.jobs.Wait()
-	stop()
-	keeper.Wait()
 	return nil
 }
 
@@ -174,18 +189,24 @@ func (r *Runner) run(ctx context.Context, job *Job, args string) {
 	r.mu.Unlock()
 	r.metrics.running.WithLabelValues(job.Queue).Inc()
 	r.jobs.Go(func() {
-		defer func() {
-			r.mu.Lock()
-			delete(r.running, job.key())
-			r.busy[job.Queue]--
-			r.mu.Unlock()
-			r.metrics.running.WithLabelValues(job.Queue).Dec()
-			job.stop(context.Canceled) // releases the context
-			r.wakeUp()
-		}()
-		started := r.cfg.Now()
-		err := r.call(job, args)
-		r.metrics.seconds.WithLabelValues(job.Kind).Observe(r.cfg.Now().Sub(started).Seconds())
-		r.finish(ctx, job, err)
+		defer r.ended(job)
+		// A job whose end could not be recorded runs again when its lease has ended.
+		_ = routine.Run(r.cfg.Log, "job", func() {
+			started := r.cfg.Now()
+			err := r.call(job, args)
+			r.metrics.seconds.WithLabelValues(job.Kind).Observe(r.cfg.Now().Sub(started).Seconds())
+			r.finish(ctx, job, err)
+		})
 	})
+}
+
+// ended forgets a job that does not run in this process any more.
+func (r *Runner) ended(job *Job) {
+	r.mu.Lock()
+	delete(r.running, job.key())
+	r.busy[job.Queue]--
+	r.mu.Unlock()
+	r.metrics.running.WithLabelValues(job.Queue).Dec()
+	job.stop(context.Canceled) // releases the context
+	r.wakeUp()
 }

@@ -28,6 +28,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Lab is a network of hosts. It is not safe for concurrent use; its hosts are.
@@ -113,19 +115,17 @@ func (h *Host) Close() error {
 // Netlink is a connection to the host's part of the kernel.
 func (h *Host) Netlink() *netlink.Handle { return h.nl }
 
-// onThread runs fn on a thread of its own; if fn fails, the thread is not used again,
+// onThread runs fn on a thread of its own; if fn fails or panics, the thread is not used again,
 // since it may be in the wrong namespace.
 func onThread(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
+	return <-routine.Start(nil, "network namespace", func() error {
 		runtime.LockOSThread()
 		err := fn()
 		if err == nil {
 			runtime.UnlockOSThread()
 		}
-		done <- err
-	}()
-	return <-done
+		return err
+	})
 }
 
 // Do runs fn on a thread that is on the host. fn must not start goroutines that rely

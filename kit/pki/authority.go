@@ -73,6 +73,15 @@ func LoadOrCreate(dir, name string, now time.Time) (*Authority, error) {
 // CertificatePEM is the authority's certificate, for relying parties to trust.
 func (a *Authority) CertificatePEM() string { return encodePEM(typeCert, a.cert.Raw) }
 
+// PublicKeyDER is the authority's public key as its certificates name it (SubjectPublicKeyInfo).
+func (a *Authority) PublicKeyDER() []byte { return a.cert.RawSubjectPublicKeyInfo }
+
+// Exists reports whether dir holds an authority's key.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, keyFile))
+	return err == nil
+}
+
 // Pool holds the authority's certificate alone, for tls.Config.ClientCAs.
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()

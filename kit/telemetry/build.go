@@ -3,6 +3,7 @@ package telemetry
 import (
 	"runtime"
 	"runtime/debug"
+	"sync"
 )
 
 // version is set when a release is linked:
@@ -20,10 +21,14 @@ type Build struct {
 
 // BuildInfo is the build of the running program, from what the linker and the Go
 // tool wrote into it.
-func BuildInfo() Build {
+func BuildInfo() Build { return build() }
+
+// build is read once: the information cannot change, and parsing it takes longer than answering
+// a request.
+var build = sync.OnceValue(func() Build {
 	info, _ := debug.ReadBuildInfo()
 	return buildFrom(info, version)
-}
+})
 
 func buildFrom(info *debug.BuildInfo, linked string) Build {
 	b := Build{Version: linked, GoVersion: runtime.Version()}

@@ -6,11 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // NewRegistry returns a registry with the collectors of the Go runtime and of the
 // process, and the gauge mainstay_build_info, which is always 1 and has BuildInfo
-// in its labels version, commit and go_version.
+// in its labels version, commit and go_version. goroutine_panics_total is in it too
+// (package routine).
 func NewRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	build := BuildInfo()
@@ -26,6 +29,7 @@ func NewRegistry() *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		info,
+		routine.Panics,
 	)
 	return reg
 }

@@ -1,0 +1,6 @@
+package audit
+
+import "context"
+
+// RecordDenied writes the entry of the attempts that were only counted, as Run does every minute.
+func (l *Log) RecordDenied(ctx context.Context) error { return l.recordDenied(ctx) }

@@ -1,0 +1,197 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// Verification is the outcome of Verify.
+type Verification struct {
+	OK       bool   // there is no break, or an operator has acknowledged each
+	Entries  int64  // that the log should hold
+	Verified int64  // of them, those that verify
+	Reason   string // of the first break that nobody has acknowledged; empty when OK
+	Genesis  string // the id of the log
+	HeadSeq  int64
+	HeadHash string
+	Segments []SegmentState
+	Breaks   []Break
+	// Checkpoints is what the file of checkpoints says; the zero value if there is none.
+	Checkpoints CheckpointState
+}
+
+// SegmentState is what Verify found of a segment.
+type SegmentState struct {
+	Number   int64
+	Time     time.Time // when it was begun
+	First    int64     // the number of its first entry
+	Last     int64     // the number of its last entry as far as it is signed; First-1: none
+	Verified int64     // entries from the first on that are as they were written
+}
+
+// Break is something that does not fit.
+type Break struct {
+	Finding
+	Recorded       int64     // the number of the entry that records it; 0: it is found now
+	FoundAt        time.Time // when it was recorded; the zero time: now
+	AcknowledgedAt time.Time // the zero time: nobody has
+	AcknowledgedBy string
+	Note           string // what the operator wrote about it
+}
+
+// CheckpointState is what the file of checkpoints holds.
+type CheckpointState struct {
+	Count  int
+	First  Checkpoint // before it, nothing tells whether the database was put back
+	Newest Checkpoint
+	Cut    int // lines that were not written whole, as when the disk is full
+}
+
+// maxFindings bounds what one verification tells.
+const maxFindings = 100
+
+// snapshot is the log as Verify reads it. The order matters: what is known is older than the head.
+type snapshot struct {
+	known    mark
+	points   []Checkpoint
+	others   []string // lines of the file that are not ours
+	cut      int
+	head     head
+	found    bool
+	segments []segment
+}
+
+func (l *Log) snapshot(ctx context.Context, q db.Querier) (s snapshot, err error) {
+	s.known = l.last().mark()
+	if l.checkpoints != nil {
+		s.points, s.others, s.cut = l.checkpoints.snapshot()
+	}
+	for range 5 { // another replica may begin a segment meanwhile
+		var before head
+		if before, _, err = readHead(ctx, q, ""); err != nil {
+			return s, err
+		}
+		if s.segments, err = readSegments(ctx, q); err != nil {
+			return s, err
+		}
+		if s.head, s.found, err = readHead(ctx, q, ""); err != nil || s.head.Segment == before.Segment {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Verify recomputes the whole chain, and goes on after what does not fit. It reads in pages, so its
+// memory does not grow with the log, and it can run while entries are appended.
+func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
+	s, err := l.snapshot(ctx, q)
+	if err != nil {
+		return Verification{}, err
+	}
+	w := &walk{q: q, points: map[int64]Checkpoint{}}
+	v := Verification{HeadSeq: s.head.Seq, HeadHash: s.head.Hash, Checkpoints: CheckpointState{Count: len(s.points), Cut: s.cut}}
+	if n := len(s.points); n > 0 {
+		v.Checkpoints.First, v.Checkpoints.Newest = s.points[0], s.points[n-1]
+	}
+	for _, digest := range s.others {
+		w.find(0, 0, "the file of checkpoints holds a line that this service did not sign (its SHA-256 is %s)", digest)
+	}
+	ours, others := l.oursOf(s.segments)
+	for _, number := range others {
+		w.find(number, 0, "segment %d is not signed by this service", number)
+	}
+	known := []mark{s.known, v.Checkpoints.Newest.mark()}
+	if len(ours) == 0 {
+		w.findings = append(w.findings, nothingOurs(known))
+		v.Breaks, v.Reason = merge(w), w.findings[0].Reason
+		return v, nil
+	}
+	last := ours[len(ours)-1]
+	v.Genesis = last.Log
+	sound, err := l.verifyHead(ctx, w, s, ours, known)
+	if err != nil {
+		return v, err
+	}
+	for i := range ours {
+		state, entries, err := w.segment(ctx, ours, i, s, sound)
+		if err != nil {
+			return v, err
+		}
+		v.Segments = append(v.Segments, state)
+		v.Entries, v.Verified = v.Entries+entries, v.Verified+state.Verified
+	}
+	if sound {
+		if err := w.strays(ctx, ours[0].First); err != nil {
+			return v, err
+		}
+	}
+	v.Breaks = merge(w)
+	v.OK = true
+	for _, b := range v.Breaks {
+		if b.AcknowledgedAt.IsZero() {
+			v.OK, v.Reason = false, b.Reason
+			break
+		}
+	}
+	return v, nil
+}
+
+// verifyHead reports whether the head is ours, and holds the log against the places that are known.
+func (l *Log) verifyHead(ctx context.Context, w *walk, s snapshot, ours []segment, known []mark) (sound bool, err error) {
+	last := ours[len(ours)-1]
+	if !s.found || !l.oursHead(s.head, &last) {
+		w.find(last.Number, 0, headNotOurs)
+		return false, nil
+	}
+	for _, m := range known {
+		f, err := missing(ctx, w.q, s.head, ours, m)
+		if err != nil {
+			return true, err
+		}
+		if f.Reason != "" {
+			w.findings = append(w.findings, f)
+		}
+	}
+	return true, nil
+}
+
+// merge puts together what the log records and what was found now.
+func merge(w *walk) []Break {
+	breaks, recorded := w.recorded, map[Finding]bool{}
+	for i := range breaks {
+		b := &breaks[i]
+		recorded[b.Finding] = true
+		for _, a := range w.acknowledged {
+			if a.seq > b.Recorded && a.through >= b.Recorded {
+				b.AcknowledgedAt, b.AcknowledgedBy, b.Note = a.at, a.by, a.note
+				break
+			}
+		}
+	}
+	for _, f := range w.findings {
+		if !recorded[f] {
+			recorded[f] = true
+			breaks = append(breaks, Break{Finding: f})
+		}
+	}
+	return breaks
+}
+
+// strays finds entries outside of what the head and the first segment span.
+func (w *walk) strays(ctx context.Context, first int64) error {
+	var out []struct {
+		N int64 `db:"n"`
+	}
+	// One statement, since entries are appended meanwhile.
+	err := w.q.Select(ctx, &out, "SELECT count(*) AS n FROM audit_entries WHERE seq < ? OR seq > (SELECT seq FROM audit_head WHERE one = 1)", first)
+	if err != nil {
+		return fmt.Errorf("audit: count entries outside: %w", err)
+	}
+	if len(out) > 0 && out[0].N > 0 {
+		w.find(0, 0, "entries lie outside of what is signed: %d", out[0].N)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package auth
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// The lengths of tokens that people choose, in characters.
+const (
+	MinToken       = 16 // shorter ones can be guessed
+	AdvisedToken   = 32 // what `openssl rand -hex 16` prints
+	generateAdvice = "make one with: openssl rand -hex 32"
+)
+
+// CheckToken holds a token of the settings against what a token must be: at least MinToken
+// characters, and what an Authorization header can carry. The warning, if there is one, is for the
+// log: the token is accepted and shorter than AdvisedToken. Neither repeats the token.
+func CheckToken(field, token string) (warning string, err error) {
+	switch {
+	case !Sendable(token):
+		return "", fault.InvalidField(field, "must be at most %d printable ASCII characters without spaces; %s", maxToken, generateAdvice)
+	case len(token) < MinToken:
+		return "", fault.InvalidField(field, "must have at least %d characters, since shorter tokens can be guessed; %s", MinToken, generateAdvice)
+	case len(token) < AdvisedToken:
+		return fmt.Sprintf("%s: the token has fewer than %d characters; %s", field, AdvisedToken, generateAdvice), nil
+	}
+	return "", nil
+}
+
+// Sendable says whether Bearer can read the token from a header.
+func Sendable(token string) bool {
+	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+}

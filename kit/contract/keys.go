@@ -1,0 +1,385 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+)
+
+// encoding/json finds a struct's field whatever the case of the key, and takes the last of doubled
+// keys. The contract is checked by exact names. Without the check of this file, {"RETRY_MAX": -1}
+// would be an unknown field to the contract and a value to the handler.
+
+// keys is what the contract says about the keys of a JSON value. Values that it does not describe
+// further, such as payloads, are nil: their keys are the caller's own.
+type keys struct {
+	names  map[string]*keys  // declared properties
+	folded map[string]string // fold(name) -> name
+	others *keys             // values of keys that are not declared
+	items  *keys             // of an array
+	object bool              // keys are checked; false for arrays
+}
+
+// keysOf reads a schema. known holds what was read, since schemas may contain themselves.
+func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
+	if ref == nil || ref.Value == nil {
+		return nil
+	}
+	if k, ok := known[ref.Value]; ok {
+		return k
+	}
+	k := &keys{names: map[string]*keys{}, folded: map[string]string{}}
+	known[ref.Value] = k
+	k.add(ref.Value, known)
+	if !k.object && k.items == nil {
+		known[ref.Value] = nil
+		return nil
+	}
+	return k
+}
+
+func (k *keys) add(schema *openapi3.Schema, known map[*openapi3.Schema]*keys) {
+	for name, property := range schema.Properties {
+		k.object = true
+		k.names[name], k.folded[fold([]byte(name))] = keysOf(property, known), name
+	}
+	if values := schema.AdditionalProperties.Schema; values != nil {
+		k.object, k.others = true, keysOf(values, known)
+	}
+	if items := keysOf(schema.Items, known); items != nil {
+		k.items = items
+	}
+	for _, parts := range []openapi3.SchemaRefs{schema.AllOf, schema.OneOf, schema.AnyOf} {
+		for _, part := range parts {
+			k.add(part.Value, known)
+		}
+	}
+}
+
+// exactKeys refuses a request whose JSON body has a doubled key, a key that differs from a declared
+// one in case only, or anything after its first value. It reads the body and puts it back. A body
+// of another type that the operation takes, such as a file, is neither read nor checked.
+func (op *Operation) exactKeys(r *http.Request) error {
+	if !op.takesJSON || r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && slices.Contains(op.otherMedia, media) {
+		return nil
+	}
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 {
+		body.Grow(int(min(n, 64<<10)) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(r.Body); err != nil {
+		return httpserve.BodyError(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
+	return checkKeys(body.Bytes(), op.bodyKeys)
+}
+
+// checkKeys is exactKeys for a body. An empty one is left to the handler.
+func checkKeys(body []byte, k *keys) error {
+	s := keyScanner{body: body}
+	if s.space(); s.at == len(body) {
+		return nil
+	}
+	if !utf8.Valid(body) {
+		// encoding/json would put U+FFFD for what it cannot read, and so make one text of two.
+		return fault.New(fault.Invalid, "the request body is not valid UTF-8")
+	}
+	if err := s.value(k); err != nil {
+		return err
+	}
+	if s.space(); s.at != len(body) {
+		return fault.New(fault.Invalid, "the request body goes on after its JSON, at byte %d", s.at+1)
+	}
+	return nil
+}
+
+// maxDepth bounds the nesting of values that the contract describes.
+const maxDepth = 100
+
+// keyScanner walks over JSON. It looks at structure and keys only; the decoder that runs after it
+// judges numbers, literals and escapes.
+type keyScanner struct {
+	body  []byte
+	at    int
+	steps []step
+}
+
+// step is one step of the way to a value: the key of a member, or the place of an element.
+type step struct {
+	name  []byte
+	index int
+}
+
+// field names the member at hand, for faults.
+func (s *keyScanner) field() string {
+	parts := make([]string, len(s.steps))
+	for i, step := range s.steps {
+		if parts[i] = strconv.Itoa(step.index); step.name != nil {
+			parts[i] = clipName(step.name)
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+func (s *keyScanner) broken() error {
+	return fault.New(fault.Invalid, "the request body is not valid JSON: error at byte %d", s.at+1)
+}
+
+func (s *keyScanner) space() {
+	for s.at < len(s.body) {
+		switch s.body[s.at] {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+// next skips space and reports the next byte, 0 at the end.
+func (s *keyScanner) next() byte {
+	if s.space(); s.at == len(s.body) {
+		return 0
+	}
+	return s.body[s.at]
+}
+
+func (s *keyScanner) value(k *keys) error {
+	c := s.next()
+	if k == nil || c != '{' && c != '[' || c == '{' && !k.object || c == '[' && k.items == nil {
+		return s.skip() // nothing to check, or of another type than the contract declares
+	}
+	if len(s.steps) == maxDepth {
+		return fault.New(fault.Invalid, "the request body is nested more than %d levels deep", maxDepth)
+	}
+	s.at++
+	s.steps = append(s.steps, step{})
+	var err error
+	if c == '{' {
+		err = s.members(k)
+	} else {
+		err = s.elements(k.items)
+	}
+	s.steps = s.steps[:len(s.steps)-1]
+	return err
+}
+
+func (s *keyScanner) members(k *keys) error {
+	if s.next() == '}' {
+		s.at++
+		return nil
+	}
+	for seen := (names{}); ; {
+		if s.next() != '"' {
+			return s.broken()
+		}
+		name, err := s.text()
+		if err != nil {
+			return err
+		}
+		s.steps[len(s.steps)-1].name = name
+		if !seen.add(name) {
+			return fault.InvalidField(s.field(), "is given twice")
+		}
+		below, declared := k.names[string(name)]
+		if !declared {
+			if below = k.others; len(k.folded) > 0 {
+				if meant, similar := k.folded[fold(name)]; similar {
+					return fault.InvalidField(s.field(), "there is no such field; did you mean %s?", meant)
+				}
+			}
+		}
+		if s.next() != ':' {
+			return s.broken()
+		}
+		s.at++
+		if err := s.value(below); err != nil {
+			return err
+		}
+		if more, err := s.more('}'); err != nil || !more {
+			return err
+		}
+	}
+}
+
+func (s *keyScanner) elements(k *keys) error {
+	if s.next() == ']' {
+		s.at++
+		return nil
+	}
+	for i := 0; ; i++ {
+		s.steps[len(s.steps)-1].index = i
+		if err := s.value(k); err != nil {
+			return err
+		}
+		if more, err := s.more(']'); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// names are the keys of one object. A few are searched one by one, without an allocation.
+type names struct {
+	few  [16][]byte
+	n    int // of few
+	many map[string]bool
+}
+
+// add is false if the name is there already.
+func (n *names) add(name []byte) bool {
+	if n.many == nil {
+		for _, b := range n.few[:n.n] {
+			if bytes.Equal(b, name) {
+				return false
+			}
+		}
+		if n.n < len(n.few) {
+			n.few[n.n] = name
+			n.n++
+			return true
+		}
+		n.many = make(map[string]bool, 2*len(n.few))
+		for _, b := range n.few {
+			n.many[string(b)] = true
+		}
+	}
+	if n.many[string(name)] {
+		return false
+	}
+	n.many[string(name)] = true
+	return true
+}
+
+// more reads what stands after a member or an element.
+func (s *keyScanner) more(end byte) (bool, error) {
+	switch s.next() {
+	case ',':
+		s.at++
+		return true, nil
+	case end:
+		s.at++
+		return false, nil
+	}
+	return false, s.broken()
+}
+
+// text reads a string and returns its content, decoded if it has escapes.
+func (s *keyScanner) text() ([]byte, error) {
+	begin, escaped := s.at, false
+	for s.at++; s.at < len(s.body); s.at++ {
+		switch s.body[s.at] {
+		case '\\':
+			escaped = true
+			s.at++
+		case '"':
+			s.at++
+			if !escaped {
+				return s.body[begin+1 : s.at-1], nil
+			}
+			var decoded string
+			if err := json.Unmarshal(s.body[begin:s.at], &decoded); err != nil {
+				return nil, s.broken()
+			}
+			return []byte(decoded), nil
+		}
+	}
+	return nil, s.broken()
+}
+
+// skip passes over a value whose keys are not looked at.
+func (s *keyScanner) skip() error {
+	depth := 0
+	for {
+		switch s.next() {
+		case 0:
+			return s.broken()
+		case '"':
+			if err := s.skipText(); err != nil {
+				return err
+			}
+		case '{', '[':
+			depth++
+			s.at++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return s.broken()
+			}
+			s.at++
+		case ',', ':':
+			if depth == 0 {
+				return s.broken()
+			}
+			s.at++
+			continue
+		default:
+			s.literal()
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+func (s *keyScanner) skipText() error {
+	for s.at++; s.at < len(s.body); s.at++ {
+		switch s.body[s.at] {
+		case '\\':
+			s.at++
+		case '"':
+			s.at++
+			return nil
+		}
+	}
+	return s.broken()
+}
+
+// literal passes over a number, true, false or null, or whatever stands in its place.
+func (s *keyScanner) literal() {
+	for s.at < len(s.body) {
+		switch s.body[s.at] {
+		case ' ', '\t', '\r', '\n', ',', ':', '{', '}', '[', ']', '"':
+			return
+		}
+		s.at++
+	}
+}
+
+// fold makes names equal that encoding/json takes for the same: it compares runes by simple case
+// folding, so that U+212A (the Kelvin sign) is a k.
+func fold(name []byte) string {
+	return strings.Map(func(r rune) rune {
+		for {
+			next := unicode.SimpleFold(r)
+			if next <= r {
+				return next
+			}
+			r = next
+		}
+	}, string(name))
+}
+
+// clipName keeps what is echoed of a key short and printable.
+func clipName(name []byte) string {
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	quoted := fmt.Sprintf("%q", bytes.ToValidUTF8(name, []byte("?")))
+	return quoted[1 : len(quoted)-1]
+}

@@ -1,0 +1,156 @@
+package httpserve
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// maxForwarded bounds the proxies of a chain that are looked at.
+const maxForwarded = 16
+
+// ParsePrefixes reads addresses and networks in CIDR notation. field names the setting in faults.
+func ParsePrefixes(field string, list []string) ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, 0, len(list))
+	for _, text := range list {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			addr = addr.Unmap()
+			prefixes = append(prefixes, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fault.InvalidField(field, "%q is not an address or a network such as 10.0.0.0/8", text)
+		}
+		prefixes = append(prefixes, prefix.Masked())
+	}
+	return prefixes, nil
+}
+
+func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwarded notes whose request it is when a trusted proxy passes it on: the last address of
+// Forwarded (RFC 7239) or X-Forwarded-For that is not a trusted proxy itself. What stands before
+// that address was written by the client and may be made up.
+func forwarded(next http.Handler, proxies []netip.Prefix) http.Handler {
+	if len(proxies) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if addr := addressOf(r.RemoteAddr); contains(proxies, addr) {
+			if client := clientOf(r.Header, proxies); client.IsValid() {
+				var x *exchange
+				x, w, r = track(w, r)
+				x.client = client
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// clientOf is the client that the headers name, invalid if they name none. A proxy sets one of the
+// two headers, and passes on what a client sent as the other. So if both are there, they are believed
+// only if they agree.
+func clientOf(h http.Header, proxies []netip.Prefix) netip.Addr {
+	standard, usual := forwardedFor(h), splitAll(h.Values("X-Forwarded-For"))
+	switch {
+	case len(standard) == 0:
+		return lastStranger(usual, proxies)
+	case len(usual) == 0:
+		return lastStranger(standard, proxies)
+	}
+	if client := lastStranger(standard, proxies); client == lastStranger(usual, proxies) {
+		return client
+	}
+	return netip.Addr{}
+}
+
+// lastStranger is the last address of a chain that is not a trusted proxy. It is invalid if there is
+// none, or if something that is not an address stands behind it, such as "unknown".
+func lastStranger(chain []string, proxies []netip.Prefix) netip.Addr {
+	for i := len(chain) - 1; i >= max(0, len(chain)-maxForwarded); i-- {
+		addr := addressOf(chain[i])
+		if !addr.IsValid() || !contains(proxies, addr) {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// forwardedFor lists the addresses of the header Forwarded (RFC 7239), the client's first.
+func forwardedFor(h http.Header) (chain []string) {
+	for _, element := range splitAll(h.Values("Forwarded")) {
+		for pair := range strings.SplitSeq(element, ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+			if strings.EqualFold(name, "for") {
+				chain = append(chain, strings.Trim(value, `"`))
+			}
+		}
+	}
+	return chain
+}
+
+func splitAll(lines []string) (items []string) {
+	for _, line := range lines {
+		for item := range strings.SplitSeq(line, ",") {
+			items = append(items, strings.TrimSpace(item))
+		}
+	}
+	return items
+}
+
+// addressOf reads an address with or without a port, and with or without brackets.
+func addressOf(text string) netip.Addr {
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr.Unmap().WithZone("")
+}
+
+// network is the part of an address that one client has to itself: all of an IPv4 address, and the
+// first 64 bits of an IPv6 address, since hosts choose the others as they like (RFC 4291).
+func network(addr netip.Addr) string {
+	if addr.Is6() {
+		if prefix, err := addr.Prefix(64); err == nil {
+			return prefix.String()
+		}
+	}
+	return addr.String()
+}
+
+// RemoteIP is the address of the client, without its port: that of the peer, or, when the peer is
+// a trusted proxy, the one that the proxy names.
+func RemoteIP(r *http.Request) string {
+	if x := exchangeOf(r.Context()); x != nil && x.client.IsValid() {
+		return x.client.String()
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// RemoteNetwork is RemoteIP for counting: all addresses that one client can choose are one. It is a
+// key for RateLimit.
+func RemoteNetwork(r *http.Request) string {
+	ip := RemoteIP(r)
+	if addr := addressOf(ip); addr.IsValid() {
+		return network(addr)
+	}
+	return ip
+}

@@ -1,0 +1,94 @@
+package httpserve
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// A client that sends a byte of its body now and then holds a connection, and whatever the handler
+// holds while it reads. So a body has a grace, and must bring a least rate beyond it. Only time in
+// which the handler waits for the client counts.
+const (
+	bodyGrace    = 10 * time.Second
+	lastingGrace = 2 * time.Minute // of a body that Lasting was called for
+	leastRate    = 1 << 10         // bytes a second
+)
+
+// leastRateBody fails reads of a body that comes too slowly with os.ErrDeadlineExceeded, which
+// BodyError turns into Invalid.
+type leastRateBody struct {
+	io.ReadCloser
+	x       *exchange
+	control *http.ResponseController
+	limit   time.Duration // for the whole body, unless it is lasting
+	read    int64
+	waited  time.Duration
+}
+
+// left is how long the next read may take.
+func (b *leastRateBody) left() time.Duration {
+	earned := time.Duration(b.read) * time.Second / leastRate
+	if b.x.lasting {
+		return lastingGrace + earned - b.waited
+	}
+	return min(bodyGrace+earned, b.limit) - b.waited
+}
+
+func (b *leastRateBody) Read(p []byte) (int, error) {
+	left, began := b.left(), time.Now()
+	if left <= 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	if err := b.setDeadline(began.Add(left)); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.waited += time.Since(began)
+	b.read += int64(n)
+	if errors.Is(err, io.EOF) {
+		// The server goes on reading, to see whether the client leaves. A deadline that passes there
+		// would end the request.
+		var none time.Time
+		if !b.x.lasting {
+			none = b.x.start.Add(b.limit)
+		}
+		if err := b.setDeadline(none); err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+func (b *leastRateBody) setDeadline(at time.Time) error {
+	if err := b.control.SetReadDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// limitRate puts a least rate to the bodies of all requests. Listen does so.
+func limitRate(next http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		x, w, r := track(w, r)
+		r.Body = &leastRateBody{ReadCloser: r.Body, x: x, control: http.NewResponseController(x.w), limit: limit}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Lasting lifts the server's time limits for a request that takes as long as something else does,
+// for example a transfer to a guest. Its body still has a least rate.
+func Lasting(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	// They fail on connections without deadlines only.
+	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+	if x := exchangeOf(r.Context()); x != nil {
+		x.lasting = true
+	}
+}
