@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -16,12 +13,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
-	"github.com/mainstay-infra/mainstay/kit/webhook"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
-
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 4 << 20
 
 // trust are the authorities that servers are verified with: the system's, those of
 // the file, and the one that enrollment named.
@@ -113,92 +105,6 @@ func (s *session) close() {
 	if t, ok := s.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}
-}
-
-// refusal is an answer of the control plane other than success.
-type refusal struct {
-	status               int
-	code, field, message string
-	retryAfter           time.Duration
-}
-
-func (r *refusal) Error() string {
-	if r.message == "" {
-		return fmt.Sprintf("the server answered %d", r.status)
-	}
-	return fmt.Sprintf("the server answered %d %s: %s", r.status, r.code, r.message)
-}
-
-// endsSite tells that the control plane will have no more of this site. Only its
-// own words count: a proxy or captive portal in between can answer anything.
-func (r *refusal) endsSite() bool {
-	return r.status == http.StatusUnauthorized && r.code != "" || r.status == http.StatusForbidden && r.code == "site_revoked"
-}
-
-// final tells that the same request would be refused for ever. Only the control
-// plane's own words count here, too.
-func (r *refusal) final() bool {
-	switch r.status {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge:
-		return r.code != "" && !r.endsSite()
-	}
-	return false
-}
-
-// linkError is why a request was not answered at all.
-type linkError struct{ err error }
-
-func (e *linkError) Error() string { return e.err.Error() }
-func (e *linkError) Unwrap() error { return e.err }
-
-// read takes what a method of the generated client returns, and gives the body of
-// a success. Other answers are a *refusal, and no answer is a *linkError.
-func read(res *http.Response, err error) ([]byte, http.Header, error) {
-	if err != nil {
-		return nil, nil, &linkError{err}
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
-	if err != nil {
-		return nil, nil, &linkError{err}
-	}
-	if len(body) > maxAnswer {
-		return nil, nil, fmt.Errorf("the server's answer is larger than %d bytes", maxAnswer)
-	}
-	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		return body, res.Header, nil
-	}
-	r := &refusal{status: res.StatusCode}
-	r.retryAfter, _ = webhook.RetryAfter(res.Header, time.Now(), backoff.MaxAsked) // 0: it does not ask
-	var e edgeapi.Error
-	if json.Unmarshal(body, &e) == nil && e.Error.Code != "" {
-		r.code, r.message = e.Error.Code, e.Error.Message
-		if e.Error.Field != nil {
-			r.field = *e.Error.Field
-		}
-	}
-	return nil, nil, r
-}
-
-// decode reads a success into a value.
-func decode[T any](body []byte, _ http.Header, err error) (T, error) {
-	var v T
-	if err != nil {
-		return v, err
-	}
-	if err := json.Unmarshal(body, &v); err != nil {
-		return v, fmt.Errorf("the server's answer is not as the contract says: %w", err)
-	}
-	return v, nil
-}
-
-// asked is the Retry-After that came with an error.
-func asked(err error) time.Duration {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r.retryAfter
-	}
-	return 0
 }
 
 // explain says what an error of a request means to the person who has to mend it.

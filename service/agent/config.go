@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,13 +25,14 @@ type Config struct {
 	Data            string        `key:"data" default:"/var/lib/mainstay-agent" help:"Folder for identity, database, twins and artifacts."`
 	CA              string        `key:"ca" help:"Certificate file of authorities to trust besides the system's and the one that enrollment named."`
 	AllowHTTP       bool          `key:"allow-http" help:"Speak plain HTTP to a server that is not on this machine. Anybody on the way can read the agent's token."`
-	EnrollAgain     bool          `key:"enroll-again" help:"When the control plane has revoked or deleted the site, enroll a new one. What is kept goes to the new site."`
+	EnrollAgain     bool          `key:"enroll-again" help:"Enroll a new site when the control plane has revoked this one, or has not known it for ten minutes. What is kept goes to the new site."`
 	Listen          string        `key:"listen" default:"127.0.0.1:8081" help:"Loopback address to serve the local API on, besides the socket; empty: the socket only."`
 	OutboxMaxSize   config.Bytes  `key:"outbox-max-size" default:"256MiB" min:"1MiB" help:"How much room events may take until they are sent."`
 	OutboxFull      string        `key:"outbox-full" default:"refuse" help:"What happens to events when there is no room: refuse (the new ones, with 507) or drop-oldest."`
 	RetryMax        time.Duration `key:"retry-max" default:"5m" min:"1s" max:"1h" help:"Longest wait between two attempts to reach the control plane."`
+	RetryAfterMax   time.Duration `key:"retry-after-max" default:"15m" min:"1s" max:"1h" help:"Longest wait that a server may ask for with Retry-After."`
 
-	OTAHook            string        `key:"ota-hook" help:"Program that installs updates of devices. Without one, updates are rejected."`
+	OTAHook            string        `key:"ota-hook" help:"Absolute path of the program that installs updates of devices. Without one, updates are rejected."`
 	OTAMaxSize         config.Bytes  `key:"ota-max-size" default:"2GiB" min:"1KiB" help:"Largest artifact of an update."`
 	OTAParallel        int           `key:"ota-parallel" default:"1" min:"1" max:"16" help:"Devices that are updated at once."`
 	OTAHookTimeout     time.Duration `key:"ota-hook-timeout" default:"15m" min:"1s" max:"24h" help:"How long one call of the hook may take."`
@@ -61,6 +64,9 @@ func (c Config) Validate() error {
 	if c.OutboxFull != fullRefuse && c.OutboxFull != fullDropOldest {
 		return fault.InvalidField("outbox-full", "must be %s or %s, not %q", fullRefuse, fullDropOldest, c.OutboxFull)
 	}
+	if c.OTAHook != "" && !filepath.IsAbs(c.OTAHook) {
+		return fault.InvalidField("ota-hook", "must be an absolute path, such as /usr/local/bin/update-device, not %q", c.OTAHook)
+	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
 		return err
 	}
@@ -73,6 +79,21 @@ func (c Config) Validate() error {
 	}
 	if !isLoopback(host) {
 		return fault.InvalidField("listen", "must be a loopback address, since the local API asks for no credentials; not %q", c.Listen)
+	}
+	return nil
+}
+
+// checkHook reports why the hook's program cannot be run.
+func (c Config) checkHook() error {
+	if c.OTAHook == "" {
+		return nil
+	}
+	info, err := os.Stat(c.OTAHook)
+	switch {
+	case err != nil:
+		return fault.InvalidField("ota-hook", "there is no program at %s (%v); put it there, or change the setting", c.OTAHook, err)
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		return fault.InvalidField("ota-hook", "%s is not executable; chmod +x it, or change the setting", c.OTAHook)
 	}
 	return nil
 }

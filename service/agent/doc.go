@@ -7,11 +7,13 @@
 //	config.go     its settings
 //	identity.go   site id, token, key and certificate: the file that holds them
 //	enroll.go     getting an identity, and renewing its certificate
-//	client.go     requests to the control plane, and what their answers mean
+//	client.go     requests to the control plane; answer/: which answers are believed
 //	link.go       whether there is a link; heartbeat.go: the loop that finds out
-//	forward.go    events go out; report.go: how far updates are
+//	forward.go    events go out; suspect.go: one of them is refused
+//	report.go     how far updates are
 //	sync.go       devices and patches go out; pull.go: what is desired comes in
-//	http.go       the local API (api/agent); listen.go: where it is served, and to whom
+//	http.go       the local API (api/agent); body.go: what its bodies may hold
+//	listen.go     where it is served, and to whom
 //	status.go     how everything is; doctor.go: what keeps it from working
 //	outbox/ twin/ ota/ workload/   what is kept and done without a link
 //	store/ backoff/                how it is kept, and how long is waited
@@ -19,9 +21,10 @@
 // # States of the link
 //
 //	enrolling ─► connecting ─► online ◄─► offline
-//	    ▲             │           │          │
-//	    │             └───────────┴──────────┴──► refused (the site is revoked or unknown)
-//	    └──────────── --enroll-again ──────────────────┘
+//	                  │           │          │
+//	                  └───────────┴──────────┴──► refused (the site is revoked)
+//	                  ▲                              │
+//	                  └── known again, or a new site ┘
 //
 // # Invariants
 //
@@ -32,6 +35,9 @@
 //   - The identity is one file, replaced as a whole, so key and certificate always
 //     belong together. If the agent dies between the answer to an enrollment and its
 //     storing, it enrolls a second site; the first stays offline and can be deleted.
-//   - Once the control plane has refused the site, nothing is sent any more and
-//     nothing that was kept is given up.
+//   - An answer counts only if it is as the contract says. Events are deleted only for
+//     receipts that name them.
+//   - Once the control plane has revoked the site, nothing is sent but a question every
+//     hour, and nothing that was kept is given up. Every other refusal is asked again.
+//   - What is stored can be deleted also on a full disk: space is kept for it.
 package agent

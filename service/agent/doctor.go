@@ -8,10 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
+	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
 // Verdict is how a check ended.
@@ -58,6 +62,8 @@ func Diagnose(ctx context.Context, cfg Config, now func() time.Time) []Check {
 	}
 	add("settings", Good, "", "fit together")
 	diagnoseFolder(cfg, add)
+	diagnoseDatabase(cfg, add)
+	diagnoseRunning(ctx, cfg, add)
 	id := diagnoseIdentity(cfg, now(), add)
 	diagnoseServer(ctx, cfg, id, now, add)
 	diagnosePodman(ctx, cfg, add)
@@ -104,6 +110,42 @@ func diagnoseFolder(cfg Config, add adder) {
 	}
 }
 
+func diagnoseDatabase(cfg Config, add adder) {
+	aside := store.SetAside(cfg.Data)
+	if len(aside) == 0 {
+		add("database", Good, "", "none was found damaged")
+		return
+	}
+	add("database", Warning, "rescue what it holds as the runbook says, or remove it", "a damaged one was set aside: %s", strings.Join(aside, ", "))
+}
+
+// diagnoseRunning passes on what the running agent wants a person to look at.
+func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(cfg.Data, agentapi.Socket))
+	}}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	client, err := agentapi.NewClient("http://localhost"+agentapi.BasePath, agentapi.WithHTTPClient(&http.Client{Transport: transport}))
+	if err != nil {
+		return // the URL is a good one
+	}
+	s, err := answer.Decode[agentapi.Status](answer.Read(client.GetStatus(ctx)))
+	switch {
+	case err != nil:
+		add("agent", Warning, "start it, if it is not meant to be stopped", "no agent answers at its socket: %v", err)
+	case len(s.Alerts) == 0:
+		add("agent", Good, "", "runs, and is %s", s.Link.State)
+	default:
+		for _, alert := range s.Alerts {
+			if alert.Code != "database_damaged" { // the check before has said so
+				add("agent", Problem, "see `mainstay agent status` and the runbook", "%s", alert.Message)
+			}
+		}
+	}
+}
+
 func mebibytes(n int64) string { return (config.Bytes(n>>20) << 20).String() }
 
 func diagnoseIdentity(cfg Config, now time.Time, add adder) *Identity {
@@ -119,7 +161,7 @@ func diagnoseIdentity(cfg Config, now time.Time, add adder) *Identity {
 	case id == nil:
 		add("identity", Good, "", "not enrolled yet; there is an enrollment token")
 	case id.Refused != "":
-		add("identity", Problem, "start the agent with --enroll-again and an enrollment token to make a new site", "site %s was refused: %s", id.SiteID, id.Refused)
+		add("identity", Problem, "it is asked every hour whether it still is; to make a new site, start the agent with --enroll-again and an enrollment token", "site %s was revoked: %s", id.SiteID, id.Refused)
 	case id.certificate == nil:
 		add("identity", Good, "", "site %s, without a certificate", id.SiteID)
 	case now.After(id.notAfter()):
@@ -155,11 +197,15 @@ func diagnoseServer(ctx context.Context, cfg Config, id *Identity, now func() ti
 		add("control plane", Problem, "is --server right, the network up, and the control plane running?", "%s: %s", cfg.Server, explain(err))
 		return
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<10)) // only its header counts
+	text, readErr := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	switch {
+	case readErr == nil && res.StatusCode == http.StatusOK && string(text) != "ok\n":
+		add("control plane", Problem, "is --server the edge control plane, or is a proxy, a login page or a maintenance page in between?",
+			"%s/healthz answers, but not as the control plane does", cfg.Server)
+	case readErr != nil || res.StatusCode != http.StatusOK:
 		add("control plane", Problem, "is --server the edge control plane, or is a proxy in between?", "%s/healthz answers %s", cfg.Server, res.Status)
-	} else {
+	default:
 		add("control plane", Good, "", "%s answers", cfg.Server)
 	}
 	at, err := http.ParseTime(res.Header.Get("Date"))

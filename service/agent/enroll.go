@@ -10,10 +10,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 )
 
 const requestTimeout = 30 * time.Second
@@ -38,8 +40,15 @@ func newKey(name string) (key, csr string, err error) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})), nil
 }
 
-// enroll makes a site of this agent.
+// enroll makes a site of this agent. It does not ask for a site before there is room for its identity,
+// and asks for no other while one could not be kept: each would use up an enrollment token.
 func (a *Agent) enroll(ctx context.Context) error {
+	if a.unkept != nil {
+		return a.keep(*a.unkept)
+	}
+	if err := a.withReserve(a.identity.secureRoom); err != nil {
+		return fmt.Errorf("not enrolled: the disk has no space for the identity: %w", err)
+	}
 	s, err := a.newSession(nil)
 	if err != nil {
 		return err
@@ -53,11 +62,11 @@ func (a *Agent) enroll(ctx context.Context) error {
 	request := edgeapi.EnrollRequest{Name: a.cfg.Name, EnrollmentToken: a.enrollmentToken, CsrPem: &csr, Version: &version}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	e, err := decode[edgeapi.Enrollment](read(s.api.Enroll(ctx, request)))
-	var r *refusal
-	if errors.As(err, &r) && r.code == "pki_disabled" {
+	e, err := answer.Decode[edgeapi.Enrollment](answer.Read(s.api.Enroll(ctx, request)))
+	var r *answer.Refusal
+	if errors.As(err, &r) && r.Code == "pki_disabled" {
 		request.CsrPem = nil
-		e, err = decode[edgeapi.Enrollment](read(s.api.Enroll(ctx, request)))
+		e, err = answer.Decode[edgeapi.Enrollment](answer.Read(s.api.Enroll(ctx, request)))
 	}
 	if err != nil {
 		return err
@@ -66,15 +75,34 @@ func (a *Agent) enroll(ctx context.Context) error {
 	if e.CertificatePem != nil && e.CaPem != nil {
 		id.CertificatePEM, id.CAPEM, id.KeyPEM = *e.CertificatePem, *e.CaPem, key
 	}
+	if err := id.check(); err != nil {
+		return err
+	}
 	// The devices are to be this site's, if they were another one's before.
 	if err := a.twins.RegisterAll(ctx); err != nil {
 		a.log.Warn("devices are not registered again", "error", err)
 	}
-	if err := a.identity.put(id); err != nil {
-		return fmt.Errorf("site %s was enrolled, but its identity is lost: %w", e.SiteId, err)
+	return a.keep(id)
+}
+
+// keep makes an identity that the control plane has just given the agent's own.
+func (a *Agent) keep(id Identity) error {
+	a.unkept = &id
+	if err := a.withReserve(func() error { return a.identity.put(id) }); err != nil {
+		return fmt.Errorf("site %s was enrolled, but its identity is not on disk yet: %w", id.SiteID, err)
 	}
-	a.log.Info("enrolled", "site", e.SiteId, "name", a.cfg.Name, "certificate_until", id.notAfterText())
+	a.unkept = nil
+	a.log.Info("enrolled", "site", id.SiteID, "name", a.cfg.Name, "certificate_until", id.notAfterText())
 	return nil
+}
+
+// withReserve writes a small file, on a full disk with room from the reserve.
+func (a *Agent) withReserve(write func() error) error {
+	err := write()
+	for errors.Is(err, syscall.ENOSPC) && a.db.Give() {
+		err = write()
+	}
+	return err
 }
 
 func (id *Identity) notAfterText() string {
@@ -94,13 +122,16 @@ func (a *Agent) renew(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	c, err := decode[edgeapi.IssuedCertificate](read(s.api.RotateCertificate(ctx, s.site(), edgeapi.RotateRequest{CsrPem: csr})))
+	c, err := answer.Decode[edgeapi.IssuedCertificate](answer.Read(s.api.RotateCertificate(ctx, s.site(), edgeapi.RotateRequest{CsrPem: csr})))
 	if err != nil {
 		return err
 	}
 	id := *s.id
 	id.CertificatePEM, id.KeyPEM, id.CAPEM = c.CertificatePem, key, c.CaPem
-	if err := a.identity.put(id); err != nil {
+	if err := id.check(); err != nil {
+		return err
+	}
+	if err := a.withReserve(func() error { return a.identity.put(id) }); err != nil {
 		return err
 	}
 	a.log.Info("certificate renewed", "site", id.SiteID, "until", id.notAfterText())

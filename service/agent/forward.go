@@ -6,69 +6,35 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
 	"regexp"
 	"strconv"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 	"github.com/mainstay-infra/mainstay/service/agent/outbox"
 )
 
 const (
-	// What one request holds at most, and the least to which a slow link brings it.
-	maxForwardBytes = 1 << 20
-	minForwardBytes = 8 << 10
 	// A batch that does not get through in forwardTimeout is made smaller; a single
 	// event cannot be, and has loneTimeout.
 	forwardTimeout = time.Minute
 	loneTimeout    = 15 * time.Minute
 )
 
-// window is how much the next batch may hold. It shrinks where requests are too
-// much for the link or the server, and grows again, more slowly, with successes:
-// on a link that breaks after some kilobytes every batch that is too large costs a
-// connection.
-type window struct {
-	events    int
-	bytes     int64
-	successes int // in a row, at this size
-	refusals  int // in a row, of a single event without saying what is wrong with it
-}
-
-func (w *window) grow() {
-	w.refusals = 0
-	if w.successes++; w.successes == growAfter {
-		w.events, w.bytes, w.successes = min(w.events*2, outbox.MaxBatch), min(w.bytes*2, maxForwardBytes), 0
-	}
-}
-
-// shrink halves the window after a batch failed as a whole.
-func (w *window) shrink(batch []outbox.Stored) {
-	bytes := int64(0)
-	for _, e := range batch {
-		bytes += e.Bytes
-	}
-	w.events, w.bytes, w.successes = max(1, len(batch)/2), max(min(w.bytes, bytes)/2, minForwardBytes), 0
-}
-
-const (
-	growAfter = 4
-	// A single event is given up when it was refused so often.
-	maxRefusals = 3
-)
-
 // forward sends events in the order of their acceptance until ctx ends, a batch at
 // a time.
 func (a *Agent) forward(ctx context.Context) {
-	retry := backoff.Backoff{Min: time.Second, Max: a.cfg.RetryMax, Rand: a.random}
-	w := window{events: outbox.MaxBatch, bytes: maxForwardBytes}
+	retry := a.newBackoff()
+	f := newForwarder(a)
 	for {
 		s, err := a.link.wait(ctx, a.random)
 		if err != nil {
 			return
 		}
-		batch, err := a.outbox.Next(ctx, w.events, w.bytes)
+		batch, err := a.outbox.Next(ctx, f.window.events, f.window.bytes)
 		if err == nil && len(batch) == 0 {
 			a.forwardError.Store(new(string))
 			select {
@@ -79,52 +45,124 @@ func (a *Agent) forward(ctx context.Context) {
 			}
 		}
 		if err == nil {
-			err = a.forwardBatch(ctx, s, batch, &w)
+			err = f.forwardBatch(ctx, s, batch)
 		}
 		if err == nil {
-			retry.Reset()
-			text := ""
-			a.forwardError.Store(&text)
+			if !f.suspect.isSuspected() {
+				retry.Reset()
+				a.forwardError.Store(new(string))
+			}
 			continue
 		}
 		text := explain(err)
 		a.forwardError.Store(&text)
-		if !a.mishap(ctx, s, err, &retry) {
+		if !a.mishap(ctx, err, &retry, f.suspect.newcomers(a.outbox.Added())) {
 			return
 		}
 	}
 }
 
+// forwarder sends batches. Only forward uses it.
+type forwarder struct {
+	*Agent
+	window  window
+	suspect suspect
+}
+
+func newForwarder(a *Agent) *forwarder {
+	return &forwarder{Agent: a, window: window{events: outbox.MaxBatch, bytes: maxForwardBytes}}
+}
+
 // forwardBatch sends a batch and takes out of the outbox what was settled by it.
-func (a *Agent) forwardBatch(ctx context.Context, s *session, batch []outbox.Stored, w *window) error {
-	err := a.sendEvents(ctx, s, batch)
-	if err == nil {
-		w.grow()
-		return a.settle(ctx, func() error { return a.outbox.Acknowledge(ctx, batch) })
+func (f *forwarder) forwardBatch(ctx context.Context, s *session, batch []outbox.Stored) error {
+	if f.suspect.isSuspected() && f.suspect.seq == batch[0].Seq {
+		batch = batch[:1] // with others it would only be refused again
 	}
-	var r *refusal
-	var noAnswer *linkError
+	err := f.sendEvents(ctx, s, batch)
+	if err == nil {
+		f.window.grow()
+		f.suspect = suspect{}
+		return f.settle(ctx, func() error { return f.outbox.Acknowledge(ctx, batch) })
+	}
+	var r *answer.Refusal
+	var noAnswer *answer.LinkError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &noAnswer):
-		w.shrink(batch)
+		f.window.shrink(batch, 2)
 		return err
-	case !errors.As(err, &r) || !r.final():
-		return err
-	}
-	if i, ok := namedEvent(r.field); ok && i < len(batch) {
-		return a.settle(ctx, func() error { return a.outbox.Refuse(ctx, batch[i], r.message) })
-	}
-	if len(batch) > 1 {
-		w.shrink(batch) // until the culprit is alone
-		return nil
-	}
-	if w.refusals++; w.refusals < maxRefusals {
+	case !errors.As(err, &r) || !mayBeTheEvent(r):
 		return err
 	}
-	w.refusals = 0
-	return a.settle(ctx, func() error { return a.outbox.Refuse(ctx, batch[0], r.message) })
+	if i, ok := namedEvent(r.Field); ok && r.Final() && i < len(batch) {
+		return f.settle(ctx, func() error { return f.outbox.Refuse(ctx, batch[i], r.Error()) })
+	}
+	if len(batch) == 1 {
+		return f.examine(ctx, s, &batch[0], err)
+	}
+	// The batch is made smaller until the culprit is alone.
+	if r.Status >= 500 {
+		f.window.shrink(batch, 8) // it may be the server, too, so few attempts must do
+		return err
+	}
+	f.window.shrink(batch, 2)
+	return nil
+}
+
+// examine deals with the oldest event after it was refused alone. It is set aside
+// only if others are accepted, so that a server that refuses everything costs
+// nothing but time.
+func (f *forwarder) examine(ctx context.Context, s *session, e *outbox.Stored, refusal error) error {
+	if !f.suspect.refusedAgain(e.Seq) {
+		return refusal
+	}
+	found, err := f.anotherIsAccepted(ctx, s, e.Seq)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return refusal
+	}
+	// The last question, at a moment when the server does accept events.
+	var r *answer.Refusal
+	switch err := f.sendEvents(ctx, s, []outbox.Stored{*e}); {
+	case err == nil:
+		f.suspect = suspect{}
+		return f.settle(ctx, func() error { return f.outbox.Acknowledge(ctx, []outbox.Stored{*e}) })
+	case !errors.As(err, &r) || !mayBeTheEvent(r):
+		return err
+	}
+	f.suspect = suspect{}
+	return f.settle(ctx, func() error { return f.outbox.Refuse(ctx, *e, r.Error()) })
+}
+
+// anotherIsAccepted sends events that follow the suspected one, each alone, until
+// one is accepted or it has tried a few.
+func (f *forwarder) anotherIsAccepted(ctx context.Context, s *session, seq int64) (bool, error) {
+	for range maxProbes {
+		e, err := f.outbox.After(ctx, seq, f.suspect.probed)
+		if err != nil {
+			return false, err
+		}
+		if e == nil {
+			f.suspect.alone = f.suspect.probed == 0
+			f.suspect.probed = 0 // from the beginning, the next time
+			return false, nil
+		}
+		f.suspect.alone = false
+		probe := []outbox.Stored{*e}
+		err = f.sendEvents(ctx, s, probe)
+		if err == nil {
+			return true, f.settle(ctx, func() error { return f.outbox.Acknowledge(ctx, probe) })
+		}
+		var r *answer.Refusal
+		if !errors.As(err, &r) || !mayBeTheEvent(r) {
+			return false, err
+		}
+		f.suspect.probed++
+	}
+	return false, nil
 }
 
 // settle repeats what stores the result of an answered batch until it is stored:
@@ -160,11 +198,19 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
+// sendEvents sends a batch. It returns nil only if the control plane has named each
+// event of it in a receipt.
 func (a *Agent) sendEvents(ctx context.Context, s *session, batch []outbox.Stored) error {
 	body := edgeapi.EventBatch{Events: make([]edgeapi.EventInput, len(batch))}
 	for i := range batch {
 		e := &batch[i]
-		body.Events[i] = edgeapi.EventInput{EventId: &e.EventID, SiteId: s.site(), Topic: e.Topic, Payload: json.RawMessage(e.Payload), EventTime: &e.EventTime.Time}
+		body.Events[i] = edgeapi.EventInput{
+			EventId:   &e.EventID,
+			SiteId:    s.site(),
+			Topic:     e.Topic,
+			Payload:   json.RawMessage(e.Payload),
+			EventTime: &e.EventTime.Time,
+		}
 		if len(e.Headers.V) > 0 {
 			headers := edgeapi.Headers(e.Headers.V)
 			body.Events[i].Headers = &headers
@@ -182,29 +228,71 @@ func (a *Agent) sendEvents(ctx context.Context, s *session, batch []outbox.Store
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, _, err := read(s.api.IngestEventsWithBody(limited, "application/json", &text))
-	return err
+	receipts, err := answer.Decode[[]edgeapi.EventReceipt](
+		answer.Read(s.api.IngestEventsWithBody(limited, "application/json", &text)),
+	)
+	if err != nil {
+		return err
+	}
+	return checkReceipts(batch, receipts)
+}
+
+// checkReceipts holds the receipts against the events that were sent. A receipt says
+// that the control plane has the event, as a new one or as a duplicate.
+func checkReceipts(batch []outbox.Stored, receipts []edgeapi.EventReceipt) error {
+	if len(receipts) != len(batch) {
+		return answer.NewInvalid("it has %d receipts for %d events", len(receipts), len(batch))
+	}
+	for i, receipt := range receipts {
+		if receipt.EventId != batch[i].EventID {
+			return answer.NewInvalid("receipt %d is for event %.128q, not %s", i, receipt.EventId, batch[i].EventID)
+		}
+	}
+	return nil
 }
 
 // mishap deals with an error of a request: it waits as long as the next one should
-// be delayed, and reports false if ctx ended meanwhile.
-func (a *Agent) mishap(ctx context.Context, s *session, err error, retry *backoff.Backoff) bool {
+// be delayed, or until early yields, and reports false if ctx ended meanwhile.
+func (a *Agent) mishap(ctx context.Context, err error, retry *backoff.Backoff, early <-chan struct{}) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	if a.endedBy(s, err) != nil {
-		return true // there is no link any more, which link.wait knows
-	}
-	wait := retry.Next(asked(err))
-	var noAnswer *linkError
-	var refused *refusal
+	wait := retry.Next(answer.RetryAfter(err))
+	var noAnswer *answer.LinkError
+	var refused *answer.Refusal
+	var invalid *answer.Invalid
 	switch {
 	case errors.As(err, &noAnswer) && !isTimeout(err):
 		a.link.fail(err) // a heartbeat decides when it goes on
+	case errors.As(err, &refused) && (refused.EndsSite() || refused.Status == http.StatusUnauthorized):
+		a.link.fail(err) // a heartbeat finds out what that means
+	case errors.As(err, &invalid):
+		a.log.Warn(
+			"an answer is not believed; the request is tried again",
+			"error",
+			explain(err),
+			"in",
+			wait.Round(time.Millisecond),
+		)
 	case errors.As(err, &noAnswer), errors.As(err, &refused):
-		a.log.Info("a request to the control plane is tried again", "error", explain(err), "in", wait.Round(time.Millisecond))
+		a.log.Info(
+			"a request to the control plane is tried again",
+			"error",
+			explain(err),
+			"in",
+			wait.Round(time.Millisecond),
+		)
 	default:
 		a.log.Error("the agent is in trouble itself; trying again", "error", err, "in", wait.Round(time.Millisecond))
 	}
-	return backoff.Sleep(ctx, wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-early:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -134,6 +134,7 @@ type site struct {
 	t     testing.TB
 	cfg   agent.Config
 	now   func() time.Time
+	retry time.Duration // the shortest wait after a failed request; 0: as in production
 	stop  func()
 	local *agentapi.ClientWithResponses
 	http  *http.Client
@@ -155,7 +156,7 @@ func newSite(t testing.TB, server string, change ...func(*agent.Config)) *site {
 
 func (s *site) start() *site {
 	s.t.Helper()
-	a, err := agent.New(s.t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: s.now})
+	a, err := agent.New(s.t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: s.now, RetryMin: s.retry})
 	if err != nil {
 		s.t.Fatal(err)
 	}

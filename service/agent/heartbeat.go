@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
 
@@ -20,15 +22,21 @@ const (
 	notableSkew = 30 * time.Second
 	// renewRetry is how long a renewal that failed is left alone.
 	renewRetry = 10 * time.Minute
+	// revokedRecheck is the time between two questions whether a revoked site is still
+	// revoked: the control plane may be restored from a backup.
+	revokedRecheck = time.Hour
+	// unknownPatience is how long the control plane must not have known the site before
+	// --enroll-again enrolls a new one.
+	unknownPatience = 10 * time.Minute
 )
 
-// errRefused ends the talk with the control plane.
-var errRefused = errors.New("the control plane has refused this site")
+// errRevoked says that the control plane has revoked this site.
+var errRevoked = errors.New("the control plane has revoked this site")
 
 // keepLink enrolls, sends heartbeats and renews the certificate until ctx ends. It
 // alone decides whether there is a link.
 func (a *Agent) keepLink(ctx context.Context) {
-	retry := backoff.Backoff{Min: time.Second, Max: a.cfg.RetryMax, Rand: a.random}
+	retry := a.newBackoff()
 	var s *session
 	defer func() {
 		if s != nil {
@@ -42,16 +50,10 @@ func (a *Agent) keepLink(ctx context.Context) {
 			s = nil
 		}
 		var err error
-		switch {
-		case id == nil:
+		if id == nil {
 			a.link.set(Enrolling, a.link.reason())
 			err = a.enroll(ctx)
-		case id.Refused != "":
-			if !a.comeBack(ctx, id) {
-				return
-			}
-			continue
-		default:
+		} else {
 			if s == nil {
 				s, err = a.newSession(id)
 			}
@@ -62,23 +64,35 @@ func (a *Agent) keepLink(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		revoked := errors.Is(err, errRevoked)
+		if id != nil && a.wantsNewSite(revoked) {
+			if err = a.enroll(ctx); ctx.Err() != nil {
+				return
+			}
+			// A control plane that refuses what it has just enrolled is not to be flooded
+			// with sites.
+			if err == nil &&
+				!backoff.Sleep(ctx, time.Second+time.Duration(a.random()*float64(min(a.nextBeat(), a.cfg.RetryMax)))) {
+				return
+			}
+		}
 		var wait time.Duration
 		switch {
-		case errors.Is(err, errRefused):
-			continue
-		case err != nil && id == nil:
-			wait = retry.Next(asked(err))
-			a.link.set(Enrolling, explain(err))
-			a.log.Warn("enrollment failed", "error", explain(err), "next_attempt_in", wait.Round(time.Millisecond))
-		case err != nil:
-			wait = retry.Next(asked(err))
-			a.goneOffline(err, wait)
-		case id == nil:
+		case err == nil && a.identity.get() != id:
 			retry.Reset()
-			continue // the first heartbeat
-		default:
+			continue // the first heartbeat of a new identity
+		case err == nil:
 			retry.Reset()
 			wait = a.nextBeat()
+		case errors.Is(err, errRevoked):
+			wait = time.Duration(float64(revokedRecheck) * (0.9 + 0.2*a.random()))
+		case id == nil, revoked:
+			wait = retry.Next(answer.RetryAfter(err))
+			a.link.set(a.link.current(), explain(err))
+			a.log.Warn("enrollment failed", "error", explain(err), "next_attempt_in", wait.Round(time.Millisecond))
+		default:
+			wait = retry.Next(answer.RetryAfter(err))
+			a.goneOffline(err, wait)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -94,6 +108,15 @@ func (a *Agent) keepLink(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// wantsNewSite reports whether a new site is to be enrolled in the place of this
+// one. The old identity stays until that has succeeded.
+func (a *Agent) wantsNewSite(revoked bool) bool {
+	if !a.cfg.EnrollAgain || a.enrollmentToken == "" {
+		return false
+	}
+	return revoked || !a.unknownSince.IsZero() && a.now().Sub(a.unknownSince) >= unknownPatience
 }
 
 func (l *link) reason() string {
@@ -125,12 +148,23 @@ func (a *Agent) beat(ctx context.Context, s *session) error {
 	limited, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	sent := a.now()
-	reply, err := decode[edgeapi.HeartbeatReply](read(s.api.Heartbeat(limited, edgeapi.HeartbeatInput{Version: &version})))
+	reply, err := answer.Decode[edgeapi.HeartbeatReply](
+		answer.Read(s.api.Heartbeat(limited, edgeapi.HeartbeatInput{Version: &version})),
+	)
 	if err != nil {
-		return a.refusedOr(s, err)
+		return a.notKnown(ctx, s, err)
 	}
-	if reply.SiteId != s.site() {
-		return fmt.Errorf("the server takes this agent for site %s, not %s; is --server the right one?", reply.SiteId, s.site())
+	if err := checkReply(reply, s.site()); err != nil {
+		return err
+	}
+	a.unknownSince = time.Time{}
+	if s.id.Refused != "" {
+		a.log.Info("the control plane knows this site again", "site", s.site())
+		id := *s.id
+		id.Refused = ""
+		if err := a.identity.put(id); err != nil {
+			return err
+		}
 	}
 	// The answer was made somewhere between; the middle is the best guess.
 	received := a.now()
@@ -138,63 +172,85 @@ func (a *Agent) beat(ctx context.Context, s *session) error {
 	if before := a.link.clockSkew(); skew.Abs() > notableSkew && (before == nil || before.Abs() <= notableSkew) {
 		a.log.Warn("this machine's clock and the control plane's differ", "server_is_ahead_by", skew.Round(time.Second))
 	}
-	interval := min(max(time.Duration(reply.HeartbeatIntervalSeconds)*time.Second, minInterval), maxInterval)
+	interval := heartbeatInterval(reply.HeartbeatIntervalSeconds)
 	if _, online := a.link.online(); !online {
 		a.log.Info("online", "site", s.site(), "heartbeat_every", interval)
 	}
 	a.link.answered(s, interval, skew, reply.DesiredRevision)
 	if (reply.RenewCertificate || s.id.renewalDue(a.serverNow())) && a.now().After(a.renewNotBefore) {
+		a.renewNotBefore = a.now().Add(renewRetry)
 		if err := a.renew(ctx, s); err != nil {
-			a.renewNotBefore = a.now().Add(max(renewRetry, asked(err)))
-			a.log.Warn("the certificate was not renewed", "error", explain(err))
-			return a.endedBy(s, err)
+			a.log.Warn("the certificate was not renewed", "error", explain(err), "next_attempt_in", renewRetry)
 		}
 	}
 	return nil
 }
 
-// refusedOr returns err, or errRefused if err says that the site is to keep quiet.
-func (a *Agent) refusedOr(s *session, err error) error {
-	if ended := a.endedBy(s, err); ended != nil {
-		return ended
+// checkReply holds what the contract cannot say about the answer to a heartbeat.
+func checkReply(reply edgeapi.HeartbeatReply, site string) error {
+	if reply.SiteId != site {
+		return answer.NewInvalid(
+			"it takes this agent for site %.128q, not %s; is --server the right one?",
+			reply.SiteId,
+			site,
+		)
 	}
-	return err
+	if y := reply.ServerTime.UTC().Year(); y < 1970 || y >= 9999 {
+		return answer.NewInvalid("server_time is in the year %d", y)
+	}
+	return nil
 }
 
-// endedBy notes a refusal of the site that an error brings; otherwise it is nil.
-func (a *Agent) endedBy(s *session, err error) error {
-	var r *refusal
-	if !errors.As(err, &r) || !r.endsSite() {
-		return nil
+// heartbeatInterval is the interval that the server asks for, within bounds.
+func heartbeatInterval(seconds int) time.Duration {
+	seconds = min(seconds, int(maxInterval/time.Second)) // before the multiplication, which could overflow
+	return max(time.Duration(seconds)*time.Second, minInterval)
+}
+
+// notKnown returns err, the answer to a heartbeat, or errRevoked if the control plane
+// has revoked the site. An answer of 401 alone is not final: a control plane that was
+// restored from a backup may know the site again in an hour.
+func (a *Agent) notKnown(ctx context.Context, s *session, err error) error {
+	var r *answer.Refusal
+	if !errors.As(err, &r) || r.Status != http.StatusUnauthorized && !r.EndsSite() {
+		a.unknownSince = time.Time{}
+		return err
 	}
+	if r.Code == "" {
+		return err // a proxy's own 401
+	}
+	if !r.EndsSite() {
+		if a.unknownSince.IsZero() {
+			a.unknownSince = a.now()
+		}
+		// The contract has a revoked site hear so when it asks for a new certificate.
+		renewal := a.renew(ctx, s)
+		if !errors.As(renewal, &r) || !r.EndsSite() {
+			return fmt.Errorf("the control plane does not know this site, and is asked again; "+
+				"if the site was deleted there, start the agent with --enroll-again (%w)", err)
+		}
+	}
+	a.revoked(s, r)
+	return errRevoked
+}
+
+// revoked notes that the control plane has revoked the site.
+func (a *Agent) revoked(s *session, r *answer.Refusal) {
+	a.link.set(Refused, r.Error())
+	if s.id.Refused != "" {
+		return // that is not news
+	}
+	a.log.Error(
+		"the control plane has revoked this site; nothing is sent but a question every hour, and what is kept stays. "+
+			"To enroll a new site, start the agent with --enroll-again",
+		"site",
+		s.site(),
+		"reason",
+		r.Error(),
+	)
 	id := *s.id
 	id.Refused = r.Error()
-	if current := a.identity.get(); current != nil && current.SiteID == id.SiteID && current.Refused == "" {
-		if putErr := a.identity.put(id); putErr != nil {
-			return putErr // the next heartbeat finds out again
-		}
+	if err := a.identity.put(id); err != nil {
+		a.log.Error("that the site is revoked could not be stored", "error", err) // the next heartbeat finds out again
 	}
-	a.link.set(Refused, id.Refused)
-	a.log.Error("the control plane has refused this site; nothing is sent any more and what is kept stays. To enroll a new site, start the agent with --enroll-again",
-		"site", id.SiteID, "reason", id.Refused)
-	signal(a.link.lost)
-	return errRefused
-}
-
-// comeBack enrolls anew if that is wanted, and else keeps quiet until ctx ends,
-// which it reports as false.
-func (a *Agent) comeBack(ctx context.Context, id *Identity) bool {
-	a.link.set(Refused, id.Refused)
-	if a.cfg.EnrollAgain && a.enrollmentToken != "" {
-		err := a.identity.drop()
-		if err == nil {
-			a.log.Warn("enrolling a new site in the place of the refused one", "site", id.SiteID)
-			// A control plane that refuses what it has just enrolled is not to be
-			// flooded with sites.
-			return backoff.Sleep(ctx, time.Second+time.Duration(a.random()*float64(min(a.nextBeat(), a.cfg.RetryMax))))
-		}
-		a.log.Error("the refused identity could not be given up", "error", err)
-	}
-	<-ctx.Done()
-	return false
 }

@@ -67,6 +67,9 @@ func (a *Agent) Handler() http.Handler {
 // admit stands before every operation: it bounds what a request may cost, and
 // holds it against the contract.
 func (a *Agent) admit(op *contract.Operation, next http.Handler) http.Handler {
+	if body, has := shapes[op.ID]; has {
+		next = a.strictBody(body, next)
+	}
 	if op.HandlerValidates {
 		return httpserve.LimitBody(maxEventsBody)(a.rationed(next))
 	}
@@ -172,6 +175,81 @@ func (l local) SendEvents(ctx context.Context, req agentapi.SendEventsRequestObj
 	return out, nil
 }
 
+// ListRefusedEvents lists the events that are set aside.
+func (l local) ListRefusedEvents(ctx context.Context, req agentapi.ListRefusedEventsRequestObject) (agentapi.ListRefusedEventsResponseObject, error) {
+	p, err := httpserve.ParsePage(req.Params.Limit, req.Params.Cursor, 100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	before := int64(0)
+	if p.After != "" {
+		if before, err = strconv.ParseInt(p.After, 10, 64); err != nil {
+			return nil, fault.InvalidField("cursor", "is not one that a Link header held")
+		}
+	}
+	events, err := l.a.outbox.Refused(ctx, before, p.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	var out agentapi.ListRefusedEvents200JSONResponse
+	if len(events) > p.Limit {
+		events = events[:p.Limit]
+		out.Headers.Link = nextPage("/events/refused", p.Limit, strconv.FormatInt(events[p.Limit-1].Seq, 10))
+	}
+	out.Body = make([]agentapi.RefusedEvent, len(events))
+	for i, e := range events {
+		out.Body[i] = apiRefused(e)
+	}
+	return out, nil
+}
+
+func apiRefused(e outbox.Refused) agentapi.RefusedEvent {
+	return agentapi.RefusedEvent{EventId: e.EventID, Topic: e.Topic, Reason: e.Reason, At: e.RefusedAt.Time, Bytes: e.Bytes, Whole: e.Whole}
+}
+
+// selected are the ids that a selection names; none stand for all.
+func selected(s *agentapi.EventSelection) ([]string, error) {
+	if value(s.All) == (len(value(s.EventIds)) > 0) {
+		return nil, fault.InvalidField("event_ids", "name events, or set all to true; one of the two")
+	}
+	return value(s.EventIds), nil
+}
+
+// RetryRefusedEvents has refused events sent again.
+func (l local) RetryRefusedEvents(ctx context.Context, req agentapi.RetryRefusedEventsRequestObject) (agentapi.RetryRefusedEventsResponseObject, error) {
+	ids, err := selected(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	n, err := l.a.outbox.Retry(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	l.a.log.Info("refused events are sent again", "events", n)
+	return agentapi.RetryRefusedEvents200JSONResponse{Events: n}, nil
+}
+
+// DiscardRefusedEvents deletes refused events.
+func (l local) DiscardRefusedEvents(ctx context.Context, req agentapi.DiscardRefusedEventsRequestObject) (agentapi.DiscardRefusedEventsResponseObject, error) {
+	ids, err := selected(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	n, err := l.a.outbox.Discard(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	l.a.log.Warn("refused events were discarded", "events", n)
+	return agentapi.DiscardRefusedEvents200JSONResponse{Events: n}, nil
+}
+
+// nextPage is the Link header of a list's next page.
+func nextPage(path string, limit int, cursor string) *string {
+	here := &url.URL{Path: agentapi.BasePath + path, RawQuery: url.Values{"limit": {strconv.Itoa(limit)}}.Encode()}
+	next := httpserve.NextLink(&http.Request{URL: here}, httpserve.EncodeCursor(cursor))
+	return &next
+}
+
 // RegisterDevice notes a device.
 func (l local) RegisterDevice(ctx context.Context, req agentapi.RegisterDeviceRequestObject) (agentapi.RegisterDeviceResponseObject, error) {
 	b := req.Body
@@ -200,9 +278,7 @@ func (l local) ListTwins(ctx context.Context, req agentapi.ListTwinsRequestObjec
 	var out agentapi.ListTwins200JSONResponse
 	if len(twins) > p.Limit {
 		twins = twins[:p.Limit]
-		here := &url.URL{Path: agentapi.BasePath + "/twins", RawQuery: url.Values{"limit": {strconv.Itoa(p.Limit)}}.Encode()}
-		next := httpserve.NextLink(&http.Request{URL: here}, httpserve.EncodeCursor(twins[p.Limit-1].DeviceID))
-		out.Headers.Link = &next
+		out.Headers.Link = nextPage("/twins", p.Limit, twins[p.Limit-1].DeviceID)
 	}
 	out.Body = make([]agentapi.Twin, len(twins))
 	for i, t := range twins {

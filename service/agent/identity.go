@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -8,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 )
 
 // Identity is who the agent is to the control plane.
@@ -53,6 +56,47 @@ func (id *Identity) prepare() error {
 	return nil
 }
 
+// check holds an identity that the control plane has just given against what it is
+// used for. A wrong one would take the place of one that works.
+func (id Identity) check() error {
+	for _, text := range []string{id.SiteID, id.AgentToken} {
+		if text == "" || len(text) > maxIdentityText ||
+			strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return answer.NewInvalid(
+				"site_id and agent_token must be 1 to %d visible ASCII characters",
+				maxIdentityText,
+			)
+		}
+	}
+	if id.CertificatePEM == "" && id.CAPEM == "" {
+		return nil
+	}
+	if err := id.prepare(); err != nil {
+		return answer.NewInvalid("the certificate is not for the key that was sent: %v", err)
+	}
+	if id.certificate == nil {
+		return answer.NewInvalid("there is an authority, but no certificate")
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM([]byte(id.CAPEM)) {
+		return answer.NewInvalid("ca_pem is not a certificate")
+	}
+	leaf := id.certificate.Leaf
+	if _, err := leaf.Verify(
+		x509.VerifyOptions{
+			Roots:       authorities,
+			CurrentTime: leaf.NotBefore,
+			KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		},
+	); err != nil {
+		return answer.NewInvalid("the certificate is not signed by the authority that came with it: %v", err)
+	}
+	return nil
+}
+
+// maxIdentityText bounds site ids and tokens, in bytes.
+const maxIdentityText = 1024
+
 // notAfter is when the certificate ends; zero without one.
 func (id *Identity) notAfter() time.Time {
 	if id == nil || id.certificate == nil {
@@ -89,7 +133,12 @@ func openKeeper(data string) (*keeper, error) {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot read %s", k.path)
 	}
 	if k.current, err = parseIdentity(text); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "data: %s is damaged; restore it from a backup, or remove it to enroll a new site", k.path)
+		return nil, fault.Wrap(
+			fault.Invalid,
+			err,
+			"data: %s is damaged; restore it from a backup, or remove it to enroll a new site",
+			k.path,
+		)
 	}
 	return k, nil
 }
@@ -114,12 +163,17 @@ func (k *keeper) put(id Identity) error {
 	if err := id.prepare(); err != nil {
 		return fault.Wrap(fault.Invalid, err, "the control plane gave an identity that cannot be used")
 	}
-	text, err := json.MarshalIndent(id, "", "  ")
-	if err != nil {
+	if err := durable.Remove(k.path + ".room"); err != nil {
 		return err
 	}
-	if err := durable.Replace(k.path, append(text, '\n'), 0o600); err != nil {
-		return fault.Wrap(fault.StorageFailed, err, "cannot write %s", k.path)
+	if before := k.get(); before != nil && before.SiteID != id.SiteID {
+		// The site may be known again one day, if the control plane is restored.
+		if err := writeIdentity(strings.TrimSuffix(k.path, ".json")+".previous.json", *before); err != nil {
+			return err
+		}
+	}
+	if err := writeIdentity(k.path, id); err != nil {
+		return err
 	}
 	k.mu.Lock()
 	k.current = &id
@@ -127,13 +181,26 @@ func (k *keeper) put(id Identity) error {
 	return nil
 }
 
-// drop gives the identity up.
-func (k *keeper) drop() error {
-	if err := durable.Remove(k.path); err != nil {
-		return fault.Wrap(fault.StorageFailed, err, "cannot remove %s", k.path)
+// identityRoom is more than an identity and the one before it take.
+const identityRoom = 64 << 10
+
+// secureRoom takes room for an identity, which put uses.
+func (k *keeper) secureRoom() error {
+	if info, err := os.Stat(k.path + ".room"); err == nil && info.Size() == identityRoom {
+		return nil
 	}
-	k.mu.Lock()
-	k.current = nil
-	k.mu.Unlock()
+	room := make([]byte, identityRoom)
+	_, _ = rand.Read(room) // some file systems take no room for zeros
+	return durable.Replace(k.path+".room", room, 0o600)
+}
+
+func writeIdentity(path string, id Identity) error {
+	text, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(path, append(text, '\n'), 0o600); err != nil {
+		return fault.Wrap(fault.StorageFailed, err, "cannot write %s", path)
+	}
 	return nil
 }

@@ -56,6 +56,12 @@ func (l *link) to(s LinkState, why string) {
 	l.state, l.since = s, l.now()
 }
 
+func (l *link) current() LinkState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
 func (l *link) set(s LinkState, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

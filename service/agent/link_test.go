@@ -1,13 +1,17 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/service/agent"
 )
 
@@ -24,7 +29,12 @@ import (
 type diary struct {
 	mu     sync.Mutex
 	asked  []asked
-	answer func(path string) (status int, header http.Header, err error) // status 0: as if all were well
+	events []string // that it has
+	// A batch with an event that it dislikes is answered so; %d is the event's place.
+	dislikes      func(id string) bool
+	dislikeStatus int
+	dislikeBody   string
+	answer        func(path string) (status int, header http.Header, err error) // status 0: as if all were well
 }
 
 type asked struct {
@@ -43,8 +53,29 @@ func (d *diary) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body := `[]`
 	switch {
+	case slices.Equal(header["Code"], []string{""}):
+		body = "<html>"
 	case status != 0:
-		body = `{"error":{"code":"x","message":"m","request_id":"r"}}`
+		body = fmt.Sprintf(`{"error":{"code":%q,"message":"m","request_id":"r"}}`, cmp.Or(header.Get("Code"), "x"))
+	case path == "/events/batch":
+		var batch edgeapi.EventBatch
+		receipts := []edgeapi.EventReceipt{}
+		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(batch.Events, func(e edgeapi.EventInput) bool { return d.dislikes != nil && d.dislikes(*e.EventId) }); i >= 0 {
+			status, body = d.dislikeStatus, strings.ReplaceAll(d.dislikeBody, "%d", strconv.Itoa(i))
+			break
+		}
+		for _, e := range batch.Events {
+			d.events = append(d.events, *e.EventId)
+			receipts = append(receipts, edgeapi.EventReceipt{EventId: *e.EventId})
+		}
+		text, err := json.Marshal(receipts)
+		if err != nil {
+			return nil, err
+		}
+		body = string(text)
 	case path == "/enroll":
 		body = `{"site_id":"s1","org_id":"","agent_token":"t","heartbeat_interval_seconds":30}`
 	case path == "/heartbeat":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 const (
@@ -23,6 +25,7 @@ const (
 
 // doors are where local programs come in.
 type doors struct {
+	log     *slog.Logger
 	socket  *http.Server
 	unix    net.Listener
 	tcp     *httpserve.Server // nil without an address
@@ -46,7 +49,7 @@ func (a *Agent) listen() (*doors, error) {
 	if err := os.Chmod(path, 0o660); err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "data: cannot set the mode of %s", path), unix.Close())
 	}
-	d := &doors{unix: unix, handler: a.Handler()}
+	d := &doors{log: a.log, unix: unix, handler: a.Handler()}
 	d.socket = &http.Server{Handler: d.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaderBytes}
 	if a.cfg.Listen == "" {
@@ -77,28 +80,33 @@ func (d *doors) serve(ctx context.Context) error {
 	var socketErr, tcpErr error
 	group.Go(func() {
 		defer stop()
-		served := make(chan error, 1)
-		go func() { served <- d.socket.Serve(d.unix) }()
-		select {
-		case socketErr = <-served:
-			return
-		case <-ctx.Done():
-		}
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		if socketErr = d.socket.Shutdown(limited); socketErr != nil {
-			_ = d.socket.Close() // whoever is left is cut off
-		}
-		<-served //nolint:errcheck // after Shutdown it is always ErrServerClosed
+		socketErr = routine.Call(d.log, "local socket", func() error { return d.serveSocket(ctx) })
 	})
 	if d.tcp != nil {
 		group.Go(func() {
 			defer stop()
-			tcpErr = d.tcp.Run(ctx)
+			tcpErr = routine.Call(d.log, "local address", func() error { return d.tcp.Run(ctx) })
 		})
 	}
 	group.Wait()
 	return errors.Join(socketErr, tcpErr)
+}
+
+func (d *doors) serveSocket(ctx context.Context) error {
+	served := routine.Start(d.log, "local socket", func() error { return d.socket.Serve(d.unix) })
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err := d.socket.Shutdown(limited)
+	if err != nil {
+		_ = d.socket.Close() // whoever is left is cut off
+	}
+	<-served //nolint:errcheck // after Shutdown it is always ErrServerClosed
+	return err
 }
 
 // refuseForeign keeps browsers from reaching the API through a name that leads

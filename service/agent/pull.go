@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"net/http"
+	"strings"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 	"github.com/mainstay-infra/mainstay/service/agent/twin"
 )
@@ -14,13 +17,26 @@ import (
 // pageSize is small because a twin can have 64 KiB and the agent little memory.
 const pageSize = 20
 
+// maxPages bounds a list: a site has fewer than a million devices.
+const maxPages = 1_000_000 / pageSize
+
 // pull takes in what is desired of the site.
 func (a *Agent) pull(ctx context.Context, s *session) error {
 	limit := pageSize
 	devices := map[string]bool{}
 	err := pages(ctx, func(ctx context.Context, cursor *string) (*http.Response, error) {
 		return s.api.ListAgentTwins(ctx, &edgeapi.ListAgentTwinsParams{Limit: &limit, Cursor: cursor})
-	}, func(page []edgeapi.Twin) error { return a.takeTwins(ctx, page, devices) })
+	}, func(page []edgeapi.Twin) error {
+		for _, t := range page {
+			if err := checkTwin(t); err != nil {
+				return err
+			}
+			if t.SiteId != s.site() {
+				return foreignItem("twin", t.DeviceId, t.SiteId)
+			}
+		}
+		return a.takeTwins(ctx, page, devices)
+	})
 	if err != nil {
 		return err
 	}
@@ -34,6 +50,11 @@ func (a *Agent) pull(ctx context.Context, s *session) error {
 	err = pages(ctx, func(ctx context.Context, cursor *string) (*http.Response, error) {
 		return s.api.ListAgentDeployments(ctx, &edgeapi.ListAgentDeploymentsParams{Limit: &limit, Cursor: cursor})
 	}, func(page []edgeapi.AgentDeployment) error {
+		for _, d := range page {
+			if d.Id == "" || d.SiteId != s.site() {
+				return foreignItem("deployment", d.Id, d.SiteId)
+			}
+		}
 		deployments = append(deployments, page...)
 		return nil
 	})
@@ -51,6 +72,23 @@ func (a *Agent) pull(ctx context.Context, s *session) error {
 		return err
 	}
 	return a.workloads.SetDesired(ctx, deployments, packs)
+}
+
+func foreignItem(what, id, site string) error {
+	return answer.NewInvalid("a %s (%.128q) of site %.128q is in the list", what, id, site)
+}
+
+// checkTwin holds what the contract cannot say about a twin.
+func checkTwin(t edgeapi.Twin) error {
+	if t.DeviceId == "" || strings.ContainsRune(t.DeviceId, 0) {
+		return answer.NewInvalid("a twin has the device id %.128q", t.DeviceId)
+	}
+	for _, state := range []json.RawMessage{t.Desired, t.Reported} {
+		if !bytes.HasPrefix(bytes.TrimSpace(state), []byte("{")) {
+			return answer.NewInvalid("a state of device %.128q is not an object", t.DeviceId)
+		}
+	}
+	return nil
 }
 
 func (a *Agent) takeTwins(ctx context.Context, page []edgeapi.Twin, devices map[string]bool) error {
@@ -78,24 +116,25 @@ func (a *Agent) takeTwins(ctx context.Context, page []edgeapi.Twin, devices map[
 // pages reads a list page by page, following its Link headers (RFC 8288).
 func pages[T any](ctx context.Context, fetch func(ctx context.Context, cursor *string) (*http.Response, error), take func([]T) error) error {
 	var cursor *string
-	for {
+	for range maxPages {
 		limited, cancel := context.WithTimeout(ctx, forwardTimeout)
-		body, header, err := read(fetch(limited, cursor))
+		body, err := answer.Read(fetch(limited, cursor))
 		cancel()
-		page, err := decode[[]T](body, header, err)
+		page, err := answer.Decode[[]T](body, err)
 		if err != nil {
 			return err
 		}
 		if err := take(page); err != nil {
 			return err
 		}
-		next := httpserve.NextCursor(header)
+		next := httpserve.NextCursor(body.Header)
 		if next == "" {
 			return nil
 		}
 		if len(page) == 0 || cursor != nil && next == *cursor {
-			return errors.New("the server's list does not end")
+			break
 		}
 		cursor = &next
 	}
+	return answer.NewInvalid("the list does not end")
 }

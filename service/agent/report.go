@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 )
 
 // reportUpdates tells how far updates are, in order, until ctx ends.
 func (a *Agent) reportUpdates(ctx context.Context) {
-	retry := backoff.Backoff{Min: time.Second, Max: a.cfg.RetryMax, Rand: a.random}
+	retry := a.newBackoff()
 	for {
 		s, err := a.link.wait(ctx, a.random)
 		if err != nil {
@@ -33,7 +32,7 @@ func (a *Agent) reportUpdates(ctx context.Context) {
 		}
 		if err == nil {
 			retry.Reset()
-		} else if !a.mishap(ctx, s, err, &retry) {
+		} else if !a.mishap(ctx, err, &retry, nil) {
 			return
 		}
 	}
@@ -47,12 +46,15 @@ func (a *Agent) reportUpdate(ctx context.Context, s *session, r *ota.Report) err
 	}
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, _, err := read(s.api.ReportOTAStatus(limited, r.DeviceID, body))
-	var refused *refusal
-	if errors.As(err, &refused) && refused.final() {
+	told, err := answer.Decode[edgeapi.OTA](answer.Read(s.api.ReportOTAStatus(limited, r.DeviceID, body)))
+	if err == nil && (told.DeviceId != r.DeviceID || told.Status.RequestId != r.RequestID) {
+		err = answer.NewInvalid("it is about request %.128q of device %.128q, not %s of %s", told.Status.RequestId, told.DeviceId, r.RequestID, r.DeviceID)
+	}
+	var refused *answer.Refusal
+	if errors.As(err, &refused) && refused.Final() {
 		// Another request has taken its place, it has ended there, or the device is gone.
 		a.log.Warn("an update is not wanted any more", "device", r.DeviceID, "request", r.RequestID, "state", string(r.State), "reason", refused.Error())
-		unwanted := refused.status == http.StatusConflict || refused.status == http.StatusNotFound
+		unwanted := refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound
 		return a.settle(ctx, func() error { return a.updates.Told(ctx, r, unwanted) })
 	}
 	if err != nil {

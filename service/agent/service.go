@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,9 +18,10 @@ import (
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/contract"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 	"github.com/mainstay-infra/mainstay/service/agent/outbox"
 	"github.com/mainstay-infra/mainstay/service/agent/store"
@@ -37,6 +39,8 @@ type Deps struct {
 	Transport http.RoundTripper
 	// Rand is in [0, 1); nil: at random.
 	Rand func() float64
+	// RetryMin is the shortest wait after a failed request; 0: a second.
+	RetryMin time.Duration
 }
 
 // Agent is the site agent.
@@ -48,8 +52,9 @@ type Agent struct {
 	random          func() float64
 	transport       http.RoundTripper
 	registry        *prometheus.Registry
+	retryMin        time.Duration
 
-	db        *db.DB
+	db        *store.DB
 	identity  *keeper
 	link      *link
 	outbox    *outbox.Outbox
@@ -61,8 +66,11 @@ type Agent struct {
 	render   httpserve.ErrorRenderer
 	bodies   *ration // memory for the bodies of requests
 
-	forwardError   atomic.Pointer[string] // why events are not passed on; empty when they are
-	renewNotBefore time.Time              // used by keepLink alone
+	forwardError atomic.Pointer[string] // why events are not passed on; empty when they are
+	// Used by keepLink alone.
+	renewNotBefore time.Time
+	unknownSince   time.Time // since when heartbeats are answered with 401; zero: they are not
+	unkept         *Identity // was given, and could not be written yet
 }
 
 // AccessLocal is the one access class of the contract: whoever reaches the socket
@@ -85,8 +93,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if err := cfg.checkHook(); err != nil {
+		return nil, err
+	}
 	a := &Agent{cfg: cfg, enrollmentToken: cfg.EnrollmentToken, log: deps.Log, now: deps.Now, random: deps.Rand, transport: deps.Transport,
-		registry: deps.Registry, link: newLink(deps.Now), render: httpserve.JSONErrors(deps.Log), bodies: newRation(bodyBudget / bodyBudgetUnit)}
+		registry: deps.Registry, retryMin: cmp.Or(deps.RetryMin, time.Second), link: newLink(deps.Now), render: httpserve.JSONErrors(deps.Log), bodies: newRation(bodyBudget / bodyBudgetUnit)}
 	a.cfg.EnrollmentToken = ""
 	a.forwardError.Store(new(string))
 	if a.random == nil {
@@ -107,6 +118,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 			err = errors.Join(err, a.db.Close())
 		}
 	}()
+	for _, path := range store.SetAside(cfg.Data) {
+		a.log.Error("a damaged database was set aside; it may hold events that were not sent", "path", path)
+	}
 	if err := a.openIdentity(); err != nil {
 		return nil, err
 	}
@@ -123,12 +137,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.updates, err = ota.New(ota.Config{DB: a.db, Folder: filepath.Join(cfg.Data, "ota"), Hook: cfg.OTAHook, MaxSize: int64(cfg.OTAMaxSize),
-		Parallel: cfg.OTAParallel, HookTimeout: cfg.OTAHookTimeout, RebootWait: cfg.OTARebootWait, DownloadTimeout: cfg.OTADownloadTimeout,
+		Parallel: cfg.OTAParallel, HookTimeout: cfg.OTAHookTimeout, RebootWait: cfg.OTARebootWait, DownloadTimeout: cfg.OTADownloadTimeout, RetryAfterMax: cfg.RetryAfterMax,
 		Client: artifacts, Firmware: a.twins.Firmware, Log: a.log, Now: a.now, Rand: a.random})
 	if err != nil {
 		return nil, err
 	}
-	if a.workloads, err = workload.New(workload.Config{DB: a.db, Socket: cfg.PodmanSocket, Log: a.log, Now: a.now, Registry: deps.Registry}); err != nil {
+	if a.workloads, err = workload.New(workload.Config{DB: a.db.DB, Socket: cfg.PodmanSocket, Log: a.log, Now: a.now, Registry: deps.Registry, ReportRetry: deps.RetryMin}); err != nil {
 		return nil, err
 	}
 	a.registerMetrics()
@@ -145,11 +159,6 @@ func (a *Agent) openIdentity() (err error) {
 		return fault.InvalidField("enrollment-token", "is required until the site is enrolled: AGENT_ENROLLMENT_TOKEN, or --enrollment-token")
 	case id == nil:
 		a.link.state = Enrolling
-	case id.Refused != "" && !a.cfg.EnrollAgain:
-		// A start is the occasion to find out whether that still holds.
-		again := *id
-		again.Refused = ""
-		a.identity.current = &again
 	}
 	return nil
 }
@@ -191,6 +200,11 @@ func (a *Agent) registerMetrics() {
 	})
 }
 
+// newBackoff is for one loop's requests to the control plane.
+func (a *Agent) newBackoff() backoff.Backoff {
+	return backoff.Backoff{Min: a.retryMin, Max: a.cfg.RetryMax, MaxAsked: a.cfg.RetryAfterMax, Rand: a.random}
+}
+
 // serverNow is the time as the control plane sees it, as far as that is known.
 func (a *Agent) serverNow() time.Time {
 	if skew := a.link.clockSkew(); skew != nil {
@@ -207,29 +221,44 @@ func (a *Agent) Close() error { return a.db.Close() }
 func (a *Agent) Run(ctx context.Context) error {
 	var accepting, work sync.WaitGroup
 	serving, stopServing := context.WithCancel(context.Background())
-	accepting.Go(func() { a.outbox.Run(serving) })
+	accepting.Go(func() { routine.Keep(serving, a.log, "outbox", a.outbox.Run) })
 	defer accepting.Wait()
 	defer stopServing()
-	work.Go(func() { a.keepLink(ctx) })
-	work.Go(func() { a.forward(ctx) })
-	work.Go(func() { a.syncDevices(ctx) })
-	work.Go(func() { a.reportUpdates(ctx) })
-	work.Go(func() { a.updates.Run(ctx) })
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var workloadErr error
-	work.Go(func() {
-		workloadErr = a.workloads.Run(ctx, func() (*edgeapi.ClientWithResponses, string, bool) {
-			s, online := a.link.online()
-			if s == nil {
-				return nil, "", false
+	for name, run := range map[string]func(context.Context){
+		"damage": func(ctx context.Context) {
+			select {
+			case <-a.db.Damaged():
+				stop()
+			case <-ctx.Done():
 			}
-			return s.api, s.site(), online
-		})
-	})
+		},
+		"link": a.keepLink, "forwarding": a.forward, "device sync": a.syncDevices, "update reports": a.reportUpdates,
+		"updates": a.updates.Run, "deployments": func(ctx context.Context) { workloadErr = a.workloads.Run(ctx, a.server) },
+	} {
+		work.Go(func() { routine.Keep(ctx, a.log, name, run) })
+	}
 	work.Wait()
+	select {
+	case <-a.db.Damaged():
+		return ErrDamaged
+	default:
+	}
 	if ctx.Err() != nil && errors.Is(workloadErr, context.Canceled) {
 		return nil // it was asked to end before it had begun
 	}
 	return workloadErr
+}
+
+// server is the control plane as deployments reach it.
+func (a *Agent) server() (api *edgeapi.ClientWithResponses, site string, online bool) {
+	s, online := a.link.online()
+	if s == nil {
+		return nil, "", false
+	}
+	return s.api, s.site(), online
 }
 
 // Serve listens on the socket and the loopback address and works until ctx ends.
@@ -241,10 +270,22 @@ func (a *Agent) Serve(ctx context.Context, ready func(listening []string)) error
 	}
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- a.Run(background) }()
+	done := routine.Start(a.log, "agent", func() error { return a.Run(background) })
 	ready(doors.names())
-	err = doors.serve(ctx) // drains before it returns
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	var ended error
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer stopServing() // without Run, requests would wait for ever
+		ended = routine.Call(a.log, "agent", func() error { return <-done })
+	})
+	err = doors.serve(serving) // drains before it returns
 	stop()
-	return errors.Join(err, <-done)
+	work.Wait()
+	return errors.Join(err, ended)
 }
+
+// ErrDamaged is what ends an agent whose database has turned out to be damaged. The
+// next New sets it aside and begins with a new one.
+var ErrDamaged = store.ErrDamaged

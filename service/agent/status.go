@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
 // shownUpdates bounds the updates in the status.
@@ -14,12 +16,17 @@ const shownUpdates = 100
 // status gathers how everything is.
 func (a *Agent) status(ctx context.Context) (agentapi.Status, error) {
 	s := agentapi.Status{Version: telemetry.BuildInfo().Version, Name: a.cfg.Name, Server: a.cfg.Server,
-		Updates: []agentapi.Update{}, Deployments: []agentapi.Deployment{}}
+		Updates: []agentapi.Update{}, Deployments: []agentapi.Deployment{}, Alerts: []agentapi.Alert{}}
 	if id := a.identity.get(); id != nil {
 		s.SiteId, s.CertificateNotAfter = id.SiteID, timePtr(id.notAfter())
 	}
 	a.link.mu.Lock()
-	s.Link = agentapi.Link{State: agentapi.LinkState(a.link.state), Since: a.link.since.UTC(), LastHeartbeatAt: timePtr(a.link.lastBeat), LastError: a.link.lastErr}
+	s.Link = agentapi.Link{
+		State:           agentapi.LinkState(a.link.state),
+		Since:           a.link.since.UTC(),
+		LastHeartbeatAt: timePtr(a.link.lastBeat),
+		LastError:       a.link.lastErr,
+	}
 	if skew := a.link.skew; skew != nil {
 		seconds := skew.Round(time.Millisecond).Seconds()
 		s.ClockSkewSeconds = &seconds
@@ -30,28 +37,90 @@ func (a *Agent) status(ctx context.Context) (agentapi.Status, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Outbox = agentapi.Outbox{Events: stats.Events, Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, WhenFull: agentapi.OutboxWhenFull(a.cfg.OutboxFull),
-		OldestAt: timePtr(stats.Oldest), Accepted: stats.Accepted, Forwarded: stats.Forwarded, Dropped: stats.Dropped, Refused: stats.Refused,
-		LastRefused: make([]agentapi.RefusedEvent, len(stats.LastRefused)), LastError: *a.forwardError.Load()}
+	s.Outbox = agentapi.Outbox{
+		Events:   stats.Events,
+		Bytes:    stats.Bytes,
+		MaxBytes: stats.MaxBytes,
+		WhenFull: agentapi.OutboxWhenFull(a.cfg.OutboxFull),
+		OldestAt: timePtr(
+			stats.Oldest,
+		),
+		Accepted:    stats.Accepted,
+		Forwarded:   stats.Forwarded,
+		Dropped:     stats.Dropped,
+		Refused:     stats.Refused,
+		SetAside:    stats.SetAside,
+		Discarded:   stats.Discarded,
+		LastRefused: make([]agentapi.RefusedEvent, len(stats.LastRefused)),
+		LastError:   *a.forwardError.Load(),
+	}
 	for i, r := range stats.LastRefused {
-		s.Outbox.LastRefused[i] = agentapi.RefusedEvent{EventId: r.EventID, Topic: r.Topic, Reason: r.Reason, At: r.RefusedAt.Time}
+		s.Outbox.LastRefused[i] = apiRefused(r)
 	}
 	if s.Twins.Devices, s.Twins.Pending, err = a.twins.Counts(ctx); err != nil {
 		return s, err
 	}
 	updates, err := a.updates.List(ctx, "", shownUpdates)
 	for _, u := range updates {
-		s.Updates = append(s.Updates, agentapi.Update{DeviceId: u.DeviceID, RequestId: u.RequestID, Version: u.Version, State: string(u.Phase),
-			Progress: u.Progress, Message: u.Message, UpdatedAt: u.UpdatedAt.Time})
+		s.Updates = append(
+			s.Updates,
+			agentapi.Update{DeviceId: u.DeviceID, RequestId: u.RequestID, Version: u.Version, State: string(u.Phase),
+				Progress: u.Progress, Message: u.Message, UpdatedAt: u.UpdatedAt.Time},
+		)
 	}
 	if err != nil {
 		return s, err
 	}
 	deployments, err := a.workloads.Status(ctx)
 	for _, d := range deployments {
-		s.Deployments = append(s.Deployments, agentapi.Deployment{Id: d.ID, Name: d.Name, Status: d.Status, Message: d.Message})
+		s.Deployments = append(
+			s.Deployments,
+			agentapi.Deployment{Id: d.ID, Name: d.Name, Status: d.Status, Message: d.Message},
+		)
 	}
+	s.Alerts = a.alerts(s)
 	return s, err
+}
+
+// alerts are what a person should look at.
+func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
+	all := []agentapi.Alert{}
+	add := func(code, format string, args ...any) {
+		all = append(all, agentapi.Alert{Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, path := range store.SetAside(a.cfg.Data) {
+		add(
+			"database_damaged",
+			"A damaged database was set aside as %s, with events and states that were not sent yet. "+
+				"Rescue what it holds, or remove it; see the runbook.",
+			path,
+		)
+	}
+	if a.db.Tight() {
+		add(
+			"disk_full",
+			"The disk of %s is full, so events are refused. What is stored is still sent. Make room: at least 10 MiB.",
+			a.cfg.Data,
+		)
+	}
+	if s.Link.State == agentapi.LinkStateRefused {
+		add(
+			"site_revoked",
+			"The control plane has revoked this site: %s. To enroll a new one, start the agent with --enroll-again and an enrollment token.",
+			s.Link.LastError,
+		)
+	}
+	if s.Outbox.LastError != "" && s.Outbox.Events > 0 {
+		add("not_forwarding", "Events are not passed on: %s", s.Outbox.LastError)
+	}
+	if n := s.Outbox.SetAside; n > 0 {
+		add(
+			"events_refused",
+			"%d events were refused by the control plane and are set aside. See `mainstay agent refused`.",
+			n,
+		)
+	}
+	return all
 }
 
 func timePtr(t time.Time) *time.Time {

@@ -9,7 +9,7 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
 )
 
 // pullEvery is how often the desired state is pulled although nothing changed.
@@ -19,7 +19,7 @@ const pullEvery = 10 * time.Minute
 // ends. All of it is one loop, so that a device that was registered a moment ago
 // is not taken for one that has vanished.
 func (a *Agent) syncDevices(ctx context.Context) {
-	retry := backoff.Backoff{Min: time.Second, Max: a.cfg.RetryMax, Rand: a.random}
+	retry := a.newBackoff()
 	var pulled struct {
 		session  *session
 		revision int64
@@ -45,7 +45,7 @@ func (a *Agent) syncDevices(ctx context.Context) {
 			err = a.tellDropped(ctx, s)
 		}
 		if err != nil {
-			if !a.mishap(ctx, s, err, &retry) {
+			if !a.mishap(ctx, err, &retry, nil) {
 				return
 			}
 			continue
@@ -82,7 +82,10 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			body.Labels = &labels
 		}
 		refused, err := a.tell(ctx, func(ctx context.Context) error {
-			_, _, err := read(s.api.RegisterDevice(ctx, body))
+			d, err := answer.Decode[edgeapi.Device](answer.Read(s.api.RegisterDevice(ctx, body)))
+			if err == nil && d.DeviceId != p.DeviceID {
+				err = answer.NewInvalid("it is about device %.128q, not %s", d.DeviceId, p.DeviceID)
+			}
 			return err
 		})
 		if err != nil {
@@ -105,7 +108,13 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 		var twin edgeapi.Twin
 		site := s.site()
 		refused, err := a.tell(ctx, func(ctx context.Context) (err error) {
-			twin, err = decode[edgeapi.Twin](read(s.api.ReportTwin(ctx, p.DeviceID, edgeapi.ReportedInput{SiteId: &site, Reported: json.RawMessage(p.Patch)})))
+			twin, err = answer.Decode[edgeapi.Twin](answer.Read(s.api.ReportTwin(ctx, p.DeviceID, edgeapi.ReportedInput{SiteId: &site, Reported: json.RawMessage(p.Patch)})))
+			if err == nil && twin.DeviceId != p.DeviceID {
+				err = answer.NewInvalid("it is about device %.128q, not %s", twin.DeviceId, p.DeviceID)
+			}
+			if err == nil {
+				err = checkTwin(twin)
+			}
 			return err
 		})
 		if err != nil {
@@ -128,8 +137,8 @@ func (a *Agent) tell(ctx context.Context, request func(context.Context) error) (
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err = request(limited)
-	var r *refusal
-	if errors.As(err, &r) && r.final() {
+	var r *answer.Refusal
+	if errors.As(err, &r) && r.Final() {
 		return r.Error(), nil
 	}
 	return "", err
@@ -145,7 +154,10 @@ func (a *Agent) tellDropped(ctx context.Context, s *session) error {
 	line := edgeapi.ActivityLine{SiteId: &site, Level: &level, Source: &source, Action: &action,
 		Message: fmt.Sprintf("the agent of %s (version %s) dropped %d events, the oldest, because its outbox was full", a.cfg.Name, telemetry.BuildInfo().Version, n)}
 	_, err = a.tell(ctx, func(ctx context.Context) error {
-		_, _, err := read(s.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}}))
+		stored, err := answer.Decode[[]edgeapi.ActivityEntry](answer.Read(s.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}})))
+		if err == nil && len(stored) != 1 {
+			err = answer.NewInvalid("it has %d lines of activity, not 1", len(stored))
+		}
 		return err
 	})
 	if err != nil {

@@ -1,13 +1,15 @@
 package edge
 
 import (
+	"bytes"
+	"io"
 	"net/http"
+	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
 // The access classes of the contract (x-access).
@@ -60,6 +62,8 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{w: w}
+		var slots *httpserve.Slots
+		var key string
 		if op.Access != accessOpen {
 			caller, err := s.authorize(r, op)
 			if err != nil {
@@ -67,10 +71,29 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 				return
 			}
 			c.caller = caller
+			slots, key = s.callers, caller.tokenHash
+		} else {
+			slots, key = s.strangers, httpserve.RemoteNetwork(r)
+		}
+		if op.ID != "GetStream" { // streams have bounds of their own
+			release, ok := slots.Take(key)
+			if !ok {
+				s.render(w, r, errBusyCaller)
+				return
+			}
+			defer release()
 		}
 		r = r.WithContext(withCall(r.Context(), c))
 		c.r = r
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		if op.ID == "IngestEvents" {
+			release, err := s.batchSlot(r)
+			if err != nil {
+				s.render(w, r, httpserve.BodyError(err))
+				return
+			}
+			defer release()
+		}
 		if !op.HandlerValidates {
 			if err := op.CheckRequest(r); err != nil {
 				s.render(w, r, err)
@@ -79,6 +102,33 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// The bounds on requests in flight. Those without credentials (logins, enrollments) have a share of
+// their own, so that they cannot crowd out the others. No token can crowd out the other tokens.
+const (
+	maxInFlightOfCaller   = 512
+	maxStrangers          = 1024
+	maxStrangersOfNetwork = 256
+)
+
+var errBusyCaller = fault.New(fault.Unavailable, "too many requests of yours are in progress; try again").WithCode("overloaded").WithRetryAfter(time.Second)
+
+// batchSlot reads the body of a batch and waits for its turn to be decoded and stored: decoded, a
+// batch takes several times its size. The body is read before, since it comes as fast as its sender
+// likes.
+func (s *Service) batchSlot(r *http.Request) (release func(), err error) {
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(r.Body); err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(&body)
+	select {
+	case s.batchSlots <- struct{}{}:
+		return func() { <-s.batchSlots }, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 }
 
 // authorize says who calls, or why they may not call op.
@@ -105,9 +155,7 @@ func (s *Service) authorize(r *http.Request, op *contract.Operation) (Caller, er
 	if op.Audit != "" && op.Audit != "none" {
 		// An attempt on something that changes state is worth remembering.
 		ctx := withCall(ctx, &call{caller: caller})
-		if err := s.db.Update(ctx, func(tx *db.Tx) error {
-			return s.record(ctx, tx, entry{Action: op.Audit, Target: r.PathValue("id"), Result: audit.Denied, Message: denied.Message})
-		}); err != nil {
+		if err := s.deny(ctx, httpserve.RemoteIP(r), entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message}); err != nil {
 			return Caller{}, err
 		}
 	}

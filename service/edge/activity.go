@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -169,7 +170,12 @@ func (s *Service) Stream(ctx context.Context) error {
 	wake, cancel := s.activityBell.subscribe()
 	defer cancel()
 	where, args := c.caller.scope()
-	return httpserve.Loop(stream.Context(), stream, wake, streamPoll, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
+	err = httpserve.Loop(stream.Context(), stream, wake, streamPoll, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
+		// A stream lasts no longer than what it was opened with: a token that was revoked or has
+		// expired, an org that was deleted.
+		if now, err := s.callerByHash(ctx, c.caller.tokenHash); err != nil || now.Revoked || !admits(accessAny, now) {
+			return nil, cmp.Or(err, error(errBadToken))
+		}
 		var lines []Activity
 		if err := s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500",
 			append(append([]any{}, args...), after)...); err != nil {
@@ -181,6 +187,10 @@ func (s *Service) Stream(ctx context.Context) error {
 		}
 		return events, nil
 	})
+	if fault.Is(err, fault.Unauthenticated) {
+		return nil // the end of the stream says enough; its header is out
+	}
+	return err
 }
 
 // streamPoll is how soon a stream sees what another replica did; what this one

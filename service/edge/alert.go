@@ -47,7 +47,8 @@ type alertRule struct {
 	args           []any
 }
 
-func (s *Service) alertRules() []alertRule {
+// auditAlarm is audit.Log.Alarm.
+func (s *Service) alertRules(auditAlarm string) []alertRule {
 	now := s.now()
 	return []alertRule{
 		{"site_offline", "critical", "SELECT id AS subject, org_id, id AS site_id, 'site ' || name || ' is offline' AS message FROM sites WHERE status = 'offline'", nil},
@@ -55,14 +56,16 @@ func (s *Service) alertRules() []alertRule {
 			[]any{db.At(now.Add(certExpiringSoon))}},
 		{"route_failing", "critical", `SELECT r.id AS subject, r.org_id, r.site_id, CASE WHEN r.enabled THEN 'route ' || r.name || ' fails: ' || st.last_error ELSE 'route ' || r.name || ' was disabled: ' || r.disabled_reason END AS message
 			FROM routes r JOIN route_stats st ON st.route_id = r.id
-			WHERE (NOT r.enabled AND r.disabled_reason <> '') OR (r.enabled AND st.last_failure_at > COALESCE(st.last_success_at, 0)
+			WHERE (NOT r.enabled AND r.disabled_reason NOT IN ('', ?)) OR (r.enabled AND st.last_failure_at > COALESCE(st.last_success_at, 0)
 				AND (SELECT COALESCE(SUM(m.failed_attempts), 0) FROM route_minutes m WHERE m.route_id = r.id AND m.minute >= ?) >= ?)`,
-			[]any{db.At(now.Add(-routeFailingWindow)), routeFailingAttempts}},
+			[]any{reasonOrgDeleted, db.At(now.Add(-routeFailingWindow)), routeFailingAttempts}},
+		{"delivery_blocked", "critical", `SELECT id AS subject, org_id, site_id, 'nothing is sent over route ' || name || ': ' || blocked_reason AS message FROM routes WHERE enabled AND blocked_reason <> ''`, nil},
 		{"deadletter_backlog", "warning", `SELECT route_id AS subject, org_id, '' AS site_id, CAST(count(*) AS TEXT) || ' or more dead letters of route ' || route_id AS message FROM deadletters GROUP BY route_id, org_id HAVING count(*) >= ?`,
 			[]any{s.cfg.AlertDeadLetters}},
 		{"ota_failed", "warning", "SELECT device_id AS subject, org_id, site_id, 'the update of device ' || device_id || ' ended as ' || ota_state AS message FROM devices WHERE ota_state IN ('failed', 'timed_out', 'rolled_back', 'rejected')", nil},
 		{"campaign_paused", "warning", "SELECT id AS subject, org_id, '' AS site_id, 'campaign ' || name || ' waits for a decision: ' || paused_reason AS message FROM campaigns WHERE status = 'running' AND paused_reason <> ''", nil},
 		{"deployment_failed", "critical", "SELECT id AS subject, org_id, site_id, 'deployment ' || name || ' failed: ' || message AS message FROM deployments WHERE status = 'failed'", nil},
+		{"audit_broken", "critical", "SELECT 'audit log' AS subject, '' AS org_id, '' AS site_id, CAST(? AS TEXT) AS message WHERE CAST(? AS TEXT) <> ''", []any{auditAlarm, auditAlarm}},
 		{"policy_violation", "critical", `SELECT id AS subject, org_id, site_id, 'deployment ' || name || ' runs ' || image || ', which no policy pack allows' AS message FROM deployments WHERE status = 'denied'
 			UNION SELECT id, org_id, site_id, 'deployment ' || name || ' runs ' || image || ', which no policy pack allows' FROM deployments WHERE violates`, nil},
 	}
@@ -74,8 +77,12 @@ func (s *Service) sweepAlerts(ctx context.Context) error {
 	if err := s.findViolations(ctx); err != nil {
 		return err
 	}
+	alarm, err := s.audit.Alarm(ctx)
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, rule := range s.alertRules() {
+	for _, rule := range s.alertRules(alarm) {
 		errs = append(errs, s.resolveAlerts(ctx, rule), s.fireAlerts(ctx, rule))
 	}
 	return errors.Join(errs...)
@@ -130,9 +137,7 @@ func (s *Service) changeAlerts(ctx context.Context, rule alertRule, delta int64,
 				lines = append(lines, Activity{Level: level, OrgID: c.OrgID, SiteID: c.SiteID, Chapter: "alerts", Action: action, Message: prefix + c.Message})
 			}
 			for org, n := range byOrg {
-				if err := tally.Add(ctx, tx, org, tally.Alert, rule.kind, n); err != nil {
-					return err
-				}
+				tally.Add(tx, org, tally.Alert, rule.kind, n)
 			}
 			_, err = s.tell(ctx, tx, lines...)
 			return err
@@ -186,10 +191,12 @@ func (s *Service) findViolations(ctx context.Context) error {
 
 // AlertFilter selects alerts; zero fields select all.
 type AlertFilter struct {
-	SiteID string
-	Status string // firing, resolved; empty or all for both
-	After  string // the cursor of the last one seen
-	Limit  int
+	SiteID   string
+	Status   string // firing, resolved; empty or all for both
+	Kind     string
+	Severity string
+	After    string // the cursor of the last one seen
+	Limit    int
 }
 
 func alertCursor(a Alert) string {
@@ -199,11 +206,13 @@ func alertCursor(a Alert) string {
 // Alerts lists alerts newest first. What fires was last seen now.
 func (s *Service) Alerts(ctx context.Context, f AlertFilter) ([]Alert, error) {
 	where, args := callerFrom(ctx).scope()
-	if f.SiteID != "" {
-		where, args = where+" AND site_id = ?", append(args, f.SiteID)
+	if f.Status == "all" {
+		f.Status = ""
 	}
-	if f.Status != "" && f.Status != "all" {
-		where, args = where+" AND status = ?", append(args, f.Status)
+	for _, is := range []struct{ column, value string }{{"site_id", f.SiteID}, {"status", f.Status}, {"kind", f.Kind}, {"severity", f.Severity}} {
+		if is.value != "" {
+			where, args = where+" AND "+is.column+" = ?", append(args, is.value)
+		}
 	}
 	if f.After != "" {
 		micros, id, _ := strings.Cut(f.After, " ")

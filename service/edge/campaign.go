@@ -134,12 +134,13 @@ func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, err
 	c.ID, c.OrgID, c.Status, c.CurrentStage, c.Phase = newID(), caller.OrgID, campaign.Draft, -1, phaseIdle
 	c.SHA256, c.CreatedAt = strings.ToLower(c.SHA256), db.At(s.now())
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
+		if err := keepOrg(ctx, tx, c.OrgID); err != nil {
+			return err
+		}
 		if err := tx.Insert(ctx, "campaigns", c); err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, c.OrgID, tally.Campaign, string(c.Status), 1); err != nil {
-			return err
-		}
+		tally.Add(tx, c.OrgID, tally.Campaign, string(c.Status), 1)
 		return s.record(ctx, tx, entry{Action: "campaign.create", Target: c.ID, OrgID: c.OrgID, Message: "campaign " + c.Name + " drafted", Detail: map[string]any{"version": c.Version}})
 	})
 	return c, err
@@ -348,9 +349,13 @@ func (s *Service) AbortCampaign(ctx context.Context, id string) (Campaign, error
 		if c.Status != campaign.Draft && c.Status != campaign.Running {
 			return errCampaign(c, "is over")
 		}
-		c.Status, c.PausedReason, c.Phase, c.FinishedAt = campaign.Aborted, "", phaseIdle, db.At(s.now())
+		c.abort(s.now())
 		return nil
 	})
+}
+
+func (c *Campaign) abort(now time.Time) {
+	c.Status, c.PausedReason, c.Phase, c.FinishedAt = campaign.Aborted, "", phaseIdle, db.At(now)
 }
 
 func errCampaign(c *Campaign, why string) error {
@@ -395,9 +400,7 @@ func (s *Service) writeCampaign(ctx context.Context, tx *db.Tx, was campaign.Sta
 		string(c.Status), c.CurrentStage, c.PausedReason, c.Phase, c.PhaseDone, c.PhaseTotal, c.StartedAt, c.StageStartedAt, c.StageMetAt, c.FinishedAt, c.ID); err != nil {
 		return "", err
 	}
-	if err := tally.Move(ctx, tx, c.OrgID, tally.Campaign, string(was), string(c.Status)); err != nil {
-		return "", err
-	}
+	tally.Move(tx, c.OrgID, tally.Campaign, string(was), string(c.Status))
 	level := levelInfo
 	switch {
 	case c.Status == campaign.Aborted || c.PausedReason != "":

@@ -119,6 +119,9 @@ func TestACampaignStopsAtItsFailureThreshold(t *testing.T) {
 			}
 			if !auto {
 				c.maintain()
+				if n := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)).Campaigns; n["paused"] != 1 || n["running"] != 0 {
+					c.Errorf("a campaign that waits for a person counts as %v", n)
+				}
 				if a := c.alerts("campaign_paused"); len(a) != 1 {
 					c.Errorf("%+v", a)
 				}

@@ -69,6 +69,9 @@ var errReplaying = fault.New(fault.Conflict, "the dead letter is being replayed 
 func (s *Service) ReplayDeadLetter(ctx context.Context, id string) (delivery.DeadLetter, error) {
 	var d delivery.DeadLetter
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if err := keepRoutes(ctx, tx); err != nil {
+			return err
+		}
 		if d, err = s.deadLetter(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -119,7 +122,7 @@ func (s *Service) replay(ctx context.Context, tx *db.Tx, letters []delivery.Dead
 	if _, err := tx.Exec(ctx, query, args...); err != nil {
 		return err
 	}
-	tx.OnCommit(func() { s.delivery.Wake(letters[0].RouteID) })
+	tx.OnCommit(func() { s.delivery.Replay(letters[0].RouteID) })
 	return delivery.Add(ctx, tx, pending, func(string) string { return letters[0].OrgID })
 }
 
@@ -136,9 +139,7 @@ func (s *Service) DeleteDeadLetter(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM deadletters WHERE id = ?", id); err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, d.OrgID, tally.DeadLetter, "dead", -1); err != nil {
-			return err
-		}
+		tally.Add(tx, d.OrgID, tally.DeadLetter, "dead", -1)
 		tx.OnCommit(s.nudgeAlerts)
 		return s.record(ctx, tx, entry{Action: "deadletter.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "dead letter deleted"})
 	})
@@ -196,6 +197,9 @@ func (s *Service) runBulkReplay(ctx context.Context, job *jobs.Job, args bulkRep
 		var letters []delivery.DeadLetter
 		err := s.db.Update(ctx, func(tx *db.Tx) error {
 			letters = nil
+			if err := keepRoutes(ctx, tx); err != nil {
+				return err
+			}
 			if err := s.replayable(ctx, tx, args.RouteID); err != nil {
 				return jobs.Permanent(err)
 			}

@@ -3,12 +3,15 @@ package edge_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
@@ -293,13 +296,56 @@ func TestABrokenTargetIsSparedByItsCircuitBreaker(t *testing.T) {
 		site, agent := c.site(fmt.Sprint(i), enrollmentToken)
 		c.send(agent, site, fmt.Sprintf("e%d", i), "t")
 	}
+	if d := route.Delivery; d.State != "idle" || d.LastFailureAt != nil {
+		t.Errorf("a new route: %+v", d)
+	}
+	var failed int64
 	c.eventually("the breaker opens", func() bool {
 		st := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+		failed = st.FailedAttempts
 		return st.Breaker == "open" && st.FailedAttempts >= 5
 	})
+	listed := as[[]edgeapi.Route](c.call("GET", "/routes", viewerToken, nil).want(200))[0].Delivery
+	if listed.State != "circuit_open" || listed.LastStatus != 500 || !strings.Contains(listed.LastError, "answered 500") || listed.LastFailureAt == nil {
+		t.Errorf("the list shows %+v", listed)
+	}
 	// What waits for the breaker longer than its retries may take is given up.
 	c.ahead(3 * time.Hour)
 	c.eventually("all are dead letters", func() bool { return len(c.deadLetters(route.Id)) == 8 })
+	for _, d := range c.deadLetters(route.Id) {
+		if d.LastStatus != 500 || !strings.Contains(d.LastError, "answered 500") {
+			t.Errorf("a dead letter after %d attempts does not say how the target failed: %d, %q", d.Attempts, d.LastStatus, d.LastError)
+		}
+	}
+	// Giving up is not an attempt. One more may have been made to find out whether the target is back.
+	after := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+	if after.FailedAttempts > failed+3 || !strings.HasPrefix(after.LastError, "the target answered 500") {
+		t.Errorf("%d failed attempts, %d before; last error %q", after.FailedAttempts, failed, after.LastError)
+	}
+}
+
+func TestARouteShowsHowItsLastAttemptWent(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		var status atomic.Int64
+		status.Store(503)
+		tg := newTarget(c.T, func(int, *http.Request, []byte) int { return int(status.Load()) })
+		r := c.route(tg, nil)
+		site, agent := c.site("one", enrollmentToken)
+		c.send(agent, site, "e1", "t")
+		health := func() edgeapi.RouteDelivery {
+			return as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, viewerToken, nil).want(200)).Delivery
+		}
+		c.eventually("failing", func() bool { d := health(); return d.State == "failing" && d.LastStatus == 503 })
+		status.Store(204)
+		c.eventually("ok again, with the last error", func() bool {
+			d := health()
+			return d.State == "ok" && d.LastStatus == 204 && strings.Contains(d.LastError, "answered 503") && d.LastSuccessAt != nil
+		})
+		if r := as[edgeapi.Route](c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).want(200)); r.Delivery.State != "disabled" {
+			c.Errorf("%+v", r.Delivery)
+		}
+	})
 }
 
 func TestPendingDeliveriesSurviveARestart(t *testing.T) {
@@ -368,4 +414,169 @@ func TestRoutesAreChecked(t *testing.T) {
 	}
 	c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "https://example.com/hook", "site_id": "nowhere"}).want(404)
 	c.call("PATCH", "/routes/"+ok.Id, adminToken, object{"target_url": "http://localhost/"}).refused(400, "target_blocked", "target_url")
+}
+
+// Times and payloads that no contract admits can be in the database all the same: an older version
+// accepted them, or somebody edited them.
+func TestAnEventThatCannotBeSentIsADeadLetterAndHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		gate := make(chan struct{})
+		tg := newTarget(c.T, func(n int, _ *http.Request, _ []byte) int {
+			if n == 1 {
+				<-gate
+			}
+			return http.StatusOK
+		})
+		site, agent := c.site("plant", enrollmentToken)
+		r := c.route(tg, nil)
+		for _, id := range []string{"first", "broken", "late", "lost", "last"} {
+			c.send(agent, site, id, "t")
+		}
+		c.eventually("the first request", func() bool { return len(tg.got()) == 1 })
+		err := c.service.DB().Update(c.Context(), func(tx *db.Tx) error {
+			for _, query := range []string{"UPDATE events SET payload = '{' WHERE event_id = 'broken'",
+				"UPDATE events SET event_time = 253402304399000000 WHERE event_id = 'late'", // 9999-12-31T23:59:59-01:00
+				"DELETE FROM events WHERE event_id = 'lost'"} {
+				if n, err := tx.Exec(c.Context(), query); err != nil || n != 1 {
+					return fmt.Errorf("%s: %d rows, %w", query, n, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.service.Reread(r.Id)
+		close(gate)
+		c.eventually("the other deliveries", func() bool { return slices.Equal(tg.ids(), []string{"first", "late", "last"}) })
+		c.eventually("a dead letter", func() bool { return len(c.deadLetters(r.Id)) == 1 })
+		if d := c.deadLetters(r.Id)[0]; d.Event.EventId != "broken" || string(d.Event.Payload) != `"{"` || d.Reason != edgeapi.DeadLetterReasonPermanent || !strings.Contains(d.LastError, "cannot be written as JSON") {
+			c.Errorf("%+v", d)
+		}
+		c.eventually("the end of all deliveries", func() bool {
+			return as[edgeapi.RouteStats](c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200)).Pending == 0
+		})
+	})
+}
+
+func TestTimesOutsideOfUTCsYearsAreRefusedEverywhere(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		for _, at := range []string{"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+05:00"} {
+			event := object{"site_id": site, "topic": "t", "payload": 1, "event_time": at}
+			c.call("POST", "/events", agent, event).refused(400, "invalid", "event_time")
+			c.call("POST", "/events/batch", agent, object{"events": []object{event}}).refused(400, "invalid", "events.0.event_time")
+			c.call("POST", "/activity", agent, object{"entries": []object{{"message": "m", "level": "info", "time": at}}}).refused(400, "invalid", "entries.0.time")
+			c.call("GET", "/audit?from="+url.QueryEscape(at), adminToken, nil).refused(400, "invalid", "from")
+		}
+		for _, path := range []string{"/events", "/activity", "/audit"} {
+			c.call("GET", path, adminToken, nil).want(200)
+		}
+	})
+}
+
+func TestFieldsAreTakenByTheirExactNamesOnly(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	site, agent := c.site("plant", enrollmentToken)
+	c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "RETRY_MAX": 99999999999}).refused(400, "invalid", "RETRY_MAX")
+	c.call("POST", "/routes", adminToken, `{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "method": "POST", "method": "DELETE"}`).refused(400, "invalid", "method")
+	c.call("POST", "/devices/register", agent, object{"device_id": "a", "name": "a", "Device_ID": "../x"}).refused(400, "invalid", "Device_ID")
+	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": object{"Topic": 1}, "TOPIC": "u"}).refused(400, "invalid", "TOPIC")
+	c.call("POST", "/events", agent, `{"site_id": "`+site+`", "topic": "t", "payload": {"a": 1, "a": 2, "TOPIC": 3}}`).want(202)
+	c.call("GET", "/devices/%00", adminToken, nil).want(404)
+	c.call("GET", "/events?topic=%ff", adminToken, nil).refused(400, "invalid", "topic")
+}
+
+// A site's only event waits neither for another site's backlog, which has one request under way at a
+// time, nor behind it.
+func TestASitesEventDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		busy, busyAgent := c.site("busy", enrollmentToken)
+		quiet, quietAgent := c.site("quiet", enrollmentToken)
+		gate := make(chan struct{})
+		tg := newTarget(c.T, func(_ int, _ *http.Request, body []byte) int {
+			if strings.Contains(string(body), busy) {
+				<-gate
+			}
+			return http.StatusOK
+		})
+		r := c.route(tg, nil)
+		const backlog = 400 // some times what a worker reads ahead; they go one after the other
+		batch := make([]object, backlog)
+		for i := range batch {
+			batch[i] = object{"event_id": fmt.Sprint(i), "site_id": busy, "topic": "t", "payload": i}
+		}
+		c.call("POST", "/events/batch", busyAgent, object{"events": batch}).want(202)
+		c.eventually("the first request", func() bool { return len(tg.got()) == 1 })
+		c.send(quietAgent, quiet, "only", "t")
+		c.eventually("the quiet site's event", func() bool { return slices.Contains(tg.ids(), "only") })
+		if n := len(tg.got()); n != 2 {
+			c.Errorf("%d requests of the busy site came before", n-1)
+		}
+		close(gate)
+		c.eventually("all deliveries", func() bool {
+			return as[edgeapi.RouteStats](c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200)).Delivered == backlog+1
+		})
+		ids := slices.DeleteFunc(tg.ids(), func(id string) bool { return id == "only" })
+		for i, id := range ids {
+			if id != fmt.Sprint(i) {
+				c.Fatalf("request %d of the busy site is of event %s", i, id)
+			}
+		}
+	})
+}
+
+func TestADueRetryDoesNotWaitForABacklog(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		one, oneAgent := c.site("one", enrollmentToken)
+		two, twoAgent := c.site("two", enrollmentToken)
+		gate := make(chan struct{})
+		tg := newTarget(c.T, func(n int, _ *http.Request, body []byte) int {
+			if n == 1 {
+				return http.StatusServiceUnavailable
+			}
+			if strings.Contains(string(body), one) {
+				<-gate
+			}
+			return http.StatusOK
+		})
+		c.route(tg, nil)
+		c.send(twoAgent, two, "again", "t")
+		c.eventually("the first attempt", func() bool { return len(tg.got()) == 1 })
+		batch := make([]object, 400)
+		for i := range batch {
+			batch[i] = object{"event_id": fmt.Sprint(i), "site_id": one, "topic": "t", "payload": i}
+		}
+		c.call("POST", "/events/batch", oneAgent, object{"events": batch}).want(202)
+		c.eventually("the retry", func() bool {
+			return len(slices.DeleteFunc(tg.ids(), func(id string) bool { return id != "again" })) == 2
+		})
+		close(gate)
+	})
+}
+
+func TestNULInTextIsRefusedOnBothEngines(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		c.call("POST", "/auth/login", "", object{"username": "\x00", "password": "x"}).want(401)
+		c.call("POST", "/events", adminToken, object{"site_id": "\x00", "topic": "t", "payload": 1}).refused(400, "invalid", "site_id")
+		c.call("POST", "/events", agent, object{"site_id": site, "event_id": "\x00", "topic": "t", "payload": 1}).refused(400, "invalid", "event_id")
+	})
+}
+
+// Half of a surrogate pair is read as U+FFFD, so that two ids would be one, and one event a duplicate.
+func TestTextThatCannotBeReadIsNoID(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	site, agent := c.site("plant", enrollmentToken)
+	c.call("POST", "/events", agent, `{"site_id":"`+site+`","event_id":"x\ud800","topic":"t","payload":1}`).refused(400, "invalid", "event_id")
+	c.call("POST", "/events", agent, `{"site_id":"`+site+`","topic":"t\udfff","payload":1}`).refused(400, "invalid", "topic")
+	c.call("POST", "/events", agent, `{"site_id":"`+site+`","topic":"t","payload":"\ud83e\udd21 \ud800"}`).want(202)
+	c.call("PATCH", "/sites/"+site, adminToken, "{\"name\":\"x\",\"zz\":\"\xff\"}").refused(400, "invalid", "")
 }

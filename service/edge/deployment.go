@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -21,6 +22,9 @@ const (
 	deploymentDenied     = "denied"
 	deploymentRolledBack = "rolled_back"
 )
+
+// desiredStopped is the desired state of a deployment that is kept but not run.
+const desiredStopped = "stopped"
 
 // Port is a container port, and the port of the host that leads to it.
 type Port struct {
@@ -65,6 +69,17 @@ type Deployment struct {
 	Violates         bool                       `db:"violates"` // no policy pack allows the image any more
 	CreatedAt        db.Time                    `db:"created_at"`
 	UpdatedAt        db.Time                    `db:"updated_at"`
+
+	// Site is what is known of the site, for people: while it is not online, nobody knows how the
+	// container does.
+	Site siteSeen `db:"-"`
+}
+
+// siteSeen is whether a site is heard of, and when it was last.
+type siteSeen struct {
+	ID         string  `db:"id"`
+	Status     string  `db:"status"`
+	LastSeenAt db.Time `db:"last_seen_at"`
 }
 
 // deploymentRun is how an image is run.
@@ -83,7 +98,8 @@ func (d *Deployment) run() *deploymentRun {
 // makes another container. What never ran does not displace what did.
 func (d *Deployment) keepPrevious(was Deployment) {
 	same := d.Image == was.Image && d.Version == was.Version && reflect.DeepEqual(d.run(), was.run())
-	if !same && (was.Status == deploymentRunning || was.PreviousImage == "") {
+	ran := was.Status != deploymentPending && was.Status != deploymentDenied
+	if !same && ran && (was.Status == deploymentRunning || was.PreviousImage == "") {
 		d.PreviousImage, d.PreviousVersion, d.PreviousRun.V = was.Image, was.Version, was.run()
 	}
 }
@@ -201,9 +217,7 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 			}
 			return err
 		}
-		if err := tally.Add(ctx, tx, d.OrgID, tally.Deployment, d.Status, 1); err != nil {
-			return err
-		}
+		tally.Add(tx, d.OrgID, tally.Deployment, d.Status, 1)
 		if err := desiredChanged(ctx, tx, siteID); err != nil {
 			return err
 		}
@@ -212,8 +226,16 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 	return d, err
 }
 
-// Deployments lists deployments in scope after the given id.
+// Deployments lists deployments in scope after the given id, with what is known of their sites.
 func (s *Service) Deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
+	deployments, err := s.deployments(ctx, siteID, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return deployments, addSites(ctx, s.db, deployments)
+}
+
+func (s *Service) deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
 	where, args := callerFrom(ctx).scope()
 	if siteID != "" {
 		where, args = where+" AND site_id = ?", append(args, siteID)
@@ -223,9 +245,43 @@ func (s *Service) Deployments(ctx context.Context, siteID, after string, limit i
 	return deployments, err
 }
 
-// Deployment reads one deployment in scope.
+// addSites completes deployments with what is known of their sites.
+func addSites(ctx context.Context, q db.Querier, deployments []Deployment) error {
+	if len(deployments) == 0 {
+		return nil
+	}
+	ids := make([]string, len(deployments))
+	for i, d := range deployments {
+		ids[i] = d.SiteID
+	}
+	slices.Sort(ids)
+	query, args, err := db.In("SELECT id, status, last_seen_at FROM sites WHERE id IN (?)", slices.Compact(ids))
+	if err != nil {
+		return err
+	}
+	var sites []siteSeen
+	if err := q.Select(ctx, &sites, query, args...); err != nil {
+		return err
+	}
+	byID := make(map[string]siteSeen, len(sites))
+	for _, site := range sites {
+		byID[site.ID] = site
+	}
+	for i := range deployments {
+		deployments[i].Site = byID[deployments[i].SiteID]
+	}
+	return nil
+}
+
+// Deployment reads one deployment in scope, with what is known of its site.
 func (s *Service) Deployment(ctx context.Context, id string) (Deployment, error) {
-	return s.deployment(ctx, s.db, id, "")
+	d, err := s.deployment(ctx, s.db, id, "")
+	if err != nil {
+		return d, err
+	}
+	one := []Deployment{d}
+	err = addSites(ctx, s.db, one)
+	return one[0], err
 }
 
 func (s *Service) deployment(ctx context.Context, q db.Querier, id, lock string) (Deployment, error) {
@@ -255,9 +311,7 @@ func (s *Service) ownDeployment(ctx context.Context, tx *db.Tx, id string) (Depl
 
 func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus string, d *Deployment) error {
 	d.UpdatedAt = db.At(s.now())
-	if err := tally.Move(ctx, tx, d.OrgID, tally.Deployment, wasStatus, d.Status); err != nil {
-		return err
-	}
+	tally.Move(tx, d.OrgID, tally.Deployment, wasStatus, d.Status)
 	if wasStatus != d.Status {
 		tx.OnCommit(s.nudgeAlerts)
 	}
@@ -284,8 +338,11 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 		if err != nil {
 			return err
 		}
-		if err := s.mayRun(ctx, tx, d.SiteID, ref); err != nil {
-			return err
+		// What is to stop may stop, and what stays stopped may change, whatever the packs say.
+		if d.DesiredState != desiredStopped {
+			if err := s.mayRun(ctx, tx, d.SiteID, ref); err != nil {
+				return err
+			}
 		}
 		d.keepPrevious(was)
 		d.Revision++
@@ -312,9 +369,7 @@ func (s *Service) DeleteDeployment(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM deployments WHERE id = ?", id); err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, d.OrgID, tally.Deployment, d.Status, -1); err != nil {
-			return err
-		}
+		tally.Add(tx, d.OrgID, tally.Deployment, d.Status, -1)
 		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
@@ -336,7 +391,7 @@ func (s *Service) AgentDeployments(ctx context.Context, siteID, after string, li
 		return nil, err
 	}
 	own := callerFrom(ctx).SiteID
-	deployments, err := s.Deployments(ctx, own, after, limit)
+	deployments, err := s.deployments(ctx, own, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +414,7 @@ type DeploymentReport struct {
 }
 
 // ReportDeployment notes how a deployment does on the calling site. A report on
-// an older revision than the last one is dropped: it came too late.
+// an older revision says nothing of the present one, and changes its status no more.
 func (s *Service) ReportDeployment(ctx context.Context, id string, rep DeploymentReport) (Deployment, error) {
 	if err := ownSite(ctx, rep.SiteID); err != nil {
 		return Deployment{}, err
@@ -380,6 +435,10 @@ func (s *Service) ReportDeployment(ctx context.Context, id string, rep Deploymen
 				return nil
 			}
 			d.ObservedRevision = *rep.ObservedRevision
+			if d.ObservedRevision < d.Revision {
+				// It speaks of what was to run before. How the present revision does is not known yet.
+				return s.writeDeployment(ctx, tx, d.Status, &d)
+			}
 		}
 		was := d.Status
 		d.Status, d.Message = rep.Status, rep.Message

@@ -1,7 +1,9 @@
 package edge_test
 
 import (
+	"maps"
 	"testing"
+	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 )
@@ -52,6 +54,50 @@ func TestADeploymentMovesBetweenControlPlaneAndAgent(t *testing.T) {
 		c.call("DELETE", "/deployments/"+d.Id, adminToken, nil).want(404)
 		if list := as[[]edgeapi.AgentDeployment](c.call("GET", "/agent/deployments", agent, nil).want(200)); len(list) != 0 {
 			c.Errorf("%+v", list)
+		}
+	})
+}
+
+func TestADeploymentOfASiteThatIsNotHeardOfCountsAsUnknown(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		deploy := func(site, agent, name, status string) {
+			d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": name, "image": "nginx", "version": "1"}).want(201))
+			if status != "pending" {
+				c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status, "observed_revision": 1}).want(200)
+			}
+		}
+		loud, heard := c.site("loud", enrollmentToken)
+		quiet, silent := c.site("quiet", enrollmentToken)
+		deploy(loud, heard, "web", "running")
+		deploy(quiet, silent, "web", "running")
+		deploy(quiet, silent, "db", "stopped")
+		deploy(quiet, silent, "cam", "failed")
+		deploy(quiet, silent, "new", "pending")
+		counted := func(when string, want edgeapi.Counts) {
+			c.Helper()
+			if got := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)).Deployments; !maps.Equal(got, want) {
+				c.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+		counted("both are online", edgeapi.Counts{"running": 2, "stopped": 1, "failed": 1, "pending": 1})
+		c.ahead(10 * time.Minute)
+		c.call("POST", "/heartbeat", heard, object{}).want(200)
+		c.maintain()
+		counted("one is offline", edgeapi.Counts{"running": 1, "unknown": 2, "failed": 1, "pending": 1})
+		of := as[[]edgeapi.Deployment](c.call("GET", "/deployments?site_id="+quiet, viewerToken, nil).want(200))
+		one := as[edgeapi.Deployment](c.call("GET", "/deployments/"+of[0].Id, viewerToken, nil).want(200))
+		for _, d := range append(of, one) {
+			if d.SiteStatus == nil || *d.SiteStatus != "offline" || d.SiteLastSeenAt == nil {
+				c.Errorf("%+v", d)
+			}
+		}
+		c.call("POST", "/sites/"+loud+"/revoke", adminToken, nil).want(200)
+		counted("one is offline, the other revoked", edgeapi.Counts{"unknown": 3, "failed": 1, "pending": 1})
+		c.call("POST", "/heartbeat", silent, object{}).want(200)
+		counted("the one is back", edgeapi.Counts{"running": 1, "stopped": 1, "unknown": 1, "failed": 1, "pending": 1})
+		if d := as[edgeapi.Deployment](c.call("GET", "/deployments/"+of[0].Id, viewerToken, nil).want(200)); *d.SiteStatus != "online" {
+			c.Errorf("%+v", d)
 		}
 	})
 }

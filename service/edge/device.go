@@ -24,7 +24,7 @@ type Device struct {
 	OrgID           string  `db:"org_id"`
 	Name            string  `db:"name"`
 	Model           string  `db:"model"`
-	FirmwareVersion string  `db:"firmware_version"`
+	FirmwareVersion string  `db:"firmware_version"` // the last that was said of it, by whatever way
 	Labels          Labels  `db:"labels"`
 	RegisteredAt    db.Time `db:"registered_at"`
 	LastSeenAt      db.Time `db:"last_seen_at"`
@@ -84,6 +84,13 @@ func (d *Device) otaStatus() OTAStatus {
 	return OTAStatus{RequestID: d.OTARequestID, State: d.OTAState, Progress: d.OTAProgress, Message: d.OTAMessage, UpdatedAt: d.OTAUpdatedAt.Time}
 }
 
+// request is the update that the device was last asked for.
+func (d *Device) request() (OTARequest, error) {
+	var req OTARequest
+	err := json.Unmarshal([]byte(d.OTARequest), &req)
+	return req, err
+}
+
 // DeviceInput is what an agent tells of a device.
 type DeviceInput struct {
 	DeviceID, Name, Model, FirmwareVersion string
@@ -107,6 +114,9 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 		created = false
 		err := tx.Get(ctx, &d, "SELECT * FROM devices WHERE device_id = ?"+tx.ForUpdate(), in.DeviceID)
 		if errors.Is(err, db.ErrNoRows) {
+			if err := keepSite(ctx, tx, caller.SiteID); err != nil {
+				return err
+			}
 			created = true
 			d = Device{DeviceID: in.DeviceID, SiteID: caller.SiteID, OrgID: caller.OrgID, RegisteredAt: now, Desired: "{}", Reported: "{}", TwinUpdatedAt: now}
 		} else if err != nil {
@@ -130,9 +140,7 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 			}
 			return err
 		}
-		if err := tally.Add(ctx, tx, d.OrgID, tally.Device, "registered", 1); err != nil {
-			return err
-		}
+		tally.Add(tx, d.OrgID, tally.Device, "registered", 1)
 		return s.record(ctx, tx, entry{Action: "device.register", Target: d.DeviceID, Message: "device " + d.DeviceID + " registered"})
 	})
 	return d, created, err
@@ -171,13 +179,10 @@ func (s *Service) DeleteDevice(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := untally(ctx, tx, talliedDevices, "device_id = ?", id); err != nil {
-			return err
-		}
 		if err := removeFromCampaigns(ctx, tx, "device_id = ?", id); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM devices WHERE device_id = ?", id); err != nil {
+		if err := deleteCounted(ctx, tx, countedDevices, "device_id = ?", id); err != nil {
 			return err
 		}
 		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
@@ -212,6 +217,10 @@ func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (D
 		if in.ExpectedVersion != nil && *in.ExpectedVersion != d.DesiredVersion {
 			return fault.New(fault.Conflict, "expected_version: the desired state is at version %d, not %d; read it again", d.DesiredVersion, *in.ExpectedVersion).WithCode("stale_version")
 		}
+		before, after, err := twin.Diff(json.RawMessage(d.Desired), desired)
+		if err != nil {
+			return err
+		}
 		d.Desired, d.DesiredVersion, d.TwinUpdatedAt = string(desired), d.DesiredVersion+1, db.At(s.now())
 		if _, err := tx.Exec(ctx, "UPDATE devices SET desired = ?, desired_version = ?, twin_updated_at = ? WHERE device_id = ?", d.Desired, d.DesiredVersion, d.TwinUpdatedAt, id); err != nil {
 			return err
@@ -220,7 +229,7 @@ func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (D
 			return err
 		}
 		return s.record(ctx, tx, entry{Action: "twin.desired", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "desired state of " + id + " replaced",
-			Detail: map[string]any{"desired_version": d.DesiredVersion}})
+			Detail: map[string]any{"desired_version": d.DesiredVersion, "before": before, "after": after}})
 	})
 	return d, err
 }
@@ -252,8 +261,11 @@ func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessa
 		}
 		now := db.At(s.now())
 		d.Reported, d.ReportedVersion, d.TwinUpdatedAt, d.LastSeenAt = string(merged), d.ReportedVersion+1, now, now
-		_, err = tx.Exec(ctx, "UPDATE devices SET reported = ?, reported_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
-			d.Reported, d.ReportedVersion, now, now, id)
+		if firmware, said := twin.Firmware(patch); said {
+			d.FirmwareVersion = firmware
+		}
+		_, err = tx.Exec(ctx, "UPDATE devices SET reported = ?, reported_version = ?, firmware_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+			d.Reported, d.ReportedVersion, d.FirmwareVersion, now, now, id)
 		return err
 	})
 	return d, err

@@ -111,6 +111,60 @@ func TestAnUpdateFollowsItsStates(t *testing.T) {
 	})
 }
 
+func TestADevicesFirmwareIsWhatWasLastSaidOfIt(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		register := func(version string) {
+			c.call("POST", "/devices/register", agent, object{"device_id": "d1", "firmware_version": version})
+		}
+		report := func(reported object) {
+			c.call("POST", "/agent/twins/d1/reported", agent, object{"reported": reported}).want(200)
+		}
+		register("1.0")
+		want := func(when, version string) {
+			c.Helper()
+			listed := as[[]edgeapi.Device](c.call("GET", "/devices", viewerToken, nil).want(200))
+			if one := as[edgeapi.Device](c.call("GET", "/devices/d1", viewerToken, nil).want(200)); one.FirmwareVersion != version || listed[0].FirmwareVersion != version {
+				c.Errorf("%s: %q, in the list %q; want %q", when, one.FirmwareVersion, listed[0].FirmwareVersion, version)
+			}
+		}
+		c.call("POST", "/devices/d1/ota", adminToken, artifact("2.0")).want(200)
+		c.ota(agent, site, "d1", "installing", nil).want(200)
+		want("an update is under way", "1.0")
+		c.ota(agent, site, "d1", "succeeded", nil).want(200)
+		want("an update succeeded", "2.0")
+		c.call("POST", "/devices/d1/ota", adminToken, artifact("3.0")).want(200)
+		c.ota(agent, site, "d1", "failed", nil).want(200)
+		want("an update failed", "2.0")
+		report(object{"firmware": "2.1", "mode": "auto"})
+		want("the twin reports it", "2.1")
+		report(object{"mode": "manual", "firmware": object{"image": "a"}})
+		want("the twin reports something else there", "2.1")
+		report(object{"firmware_version": "2.2"})
+		want("the twin reports it under the other name", "2.2")
+		register("4.0")
+		want("it is registered again", "4.0")
+	})
+}
+
+func TestAnAuditEntryOfATwinSaysWhatChanged(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		_, agent := c.site("plant", enrollmentToken)
+		c.device(agent, "d1")
+		put := func(desired object) {
+			c.call("PUT", "/twins/d1/desired", adminToken, object{"desired": desired}).want(200)
+		}
+		put(object{"mode": "auto", "limit": 1, "zone": object{"a": 1, "b": 2}})
+		put(object{"mode": "manual", "limit": 1, "zone": object{"b": 2, "a": 9}})
+		entries := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=twin.desired", viewerToken, nil).want(200))
+		if got, want := string(entries[0].Detail), `{"after":{"mode":"manual","zone":{"a":9}},"before":{"mode":"auto","zone":{"a":1}},"desired_version":2}`; got != want {
+			c.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
 func TestReportsThatShareATransactionAreJudgedEachForItself(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {

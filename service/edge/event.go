@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -59,6 +61,9 @@ func (e *EventInput) check(at string) error {
 	if e.SiteID == "" {
 		return fault.InvalidField(at+"site_id", "is required")
 	}
+	if err := text.CheckID(at+"site_id", e.SiteID); err != nil {
+		return err
+	}
 	if err := topic.Check(at+"topic", e.Topic); err != nil {
 		return err
 	}
@@ -74,8 +79,13 @@ func (e *EventInput) check(at string) error {
 	if len(e.EventID) > maxEventID {
 		return fault.InvalidField(at+"event_id", "is longer than %d bytes", maxEventID)
 	}
-	if err := text.Check(at+"event_id", e.EventID); err != nil {
+	if err := text.CheckID(at+"event_id", e.EventID); err != nil {
 		return err
+	}
+	if e.EventTime != nil {
+		if err := text.CheckTime(at+"event_time", *e.EventTime); err != nil {
+			return err
+		}
 	}
 	if len(e.Headers) > 0 {
 		if err := webhook.CheckHeaders(e.Headers); err != nil {
@@ -109,13 +119,6 @@ func (s *Service) IngestBatch(ctx context.Context, in []EventInput) ([]Receipt, 
 			return nil, err
 		}
 		rows[i] = row
-	}
-	// A few at once keep the disk busy; more would only hold memory.
-	select {
-	case s.batchSlots <- struct{}{}:
-		defer func() { <-s.batchSlots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 	var duplicates []bool
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -300,8 +303,8 @@ func (s *Service) routeEvents(ctx context.Context, tx *db.Tx, routes *routeTable
 			woken = append(woken, r.ID)
 		}
 	}
-	for id, seqs := range buried {
-		if err := delivery.BuryEvents(ctx, tx, id, routes.org[id], seqs, delivery.RouteDisabled, now.Time); err != nil {
+	for _, id := range slices.Sorted(maps.Keys(buried)) { // in the order of delivery.LockRoute
+		if err := delivery.BuryEvents(ctx, tx, id, routes.org[id], buried[id], delivery.RouteDisabled, now.Time); err != nil {
 			return err
 		}
 	}

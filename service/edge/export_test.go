@@ -6,12 +6,27 @@ import (
 	"errors"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
 // Maintain does all periodic work at once, for tests that move the clock.
 func (s *Service) Maintain(ctx context.Context) error {
 	return errors.Join(s.markOffline(ctx), s.advanceCampaigns(ctx), s.sweepAlerts(ctx), s.expire(ctx), s.renewCRL(ctx))
 }
+
+// MaintainWith is Maintain with a function that is called between the steps of maintenance.
+func (s *Service) MaintainWith(ctx context.Context, pause func(at string)) error {
+	return s.Maintain(context.WithValue(ctx, pauseKey{}, pause))
+}
+
+// DB is the service's database, for tests that change it behind the service's back.
+func (s *Service) DB() *db.DB { return s.db }
+
+// Reread has the delivery engine forget what it has read of a route.
+func (s *Service) Reread(routeID string) { s.delivery.Changed(routeID) }
+
+// Looks is how often the delivery engine has looked at whether routes were changed.
+func (s *Service) Looks() int64 { return s.delivery.Looks() }
 
 // DecodeEvent decodes and checks the body of an event as ingest does.
 func DecodeEvent(body []byte) (EventInput, error) {

@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	adminToken      = "test-admin-token"
-	viewerToken     = "test-viewer-token"
-	enrollmentToken = "test-enrollment-token"
+	adminToken      = "test-admin-token-0123456789abcdef"
+	viewerToken     = "test-viewer-token-0123456789abcdef"
+	enrollmentToken = "test-enrollment-token-0123456789abcdef"
 )
 
 // control is a running control plane, talked to over HTTP as its users would.
@@ -79,18 +79,29 @@ func defaults(t testing.TB, dir string) edge.Config {
 	return cfg
 }
 
+// deps is what a control plane needs besides its settings.
+func deps(t *testing.T) edge.Deps {
+	return edge.Deps{Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(), Now: time.Now}
+}
+
 // start runs a control plane until the test ends.
 func start(t *testing.T, change ...func(*edge.Config)) *control {
+	t.Helper()
+	return startAt(t, 0, change...)
+}
+
+// startAt is start with a clock that is ahead.
+func startAt(t *testing.T, skew time.Duration, change ...func(*edge.Config)) *control {
 	t.Helper()
 	cfg := defaults(t, t.TempDir())
 	for _, f := range change {
 		f(&cfg)
 	}
 	c := &control{T: t, skew: new(atomic.Int64)}
-	svc, err := edge.New(t.Context(), cfg, edge.Deps{
-		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(),
-		Now: func() time.Time { return time.Now().Add(time.Duration(c.skew.Load())) },
-	})
+	c.ahead(skew)
+	d := deps(t)
+	d.Now = func() time.Time { return time.Now().Add(time.Duration(c.skew.Load())) }
+	svc, err := edge.New(t.Context(), cfg, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,6 +273,7 @@ func (c *control) follow(token, lastEventID string) <-chan streamed {
 	c.Cleanup(func() { _ = res.Body.Close() })
 	lines := make(chan streamed, 100)
 	go func() {
+		defer close(lines)
 		var e streamed
 		for scanner := bufio.NewScanner(res.Body); scanner.Scan(); {
 			switch line := scanner.Text(); {
@@ -282,7 +294,10 @@ func (c *control) follow(token, lastEventID string) <-chan streamed {
 func (c *control) next(stream <-chan streamed) streamed {
 	c.Helper()
 	select {
-	case e := <-stream:
+	case e, open := <-stream:
+		if !open {
+			c.Fatal("the stream has ended")
+		}
 		return e
 	case <-time.After(20 * time.Second):
 		c.Fatal("nothing comes over the stream")

@@ -95,9 +95,7 @@ func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartb
 
 func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h Heartbeat) error {
 	if site.Status == siteOffline {
-		if err := tally.Move(ctx, tx, site.OrgID, tally.Site, siteOffline, siteOnline); err != nil {
-			return err
-		}
+		tally.Move(tx, site.OrgID, tally.Site, siteOffline, siteOnline)
 		if _, err := s.tell(ctx, tx, s.siteLine(*site, levelOK, "site.online", "site "+site.Name+" is back online")); err != nil {
 			return err
 		}

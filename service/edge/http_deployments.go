@@ -12,6 +12,9 @@ func apiDeployment(d Deployment) edgeapi.Deployment {
 		Env: orEmpty(d.Env.V), Ports: each(d.Ports.V, apiPort),
 		PullPolicy: edgeapi.PullPolicy(d.PullPolicy), Restart: edgeapi.RestartPolicy(d.Restart), Health: apiHealth(d.Health.V), Revision: d.Revision, ObservedRevision: d.ObservedRevision,
 		Status: edgeapi.DeploymentStatus(d.Status), Message: d.Message, CreatedAt: d.CreatedAt.Time, UpdatedAt: d.UpdatedAt.Time}
+	if d.Site.Status != "" {
+		out.SiteStatus, out.SiteLastSeenAt = ref(edgeapi.SiteStatus(d.Site.Status)), d.Site.LastSeenAt.Ptr()
+	}
 	if d.PreviousImage != "" {
 		out.Previous = &edgeapi.Release{Image: d.PreviousImage, Version: d.PreviousVersion}
 	}

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
@@ -43,13 +44,24 @@ func (a api) ListEvents(ctx context.Context, req edgeapi.ListEventsRequestObject
 }
 
 func apiEvent(e Event) edgeapi.Event {
-	return edgeapi.Event{EventId: e.EventID, OrgId: e.OrgID, SiteId: e.SiteID, Topic: e.Topic, Payload: []byte(e.Payload), Headers: orEmpty(e.Headers.V),
+	return edgeapi.Event{EventId: e.EventID, OrgId: e.OrgID, SiteId: e.SiteID, Topic: e.Topic, Payload: payload(e.Payload), Headers: orEmpty(e.Headers.V),
 		EventTime: e.EventTime.Time, ReceivedAt: e.ReceivedAt.Time}
 }
 
-func apiRoute(r Route) edgeapi.Route {
+// payload is what is stored of an event's payload. What is not JSON, since somebody edited the
+// database, is shown as text: one such row must not hide the others.
+func payload(stored string) json.RawMessage {
+	if !json.Valid([]byte(stored)) {
+		return mustJSON(stored)
+	}
+	return json.RawMessage(stored)
+}
+
+func apiRoute(r RouteWithHealth) edgeapi.Route {
 	out := edgeapi.Route{Id: r.ID, OrgId: r.OrgID, Name: r.Name, SiteId: r.SiteID, Topic: r.Topic, TargetUrl: r.TargetURL, Method: edgeapi.RouteMethod(r.Method),
-		Enabled: r.Enabled, RetryMax: r.RetryMax, TimeoutSeconds: r.TimeoutSeconds, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time}
+		Enabled: r.Enabled, RetryMax: r.RetryMax, TimeoutSeconds: r.TimeoutSeconds, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
+		Delivery: edgeapi.RouteDelivery{State: edgeapi.RouteDeliveryState(r.State), LastStatus: r.LastStatus, LastError: r.LastError,
+			LastSuccessAt: r.LastSuccessAt.Ptr(), LastFailureAt: r.LastFailureAt.Ptr()}}
 	if r.DisabledReason != "" {
 		out.DisabledReason = &r.DisabledReason
 	}
@@ -58,9 +70,9 @@ func apiRoute(r Route) edgeapi.Route {
 
 // ListRoutes lists routes in scope.
 func (a api) ListRoutes(ctx context.Context, req edgeapi.ListRoutesRequestObject) (edgeapi.ListRoutesResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Route, error) {
+	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]RouteWithHealth, error) {
 		return a.s.Routes(ctx, after, limit)
-	}, func(r Route) string { return r.ID }, apiRoute)
+	}, func(r RouteWithHealth) string { return r.ID }, apiRoute)
 	return edgeapi.ListRoutes200JSONResponse(out), err
 }
 
@@ -72,14 +84,18 @@ func (a api) CreateRoute(ctx context.Context, req edgeapi.CreateRouteRequestObje
 	if err != nil {
 		return nil, err
 	}
-	out := apiRoute(r)
+	shown, err := a.s.RouteWithHealth(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := apiRoute(shown)
 	out.Secret = &secret
 	return edgeapi.CreateRoute201JSONResponse(out), nil
 }
 
 // GetRoute reads one route.
 func (a api) GetRoute(ctx context.Context, req edgeapi.GetRouteRequestObject) (edgeapi.GetRouteResponseObject, error) {
-	r, err := a.s.Route(ctx, req.Id)
+	r, err := a.s.RouteWithHealth(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +105,12 @@ func (a api) GetRoute(ctx context.Context, req edgeapi.GetRouteRequestObject) (e
 // PatchRoute changes a route.
 func (a api) PatchRoute(ctx context.Context, req edgeapi.PatchRouteRequestObject) (edgeapi.PatchRouteResponseObject, error) {
 	b := req.Body
-	r, err := a.s.PatchRoute(ctx, req.Id, RouteInput{Name: b.Name, SiteID: b.SiteId, Topic: b.Topic, TargetURL: b.TargetUrl, Method: (*string)(b.Method), Secret: b.Secret,
+	_, err := a.s.PatchRoute(ctx, req.Id, RouteInput{Name: b.Name, SiteID: b.SiteId, Topic: b.Topic, TargetURL: b.TargetUrl, Method: (*string)(b.Method), Secret: b.Secret,
 		Enabled: b.Enabled, RetryMax: b.RetryMax, TimeoutSeconds: b.TimeoutSeconds})
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.s.RouteWithHealth(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +124,11 @@ func (a api) DeleteRoute(ctx context.Context, req edgeapi.DeleteRouteRequestObje
 
 // TestRoute sends a made-up event over a route.
 func (a api) TestRoute(ctx context.Context, req edgeapi.TestRouteRequestObject) (edgeapi.TestRouteResponseObject, error) {
-	var payload []byte
+	var sent []byte
 	if req.Body != nil && req.Body.Payload != nil {
-		payload = *req.Body.Payload
+		sent = *req.Body.Payload
 	}
-	res, err := a.s.TestRoute(ctx, req.Id, payload)
+	res, err := a.s.TestRoute(ctx, req.Id, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +165,7 @@ func (a api) GetRouteStats(ctx context.Context, req edgeapi.GetRouteStatsRequest
 func apiDeadLetter(d delivery.DeadLetter) edgeapi.DeadLetter {
 	return edgeapi.DeadLetter{Id: d.ID, RouteId: d.RouteID, Attempts: d.Attempts, LastStatus: d.LastStatus, LastError: d.LastError, Reason: edgeapi.DeadLetterReason(d.Reason),
 		Status: edgeapi.DeadLetterStatus(d.Status), CreatedAt: d.CreatedAt.Time, ReplayCount: d.ReplayCount,
-		Event: edgeapi.Event{EventId: d.EventID, OrgId: d.EventOrgID, SiteId: d.SiteID, Topic: d.Topic, Payload: []byte(d.Payload), Headers: orEmpty(d.Headers.V),
+		Event: edgeapi.Event{EventId: d.EventID, OrgId: d.EventOrgID, SiteId: d.SiteID, Topic: d.Topic, Payload: payload(d.Payload), Headers: orEmpty(d.Headers.V),
 			EventTime: d.EventTime.Time, ReceivedAt: d.ReceivedAt.Time}}
 }
 

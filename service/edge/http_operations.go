@@ -4,7 +4,6 @@ import (
 	"context"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
-	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -30,7 +29,7 @@ func (a api) ListAlerts(ctx context.Context, req edgeapi.ListAlertsRequestObject
 	status := edgeapi.ListAlertsParamsStatusFiring
 	set(&status, q.Status)
 	out, err := paged(ctx, q.Limit, q.Cursor, func(after string, limit int) ([]Alert, error) {
-		return a.s.Alerts(ctx, AlertFilter{SiteID: value(q.SiteId), Status: string(status), After: after, Limit: limit})
+		return a.s.Alerts(ctx, AlertFilter{SiteID: value(q.SiteId), Status: string(status), Kind: string(value(q.Kind)), Severity: string(value(q.Severity)), After: after, Limit: limit})
 	}, alertCursor, apiAlert)
 	return edgeapi.ListAlerts200JSONResponse(out), err
 }
@@ -69,32 +68,4 @@ func (a api) AddActivity(ctx context.Context, req edgeapi.AddActivityRequestObje
 // GetStream sends activity as it happens.
 func (a api) GetStream(ctx context.Context, _ edgeapi.GetStreamRequestObject) (edgeapi.GetStreamResponseObject, error) {
 	return written{}, a.s.Stream(ctx)
-}
-
-// ListAudit lists audit entries, newest first.
-func (a api) ListAudit(ctx context.Context, req edgeapi.ListAuditRequestObject) (edgeapi.ListAuditResponseObject, error) {
-	q := req.Params
-	f := audit.Filter{Site: value(q.SiteId), Actor: value(q.Actor), Action: value(q.Action), From: value(q.From), To: value(q.To)}
-	if caller := callerFrom(ctx); !caller.Global() {
-		f.Tenant = &caller.OrgID
-	}
-	out, err := pagedDown(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
-		f.Before, f.Limit = before, limit
-		return a.s.audit.List(ctx, a.s.db, f)
-	}, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry)
-	return edgeapi.ListAudit200JSONResponse(out), err
-}
-
-func apiAuditEntry(e audit.Entry) edgeapi.AuditEntry {
-	return edgeapi.AuditEntry{Id: e.ID, Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, ActorType: edgeapi.AuditEntryActorType(e.ActorType), Action: e.Action, Target: e.Target,
-		SiteId: e.Site, OrgId: e.Tenant, Result: edgeapi.AuditEntryResult(e.Result), Message: e.Message, Detail: object(e.Detail), Hash: e.Hash}
-}
-
-// VerifyAudit recomputes the audit log's chain.
-func (a api) VerifyAudit(ctx context.Context, _ edgeapi.VerifyAuditRequestObject) (edgeapi.VerifyAuditResponseObject, error) {
-	v, err := a.s.audit.Verify(ctx, a.s.db)
-	if err != nil {
-		return nil, err
-	}
-	return edgeapi.VerifyAudit200JSONResponse{Ok: v.OK, Entries: v.Entries, Verified: v.Verified, Reason: v.Reason, HeadSeq: v.HeadSeq, HeadHash: v.HeadHash}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -26,8 +25,8 @@ var errBadLogin = fault.New(fault.Unauthenticated, "unknown username or wrong pa
 // Login exchanges the operator's username and password for a session. Attempts
 // are throttled by username and by address.
 func (s *Service) Login(ctx context.Context, username, password string) (Session, error) {
-	address := remoteIP(ctx)
-	done, err := s.throttle.Begin("login "+strings.ToLower(username)+" "+address, "login "+address)
+	address, from := remoteIP(ctx), remoteNetwork(ctx)
+	done, err := s.throttle.Begin("login "+strings.ToLower(username)+" "+from, "login "+from)
 	if err != nil {
 		return Session{}, err
 	}
@@ -37,10 +36,8 @@ func (s *Service) Login(ctx context.Context, username, password string) (Session
 		return Session{}, err
 	}
 	if !ok {
-		err := s.db.Update(ctx, func(tx *db.Tx) error {
-			return s.record(ctx, tx, entry{Action: "auth.login", Target: clip(username, 256), Result: audit.Denied, Message: "login failed", Detail: map[string]any{"address": address}})
-		})
-		if err != nil {
+		e := entry{Action: "auth.login", Target: username, Message: "login failed", Detail: map[string]any{"address": address}}
+		if err := s.deny(ctx, address, e); err != nil {
 			return Session{}, err
 		}
 		return Session{}, errBadLogin
@@ -49,11 +46,12 @@ func (s *Service) Login(ctx context.Context, username, password string) (Session
 }
 
 func (s *Service) verifyPassword(ctx context.Context, username, password string) (bool, error) {
-	if s.cfg.AdminUsername == "" || subtle.ConstantTimeCompare([]byte(username), []byte(s.cfg.AdminUsername)) != 1 {
+	known := s.configured.Load()
+	if known.username == "" || subtle.ConstantTimeCompare([]byte(username), []byte(known.username)) != 1 {
 		// As much work as for a known name, so that the time tells nothing.
 		return s.hasher.VerifyUnknown(ctx, password)
 	}
-	return s.hasher.VerifyPassword(ctx, s.adminPasswordHash, password)
+	return s.hasher.VerifyPassword(ctx, known.passwordHash, password)
 }
 
 func (s *Service) openSession(ctx context.Context, subject string, role Role, method string) (Session, error) {
@@ -106,9 +104,9 @@ func (s *Service) OIDCCallback(ctx context.Context) (location string, err error)
 	id, err := s.oidc.Callback(c.w, c.r)
 	if err != nil {
 		if fault.Is(err, fault.Denied) {
-			if auditErr := s.db.Update(ctx, func(tx *db.Tx) error {
-				return s.record(ctx, tx, entry{Action: "auth.login", Target: subjectOf(id), Result: audit.Denied, Message: fault.From(err).Message, Detail: map[string]any{"address": remoteIP(ctx)}})
-			}); auditErr != nil {
+			address := remoteIP(ctx)
+			e := entry{Action: "auth.login", Target: subjectOf(id), Message: fault.From(err).Message, Detail: map[string]any{"address": address}}
+			if auditErr := s.deny(ctx, address, e); auditErr != nil {
 				return "", auditErr
 			}
 		}
@@ -140,10 +138,10 @@ func remoteIP(ctx context.Context) string {
 	return ""
 }
 
-// clip bounds what is kept of a caller's words.
-func clip(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "")
+// remoteNetwork is remoteIP for counting.
+func remoteNetwork(ctx context.Context) string {
+	if r := callFrom(ctx).r; r != nil {
+		return httpserve.RemoteNetwork(r)
 	}
-	return s
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -25,7 +26,7 @@ const (
 func (s *Service) expire(ctx context.Context) error {
 	now := s.now()
 	var errs []error
-	errs = append(errs, s.expireEvents(ctx), s.deleteExpiredTokens(ctx), s.expireDeadLetters(ctx))
+	errs = append(errs, s.buryStray(ctx), s.expireEvents(ctx), s.deleteExpiredTokens(ctx), s.expireDeadLetters(ctx))
 	for _, d := range []struct {
 		query string
 		args  []any
@@ -54,50 +55,93 @@ func (s *Service) deletePages(ctx context.Context, query string, args ...any) er
 	}
 }
 
-// expireEvents deletes events that are too old or, oldest first, too many, but
-// none that is still to be delivered.
+// expireEvents deletes events that are too old or, oldest first, too many, but none that is still
+// to be delivered. Each page is found and deleted in one transaction.
 func (s *Service) expireEvents(ctx context.Context) error {
-	cut, err := s.retentionCut(ctx)
-	if err != nil {
-		return err
+	for {
+		var deleted int64
+		err := s.db.Update(ctx, func(tx *db.Tx) error {
+			cut, err := s.retentionCut(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if deleted, err = tx.Exec(ctx, "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq < ? ORDER BY seq LIMIT ?)", cut.event, retentionPage); err != nil {
+				return err
+			}
+			if deleted < retentionPage {
+				_, err = tx.Exec(ctx, "DELETE FROM event_minutes WHERE minute < ? AND first_seq < ?", db.At(cut.minute), cut.event)
+			}
+			return err
+		})
+		if err != nil || deleted < retentionPage {
+			return err
+		}
 	}
-	var oldestPending *int64
-	if err := s.db.Get(ctx, &oldestPending, "SELECT MIN(event_seq) FROM deliveries"); err != nil {
-		return err
-	}
-	if oldestPending != nil {
-		cut = min(cut, *oldestPending)
-	}
-	if err := s.deletePages(ctx, "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq < ? ORDER BY seq LIMIT ?)", cut, retentionPage); err != nil {
-		return err
-	}
-	// Rates look back an hour; the marks of older minutes go with their events.
-	return s.deletePages(ctx, "DELETE FROM event_minutes WHERE minute < ? AND first_seq < ?", db.At(s.now().Add(-2*time.Hour)), cut)
 }
 
-// retentionCut is the number of the first event that is kept.
-func (s *Service) retentionCut(ctx context.Context) (int64, error) {
+// retention is what is kept: the events from a number on, and the minutes from a time on.
+type retention struct {
+	event  int64
+	minute time.Time
+}
+
+// retentionCut finds what is kept. It reads the counter first. Events are numbered in the order in
+// which they are committed, so everything that is accepted while it reads on lies behind the
+// counter, and is kept. What lies before it is committed with its minutes and deliveries, and is
+// seen by the reads that follow.
+func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error) {
+	var cut retention
+	if err := tx.Get(ctx, &cut.event, "SELECT value + 1 FROM counters WHERE name = 'event'"); err != nil {
+		return cut, err
+	}
+	pause(ctx, "counter read")
+	oldest, err := delivery.OldestPending(ctx, tx)
+	if err != nil {
+		return cut, err
+	}
+	cut.event = min(cut.event, oldest)
+	pause(ctx, "deliveries read")
 	var minutes []struct {
 		Minute   db.Time `db:"minute"`
 		FirstSeq int64   `db:"first_seq"`
 		Bytes    int64   `db:"bytes"`
 	}
 	// A week has ten thousand minutes.
-	if err := s.db.Select(ctx, &minutes, "SELECT minute, MIN(first_seq) AS first_seq, CAST(SUM(bytes) AS BIGINT) AS bytes FROM event_minutes GROUP BY minute ORDER BY minute DESC"); err != nil {
-		return 0, err
+	if err := tx.Select(ctx, &minutes, "SELECT minute, MIN(first_seq) AS first_seq, CAST(SUM(bytes) AS BIGINT) AS bytes FROM event_minutes GROUP BY minute ORDER BY minute DESC"); err != nil {
+		return cut, err
 	}
-	var cut int64
-	if err := s.db.Get(ctx, &cut, "SELECT value + 1 FROM counters WHERE name = 'event'"); err != nil {
-		return 0, err
-	}
-	oldest, size := s.now().Add(-s.cfg.RetentionAge), int64(0)
+	pause(ctx, "minutes read")
+	now := s.now()
+	oldestKept, size, limit := now.Add(-s.cfg.RetentionAge), int64(0), int64(s.cfg.RetentionSize)
+	cut.minute = now.Add(-2 * time.Hour) // rates look back an hour
+	kept := cut.event
 	for _, m := range minutes {
-		if size += m.Bytes; m.Minute.Add(time.Minute).Before(oldest) || size > int64(s.cfg.RetentionSize) {
+		if m.Minute.Add(time.Minute).Before(oldestKept) {
 			break
 		}
-		cut = m.FirstSeq
+		if m.Minute.Before(cut.minute) {
+			cut.minute = m.Minute.Time
+		}
+		// The clocks of replicas differ, so a later minute may begin with an earlier number.
+		first := min(kept, m.FirstSeq)
+		if size += m.Bytes; size > limit {
+			// Of a minute that does not fit as a whole, the newest events stay.
+			kept = first + int64(float64(kept-first)*float64(size-limit)/float64(m.Bytes))
+			break
+		}
+		kept = first
 	}
+	cut.event = kept
 	return cut, nil
+}
+
+type pauseKey struct{}
+
+// pause stands between the steps of maintenance, where tests let others in.
+func pause(ctx context.Context, at string) {
+	if f, ok := ctx.Value(pauseKey{}).(func(at string)); ok {
+		f(at)
+	}
 }
 
 func (s *Service) expireDeadLetters(ctx context.Context) error {
@@ -105,7 +149,9 @@ func (s *Service) expireDeadLetters(ctx context.Context) error {
 		var gone []string
 		err := s.db.Update(ctx, func(tx *db.Tx) error {
 			gone = nil
-			if err := tx.Select(ctx, &gone, "DELETE FROM deadletters WHERE id IN (SELECT id FROM deadletters WHERE status = 'dead' AND created_at < ? ORDER BY created_at LIMIT ?) RETURNING org_id",
+			// The status is asked for twice: PostgreSQL looks at the outer condition again when it has
+			// waited for a replay that took the dead letter.
+			if err := tx.Select(ctx, &gone, "DELETE FROM deadletters WHERE id IN (SELECT id FROM deadletters WHERE status = 'dead' AND created_at < ? ORDER BY created_at LIMIT ?) AND status = 'dead' RETURNING org_id",
 				db.At(s.now().Add(-keepDeadLetters)), retentionPage); err != nil {
 				return err
 			}
@@ -114,9 +160,7 @@ func (s *Service) expireDeadLetters(ctx context.Context) error {
 				byOrg[org]++
 			}
 			for org, n := range byOrg {
-				if err := tally.Add(ctx, tx, org, tally.DeadLetter, "dead", -n); err != nil {
-					return err
-				}
+				tally.Add(tx, org, tally.DeadLetter, "dead", -n)
 			}
 			return nil
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 )
@@ -70,7 +71,7 @@ func TestTheOverviewCountsWhatIsThere(t *testing.T) {
 		if o.Sites["online"] != 2 || o.Sites["revoked"] != 0 || o.Ota["downloading"] != 1 || len(o.Ota) != 1 || o.Deployments["pending"] != 1 || len(o.Deployments) != 1 {
 			c.Errorf("%+v", o)
 		}
-		if int(o.Routes["enabled"]) != len(c.all("/routes", adminToken)) || int(o.Deadletters) != len(c.all("/deadletters", adminToken)) || o.Orgs != 0 {
+		if int(o.Routes["enabled"]+o.Routes["disabled"]) != len(c.all("/routes", adminToken)) || int(o.Deadletters) != len(c.all("/deadletters", adminToken)) || o.Orgs != 0 {
 			c.Errorf("%+v", o)
 		}
 		var events int64
@@ -81,6 +82,57 @@ func TestTheOverviewCountsWhatIsThere(t *testing.T) {
 			c.Errorf("%d events in the rates", events)
 		}
 	})
+}
+
+func TestAlertsAreListedByKindAndSeverity(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.fleet("a", 2)
+		for _, device := range []string{"a-000", "a-001"} {
+			c.call("POST", "/devices/"+device+"/ota", adminToken, artifact("2")).want(200)
+			c.ota(agent, site, device, "failed", nil).want(200)
+		}
+		c.site("quiet", enrollmentToken)
+		c.ahead(10 * time.Minute)
+		c.call("POST", "/heartbeat", agent, object{}).want(200)
+		c.maintain()
+		for query, want := range map[string]int{"": 3, "?severity=critical": 1, "?severity=warning": 2, "?kind=ota_failed": 2, "?kind=ota_failed&limit=1": 1, "?kind=site_offline&severity=warning": 0} {
+			if got := as[[]edgeapi.Alert](c.call("GET", "/alerts"+query, viewerToken, nil).want(200)); len(got) != want {
+				c.Errorf("%s: %d alerts, want %d: %+v", query, len(got), want, got)
+			}
+		}
+		c.call("GET", "/alerts?severity=mild", viewerToken, nil).refused(400, "invalid", "severity")
+		c.call("GET", "/alerts?kind=boredom", viewerToken, nil).refused(400, "invalid", "kind")
+	})
+}
+
+func TestAuditEntriesOfAnActionAreLeftOutUnlessTheyWereRefused(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		_, agent := c.site("plant", enrollmentToken)
+		c.device(agent, "d1")
+		c.device(agent, "d2")
+		c.call("POST", "/devices/register", viewerToken, object{"device_id": "d3"}).want(403)
+		for _, e := range as[[]edgeapi.AuditEntry](c.call("GET", "/audit?without_action=device.register", viewerToken, nil).want(200)) {
+			if e.Action == "device.register" && e.Result == "ok" {
+				c.Errorf("%+v", e)
+			}
+		}
+		if got := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=device.register&without_action=device.register", viewerToken, nil).want(200)); len(got) != 1 || got[0].Result != "denied" {
+			c.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestADeviceThatIsRegisteredAgainLeavesNoAuditEntry(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	_, agent := c.site("plant", enrollmentToken)
+	c.device(agent, "d1")
+	c.call("POST", "/devices/register", agent, object{"device_id": "d1", "name": "d1"}).want(200)
+	if got := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=device.register", viewerToken, nil).want(200)); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestUnknownPathsAndMethodsAnswerInTheErrorBody(t *testing.T) {

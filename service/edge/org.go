@@ -2,10 +2,12 @@ package edge
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/text"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -45,9 +47,7 @@ func (s *Service) CreateOrg(ctx context.Context, name string) (Org, OrgTokens, e
 				return err
 			}
 		}
-		if err := tally.Add(ctx, tx, "", tally.Org, "active", 1); err != nil {
-			return err
-		}
+		tally.Add(tx, "", tally.Org, "active", 1)
 		return s.record(ctx, tx, entry{Action: "org.create", Target: org.ID, OrgID: org.ID, Message: "org " + name + " created"})
 	})
 	return org, tokens, err
@@ -67,10 +67,33 @@ func (s *Service) Org(ctx context.Context, id string) (Org, error) {
 	return org, db.NotFound(err, "no org %s", id)
 }
 
-// DeleteOrg removes an org and its tokens, which stop working at once. Its sites
-// keep running and are seen by global callers only.
+// reasonOrgDeleted is why a route is disabled whose org is gone. It needs nobody's attention.
+const reasonOrgDeleted = "its org was deleted"
+
+// DeleteOrg removes an org and its tokens, which stop working at once. Nothing acts in its name any
+// more: its routes are disabled, and what they have pending becomes dead letters; its campaigns are
+// aborted. Its sites keep running and are seen by global callers only.
 func (s *Service) DeleteOrg(ctx context.Context, id string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	if _, err := s.Org(ctx, id); err != nil {
+		return err // before anything is locked
+	}
+	var disabled []string
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
+		disabled = nil
+		if err := s.holdRoutes(ctx, tx); err != nil {
+			return err
+		}
+		var routes []Route
+		if err := tx.Select(ctx, &routes, "SELECT * FROM routes WHERE org_id = ? AND enabled ORDER BY id", id); err != nil {
+			return err
+		}
+		for _, r := range routes {
+			disabled = append(disabled, r.ID)
+		}
+		tx.OnCommit(func() { s.delivery.Changed(disabled...) })
+		if err := delivery.LockRoute(ctx, tx, disabled...); err != nil {
+			return err
+		}
 		n, err := tx.Exec(ctx, "DELETE FROM orgs WHERE id = ?", id)
 		if err != nil {
 			return err
@@ -85,9 +108,54 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 			return err
 		}
 		s.tokensChanged(tx)
-		if err := tally.Add(ctx, tx, "", tally.Org, "active", -1); err != nil {
+		for _, r := range routes {
+			was := r
+			r.Enabled, r.DisabledReason, r.UpdatedAt = false, reasonOrgDeleted, db.At(s.now())
+			if _, err := s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason); err != nil {
+				return err
+			}
+		}
+		if err := s.abortCampaignsOf(ctx, tx, id); err != nil {
 			return err
 		}
+		tally.Add(tx, "", tally.Org, "active", -1)
 		return s.record(ctx, tx, entry{Action: "org.delete", Target: id, OrgID: id, Message: "org deleted"})
 	})
+	if err != nil {
+		return err
+	}
+	for _, route := range disabled {
+		s.buryRest(ctx, route, id)
+	}
+	return nil
+}
+
+// keepOrg refuses to make something for an org that was deleted since its token was looked at, and
+// keeps it from being deleted until the transaction ends. The operator's own things have no org.
+func keepOrg(ctx context.Context, tx *db.Tx, id string) error {
+	if id == "" {
+		return nil
+	}
+	var found string
+	err := tx.Get(ctx, &found, "SELECT id FROM orgs WHERE id = ?"+tx.ForShare(), id)
+	if errors.Is(err, db.ErrNoRows) {
+		return errBadToken
+	}
+	return err
+}
+
+// abortCampaignsOf ends the campaigns of an org that is going away.
+func (s *Service) abortCampaignsOf(ctx context.Context, tx *db.Tx, orgID string) error {
+	var campaigns []Campaign
+	if err := tx.Select(ctx, &campaigns, "SELECT * FROM campaigns WHERE org_id = ? AND status IN ('draft', 'running') ORDER BY id"+tx.ForUpdate(), orgID); err != nil {
+		return err
+	}
+	for _, c := range campaigns {
+		was := c.Status
+		c.abort(s.now())
+		if _, err := s.writeCampaign(ctx, tx, was, c, "campaign.abort", "campaign "+c.Name+" aborted: its org was deleted"); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -92,8 +92,15 @@ func (s *Service) writeOTAReport(ctx context.Context, tx *db.Tx, rep *otaReport,
 		d.OTAProgress = 100
 	}
 	d.ReportedVersion++
-	if _, err := tx.Exec(ctx, "UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
-		string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.OTAUpdatedAt, d.OTAUpdatedAt, id); err != nil {
+	if d.OTAState.Good() {
+		request, err := d.request()
+		if err != nil {
+			return d, nil, err
+		}
+		d.FirmwareVersion = request.Version
+	}
+	if _, err := tx.Exec(ctx, "UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, firmware_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+		string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.FirmwareVersion, d.OTAUpdatedAt, d.OTAUpdatedAt, id); err != nil {
 		return d, nil, err
 	}
 	if !changed {
@@ -130,9 +137,7 @@ func (m otaMoves) tally(ctx context.Context, tx *db.Tx) error {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(m), order) {
 		if n := m[key]; n != 0 && key.state != "" { // empty: there was no update before
-			if err := tally.Add(ctx, tx, key.org, tally.OTA, key.state, n); err != nil {
-				return err
-			}
+			tally.Add(tx, key.org, tally.OTA, key.state, n)
 		}
 	}
 	return nil

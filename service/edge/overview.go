@@ -24,7 +24,8 @@ type RateMinute struct {
 	DeadLettered   int64   `db:"dead_lettered"`
 }
 
-// Overview reads the tallies; it counts nothing itself.
+// Overview reads the tallies. It counts only what is few: what sites that are not online should
+// run, and what waits for a person.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []RateMinute{}}
 	caller := callerFrom(ctx)
@@ -45,6 +46,12 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 			o.Counts[r.Kind][r.State] = r.N
 		}
 	}
+	if err := s.moveUnknown(ctx, o.Counts[tally.Deployment]); err != nil {
+		return o, err
+	}
+	if err := s.movePaused(ctx, o.Counts[tally.Campaign]); err != nil {
+		return o, err
+	}
 	since := db.At(s.now().Add(-time.Hour))
 	query := `SELECT minute, CAST(SUM(events) AS BIGINT) AS events, CAST(SUM(delivered) AS BIGINT) AS delivered, CAST(SUM(failed_attempts) AS BIGINT) AS failed_attempts, CAST(SUM(dead_lettered) AS BIGINT) AS dead_lettered FROM (
 		SELECT minute, events, 0 AS delivered, 0 AS failed_attempts, 0 AS dead_lettered FROM event_minutes WHERE minute > ? AND ` + where + `
@@ -53,4 +60,49 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	all := append(append([]any{since}, args...), append([]any{since}, args...)...)
 	err := s.db.Select(ctx, &o.Rates, query, all...)
 	return o, err
+}
+
+// The states of the overview that no object has by itself.
+const (
+	countUnknown = "unknown" // deployments: nobody has heard lately how they do
+	countPaused  = "paused"  // campaigns that wait for a person
+)
+
+// moveUnknown moves deployments whose agent is not heard of from the state that the agent last
+// told of to unknown.
+func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) error {
+	where, args := callerFrom(ctx).scope()
+	var rows []struct {
+		Status string `db:"status"`
+		N      int64  `db:"n"`
+	}
+	err := s.db.Select(ctx, &rows, `SELECT status, count(*) AS n FROM deployments WHERE `+where+` AND status IN ('running', 'stopped', 'pulling')
+		AND site_id IN (SELECT id FROM sites WHERE status IN ('offline', 'revoked')) GROUP BY status`, args...)
+	for _, r := range rows {
+		moveCount(counts, r.Status, countUnknown, r.N)
+	}
+	return err
+}
+
+// movePaused moves campaigns that wait for a person from running to paused.
+func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error {
+	where, args := callerFrom(ctx).scope()
+	var n int64
+	err := s.db.Get(ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND status = 'running' AND paused_reason <> ''", args...)
+	moveCount(counts, "running", countPaused, n)
+	return err
+}
+
+// moveCount moves up to n objects from a state to another. The tallies were read a moment before, so
+// that they may hold less.
+func moveCount(counts map[string]int64, from, to string, n int64) {
+	n = min(n, counts[from])
+	if n <= 0 {
+		return
+	}
+	if counts[to] += n; counts[from] == n {
+		delete(counts, from)
+	} else {
+		counts[from] -= n
+	}
 }

@@ -146,9 +146,7 @@ func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPac
 		if err := tx.Insert(ctx, "policy_packs", p); err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, p.OrgID, tally.PolicyPack, p.state(), 1); err != nil {
-			return err
-		}
+		tally.Add(tx, p.OrgID, tally.PolicyPack, p.state(), 1)
 		if err := policyChanged(ctx, tx, p); err != nil {
 			return err
 		}
@@ -220,9 +218,7 @@ func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackI
 			p.Name, p.Enabled, p.AllowedImages, p.Version, p.UpdatedAt, id); err != nil {
 			return err
 		}
-		if err := tally.Move(ctx, tx, p.OrgID, tally.PolicyPack, was, p.state()); err != nil {
-			return err
-		}
+		tally.Move(tx, p.OrgID, tally.PolicyPack, was, p.state())
 		if err := policyChanged(ctx, tx, p); err != nil {
 			return err
 		}
@@ -243,9 +239,7 @@ func (s *Service) DeletePolicyPack(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM policy_packs WHERE id = ?", id); err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, p.OrgID, tally.PolicyPack, p.state(), -1); err != nil {
-			return err
-		}
+		tally.Add(tx, p.OrgID, tally.PolicyPack, p.state(), -1)
 		if err := policyChanged(ctx, tx, p); err != nil {
 			return err
 		}

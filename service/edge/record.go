@@ -20,7 +20,25 @@ type entry struct {
 
 // record writes an audit entry in the transaction of the change it tells of.
 func (s *Service) record(ctx context.Context, tx *db.Tx, e entry) error {
-	c := callerFrom(ctx)
+	return s.audit.Append(ctx, tx, e.of(callerFrom(ctx)), e.Detail)
+}
+
+// deny writes an audit entry of an attempt that was denied, unless there were very many.
+func (s *Service) deny(ctx context.Context, address string, e entry) error {
+	return s.audit.Deny(ctx, address, e.of(callerFrom(ctx)), e.Detail)
+}
+
+// acknowledgeAudit records that the caller knows of the audit log's breaks up to an entry.
+func (s *Service) acknowledgeAudit(ctx context.Context, tx *db.Tx, through int64, note string) error {
+	if err := checkLine("note", note); err != nil {
+		return err
+	}
+	tx.OnCommit(s.nudgeAlerts)
+	return s.audit.Acknowledge(ctx, tx, through, entry{Message: note}.of(callerFrom(ctx)))
+}
+
+// of completes what the caller says of itself.
+func (e entry) of(c Caller) audit.Entry {
 	actor := c.Subject
 	if c.Kind == KindNone {
 		actor = "anonymous"
@@ -31,10 +49,10 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, e entry) error {
 	if e.SiteID == "" {
 		e.SiteID = c.SiteID
 	}
-	return s.audit.Append(ctx, tx, audit.Entry{
+	return audit.Entry{
 		Actor: actor, ActorType: c.actorType(), Action: e.Action, Target: e.Target,
 		Tenant: e.OrgID, Site: e.SiteID, Result: e.Result, Message: e.Message,
-	}, e.Detail)
+	}
 }
 
 // take hands out n numbers of a counter and returns the last. Until the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -30,7 +31,8 @@ type Route struct {
 	DisabledReason string  `db:"disabled_reason"`
 	RetryMax       int     `db:"retry_max"`
 	TimeoutSeconds int     `db:"timeout_seconds"`
-	Secret         string  `db:"secret"` // sealed
+	Secret         string  `db:"secret"`         // sealed
+	BlockedReason  string  `db:"blocked_reason"` // why nothing is sent though it is enabled, a fault of ours
 	CreatedAt      db.Time `db:"created_at"`
 	UpdatedAt      db.Time `db:"updated_at"`
 }
@@ -47,7 +49,13 @@ func (r *Route) matches(e *Event) bool {
 	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) && glob.Match(r.Topic, e.Topic)
 }
 
-func (s *Service) checkRoute(ctx context.Context, r *Route) error {
+// The bounds of what a route may ask for; the contract has them, too.
+const (
+	maxRouteRetries = 20
+	maxRouteTimeout = 60 // seconds
+)
+
+func (s *Service) checkRoute(ctx context.Context, q db.Querier, r *Route) error {
 	if err := text.Check("name", r.Name); err != nil {
 		return err
 	}
@@ -57,11 +65,48 @@ func (s *Service) checkRoute(ctx context.Context, r *Route) error {
 	if _, err := s.targets.CheckURL(r.TargetURL); err != nil {
 		return err
 	}
+	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
+		return fault.InvalidField("method", "must be POST, PUT or PATCH")
+	}
+	if r.RetryMax < 1 || r.RetryMax > maxRouteRetries {
+		return fault.InvalidField("retry_max", "must be between 1 and %d", maxRouteRetries)
+	}
+	if r.TimeoutSeconds < 1 || r.TimeoutSeconds > maxRouteTimeout {
+		return fault.InvalidField("timeout_seconds", "must be between 1 and %d", maxRouteTimeout)
+	}
 	if r.SiteID == "" {
 		return nil
 	}
-	_, err := s.Site(ctx, r.SiteID)
+	_, err := s.site(ctx, q, r.SiteID)
 	return err
+}
+
+// holdRoutes is the first step of every transaction that changes routes. It holds off ingest, which
+// has the counter of events for as long as its transactions take: events that are being accepted
+// have their deliveries before the change, and those to come see it. Then the routes' deliveries
+// are locked. Every transaction takes these locks in this order.
+func (s *Service) holdRoutes(ctx context.Context, tx *db.Tx, ids ...string) error {
+	var event int64
+	if err := tx.Get(ctx, &event, "SELECT value FROM counters WHERE name = 'event'"+tx.ForUpdate()); err != nil {
+		return err
+	}
+	if _, err := take(ctx, tx, "routes", 1); err != nil {
+		return err
+	}
+	tx.OnCommit(func() { s.delivery.Changed(ids...) })
+	return delivery.LockRoute(ctx, tx, ids...)
+}
+
+// keepRoutes keeps routes from being changed until the transaction ends.
+func keepRoutes(ctx context.Context, tx *db.Tx) error {
+	var revision int64
+	return tx.Get(ctx, &revision, "SELECT value FROM counters WHERE name = 'routes'"+tx.ForShare())
+}
+
+// routesRevision grows with every change of a route.
+func (s *Service) routesRevision(ctx context.Context) (revision int64, err error) {
+	err = s.db.Get(ctx, &revision, "SELECT value FROM counters WHERE name = 'routes'")
+	return revision, err
 }
 
 // RouteInput is what a caller decides of a route. Nil fields of a change leave
@@ -95,7 +140,7 @@ func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string
 	in.apply(&r)
 	r.CreatedAt = db.At(s.now())
 	r.UpdatedAt = r.CreatedAt
-	if err := s.checkRoute(ctx, &r); err != nil {
+	if err := s.checkRoute(ctx, s.db, &r); err != nil {
 		return r, "", err
 	}
 	secret := webhook.NewSecret()
@@ -104,18 +149,19 @@ func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string
 		return r, "", err
 	}
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
+		if err := s.holdRoutes(ctx, tx, r.ID); err != nil {
+			return err
+		}
+		if err := keepOrg(ctx, tx, r.OrgID); err != nil {
+			return err
+		}
 		if err := tx.Insert(ctx, "routes", r); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES (?, 0, 0, 0, 0, '')", r.ID); err != nil {
 			return err
 		}
-		if err := s.routesChanged(ctx, tx, r.ID); err != nil {
-			return err
-		}
-		if err := tally.Add(ctx, tx, r.OrgID, tally.Route, r.state(), 1); err != nil {
-			return err
-		}
+		tally.Add(tx, r.OrgID, tally.Route, r.state(), 1)
 		return s.record(ctx, tx, entry{Action: "route.create", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: "route " + r.Name + " created", Detail: routeDetail(r)})
 	})
 	return r, secret, err
@@ -133,12 +179,65 @@ func (s *Service) sealSecret(r *Route, secret string) error {
 	return nil
 }
 
+// RouteHealth is how deliveries over a route go.
+type RouteHealth struct {
+	State         string  `db:"-"`           // as the contract has it
+	LastStatus    int     `db:"last_status"` // of the last attempt
+	LastError     string  `db:"last_error"`  // of the last attempt that failed
+	LastSuccessAt db.Time `db:"last_success_at"`
+	LastFailureAt db.Time `db:"last_failure_at"`
+}
+
+// RouteWithHealth is a route and how its deliveries go.
+type RouteWithHealth struct {
+	Route
+	RouteHealth
+}
+
+const selectRoutesWithHealth = `SELECT r.*, COALESCE(st.last_status, 0) AS last_status, COALESCE(st.last_error, '') AS last_error, st.last_success_at, st.last_failure_at
+	FROM routes r LEFT JOIN route_stats st ON st.route_id = r.id WHERE `
+
+// judge sets the state of a route's deliveries.
+func (r *RouteWithHealth) judge(breaker webhook.State) {
+	switch {
+	case !r.Enabled:
+		r.State = "disabled"
+	case r.BlockedReason != "":
+		r.State, r.LastError = "blocked", r.BlockedReason
+	case breaker == webhook.Open:
+		r.State = "circuit_open"
+	case r.LastFailureAt.After(r.LastSuccessAt.Time):
+		r.State = "failing"
+	case r.LastSuccessAt.IsZero():
+		r.State = "idle"
+	default:
+		r.State = "ok"
+	}
+}
+
 // Routes lists routes in scope after the given id.
-func (s *Service) Routes(ctx context.Context, after string, limit int) ([]Route, error) {
+func (s *Service) Routes(ctx context.Context, after string, limit int) ([]RouteWithHealth, error) {
 	where, args := callerFrom(ctx).scope()
-	routes := []Route{}
-	err := s.db.Select(ctx, &routes, "SELECT * FROM routes WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	routes := []RouteWithHealth{}
+	err := s.db.Select(ctx, &routes, selectRoutesWithHealth+where+" AND r.id > ? ORDER BY r.id LIMIT ?", append(args, after, limit)...)
+	for i := range routes {
+		routes[i].judge(s.delivery.Breaker(routes[i].ID))
+	}
 	return routes, err
+}
+
+// RouteWithHealth reads one route in scope.
+func (s *Service) RouteWithHealth(ctx context.Context, id string) (RouteWithHealth, error) {
+	var r RouteWithHealth
+	err := s.db.Get(ctx, &r, selectRoutesWithHealth+"r.id = ?", id)
+	if err == nil && !callerFrom(ctx).sees(r.OrgID) {
+		err = db.ErrNoRows
+	}
+	if err != nil {
+		return r, db.NotFound(err, "no route %s", id)
+	}
+	r.judge(s.delivery.Breaker(id))
+	return r, nil
 }
 
 // Route reads one route in scope.
@@ -158,14 +257,21 @@ func (s *Service) route(ctx context.Context, q db.Querier, id, lock string) (Rou
 // PatchRoute changes a route. Disabling it makes dead letters of what it has
 // pending, so that nothing is lost and nothing waits unseen.
 func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Route, error) {
-	var r Route
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	r, err := s.Route(ctx, id)
+	if err != nil {
+		return r, err // before anything is locked
+	}
+	more := false
+	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if err := s.holdRoutes(ctx, tx, id); err != nil {
+			return err
+		}
 		if r, err = s.route(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
 		was := r
 		in.apply(&r)
-		if err := s.checkRoute(ctx, &r); err != nil {
+		if err := s.checkRoute(ctx, tx, &r); err != nil {
 			return err
 		}
 		if in.Secret != nil {
@@ -175,35 +281,92 @@ func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Rou
 		}
 		if r.Enabled {
 			r.DisabledReason = ""
+			if _, err := s.deliveryRoute(r); err != nil && !was.Enabled {
+				return fault.InvalidField("secret", "cannot be read any more; give a new secret to enable the route").WithCode("secret_lost")
+			}
 		}
 		r.UpdatedAt = db.At(s.now())
-		return s.changeRoute(ctx, tx, was, r, "route "+r.Name+" changed")
+		more, err = s.changeRoute(ctx, tx, was, r, "route "+r.Name+" changed")
+		return err
 	})
+	if err == nil && more {
+		s.buryRest(ctx, id, r.OrgID)
+	}
 	return r, err
 }
 
-func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, message string) error {
+// changeRoute stores a changed route. It reports whether deliveries of a disabled one are left for
+// buryRest. The transaction has begun with holdRoutes.
+func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, message string) (more bool, err error) {
 	if _, err := tx.Exec(ctx, `UPDATE routes SET name = ?, site_id = ?, topic = ?, target_url = ?, method = ?, enabled = ?, disabled_reason = ?,
 		retry_max = ?, timeout_seconds = ?, secret = ?, updated_at = ? WHERE id = ?`,
 		r.Name, r.SiteID, r.Topic, r.TargetURL, r.Method, r.Enabled, r.DisabledReason, r.RetryMax, r.TimeoutSeconds, r.Secret, r.UpdatedAt, r.ID); err != nil {
-		return err
+		return false, err
 	}
 	if was.Enabled && !r.Enabled {
-		if err := delivery.BuryRoute(ctx, tx, r.ID, r.OrgID, delivery.RouteDisabled, s.now()); err != nil {
-			return err
+		if more, err = delivery.BuryRoute(ctx, tx, r.ID, r.OrgID, delivery.RouteDisabled, s.now()); err != nil {
+			return false, err
 		}
 	}
-	if err := tally.Move(ctx, tx, r.OrgID, tally.Route, was.state(), r.state()); err != nil {
-		return err
-	}
-	if err := s.routesChanged(ctx, tx, r.ID); err != nil {
-		return err
-	}
+	tally.Move(tx, r.OrgID, tally.Route, was.state(), r.state())
 	tx.OnCommit(s.nudgeAlerts)
-	return s.record(ctx, tx, entry{Action: "route.update", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: message, Detail: routeDetail(r)})
+	return more, s.record(ctx, tx, entry{Action: "route.update", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: message, Detail: routeDetail(r)})
 }
 
-// routeGone disables a route whose target answered 410 Gone.
+// buryRest makes dead letters of what is left of the deliveries of a route that was disabled or
+// deleted, page by page so that nobody waits long. Maintenance does what is left undone.
+func (s *Service) buryRest(ctx context.Context, id, orgID string) {
+	for more := true; more; {
+		err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+			more, err = s.buryPage(ctx, tx, id, orgID)
+			return err
+		})
+		if err != nil {
+			s.log.Warn("deliveries of a route that is off wait for the next maintenance to become dead letters", "route", id, "error", err)
+			return
+		}
+	}
+}
+
+// buryPage is a step of buryRest. It does nothing once the route is enabled again.
+func (s *Service) buryPage(ctx context.Context, tx *db.Tx, id, orgID string) (more bool, err error) {
+	if err := keepRoutes(ctx, tx); err != nil {
+		return false, err
+	}
+	reason := delivery.RouteDisabled
+	r, err := s.route(asSystem(ctx), tx, id, "")
+	switch {
+	case fault.Is(err, fault.NotFound):
+		reason = delivery.RouteDeleted
+	case err != nil:
+		return false, err
+	case r.Enabled:
+		return false, nil
+	default:
+		orgID = r.OrgID
+	}
+	if err := delivery.LockRoute(ctx, tx, id); err != nil {
+		return false, err
+	}
+	return delivery.BuryRoute(ctx, tx, id, orgID, reason, s.now())
+}
+
+// buryStray makes dead letters of deliveries whose route is disabled or gone. There are some after
+// a crash in the middle of buryRest.
+func (s *Service) buryStray(ctx context.Context) error {
+	ids, err := delivery.Stray(ctx, s.db)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	for _, id := range ids {
+		s.buryRest(ctx, id, "")
+	}
+	// Of a route that is gone, nobody knows in whose count its deliveries were.
+	return s.db.Update(ctx, func(tx *db.Tx) error { return delivery.Recount(ctx, tx) })
+}
+
+// routeGone disables a route whose target answered 410 Gone. The transaction has begun with
+// holdRoutes.
 func (s *Service) routeGone(ctx context.Context, tx *db.Tx, id string) error {
 	ctx = asSystem(ctx)
 	r, err := s.route(ctx, tx, id, tx.ForUpdate())
@@ -219,17 +382,25 @@ func (s *Service) routeGone(ctx context.Context, tx *db.Tx, id string) error {
 		Message: fmt.Sprintf("route %s was disabled: %s", r.Name, r.DisabledReason)}); err != nil {
 		return err
 	}
-	return s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason)
+	_, err = s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason)
+	return err // maintenance buries what is left
 }
 
 // DeleteRoute removes a route; what it has pending becomes dead letters.
 func (s *Service) DeleteRoute(ctx context.Context, id string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
-		r, err := s.route(ctx, tx, id, tx.ForUpdate())
-		if err != nil {
+	r, err := s.Route(ctx, id)
+	if err != nil {
+		return err // before anything is locked
+	}
+	more := false
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if err := s.holdRoutes(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := delivery.BuryRoute(ctx, tx, id, r.OrgID, delivery.RouteDeleted, s.now()); err != nil {
+		if r, err = s.route(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		if more, err = delivery.BuryRoute(ctx, tx, id, r.OrgID, delivery.RouteDeleted, s.now()); err != nil {
 			return err
 		}
 		for _, statement := range []string{"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?", "DELETE FROM route_minutes WHERE route_id = ?"} {
@@ -237,21 +408,13 @@ func (s *Service) DeleteRoute(ctx context.Context, id string) error {
 				return err
 			}
 		}
-		if err := tally.Add(ctx, tx, r.OrgID, tally.Route, r.state(), -1); err != nil {
-			return err
-		}
-		if err := s.routesChanged(ctx, tx, id); err != nil {
-			return err
-		}
+		tally.Add(tx, r.OrgID, tally.Route, r.state(), -1)
 		tx.OnCommit(s.nudgeAlerts)
 		return s.record(ctx, tx, entry{Action: "route.delete", Target: id, SiteID: r.SiteID, OrgID: r.OrgID, Message: "route " + r.Name + " deleted"})
 	})
-}
-
-// routesChanged must be called in every transaction that changes routes.
-func (s *Service) routesChanged(ctx context.Context, tx *db.Tx, id string) error {
-	tx.OnCommit(func() { s.delivery.Changed(id) })
-	_, err := take(ctx, tx, "routes", 1)
+	if err == nil && more {
+		s.buryRest(ctx, id, r.OrgID)
+	}
 	return err
 }
 
@@ -289,7 +452,7 @@ func (s *Service) deliveryRoute(r Route) (delivery.Route, error) {
 		return delivery.Route{}, err
 	}
 	return delivery.Route{ID: r.ID, OrgID: r.OrgID, TargetURL: r.TargetURL, Method: r.Method, Enabled: r.Enabled,
-		RetryMax: r.RetryMax, Timeout: time.Duration(r.TimeoutSeconds) * time.Second, Secret: secret}, nil
+		RetryMax: r.RetryMax, Timeout: time.Duration(r.TimeoutSeconds) * time.Second, Secret: secret, Blocked: r.BlockedReason != ""}, nil
 }
 
 // routeForDelivery reads a route for the delivery engine.
@@ -304,6 +467,18 @@ func (s *Service) routeForDelivery(ctx context.Context, id string) (delivery.Rou
 	return s.deliveryRoute(r)
 }
 
+// routeBlocked notes why nothing can be sent over a route although it is enabled, or that it can be
+// again when reason is empty.
+func (s *Service) routeBlocked(ctx context.Context, id, reason string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, "UPDATE routes SET blocked_reason = ? WHERE id = ? AND blocked_reason <> ?", reason, id, reason)
+		if n > 0 {
+			tx.OnCommit(s.nudgeAlerts)
+		}
+		return err
+	})
+}
+
 // routeTable is the set of routes at some moment.
 type routeTable struct {
 	revision int64
@@ -312,7 +487,8 @@ type routeTable struct {
 }
 
 // routing keeps the routes in memory for ingest, and reads them again whenever
-// the counter "routes" says that they changed, on whichever replica.
+// the counter "routes" says that they changed, on whichever replica. The transaction must have taken
+// an event's number: then no change of routes is under way (holdRoutes).
 type routing struct {
 	mu    sync.Mutex
 	table *routeTable

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 )
@@ -61,10 +64,9 @@ type Service struct {
 	throttle *auth.Throttle
 	targets  webhook.Guard // where routes may lead
 
-	routeSecrets      *auth.Sealer
-	adminPasswordHash string
-	// SHA-256 of the global tokens; empty for those that are not set.
-	adminTokenHash, viewerTokenHash, enrollmentTokenHash string
+	routeSecrets *auth.Sealer
+	keyReplaced  bool // the routes' secrets may have been sealed with a lost one
+	configured   atomic.Pointer[configured]
 
 	tokens     tokenCache
 	routing    routing
@@ -72,7 +74,10 @@ type Service struct {
 	heartbeats *db.Batcher[Heartbeat, HeartbeatReply]
 	otaReports *db.Batcher[otaReport, otaReported]
 	batchSlots chan struct{}
+	callers    *httpserve.Slots // requests in flight, by token
+	strangers  *httpserve.Slots // requests without credentials in flight, by network
 
+	deafUntil      time.Time // nobody could beat before; only markOffline changes it
 	activityBell   bell
 	alertNudge     chan struct{}
 	campaignNudge  chan struct{}
@@ -102,6 +107,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		alertNudge:    make(chan struct{}, 1),
 		campaignNudge: make(chan struct{}, 1),
 		batchSlots:    make(chan struct{}, 8),
+		deafUntil:     deps.Now(),
+		callers:       httpserve.NewSlots(0, maxInFlightOfCaller),
+		strangers:     httpserve.NewSlots(maxStrangers, maxStrangersOfNetwork),
 		render:        httpserve.JSONErrors(deps.Log),
 	}
 	if s.contract, err = Contract(); err != nil {
@@ -128,7 +136,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		if dir == "" {
 			dir = filepath.Join(cfg.Data, "pki")
 		}
-		if s.ca, err = pki.LoadOrCreate(dir, "Mainstay edge", s.now()); err != nil {
+		if err := s.openAuthority(ctx, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -145,14 +153,22 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	client := webhook.NewClient(s.targets, webhook.Options{})
 	s.closeTransport = client.CloseIdleConnections
 	s.delivery = delivery.New(delivery.Config{
-		DB: s.db, Client: client, Route: s.routeForDelivery, OnGone: s.routeGone, Concurrency: cfg.DeliveryConcurrency,
+		DB: s.db, Client: client, Route: s.routeForDelivery, Revision: s.routesRevision, HoldRoutes: s.holdRoutes, OnGone: s.routeGone, OnBlocked: s.routeBlocked, Concurrency: cfg.DeliveryConcurrency,
 		Replica: replica, Log: s.log, Registry: deps.Registry, Now: s.now,
 	})
+	if s.keyReplaced {
+		if err := s.disableUnreadable(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
+// DatabaseFile is where the service keeps its data in a folder, unless it uses PostgreSQL.
+func DatabaseFile(folder string) string { return filepath.Join(folder, "edge.db") }
+
 func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
-	d, err := db.Open(ctx, db.Config{URL: cfg.Database, Path: filepath.Join(cfg.Data, "edge.db"), Schema: "edge"})
+	d, err := db.Open(ctx, db.Config{URL: cfg.Database, Path: DatabaseFile(cfg.Data), Schema: "edge"})
 	if err != nil {
 		return nil, err
 	}
@@ -176,38 +192,40 @@ func Migrations() []Migration {
 	if err != nil {
 		panic(err) // the folder is compiled in
 	}
-	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"edge", own}}
+	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"keyring", keyring.Migrations()}, {"edge", own}}
 }
 
 // openSecrets derives the service's keys from its secret key, and hashes the
 // credentials of the configuration.
 func (s *Service) openSecrets(ctx context.Context) error {
-	key, err := auth.SecretKey(s.cfg.SecretKey, s.cfg.Data)
+	key, replaced, err := keyring.SecretKey(ctx, s.db, keyring.Config{Configured: s.cfg.SecretKey, Data: s.cfg.Data, Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits})
 	if err != nil {
 		return err
 	}
-	if s.routeSecrets, err = auth.NewSealer(key, "edge route secrets"); err != nil {
+	if s.routeSecrets, err = newRouteSealer(key); err != nil {
 		return err
 	}
 	seed, err := hkdf.Key(sha256.New, key, nil, "edge audit head", 32)
 	if err != nil {
 		return fmt.Errorf("derive audit key: %w", err)
 	}
-	s.audit = audit.NewLog(seed, s.now)
-	for token, hash := range map[*string]*string{&s.cfg.AdminToken: &s.adminTokenHash, &s.cfg.ViewerToken: &s.viewerTokenHash, &s.cfg.EnrollmentToken: &s.enrollmentTokenHash} {
-		if *token != "" {
-			*hash = auth.HashToken(*token)
-		}
+	checkpoints := s.cfg.AuditCheckpoints
+	if checkpoints == "" {
+		checkpoints = filepath.Join(s.cfg.Data, "audit-checkpoints.jsonl")
 	}
+	s.audit, err = audit.Open(ctx, audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
+		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}})
+	if err != nil {
+		return err
+	}
+	s.keyReplaced = replaced
 	if s.hasher, err = auth.NewHasher(auth.DefaultPasswordParams(), 2); err != nil {
 		return err
 	}
-	if s.cfg.AdminPassword != "" {
-		if s.adminPasswordHash, err = s.hasher.HashPassword(ctx, s.cfg.AdminPassword); err != nil {
-			return err
-		}
+	if err := s.configure(ctx, s.cfg); err != nil {
+		return err
 	}
-	s.cfg.AdminPassword, s.cfg.AdminToken, s.cfg.ViewerToken, s.cfg.EnrollmentToken, s.cfg.SecretKey = "", "", "", "", ""
+	s.cfg.AdminPassword, s.cfg.AdminToken, s.cfg.ViewerToken, s.cfg.EnrollmentToken, s.cfg.SecretKey, s.cfg.AuditCheckpointSecret = "", "", "", "", "", ""
 	if s.cfg.OIDC.Issuer == "" {
 		return nil
 	}
@@ -238,15 +256,15 @@ func (s *Service) Run(ctx context.Context) error {
 	// Requests are still being answered while ctx ends; what they need ends last.
 	serving, stopServing := context.WithCancel(context.Background())
 	var serve sync.WaitGroup
-	serve.Go(func() { s.ingest.Run(serving) })
-	serve.Go(func() { s.heartbeats.Run(serving) })
-	serve.Go(func() { s.otaReports.Run(serving) })
+	for name, run := range map[string]func(context.Context){"ingest": s.ingest.Run, "heartbeats": s.heartbeats.Run, "update reports": s.otaReports.Run, "audit": s.audit.Run} {
+		serve.Go(func() { routine.Keep(serving, s.log, name, run) })
+	}
 	defer serve.Wait()
 	defer stopServing()
 
-	work.Go(func() { s.delivery.Run(ctx) })
+	work.Go(func() { routine.Keep(ctx, s.log, "delivery", s.delivery.Run) })
 	var jobsErr error
-	work.Go(func() { jobsErr = s.jobs.Run(ctx) })
+	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
 	for _, p := range []jobs.Periodic{
 		{Name: "mark offline", Interval: max(s.cfg.HeartbeatInterval/2, 500*time.Millisecond), Run: s.markOffline},
 		{Name: "alerts", Interval: 15 * time.Second, Nudge: s.alertNudge, Run: s.sweepAlerts},
@@ -255,7 +273,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "revocation list", Interval: time.Hour, Run: s.renewCRL},
 	} {
 		p.Log, p.Rand, p.Jitter = s.log, mathrand.Float64, 0.1
-		work.Go(func() { jobs.Every(ctx, p) })
+		work.Go(func() { routine.Keep(ctx, s.log, p.Name, func(ctx context.Context) { jobs.Every(ctx, p) }) })
 	}
 	work.Wait()
 	return jobsErr
@@ -289,8 +307,7 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	}
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- s.Run(background) }()
+	done := routine.Start(s.log, "edge", func() error { return s.Run(background) })
 	ready(server.URL())
 	err = server.Run(ctx) // drains before it returns
 	stop()

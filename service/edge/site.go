@@ -54,13 +54,14 @@ type EnrollRequest struct {
 
 // Enroll makes a site for whoever holds the global or an org's enrollment token.
 func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, error) {
-	// Many sites may enroll at once behind one address; only guesses slow it down.
-	guesses := "enroll " + remoteIP(ctx)
-	if err := s.throttle.Allowed(guesses); err != nil {
-		return Enrollment{}, err
-	}
+	// Many sites may enroll at once behind one address. Guesses slow down guesses, and not a token
+	// that is good: there are too many to guess one.
 	orgID, counted, err := s.enrollmentOrg(ctx, req.EnrollmentToken)
 	if fault.Is(err, fault.Unauthenticated) {
+		guesses := "enroll " + remoteNetwork(ctx)
+		if throttled := s.throttle.Allowed(guesses); throttled != nil {
+			return Enrollment{}, throttled
+		}
 		s.throttle.Failed(guesses)
 	}
 	if err != nil {
@@ -102,9 +103,7 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 		if err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, orgID, tally.Site, siteOnline, 1); err != nil {
-			return err
-		}
+		tally.Add(tx, orgID, tally.Site, siteOnline, 1)
 		if _, err := s.tell(ctx, tx, s.siteLine(e.Site, levelOK, "site.enroll", "site "+e.Site.Name+" enrolled")); err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 // and whether the uses of the token are counted.
 func (s *Service) enrollmentOrg(ctx context.Context, token string) (orgID string, counted bool, err error) {
 	hash := auth.HashToken(token)
-	if s.enrollmentTokenHash != "" && auth.EqualHash(hash, s.enrollmentTokenHash) {
+	if known := s.configured.Load(); known.enrollment != "" && auth.EqualHash(hash, known.enrollment) {
 		return "", false, nil
 	}
 	err = s.db.Get(ctx, &orgID, "SELECT org_id FROM enrollment_tokens WHERE hash = ? AND expires_at > ? AND uses < max_uses", hash, db.At(s.now()))
@@ -226,9 +225,7 @@ func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
 			return err
 		}
 		if site.Status != siteRevoked {
-			if err := tally.Move(ctx, tx, site.OrgID, tally.Site, site.Status, siteRevoked); err != nil {
-				return err
-			}
+			tally.Move(tx, site.OrgID, tally.Site, site.Status, siteRevoked)
 			site.Status = siteRevoked
 			if _, err := tx.Exec(ctx, "UPDATE sites SET status = ? WHERE id = ?", siteRevoked, id); err != nil {
 				return err
@@ -267,10 +264,12 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 		if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
 			return err
 		}
-		if err := untally(ctx, tx, talliedOfSite, "site_id = ?", id); err != nil {
-			return err
+		for _, c := range []counted{countedDevices, countedDeployments, countedPolicyPacks} {
+			if err := deleteCounted(ctx, tx, c, "site_id = ?", id); err != nil {
+				return err
+			}
 		}
-		for _, table := range []string{"devices", "deployments", "policy_packs", "tokens", "desired_revisions"} {
+		for _, table := range []string{"tokens", "desired_revisions"} {
 			if _, err := tx.Exec(ctx, "DELETE FROM "+table+" WHERE site_id = ?", id); err != nil {
 				return err
 			}
@@ -279,9 +278,7 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM sites WHERE id = ?", id); err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, site.OrgID, tally.Site, site.Status, -1); err != nil {
-			return err
-		}
+		tally.Add(tx, site.OrgID, tally.Site, site.Status, -1)
 		if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.delete", "site "+site.Name+" deleted")); err != nil {
 			return err
 		}
@@ -290,34 +287,45 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 	})
 }
 
-// tallied is a table whose rows are counted by state.
-type tallied struct{ kind, state, table, condition string }
+// counted is a table whose rows are counted by state: by one, or for devices by two.
+type counted struct{ table, kind, state, kind2, state2 string }
 
 var (
-	talliedDevices = []tallied{{tally.Device, "'registered'", "devices", ""}, {tally.OTA, "ota_state", "devices", " AND ota_state <> ''"}}
-	talliedOfSite  = append(talliedDevices, tallied{tally.Deployment, "status", "deployments", ""},
-		tallied{tally.PolicyPack, "CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END", "policy_packs", ""})
+	countedDevices     = counted{"devices", tally.Device, "'registered'", tally.OTA, "ota_state"}
+	countedDeployments = counted{"deployments", tally.Deployment, "status", "", "''"}
+	countedPolicyPacks = counted{"policy_packs", tally.PolicyPack, "CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END", "", "''"}
 )
 
-// untally takes rows that are about to be deleted out of the tallies.
-func untally(ctx context.Context, tx *db.Tx, tables []tallied, condition string, args ...any) error {
-	for _, t := range tables {
-		var counts []struct {
-			OrgID string `db:"org_id"`
-			State string `db:"state"`
-			N     int64  `db:"n"`
-		}
-		query := fmt.Sprintf("SELECT org_id, %s AS state, count(*) AS n FROM %s WHERE %s%s GROUP BY 1, 2", t.state, t.table, condition, t.condition)
-		if err := tx.Select(ctx, &counts, query, args...); err != nil {
-			return err
-		}
-		for _, c := range counts {
-			if err := tally.Add(ctx, tx, c.OrgID, t.kind, c.State, -c.N); err != nil {
-				return err
-			}
+// deleteCounted deletes rows and takes those that it deleted out of the counts: what others change
+// at this moment cannot come in between.
+func deleteCounted(ctx context.Context, tx *db.Tx, c counted, condition string, args ...any) error {
+	var gone []struct {
+		OrgID  string `db:"org_id"`
+		State  string `db:"state"`
+		State2 string `db:"state2"`
+	}
+	query := fmt.Sprintf("DELETE FROM %s WHERE %s RETURNING org_id, %s AS state, %s AS state2", c.table, condition, c.state, c.state2)
+	if err := tx.Select(ctx, &gone, query, args...); err != nil {
+		return err
+	}
+	for _, row := range gone {
+		tally.Add(tx, row.OrgID, c.kind, row.State, -1)
+		if row.State2 != "" {
+			tally.Add(tx, row.OrgID, c.kind2, row.State2, -1)
 		}
 	}
 	return nil
+}
+
+// keepSite refuses to make something for a site that was deleted since its token was looked at, and
+// keeps it from being deleted until the transaction ends.
+func keepSite(ctx context.Context, tx *db.Tx, id string) error {
+	var found string
+	err := tx.Get(ctx, &found, "SELECT id FROM sites WHERE id = ?"+tx.ForShare(), id)
+	if errors.Is(err, db.ErrNoRows) {
+		return errBadToken
+	}
+	return err
 }
 
 // checkNamed checks what everything with a name and labels has in common.
@@ -340,7 +348,16 @@ func checkNamed(name string, labels map[string]string) error {
 }
 
 // markOffline turns sites offline that missed three heartbeats.
-func (s *Service) markOffline(ctx context.Context) error {
+func (s *Service) markOffline(ctx context.Context) (err error) {
+	// While the control plane or its database was away, nobody could beat.
+	defer func() {
+		if err != nil {
+			s.deafUntil = s.now()
+		}
+	}()
+	if s.now().Before(s.deafUntil.Add(2 * s.cfg.HeartbeatInterval)) {
+		return nil
+	}
 	deadline := db.At(s.now().Add(-3 * s.cfg.HeartbeatInterval))
 	const page = 500
 	for {
@@ -354,9 +371,7 @@ func (s *Service) markOffline(ctx context.Context) error {
 				if _, err := tx.Exec(ctx, "UPDATE sites SET status = 'offline' WHERE id = ?", site.ID); err != nil {
 					return err
 				}
-				if err := tally.Move(ctx, tx, site.OrgID, tally.Site, siteOnline, siteOffline); err != nil {
-					return err
-				}
+				tally.Move(tx, site.OrgID, tally.Site, siteOnline, siteOffline)
 				message := fmt.Sprintf("site %s went offline, last seen %s", site.Name, site.LastSeenAt.Format(time.RFC3339))
 				if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.offline", message)); err != nil {
 					return err

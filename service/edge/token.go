@@ -46,7 +46,10 @@ func (s *Service) issue(ctx context.Context, tx *db.Tx, prefix string, row token
 
 // callerByToken finds who a token belongs to, or errBadToken.
 func (s *Service) callerByToken(ctx context.Context, token string) (Caller, error) {
-	hash := auth.HashToken(token)
+	return s.callerByHash(ctx, auth.HashToken(token))
+}
+
+func (s *Service) callerByHash(ctx context.Context, hash string) (Caller, error) {
 	if c, ok := s.globalCaller(hash); ok {
 		return c, nil
 	}
@@ -88,17 +91,23 @@ func findToken(ctx context.Context, q db.Querier, hash string) (tokenRow, error)
 
 // globalCaller holds a token against the global ones of the configuration.
 func (s *Service) globalCaller(hash string) (Caller, bool) {
-	if s.adminTokenHash != "" && auth.EqualHash(hash, s.adminTokenHash) {
+	known := s.configured.Load()
+	if known.adminToken != "" && auth.EqualHash(hash, known.adminToken) {
 		return Caller{Subject: "admin-token", Kind: KindToken, Role: RoleAdmin, tokenHash: hash}, true
 	}
-	if s.viewerTokenHash != "" && auth.EqualHash(hash, s.viewerTokenHash) {
+	if known.viewerToken != "" && auth.EqualHash(hash, known.viewerToken) {
 		return Caller{Subject: "viewer-token", Kind: KindToken, Role: RoleViewer, tokenHash: hash}, true
 	}
 	return Caller{}, false
 }
 
 // tokensChanged must be called in every transaction that takes tokens away.
-func (s *Service) tokensChanged(tx *db.Tx) { tx.OnCommit(s.tokens.clear) }
+func (s *Service) tokensChanged(tx *db.Tx) {
+	tx.OnCommit(func() {
+		s.tokens.clear()
+		s.activityBell.ring() // streams ask again whether their callers may go on
+	})
+}
 
 // deleteExpiredTokens keeps the tables from growing with every login and every
 // site.

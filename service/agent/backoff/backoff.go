@@ -4,6 +4,7 @@
 package backoff
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -12,6 +13,7 @@ import (
 // Max and Rand. It must not be used by two goroutines at once.
 type Backoff struct {
 	Min, Max time.Duration
+	MaxAsked time.Duration  // bounds what a server may ask for; 0: DefaultMaxAsked
 	Rand     func() float64 // in [0, 1)
 
 	ceiling time.Duration
@@ -25,13 +27,13 @@ func (b *Backoff) Next(asked time.Duration) time.Duration {
 	wait := b.Min + time.Duration(b.Rand()*float64(b.ceiling-b.Min))
 	if asked > 0 {
 		// A server that asks for days is not believed: a person may mend it any time.
-		return min(asked, MaxAsked) + wait - b.Min
+		return min(asked, cmp.Or(b.MaxAsked, DefaultMaxAsked)) + wait - b.Min
 	}
 	return wait
 }
 
-// MaxAsked bounds what a server may ask for.
-const MaxAsked = time.Hour
+// DefaultMaxAsked bounds what a server may ask for.
+const DefaultMaxAsked = 15 * time.Minute
 
 // Reset begins a new series, after a success.
 func (b *Backoff) Reset() { b.ceiling = 0 }

@@ -47,16 +47,24 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 	left := m.downloadTime(u)
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	retry := backoff.Backoff{Min: time.Second, Max: 5 * time.Minute, Rand: m.cfg.Rand}
+	retry := backoff.Backoff{Min: time.Second, Max: 5 * time.Minute, MaxAsked: m.cfg.RetryAfterMax, Rand: m.cfg.Rand}
+	anew := false // it was begun anew, since the part that was there had been damaged
 	for {
 		before := m.partSize(u.SHA256)
-		asked, err := m.fetch(limited, u)
+		asked, resumed, err := m.fetch(limited, u)
 		var unfit errUnfit
 		switch {
 		case err == nil:
 			return Done, "", nil
 		case ctx.Err() != nil:
 			return Done, "", ctx.Err()
+		case errors.As(err, &unfit) && resumed && !anew:
+			// A loss of power can leave zeroes in the part that was downloaded before.
+			m.cfg.Log.Warn("the download was resumed, and the result is wrong; beginning anew", "device", u.DeviceID, "request", u.RequestID, "error", err)
+			anew = true
+			if err := m.dropPart(u.SHA256); err != nil {
+				return Done, "", err
+			}
 		case errors.As(err, &unfit):
 			return Broken, clean(unfit.reason), m.dropPart(u.SHA256)
 		}
@@ -118,8 +126,9 @@ func (m *Manager) dropPart(sum string) error {
 }
 
 // fetch asks for what is missing, once, and checks the artifact when it is whole.
-// asked is what the server wants us to wait before the next attempt.
-func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, err error) {
+// asked is what the server wants us to wait before the next attempt, and resumed
+// tells that the answer was added to a part that was there.
+func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, resumed bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stall := time.AfterFunc(stallTimeout, func() { cancel(errors.New("the server sends nothing")) })
@@ -127,7 +136,7 @@ func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, er
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.URL, nil)
 	if err != nil {
-		return 0, errUnfit{"the URL cannot be used"}
+		return 0, resumed, errUnfit{"the URL cannot be used"}
 	}
 	req.Header.Set("Accept-Encoding", "identity") // ranges are those of the artifact itself
 	have := m.partSize(u.SHA256)
@@ -143,41 +152,42 @@ func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, er
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return 0, err
+		return 0, resumed, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	switch {
 	case res.StatusCode == http.StatusOK:
 		have = 0
 	case res.StatusCode == http.StatusPartialContent:
+		resumed = have > 0
 		if start, ok := rangeStart(res.Header.Get("Content-Range")); !ok || start != have {
-			return 0, errors.Join(errors.New("the server sent another part than was asked for"), m.dropPart(u.SHA256))
+			return 0, resumed, errors.Join(errors.New("the server sent another part than was asked for"), m.dropPart(u.SHA256))
 		}
 	case res.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		return 0, errors.Join(errors.New("the artifact is shorter than what was downloaded; beginning anew"), m.dropPart(u.SHA256))
+		return 0, resumed, errors.Join(errors.New("the artifact is shorter than what was downloaded; beginning anew"), m.dropPart(u.SHA256))
 	case res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
-		asked, _ := webhook.RetryAfter(res.Header, m.cfg.Now(), backoff.MaxAsked) // 0: it does not ask
-		return asked, fmt.Errorf("the server answered %s", res.Status)
+		asked, _ := webhook.RetryAfter(res.Header, m.cfg.Now(), 24*time.Hour) // 0: it does not ask; backoff bounds it
+		return asked, resumed, fmt.Errorf("the server answered %s", res.Status)
 	default:
-		return 0, errUnfit{"the server of the artifact answered " + res.Status}
+		return 0, resumed, errUnfit{"the server of the artifact answered " + res.Status}
 	}
 	total := u.Size
 	if res.ContentLength >= 0 {
 		if total > 0 && have+res.ContentLength != total {
-			return 0, errUnfit{fmt.Sprintf("the artifact has %d bytes, not the %d that were announced", have+res.ContentLength, total)}
+			return 0, resumed, errUnfit{fmt.Sprintf("the artifact has %d bytes, not the %d that were announced", have+res.ContentLength, total)}
 		}
 		total = have + res.ContentLength
 	}
 	if total > m.cfg.MaxSize {
-		return 0, m.tooLarge()
+		return 0, resumed, m.tooLarge()
 	}
 	if err := m.receive(ctx, u, res, have, total, stall); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return 0, err
+		return 0, resumed, err
 	}
-	return 0, m.finish(u)
+	return 0, resumed, m.finish(u)
 }
 
 func (m *Manager) tooLarge() error {

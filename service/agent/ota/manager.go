@@ -10,14 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
 // Config is what a Manager needs.
 type Config struct {
-	DB              *db.DB
+	DB              *store.DB
 	Folder          string        // for artifacts
 	Hook            string        // the operator's program; empty: updates are rejected
 	MaxSize         int64         // of an artifact, in bytes
@@ -25,6 +26,7 @@ type Config struct {
 	HookTimeout     time.Duration // of one call
 	RebootWait      time.Duration // from "the device reboots" to its verification
 	DownloadTimeout time.Duration // from the request to the end of the download
+	RetryAfterMax   time.Duration // the longest wait that an artifact's server may ask for
 	Client          *http.Client  // for artifacts
 	// Firmware is the version that a device is known to have; empty: unknown.
 	Firmware func(ctx context.Context, device string) (string, error)
@@ -107,15 +109,11 @@ func (m *Manager) Run(ctx context.Context) {
 			}
 			rebooted := resumed && u.Phase == Rebooting
 			work.Go(func() {
-				m.carryOut(life, u, rebooted)
-				m.end(u)
-				if ctx.Err() == nil {
-					if err := m.discard(ctx, u.SHA256); err != nil {
-						m.cfg.Log.Warn("an artifact could not be removed", "device", u.DeviceID, "error", err)
-					}
-				}
-				<-slots
-				m.nudge(m.wanted)
+				defer func() {
+					<-slots
+					m.nudge(m.wanted)
+				}()
+				_ = routine.Run(m.cfg.Log, "update", func() { m.see(ctx, life, u, rebooted) }) // logged
 			})
 		}
 		resumed = false
@@ -124,6 +122,31 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// see works on an update until life ends or it is over. After a panic it is taken up again from
+// where it stands, later and later.
+func (m *Manager) see(ctx, life context.Context, u Update, rebooted bool) {
+	defer m.end(u)
+	broken := false
+	routine.Keep(life, m.cfg.Log, "update", func(life context.Context) {
+		now := u
+		if broken {
+			var ok bool
+			var err error
+			if now, ok, err = m.load(life, m.cfg.DB, u.DeviceID); err != nil || !ok || now.RequestID != u.RequestID {
+				return // Run looks again
+			}
+		}
+		broken = true
+		m.carryOut(life, now, rebooted)
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if err := m.discard(ctx, u.SHA256); err != nil {
+		m.cfg.Log.Warn("an artifact could not be removed", "device", u.DeviceID, "error", err)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 	rules "github.com/mainstay-infra/mainstay/service/edge/ota"
 )
@@ -61,7 +60,7 @@ type site struct {
 	*Manager
 	t        testing.TB
 	dir      string
-	db       *db.DB
+	db       *store.DB
 	firmware string
 	change   func(*Config)
 	stop     func()

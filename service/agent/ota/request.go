@@ -35,18 +35,16 @@ var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // cannot be read, is none; the error says why.
 func ParseTwin(device string, desired, reported json.RawMessage) (Wanted, error) {
 	w := Wanted{DeviceID: device}
-	var d struct {
-		OTA json.RawMessage `json:"ota"`
+	wanted, err := member(desired, "ota")
+	if err != nil {
+		return w, fault.Wrap(fault.Invalid, err, "desired: is not a JSON object")
 	}
-	if err := json.Unmarshal(desired, &d); err != nil {
-		return w, fault.Wrap(fault.Invalid, err, "desired: is no JSON object")
-	}
-	if len(d.OTA) == 0 || bytes.Equal(d.OTA, []byte("null")) {
+	if len(wanted) == 0 || bytes.Equal(wanted, []byte("null")) {
 		return w, nil
 	}
 	var request Request
-	if err := json.Unmarshal(d.OTA, &request); err != nil {
-		return w, fault.Wrap(fault.Invalid, err, "desired.ota: is no request")
+	if err := json.Unmarshal(wanted, &request); err != nil {
+		return w, fault.Wrap(fault.Invalid, err, "desired.ota: is not a request")
 	}
 	request.SHA256 = strings.ToLower(request.SHA256)
 	u, err := url.Parse(request.URL)
@@ -63,21 +61,31 @@ func ParseTwin(device string, desired, reported json.RawMessage) (Wanted, error)
 		return w, fault.InvalidField("desired.ota.size", "must not be negative")
 	}
 	var r struct {
-		OTA struct {
-			RequestID string `json:"request_id"`
-			State     Phase  `json:"state"`
-		} `json:"ota"`
+		RequestID string `json:"request_id"`
+		State     Phase  `json:"state"`
 	}
-	if err := json.Unmarshal(reported, &r); err != nil {
-		return w, fault.Wrap(fault.Invalid, err, "reported.ota: is no status")
+	told, err := member(reported, "ota")
+	if err == nil && len(told) > 0 {
+		err = json.Unmarshal(told, &r)
+	}
+	if err != nil {
+		return w, fault.Wrap(fault.Invalid, err, "reported.ota: is not a status")
 	}
 	w.State = Pending
-	if r.OTA.RequestID == request.RequestID {
-		w.State = r.OTA.State
+	if r.RequestID == request.RequestID {
+		w.State = r.State
 	}
 	switch w.State {
 	case Pending, Downloading, Downloaded, Installing, Rebooting, Verifying, RollingBack:
 		w.Request = &request
 	}
 	return w, nil
+}
+
+// member is a member of an object. Decoding into a struct would take a key in
+// another case, such as OTA, which belongs to somebody else.
+func member(object json.RawMessage, key string) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(object, &members)
+	return members[key], err
 }

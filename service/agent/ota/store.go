@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
 // Update is an update of a device as it is kept here.
@@ -67,7 +66,7 @@ func (m *Manager) enter(ctx context.Context, u *Update, to Phase, message string
 	if to == Downloaded || to == AlreadyInstalled {
 		progress = 100
 	}
-	err = store.Update(ctx, m.cfg.DB, func(tx *db.Tx) error {
+	err = m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, "UPDATE updates SET phase = ?, progress = ?, message = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = ?",
 			string(to), progress, message, now, u.DeviceID, u.RequestID, string(u.Phase))
 		if current = n > 0; err != nil || !current {
@@ -91,7 +90,7 @@ func addReport(ctx context.Context, tx *db.Tx, r Report) error {
 // progress notes how far a download is. A report of it that still waits is changed
 // in its place, so that reports do not pile up while there is no link.
 func (m *Manager) progress(ctx context.Context, u *Update, percent int) error {
-	err := store.Update(ctx, m.cfg.DB, func(tx *db.Tx) error {
+	err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, "UPDATE updates SET progress = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = 'downloading'",
 			percent, db.At(m.cfg.Now()), u.DeviceID, u.RequestID)
 		if err != nil || n == 0 {
@@ -123,7 +122,7 @@ func (m *Manager) NextReport(ctx context.Context) (*Report, error) {
 // Told says that the control plane has answered a report. unwanted means that it
 // will hear no more of this request: what is left of it is stopped.
 func (m *Manager) Told(ctx context.Context, r *Report, unwanted bool) error {
-	err := store.Update(ctx, m.cfg.DB, func(tx *db.Tx) error {
+	err := m.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
 		if unwanted {
 			return m.stopIn(ctx, tx, r.DeviceID, r.RequestID)
 		}
@@ -158,7 +157,7 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 			return nil // being worked on, or about to be reported as done
 		}
 		// The control plane has forgotten how it ended (it was restored from a backup).
-		err := store.Update(ctx, m.cfg.DB, func(tx *db.Tx) error {
+		err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 			return addReport(ctx, tx, Report{DeviceID: have.DeviceID, RequestID: have.RequestID, State: have.Phase, Progress: have.Progress, Message: have.Message})
 		})
 		m.nudge(m.reported)
@@ -167,7 +166,7 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 	if w.Request == nil && (!known || have.Phase.Terminal() && !m.untold(ctx, have)) {
 		return nil
 	}
-	err = store.Update(ctx, m.cfg.DB, func(tx *db.Tx) error {
+	err = m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		if known {
 			if err := m.stopIn(ctx, tx, have.DeviceID, have.RequestID); err != nil {
 				return err
@@ -228,7 +227,7 @@ func (m *Manager) Retain(ctx context.Context, devices map[string]bool) error {
 		if err != nil || !ok {
 			return err
 		}
-		if err := store.Update(ctx, m.cfg.DB, func(tx *db.Tx) error {
+		if err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 			if err := m.stopIn(ctx, tx, device, u.RequestID); err != nil {
 				return err
 			}

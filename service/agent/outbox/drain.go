@@ -20,6 +20,8 @@ type Stored struct {
 	Bytes     int64                      `db:"bytes"`
 }
 
+const storedColumns = "seq, event_id, topic, payload, headers, event_time, bytes"
+
 // Next returns the oldest events, at most maxEvents and not more than maxBytes,
 // but one in any case. Nothing is taken out.
 func (o *Outbox) Next(ctx context.Context, maxEvents int, maxBytes int64) ([]Stored, error) {
@@ -38,8 +40,19 @@ func (o *Outbox) Next(ctx context.Context, maxEvents int, maxBytes int64) ([]Sto
 		return nil, nil
 	}
 	batch := make([]Stored, 0, n)
-	err := o.cfg.DB.Select(ctx, &batch, "SELECT seq, event_id, topic, payload, headers, event_time, bytes FROM outbox ORDER BY seq LIMIT ?", n)
+	err := o.cfg.DB.Select(ctx, &batch, "SELECT "+storedColumns+" FROM outbox ORDER BY seq LIMIT ?", n)
 	return batch, err
+}
+
+// After returns the first event after the one with the number seq, leaving out skip
+// others; nil when there is none.
+func (o *Outbox) After(ctx context.Context, seq int64, skip int) (*Stored, error) {
+	var e Stored
+	err := o.cfg.DB.Get(ctx, &e, "SELECT "+storedColumns+" FROM outbox WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?", seq, skip)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	return &e, err
 }
 
 // Acknowledge deletes a batch that Next returned, which the control plane has now.
@@ -47,8 +60,8 @@ func (o *Outbox) Acknowledge(ctx context.Context, batch []Stored) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	err := store.Update(ctx, o.cfg.DB, func(tx *db.Tx) error {
-		if err := o.remove(ctx, tx, batch); err != nil {
+	err := o.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
+		if _, err := o.remove(ctx, tx, batch); err != nil {
 			return err
 		}
 		_, err := store.Count(ctx, tx, counterForwarded, int64(len(batch)))
@@ -60,57 +73,21 @@ func (o *Outbox) Acknowledge(ctx context.Context, batch []Stored) error {
 	return err
 }
 
-// remove deletes the batch's events, as far as they were not dropped meanwhile.
-// Nothing else lies between its first and its last number.
-func (o *Outbox) remove(ctx context.Context, tx *db.Tx, batch []Stored) error {
+// remove deletes the batch's events, as far as they were not dropped meanwhile, and
+// says how many that were. Nothing else lies between its first and its last number.
+func (o *Outbox) remove(ctx context.Context, tx *db.Tx, batch []Stored) (int64, error) {
 	first, last := batch[0].Seq, batch[len(batch)-1].Seq
 	var there struct {
 		Events int64 `db:"events"`
 		Bytes  int64 `db:"bytes"`
 	}
 	if err := tx.Get(ctx, &there, "SELECT COUNT(*) AS events, COALESCE(SUM(bytes), 0) AS bytes FROM outbox WHERE seq BETWEEN ? AND ?", first, last); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := tx.Exec(ctx, "DELETE FROM outbox WHERE seq BETWEEN ? AND ?", first, last); err != nil {
-		return err
+		return 0, err
 	}
-	return o.count(ctx, tx, totals{events: -there.Events, bytes: -there.Bytes})
-}
-
-// Refuse takes an event out that the control plane will never accept, and keeps
-// its beginning with the reason among the newest refused ones.
-func (o *Outbox) Refuse(ctx context.Context, e Stored, reason string) error {
-	err := store.Update(ctx, o.cfg.DB, func(tx *db.Tx) error {
-		if err := o.remove(ctx, tx, []Stored{e}); err != nil {
-			return err
-		}
-		payload := e.Payload
-		if len(payload) > maxRefusedPayload {
-			payload = payload[:maxRefusedPayload]
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO refused_events (event_id, topic, payload, reason, refused_at) VALUES (?, ?, ?, ?, ?)",
-			e.EventID, e.Topic, payload, reason, db.At(o.cfg.Now())); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "DELETE FROM refused_events WHERE seq <= (SELECT MAX(seq) FROM refused_events) - ?", maxRefused); err != nil {
-			return err
-		}
-		_, err := store.Count(ctx, tx, counterRefused, 1)
-		return err
-	})
-	if err == nil {
-		o.refused.Inc()
-		o.cfg.Log.Warn("the control plane refused an event for good", "event", e.EventID, "topic", e.Topic, "reason", reason)
-	}
-	return err
-}
-
-// Refused is an event that the control plane refused.
-type Refused struct {
-	EventID   string  `db:"event_id"`
-	Topic     string  `db:"topic"`
-	Reason    string  `db:"reason"`
-	RefusedAt db.Time `db:"refused_at"`
+	return there.Events, o.count(ctx, tx, totals{events: -there.Events, bytes: -there.Bytes})
 }
 
 // Stats is how full the outbox is and what became of events since the data folder
@@ -120,14 +97,16 @@ type Stats struct {
 	DropOldest                            bool
 	Oldest                                time.Time // when the oldest was accepted; zero when empty
 	Accepted, Forwarded, Dropped, Refused int64
-	LastRefused                           []Refused // newest first
+	SetAside                              int64     // refused events that are kept
+	Discarded                             int64     // refused events that were not kept, for want of room
+	LastRefused                           []Refused // newest first, of those that are kept
 }
 
 // Stats reads them.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{MaxBytes: o.cfg.MaxBytes, DropOldest: o.cfg.DropOldest, LastRefused: []Refused{}}
 	for name, value := range map[string]*int64{counterEvents: &s.Events, counterBytes: &s.Bytes, counterAccepted: &s.Accepted,
-		counterForwarded: &s.Forwarded, counterDropped: &s.Dropped, counterRefused: &s.Refused} {
+		counterForwarded: &s.Forwarded, counterDropped: &s.Dropped, counterRefused: &s.Refused, counterDiscarded: &s.Discarded} {
 		var err error
 		if *value, err = store.Counter(ctx, o.cfg.DB, name); err != nil {
 			return s, err
@@ -139,7 +118,10 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 		return s, err
 	}
 	s.Oldest = oldest.Time
-	err = o.cfg.DB.Select(ctx, &s.LastRefused, "SELECT event_id, topic, reason, refused_at FROM refused_events ORDER BY seq DESC LIMIT ?", shownRefused)
+	if err := o.cfg.DB.Get(ctx, &s.SetAside, "SELECT COUNT(*) FROM refused_events"); err != nil {
+		return s, err
+	}
+	s.LastRefused, err = o.Refused(ctx, 0, shownRefused)
 	return s, err
 }
 
@@ -155,7 +137,7 @@ func (o *Outbox) Untold(ctx context.Context) (int64, error) {
 
 // Told notes that the control plane was told of n dropped events.
 func (o *Outbox) Told(ctx context.Context, n int64) error {
-	return store.Update(ctx, o.cfg.DB, func(tx *db.Tx) error {
+	return o.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
 		_, err := store.Count(ctx, tx, counterTold, n)
 		return err
 	})

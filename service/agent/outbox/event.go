@@ -74,5 +74,5 @@ func checkText(field, s string, limit int) error {
 	if len(s) > limit {
 		return fault.InvalidField(field, "is longer than %d bytes", limit)
 	}
-	return text.Check(field, s)
+	return text.CheckID(field, s)
 }

@@ -2,7 +2,7 @@
 // plane has them.
 //
 //	             ┌─► acknowledged by the control plane: deleted
-//	accepted ────┼─► refused by it for good: moved to a small table of the newest refused
+//	accepted ────┼─► refused by it: set aside; a person sends it again or discards it
 //	             └─► dropped, being the oldest, when the outbox is full (only if so configured)
 //
 // Invariants:
@@ -40,19 +40,20 @@ const (
 	counterForwarded = "events_forwarded"
 	counterDropped   = "events_dropped"
 	counterRefused   = "events_refused"
+	counterDiscarded = "events_discarded"    // refused ones for which there was no room
 	counterTold      = "events_dropped_told" // of the dropped ones, those the control plane was told of
 )
 
-// Bounds of the table of refused events.
+// Bounds of the refused events that are kept.
 const (
-	maxRefused        = 100
-	maxRefusedPayload = 4 << 10 // bytes kept of a refused payload
-	shownRefused      = 10
+	maxRefused      = 1000
+	maxRefusedBytes = 32 << 20
+	shownRefused    = 10
 )
 
 // Config is what an Outbox needs.
 type Config struct {
-	DB         *db.DB
+	DB         *store.DB
 	MaxBytes   int64
 	DropOldest bool // when full; otherwise events are refused
 	Log        *slog.Logger
@@ -92,7 +93,7 @@ type Receipt struct {
 // New makes an outbox on a database that package store opened.
 func New(ctx context.Context, cfg Config) (*Outbox, error) {
 	o := &Outbox{cfg: cfg, added: make(chan struct{}, 1)}
-	o.batcher = db.NewBatcher(cfg.DB, 256, o.write)
+	o.batcher = db.NewBatcher(cfg.DB.DB, 256, o.write)
 	for name, value := range map[string]*atomic.Int64{counterEvents: &o.events, counterBytes: &o.bytes} {
 		n, err := store.Counter(ctx, cfg.DB, name)
 		if err != nil {
@@ -162,15 +163,22 @@ func (o *Outbox) Accept(ctx context.Context, events []Event) ([]Receipt, error) 
 		a.bytes += r.bytes
 		a.rows[i] = r
 	}
-	full, err := o.batcher.Do(ctx, a)
-	if err = errors.Join(err, full); err != nil {
+	if err := o.cfg.DB.Room(ctx); err != nil {
 		return nil, err
 	}
+	full, err := o.batcher.Do(ctx, a)
+	if err = errors.Join(err, full); err != nil {
+		return nil, o.cfg.DB.Notice(err)
+	}
+	o.signalAdded()
+	return a.receipts, nil
+}
+
+func (o *Outbox) signalAdded() {
 	select {
 	case o.added <- struct{}{}:
 	default:
 	}
-	return a.receipts, nil
 }
 
 // totals is the size of the outbox within a transaction.

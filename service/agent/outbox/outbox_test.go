@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/agent/outbox"
 	"github.com/mainstay-infra/mainstay/service/agent/store"
@@ -276,38 +277,133 @@ func TestANumberIsNotUsedAgainForAnEventThatCameWhileABatchWasUnderWay(t *testin
 	}
 }
 
-func TestTheTableOfRefusedEventsIsBounded(t *testing.T) {
+func (b *box) refuse(id, reason string, size int) {
+	b.t.Helper()
+	if _, err := b.Accept(b.t.Context(), []outbox.Event{event(id, size)}); err != nil {
+		b.t.Fatal(err)
+	}
+	batch, err := b.Next(b.t.Context(), 1, 1)
+	if err != nil || len(batch) != 1 || batch[0].EventID != id {
+		b.t.Fatalf("%+v, %v", batch, err)
+	}
+	if err := b.Refuse(b.t.Context(), batch[0], reason); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestRefusedEventsAreKeptWholeUpToABound(t *testing.T) {
 	t.Parallel()
 	b := open(t, 1<<30, false)
-	for i := range 101 {
-		if _, err := b.Accept(t.Context(), []outbox.Event{event(fmt.Sprint(i), 5<<10)}); err != nil {
-			t.Fatal(err)
-		}
-		batch, err := b.Next(t.Context(), 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Refuse(t.Context(), batch[0], fmt.Sprintf("reason %d", i)); err != nil {
-			t.Fatal(err)
-		}
+	const size = 1 << 19
+	for i := range 70 { // of half a megabyte, of which 63 fit into 32 MiB
+		b.refuse(fmt.Sprint(i), fmt.Sprintf("reason %d", i), size)
 	}
 	s := b.stats()
-	if s.Refused != 101 || s.Events != 0 || s.Bytes != 0 || len(s.LastRefused) != 10 || s.LastRefused[0].Reason != "reason 100" {
+	if s.Refused != 70 || s.SetAside != 63 || s.Discarded != 7 || s.Events != 0 || s.Bytes != 0 || len(s.LastRefused) != 10 || s.LastRefused[0].Reason != "reason 69" {
 		t.Errorf("%+v", s)
 	}
+	kept, err := b.Refused(t.Context(), 0, 1000)
+	if err != nil || len(kept) != 63 || kept[0].EventID != "69" || kept[62].EventID != "7" || kept[62].Bytes < size || !kept[62].Whole {
+		t.Errorf("%d kept, %v", len(kept), err)
+	}
+	if rest, err := b.Refused(t.Context(), kept[61].Seq, 1000); err != nil || len(rest) != 1 || rest[0].EventID != "7" {
+		t.Errorf("the last page: %+v, %v", rest, err)
+	}
+}
+
+func TestARefusedEventIsSentAgainOrDiscardedAsAPersonSays(t *testing.T) {
+	t.Parallel()
+	b := open(t, 1<<20, false)
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	if _, err := b.Accept(t.Context(), []outbox.Event{{ID: "a", Topic: "t/a", Payload: []byte(`{"x":1}`), Headers: map[string]string{"X-A": "b"}, Time: at}}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := b.Next(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Refuse(t.Context(), before[0], "no"); err != nil {
+		t.Fatal(err)
+	}
+	b.refuse("b", "no", 10)
+	b.refuse("c", "no", 10)
+	if _, err := b.Accept(t.Context(), []outbox.Event{event("waiting", 10)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []func(context.Context, []string) (int64, error){b.Retry, b.Discard} {
+		if n, err := try(t.Context(), []string{"b", "nobody"}); !fault.Is(err, fault.NotFound) || n != 0 {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if s := b.stats(); s.SetAside != 3 {
+		t.Fatalf("a request with an unknown id changed something: %+v", s)
+	}
+	if n, err := b.Discard(t.Context(), []string{"b"}); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	b.close()
+	b.open()
+	if n, err := b.Retry(t.Context(), nil); err != nil || n != 2 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if got := b.ids(); !slices.Equal(got, []string{"waiting", "a", "c"}) {
+		t.Errorf("%v", got)
+	}
+	after, err := b.Next(t.Context(), 3, 1<<20)
+	if err != nil || after[1].Payload != before[0].Payload || after[1].Topic != "t/a" || after[1].Headers.V["X-A"] != "b" || !after[1].EventTime.Equal(at) || after[1].Bytes != before[0].Bytes {
+		t.Errorf("%+v became %+v, %v", before[0], after[1], err)
+	}
+	if s := b.stats(); s.SetAside != 0 || s.Events != 3 || s.Bytes < after[1].Bytes {
+		t.Errorf("%+v", s)
+	}
+	for i := 0; ; i++ { // a full outbox takes none back
+		if _, err := b.Accept(t.Context(), []outbox.Event{event(fmt.Sprint("fill", i), 10<<10)}); err != nil {
+			break
+		}
+	}
+	batch, err := b.Next(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Refuse(t.Context(), batch[0], "no"); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		if _, err := b.Accept(t.Context(), []outbox.Event{event(fmt.Sprint("brim", i), 1)}); err != nil {
+			break
+		}
+	}
+	if _, err := b.Retry(t.Context(), nil); !fault.Is(err, fault.StorageFailed) || b.stats().SetAside != 1 {
+		t.Errorf("into a full outbox: %v, %+v", err, b.stats())
+	}
+}
+
+func TestWhatAnOlderVersionKeptOfRefusedEventsIsShownButNotSent(t *testing.T) {
+	t.Parallel()
+	b := open(t, 1<<20, false)
+	b.refuse("new", "no", 10)
 	b.close()
 	d, err := store.Open(t.Context(), b.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept, longest int
-	if err := errors.Join(d.Get(t.Context(), &kept, "SELECT COUNT(*) FROM refused_events"), d.Get(t.Context(), &longest, "SELECT MAX(LENGTH(payload)) FROM refused_events"), d.Close()); err != nil {
+	err = d.Update(t.Context(), func(tx *db.Tx) error { // as version 1 of the tables did
+		_, err := tx.Exec(t.Context(), "INSERT INTO refused_events (event_id, topic, payload, reason, refused_at) VALUES ('old', 't', '{\"cut', 'no', 1)")
+		return err
+	})
+	if err := errors.Join(err, d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if kept != 100 || longest > 4<<10 {
-		t.Errorf("%d kept, the longest of %d bytes", kept, longest)
-	}
 	b.open()
+	if list, err := b.Refused(t.Context(), 0, 10); err != nil || len(list) != 2 || list[0].EventID != "old" || list[0].Whole || !list[1].Whole {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := b.Retry(t.Context(), []string{"old"}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v", err)
+	}
+	if n, err := b.Retry(t.Context(), nil); err != nil || n != 1 || !slices.Equal(b.ids(), []string{"new"}) {
+		t.Errorf("%d, %v, %v", n, err, b.ids())
+	}
 }
 
 func TestWhatTheControlPlaneWouldRefuseIsRefusedAtAcceptance(t *testing.T) {

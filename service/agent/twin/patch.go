@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/mergepatch"
 )
 
 const (
@@ -76,9 +75,9 @@ func merged(state, patch json.RawMessage) (json.RawMessage, error) {
 	if len(patch) == 0 {
 		return state, nil
 	}
-	out, err := jsonpatch.MergePatch(state, patch)
+	out, err := mergepatch.Apply(state, patch)
 	if err != nil {
-		return nil, fault.InvalidField("body", "is no JSON merge patch")
+		return nil, fault.InvalidField("body", "is not a JSON merge patch")
 	}
 	return out, nil
 }

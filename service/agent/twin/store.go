@@ -33,7 +33,7 @@ type Registration struct {
 
 // Store keeps the twins. It is safe for concurrent use.
 type Store struct {
-	db      *db.DB
+	db      *store.DB
 	folder  string
 	changed chan struct{}
 	// files is held from a change in the database to that of its file, so that
@@ -57,7 +57,7 @@ type deviceRow struct {
 
 // Open makes the store on a database that package store opened, and brings the
 // files in folder in line with it.
-func Open(ctx context.Context, d *db.DB, folder string) (*Store, error) {
+func Open(ctx context.Context, d *store.DB, folder string) (*Store, error) {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", folder)
 	}
@@ -179,9 +179,12 @@ func (s *Store) Register(ctx context.Context, device string, reg Registration) e
 	if err != nil {
 		return err
 	}
+	if err := s.db.Room(ctx); err != nil {
+		return err
+	}
 	s.files.Lock()
 	defer s.files.Unlock()
-	err = store.Update(ctx, s.db, func(tx *db.Tx) error {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO devices (device_id, registration, pending_registration) VALUES (?, ?, 1)
 			ON CONFLICT (device_id) DO UPDATE SET registration = excluded.registration, pending_registration = devices.pending_registration + 1, error = ''`, device, string(encoded))
 		return err
@@ -211,7 +214,10 @@ func (s *Store) Patch(ctx context.Context, device string, patch json.RawMessage)
 	if err != nil {
 		return err
 	}
-	err = store.Update(ctx, s.db, func(tx *db.Tx) error {
+	if err := s.db.Room(ctx); err != nil {
+		return err
+	}
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		r, err := s.row(ctx, tx, device)
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
 // PendingRegistration is a registration that is to be sent. Number is for the call
@@ -36,7 +35,7 @@ func (s *Store) NextRegistration(ctx context.Context, after string) (*PendingReg
 // Registered says that the control plane has answered a registration; refusal is
 // why it will not have it, or empty. One that changed meanwhile stays pending.
 func (s *Store) Registered(ctx context.Context, p *PendingRegistration, refusal string) error {
-	return store.Update(ctx, s.db, func(tx *db.Tx) error {
+	return s.db.Settle(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE devices SET pending_registration = 0, error = ? WHERE device_id = ? AND pending_registration = ?", refusal, p.DeviceID, p.Number)
 		return err
 	})
@@ -45,7 +44,7 @@ func (s *Store) Registered(ctx context.Context, p *PendingRegistration, refusal 
 // RegisterAll has all registrations sent again, to a control plane that does not
 // know the devices as this site's.
 func (s *Store) RegisterAll(ctx context.Context) error {
-	err := store.Update(ctx, s.db, func(tx *db.Tx) error {
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE devices SET pending_registration = pending_registration + 1 WHERE registration <> ''")
 		return err
 	})
@@ -77,7 +76,7 @@ func (s *Store) NextPatch(ctx context.Context, after string) (*PendingPatch, err
 // Patched says that the control plane has merged a patch, and what the reported
 // state is now. If programs patched further meanwhile, the sum stays pending.
 func (s *Store) Patched(ctx context.Context, p *PendingPatch, reported json.RawMessage, version int64) error {
-	return store.Update(ctx, s.db, func(tx *db.Tx) error {
+	return s.db.Settle(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE devices SET patch = CASE WHEN pending_patch = ? THEN '' ELSE patch END,
 			pending_patch = CASE WHEN pending_patch = ? THEN 0 ELSE pending_patch END, reported = ?, reported_version = ? WHERE device_id = ?`,
 			p.Number, p.Number, string(reported), version, p.DeviceID)
@@ -87,7 +86,7 @@ func (s *Store) Patched(ctx context.Context, p *PendingPatch, reported json.RawM
 
 // Refused drops a patch that the control plane will never merge.
 func (s *Store) Refused(ctx context.Context, p *PendingPatch, reason string) error {
-	return store.Update(ctx, s.db, func(tx *db.Tx) error {
+	return s.db.Settle(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE devices SET patch = '', pending_patch = 0, error = ? WHERE device_id = ? AND pending_patch = ?", reason, p.DeviceID, p.Number)
 		return err
 	})
@@ -104,7 +103,7 @@ type Pulled struct {
 func (s *Store) Pull(ctx context.Context, page []Pulled) error {
 	s.files.Lock()
 	defer s.files.Unlock()
-	err := store.Update(ctx, s.db, func(tx *db.Tx) error {
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, p := range page {
 			// What is unchanged is not written again; small boxes have flash.
 			if _, err := tx.Exec(ctx, `INSERT INTO devices (device_id, desired, desired_version, reported, reported_version) VALUES (?, ?, ?, ?, ?)
@@ -147,7 +146,7 @@ func (s *Store) Retain(ctx context.Context, pulled map[string]bool) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	err := store.Update(ctx, s.db, func(tx *db.Tx) error {
+	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, device := range gone {
 			if _, err := tx.Exec(ctx, "DELETE FROM devices WHERE device_id = ? AND pending_registration = 0", device); err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/podman"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Config is what a manager works with.
@@ -26,6 +27,8 @@ type Config struct {
 	// Settle is how long a container without a health check must run to count as
 	// started; 0 is 10 s. Look is the time between two looks at what runs; 0 is 15 s.
 	Settle, Look time.Duration
+	// ReportRetry is the shortest time between two attempts to report; 0 is 5 s.
+	ReportRetry time.Duration
 }
 
 // Manager runs the deployments of a site.
@@ -51,6 +54,9 @@ type Manager struct {
 func New(cfg Config) (*Manager, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 10 * time.Second
+	}
+	if cfg.ReportRetry == 0 {
+		cfg.ReportRetry = 5 * time.Second
 	}
 	if cfg.Look == 0 {
 		cfg.Look = 15 * time.Second
@@ -116,22 +122,14 @@ func signal(bell chan struct{}) {
 // a client of the control plane with this site's id, and whether there is a link.
 func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.ClientWithResponses, string, bool)) error {
 	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
 	m.mu.Lock()
 	m.start = func(id string) { // called with mu held
 		w := newWorker(m, id)
 		m.workers[id] = w
 		running.Go(func() {
-			w.run(ctx)
-			m.mu.Lock()
-			delete(m.workers, id)
-			m.mu.Unlock()
-			if ctx.Err() != nil {
-				return
-			}
-			// It may have been wanted again after the worker had looked for the last time.
-			if err := m.wakeAll(ctx); err != nil {
-				m.cfg.Log.Error("read deployments", "error", err)
-			}
+			defer m.ended(ctx, id)
+			routine.Keep(ctx, m.cfg.Log, "deployment", w.run)
 		})
 	}
 	m.mu.Unlock()
@@ -139,23 +137,43 @@ func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.ClientWithRes
 		m.mu.Lock()
 		m.start = nil
 		m.mu.Unlock()
+		stop()
 		running.Wait()
 		if m.podman != nil {
 			m.podman.Close()
 		}
 	}()
-	if err := m.wakeAll(ctx); err != nil {
-		return err
-	}
-	running.Go(func() { m.report(ctx, server) })
-	for {
-		m.removeLeftovers(ctx)
+	running.Go(func() {
+		routine.Keep(ctx, m.cfg.Log, "deployment reports", func(ctx context.Context) { m.report(ctx, server) })
+	})
+	for awake := false; ; {
+		if !awake {
+			err := m.wakeAll(ctx)
+			if awake = err == nil; !awake && ctx.Err() == nil {
+				m.cfg.Log.Error("read deployments; it is tried again", "error", err)
+			}
+		}
+		_ = routine.Run(m.cfg.Log, "leftover containers", func() { m.removeLeftovers(ctx) }) // logged; it is done again
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-m.sweep:
 		case <-time.After(10 * m.cfg.Look):
 		}
+	}
+}
+
+// ended forgets the worker of a deployment. The deployment may have been wanted again after the
+// worker had looked for the last time.
+func (m *Manager) ended(ctx context.Context, id string) {
+	m.mu.Lock()
+	delete(m.workers, id)
+	m.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	if err := m.wakeAll(ctx); err != nil {
+		m.cfg.Log.Error("read deployments", "error", err)
 	}
 }
 

@@ -118,6 +118,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		result := edgeapi.RollbackResult{RolledBack: s.previous != nil}
 		if s.previous != nil {
 			result.Deployment = *s.previous
+			result.Deployment.SiteId = "s1"
 			s.previous = nil
 		}
 		_ = json.NewEncoder(w).Encode(result) // the agent would see a cut answer
@@ -127,7 +128,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	s.statuses = append(s.statuses, fmt.Sprintf("%s/%d", in.Status, *in.ObservedRevision))
 	s.message = *in.Message
-	_, _ = io.WriteString(w, "{}")
+	_ = json.NewEncoder(w).Encode(edgeapi.Deployment{Id: s.desired.Id, SiteId: "s1"}) // the agent would see a cut answer
 }
 
 // deploy has the agent run s.desired after a change to it.

@@ -2,29 +2,37 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
+	"math/rand/v2"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/service/agent/answer"
+	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
 
-// reportRetry is the time between two attempts to reach the control plane.
-const reportRetry = 5 * time.Second
+const (
+	reportRetryMax = 5 * time.Minute  // between two attempts to reach the control plane
+	reportTimeout  = 30 * time.Second // of one request
+)
 
 // report tells the control plane what it has not heard yet, until ctx is done.
 // Only the last word on each deployment is told: what was true in between helps
 // nobody any more.
 func (m *Manager) report(ctx context.Context, server func() (*edgeapi.ClientWithResponses, string, bool)) {
+	retry := backoff.Backoff{Min: m.cfg.ReportRetry, Max: reportRetryMax, Rand: rand.Float64}
 	for {
 		wait := time.Duration(0)
 		if client, site, ok := server(); ok {
 			if err := m.reportOnce(ctx, client, site); err != nil && ctx.Err() == nil {
-				m.cfg.Log.Warn("report deployments", "error", err)
-				wait = reportRetry
+				wait = retry.Next(answer.RetryAfter(err))
+				m.cfg.Log.Warn("report deployments", "error", err, "again_in", wait.Round(time.Millisecond))
+			} else {
+				retry.Reset()
 			}
 		} else {
-			wait = reportRetry
+			wait = m.cfg.ReportRetry
 		}
 		if wait > 0 {
 			if sleep(ctx, wait) != nil {
@@ -64,35 +72,58 @@ func (m *Manager) reportOnce(ctx context.Context, client *edgeapi.ClientWithResp
 }
 
 func (m *Manager) tell(ctx context.Context, client *edgeapi.ClientWithResponses, site string, r row) error {
-	body := edgeapi.DeploymentReport{SiteId: site, Status: edgeapi.DeploymentStatus(r.Status), Message: &r.Message, ObservedRevision: &r.Revision}
-	answer, err := client.ReportDeploymentStatusWithResponse(ctx, r.ID, body)
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	body := edgeapi.DeploymentReport{
+		SiteId:           site,
+		Status:           edgeapi.DeploymentStatus(r.Status),
+		Message:          &r.Message,
+		ObservedRevision: &r.Revision,
 	}
-	if worthAnother(answer.StatusCode()) {
-		return fmt.Errorf("report deployment %s: the control plane answered %s", r.ID, answer.Status())
+	d, err := answer.Decode[edgeapi.Deployment](answer.Read(client.ReportDeploymentStatus(ctx, r.ID, body)))
+	var refused *answer.Refusal
+	switch {
+	case errors.As(err, &refused) && refused.Final(): // it is gone, or the next pull explains
+		m.cfg.Log.Warn(
+			"the control plane does not take a deployment's status",
+			"deployment",
+			r.ID,
+			"answer",
+			refused.Error(),
+		)
+	case err != nil:
+		return fmt.Errorf("report deployment %s: %w", r.ID, err)
+	case d.Id != r.ID:
+		return answer.NewInvalid("it is about deployment %.128q, not %s", d.Id, r.ID)
 	}
-	if answer.StatusCode() != http.StatusOK { // it is gone, or the next pull explains
-		m.cfg.Log.Warn("the control plane does not take a deployment's status", "deployment", r.ID, "answer", answer.Status())
-	}
-	return m.store.reported(ctx, r)
+	return m.store.reported(context.WithoutCancel(ctx), r)
 }
 
 // askRollback has the control plane go back to the version that runs here.
 func (m *Manager) askRollback(ctx context.Context, client *edgeapi.ClientWithResponses, site string, r row) error {
-	answer, err := client.RollbackDeploymentWithResponse(ctx, r.ID, edgeapi.RollbackRequest{SiteId: site, Reason: &r.Rollback})
-	if err != nil {
-		return err
-	}
-	if worthAnother(answer.StatusCode()) {
-		return fmt.Errorf("roll back deployment %s: the control plane answered %s", r.ID, answer.Status())
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	result, err := answer.Decode[edgeapi.RollbackResult](
+		answer.Read(client.RollbackDeployment(ctx, r.ID, edgeapi.RollbackRequest{SiteId: site, Reason: &r.Rollback})),
+	)
+	var refused *answer.Refusal
+	if err != nil && (!errors.As(err, &refused) || !refused.Final()) {
+		return fmt.Errorf("roll back deployment %s: %w", r.ID, err)
 	}
 	var desired *edgeapi.AgentDeployment
-	if answer.JSON200 != nil && answer.JSON200.RolledBack {
-		back := agentDeployment(answer.JSON200.Deployment)
+	if err == nil && result.RolledBack {
+		if result.Deployment.Id != r.ID || result.Deployment.SiteId != site {
+			return answer.NewInvalid(
+				"it is about deployment %.128q of site %.128q, not %s",
+				result.Deployment.Id,
+				result.Deployment.SiteId,
+				r.ID,
+			)
+		}
+		back := agentDeployment(result.Deployment)
 		desired = &back
 	}
-	if err := m.store.rolledBack(ctx, r, desired); err != nil {
+	if err := m.store.rolledBack(context.WithoutCancel(ctx), r, desired); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -105,12 +136,26 @@ func (m *Manager) askRollback(ctx context.Context, client *edgeapi.ClientWithRes
 
 // agentDeployment is a deployment that the control plane has just allowed.
 func agentDeployment(d edgeapi.Deployment) edgeapi.AgentDeployment {
-	return edgeapi.AgentDeployment{Allowed: true, Id: d.Id, SiteId: d.SiteId, OrgId: d.OrgId, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: d.DesiredState,
-		Env: d.Env, Ports: d.Ports, PullPolicy: d.PullPolicy, Restart: d.Restart, Health: d.Health, Revision: d.Revision, ObservedRevision: d.ObservedRevision,
-		Previous: d.Previous, Status: d.Status, Message: d.Message, CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt}
-}
-
-// worthAnother reports whether a later attempt may have another answer.
-func worthAnother(status int) bool {
-	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusUnauthorized
+	return edgeapi.AgentDeployment{
+		Allowed:          true,
+		Id:               d.Id,
+		SiteId:           d.SiteId,
+		OrgId:            d.OrgId,
+		Name:             d.Name,
+		Image:            d.Image,
+		Version:          d.Version,
+		DesiredState:     d.DesiredState,
+		Env:              d.Env,
+		Ports:            d.Ports,
+		PullPolicy:       d.PullPolicy,
+		Restart:          d.Restart,
+		Health:           d.Health,
+		Revision:         d.Revision,
+		ObservedRevision: d.ObservedRevision,
+		Previous:         d.Previous,
+		Status:           d.Status,
+		Message:          d.Message,
+		CreatedAt:        d.CreatedAt,
+		UpdatedAt:        d.UpdatedAt,
+	}
 }

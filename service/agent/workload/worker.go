@@ -10,6 +10,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/podman"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 const (
@@ -65,7 +66,7 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) once(ctx context.Context) (next time.Duration, gone bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
-	go func() {
+	routine.Go(w.m.cfg.Log, "deployment watch", func() {
 		defer close(watched)
 		select {
 		case <-w.changed:
@@ -73,7 +74,7 @@ func (w *worker) once(ctx context.Context) (next time.Duration, gone bool) {
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	defer func() { cancel(); <-watched }()
 
 	r, ok, err := w.m.store.get(ctx, w.id)

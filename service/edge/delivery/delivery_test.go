@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -109,5 +110,19 @@ func TestAMessageIDCanAlwaysBeSigned(t *testing.T) {
 	}
 	if delivery.MessageID("e1") != "e1" {
 		t.Error("a good id was changed")
+	}
+}
+
+func TestTheHorizonOfAnyRouteIsFoundAtOnce(t *testing.T) {
+	t.Parallel()
+	const first = 10 + 11 + 12 + 14 + 18 + 26 + 42 + 74 + 138 + 266 // until the waits stop growing
+	for retries, want := range map[int]time.Duration{
+		-5: 10 * time.Second, 0: 10 * time.Second, 1: 21 * time.Second, 3: (10 + 11 + 12 + 14) * time.Second,
+		20: (first + 11*310) * time.Second, 100: (first + 91*310) * time.Second,
+		math.MaxInt64: (first + (365*24*3600-first)/310*310) * time.Second, // whole waits within a year
+	} {
+		if got := delivery.Horizon(delivery.Route{RetryMax: retries, Timeout: 10 * time.Second}); got != want {
+			t.Errorf("%d retries: %s, want %s", retries, got, want)
+		}
 	}
 }

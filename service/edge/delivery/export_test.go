@@ -30,6 +30,18 @@ func Horizon(r Route) time.Duration {
 	return horizon(r, webhook.Schedule{Base: time.Second, Max: 5 * time.Minute})
 }
 
+// NudgedAtItsEnd ends a worker of a route, which may have been nudged after its last look, and
+// reports whether the engine knows that the route has something to do.
+func NudgedAtItsEnd(e *Engine, routeID string, nudged bool) bool {
+	w := e.startWorker(routeID, allShards(), false)
+	if nudged {
+		e.startWorker(routeID, allShards(), false)
+	}
+	e.endWorker(w)
+	_, woken := e.woken[routeID]
+	return woken && len(e.poke) == 1
+}
+
 var (
 	Share     = share
 	AllShards = allShards

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,8 +32,10 @@ type verdict struct {
 	status   int
 	err      string
 
+	untried   bool // no request was made: it is given up unsent
 	delivered bool
 	retryAt   time.Time // when neither delivered nor dead
+	pause     time.Time // until then the target asked to be spared; zero: it did not
 	dead      Reason    // when given up
 	gone      bool      // the target wants no more: the route is disabled
 }
@@ -40,6 +45,9 @@ type verdict struct {
 func judge(p Pending, r Route, schedule webhook.Schedule, res webhook.Result, now time.Time, rnd func() float64) verdict {
 	v := verdict{delivery: p, route: r, at: now, status: res.Status, err: errorText(res)}
 	v.delivery.Attempts++
+	if (res.Status == http.StatusTooManyRequests || res.Status == http.StatusServiceUnavailable) && res.RetryAfter > 0 {
+		v.pause = now.Add(res.RetryAfter)
+	}
 	switch webhook.Classify(res.Status, res.Err) {
 	case webhook.Delivered:
 		v.delivered, v.err = true, ""
@@ -69,10 +77,14 @@ func errorText(res webhook.Result) string {
 			text += ": " + res.BodySnippet
 		}
 	}
+	return clip(text)
+}
+
+// clip bounds the text of an error. PostgreSQL takes neither broken UTF-8 nor NUL.
+func clip(text string) string {
 	if len(text) > maxErrorText {
 		text = text[:maxErrorText]
 	}
-	// PostgreSQL takes neither broken UTF-8 nor NUL.
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
@@ -105,11 +117,19 @@ func Describe(res webhook.Result) string { return errorText(res) }
 // settle stores a batch of verdicts.
 func (e *Engine) settle(ctx context.Context, tx *db.Tx, verdicts []verdict) ([]struct{}, error) {
 	byRoute := map[string][]verdict{}
+	lock := LockRoute
 	for _, v := range verdicts {
 		byRoute[v.route.ID] = append(byRoute[v.route.ID], v)
+		if v.gone { // its route is disabled below
+			lock = e.HoldRoutes
+		}
 	}
-	for _, vs := range byRoute {
-		if err := e.settleRoute(ctx, tx, vs); err != nil {
+	ids := slices.Sorted(maps.Keys(byRoute))
+	if err := lock(ctx, tx, ids...); err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if err := e.settleRoute(ctx, tx, byRoute[id]); err != nil {
 			return nil, err
 		}
 	}
@@ -122,15 +142,23 @@ func (e *Engine) settleRoute(ctx context.Context, tx *db.Tx, vs []verdict) error
 	var delivered []verdict
 	gone := false
 	for _, v := range vs {
-		sum.lastStatus, sum.lastError = v.status, v.err
+		if !v.untried {
+			sum.lastStatus = v.status
+		}
 		if v.delivered {
 			delivered = append(delivered, v)
 			sum.delivered++
 			sum.lastSuccess = v.at
 			continue
 		}
-		sum.failed++
-		sum.lastFailure = v.at
+		if !v.untried {
+			sum.failed++
+			sum.lastFailure, sum.lastError = v.at, v.err
+		} else if v.err == "" {
+			if err := lastFailure(ctx, tx, &v); err != nil {
+				return err
+			}
+		}
 		gone = gone || v.gone
 		if v.dead == "" {
 			if _, err := tx.Exec(ctx, "UPDATE deliveries SET attempts = ?, next_at = ? WHERE route_id = ? AND event_seq = ?",
@@ -157,6 +185,24 @@ func (e *Engine) settleRoute(ctx context.Context, tx *db.Tx, vs []verdict) error
 	return nil
 }
 
+// lastFailure tells in the verdict on a delivery that was given up while its route's circuit was open
+// how the target failed.
+func lastFailure(ctx context.Context, tx *db.Tx, v *verdict) error {
+	var last struct {
+		Status int    `db:"last_status"`
+		Error  string `db:"last_error"`
+	}
+	err := tx.Get(ctx, &last, "SELECT last_status, last_error FROM route_stats WHERE route_id = ?", v.route.ID)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return err
+	}
+	v.status, v.err = last.Status, "it waited for as long as its retries may take, while the target kept failing"
+	if last.Error != "" {
+		v.err = clip(v.err + ": " + last.Error)
+	}
+	return nil
+}
+
 // removeDelivered takes delivered rows away, with the dead letters of those that
 // were replays or were buried while the request was under way.
 func removeDelivered(ctx context.Context, tx *db.Tx, route Route, delivered []verdict) error {
@@ -175,9 +221,7 @@ func removeDelivered(ctx context.Context, tx *db.Tx, route Route, delivered []ve
 		if err != nil {
 			return err
 		}
-		if err := tally.Add(ctx, tx, route.OrgID, tally.Delivery, "pending", -gone); err != nil {
-			return err
-		}
+		tally.Add(tx, route.OrgID, tally.Delivery, "pending", -gone)
 		if replays || gone < int64(n) {
 			query, args, err := db.In("DELETE FROM deadletters WHERE id IN (?)", letters)
 			if err != nil {
@@ -187,9 +231,7 @@ func removeDelivered(ctx context.Context, tx *db.Tx, route Route, delivered []ve
 			if err != nil {
 				return err
 			}
-			if err := tally.Add(ctx, tx, route.OrgID, tally.DeadLetter, "dead", -raised); err != nil {
-				return err
-			}
+			tally.Add(tx, route.OrgID, tally.DeadLetter, "dead", -raised)
 		}
 		delivered = delivered[n:]
 	}
@@ -205,9 +247,7 @@ func bury(ctx context.Context, tx *db.Tx, v verdict) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := tally.Add(ctx, tx, v.route.OrgID, tally.Delivery, "pending", -gone); err != nil {
-		return 0, err
-	}
+	tally.Add(tx, v.route.OrgID, tally.Delivery, "pending", -gone)
 	if p.DeadLetterID != "" || gone == 0 {
 		_, err := tx.Exec(ctx, "UPDATE deadletters SET status = 'dead', reason = ?, attempts = ?, last_status = ?, last_error = ? WHERE id = ?",
 			string(v.dead), p.Attempts, v.status, v.err, id)
@@ -221,5 +261,6 @@ func bury(ctx context.Context, tx *db.Tx, v verdict) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return n, tally.Add(ctx, tx, v.route.OrgID, tally.DeadLetter, "dead", n)
+	tally.Add(tx, v.route.OrgID, tally.DeadLetter, "dead", n)
+	return n, nil
 }

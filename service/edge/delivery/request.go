@@ -4,22 +4,24 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
 // request makes the HTTP request for an event: its JSON as body, its own headers,
-// and the Standard Webhooks headers signed with the route's secret.
-func request(r Route, ev Event, now time.Time) webhook.Request {
+// and the Standard Webhooks headers signed with the route's secret. It fails for an event that
+// has no JSON, which cannot be accepted but may have been changed in the database.
+func request(r Route, ev Event, now time.Time) (webhook.Request, error) {
 	body, err := json.Marshal(ev)
 	if err != nil {
-		panic(err) // the payload was checked when the event was accepted
+		return webhook.Request{}, fmt.Errorf("the event cannot be written as JSON: %w", err)
 	}
 	return webhook.Request{
 		Method: r.Method, URL: r.TargetURL, Header: webhook.HTTPHeader(ev.Headers), Body: body,
 		ID: messageID(ev.EventID), Secret: r.Secret, Timestamp: now, Timeout: r.Timeout,
-	}
+	}, nil
 }
 
 // messageID is the event id where Standard Webhooks can carry it, else a hash of

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Replicas on one database share the shards by leases. Each replica says every
 // few seconds that it lives; the living, sorted by name, get every n-th shard
-// each. A replica takes a shard only when nobody holds it, and gives one up only
+// each. Leases go by the database's clock, since those of the replicas may differ.
+// A replica takes a shard only when nobody holds it, and gives one up only
 // after its last request on it was settled. A replica that cannot renew its
 // leases stops sending well before they run out; one that stays cut off from the
 // database for longer than a lease counts as crashed, and what it had under way
@@ -38,6 +40,9 @@ func (e *Engine) shareShards(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		want, err := e.renew(ctx)
+		if ctx.Err() == nil {
+			e.renewing.Report(err)
+		}
 		switch {
 		case err == nil:
 			renewed = time.Now()
@@ -49,7 +54,6 @@ func (e *Engine) shareShards(ctx context.Context) {
 				stop = e.startWork(ctx, held)
 			}
 		case ctx.Err() == nil:
-			e.Log.Error("delivery: cannot renew shards", "error", err)
 			if time.Since(renewed) > leaseDeadline && len(held) > 0 {
 				stop()
 				stop, held = func() {}, nil
@@ -69,7 +73,7 @@ func (e *Engine) shareShards(ctx context.Context) {
 // may take longer than a lease lasts.
 func (e *Engine) holding(ctx context.Context, stop func()) {
 	stopped := make(chan struct{})
-	go func() { stop(); close(stopped) }()
+	routine.Go(e.Log, "delivery handover", func() { defer close(stopped); stop() })
 	ticker := time.NewTicker(leaseRenewal)
 	defer ticker.Stop()
 	for {
@@ -77,9 +81,8 @@ func (e *Engine) holding(ctx context.Context, stop func()) {
 		case <-stopped:
 			return
 		case <-ticker.C:
-			if _, err := e.renew(ctx); err != nil {
-				e.Log.Error("delivery: cannot renew shards", "error", err)
-			}
+			_, err := e.renew(ctx)
+			e.renewing.Report(err)
 		}
 	}
 }
@@ -87,7 +90,10 @@ func (e *Engine) holding(ctx context.Context, stop func()) {
 func (e *Engine) startWork(ctx context.Context, shards []int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	go func() { e.work(ctx, shards); close(done) }()
+	routine.Go(e.Log, "delivery", func() {
+		defer close(done)
+		routine.Keep(ctx, e.Log, "delivery", func(ctx context.Context) { e.work(ctx, shards) })
+	})
 	return func() { cancel(); <-done }
 }
 
@@ -97,7 +103,10 @@ func (e *Engine) renew(ctx context.Context) (want []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
 	err = e.DB.Update(ctx, func(tx *db.Tx) error {
-		now := e.now()
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, `INSERT INTO delivery_replicas (id, expires_at) VALUES (?, ?)
 			ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at`, e.Replica, db.At(now.Add(leaseTime))); err != nil {
 			return err
@@ -150,7 +159,10 @@ func share(living []string, replica string) []int64 {
 // nobody holds. It must be called while nothing is being sent.
 func (e *Engine) exchange(ctx context.Context, want []int64) (held []int64, err error) {
 	err = e.DB.Update(ctx, func(tx *db.Tx) error {
-		now := e.now()
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
 		held = nil
 		var own []int64
 		if err := tx.Select(ctx, &own, "SELECT shard FROM delivery_shards WHERE owner = ?", e.Replica); err != nil {

@@ -2,12 +2,15 @@ package delivery
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -17,6 +20,18 @@ const (
 	// maxUnstored is how many outcomes may wait for the database before the worker
 	// holds back.
 	maxUnstored = 512
+	// maxAgain is how many retries and replays a worker reads at once, beside what is new.
+	maxAgain = 32
+	// againInterval is how often it looks for them at most: every event that is accepted wakes it.
+	againInterval = 25 * time.Millisecond
+	// fairInterval is how often a worker with a backlog looks for sites that wait behind it, and
+	// fairPause how often while it could send more. It looks for fairSites sites and reads fairAhead
+	// deliveries or so in all, of each site at least fairLeast.
+	fairInterval = 100 * time.Millisecond
+	fairPause    = 10 * time.Millisecond
+	fairSites    = 64
+	fairAhead    = 256
+	fairLeast    = 8
 )
 
 // item is a delivery with the event to send.
@@ -42,12 +57,19 @@ type worker struct {
 	known    map[int64]bool // queued, under way, or not stored yet
 	cursor   int64          // all deliveries up to this event were read once
 	unread   bool           // there may be deliveries that were not read yet
-	wait     time.Duration  // until a retry falls due, as of the last read; 0: none is known
+	again    bool           // there may be retries and replays that are due
+	againAt  time.Time      // of the last look for them
+	retryAt  time.Time      // when the next retry falls due, as of the last look; zero: none is known
+	deep     bool           // there is more than was read ahead
+	fairAt   time.Time      // of the last look for sites behind the backlog
+	fairSite string         // it ended with this site
+	behind   bool           // it found some
 	finished chan sent      // from the goroutines that send
-	stored   chan int64     // event numbers whose outcome is stored
+	stored   chan stored    // outcomes that are in the database
 
-	stale atomic.Bool // the route was changed
-	wake  chan struct{}
+	stale   atomic.Bool // the route was changed
+	recheck atomic.Bool // somebody knows of retries or replays
+	wake    chan struct{}
 }
 
 // lane is what a route has to send of one site, in order.
@@ -61,15 +83,25 @@ type sent struct {
 	verdict verdict
 }
 
+type stored struct {
+	seq     int64
+	retry   bool // the delivery is to be made again
+	unknown bool // after a panic, or at the end: the outcome may not be stored
+}
+
 func newWorker(e *Engine, routeID string, shards []int64) *worker {
 	return &worker{
 		engine: e, routeID: routeID, shards: shards, breaker: e.breakerLocked(routeID),
 		lanes: map[string]*lane{}, known: map[int64]bool{}, cursor: e.cursors[routeID],
-		finished: make(chan sent), stored: make(chan int64, maxUnstored), wake: make(chan struct{}, 1),
+		finished: make(chan sent, e.Concurrency), stored: make(chan stored, maxUnstored), wake: make(chan struct{}, 1),
 	}
 }
 
-func (w *worker) nudge() {
+// nudge tells a worker of new deliveries, and with again of retries or replays, too.
+func (w *worker) nudge(again bool) {
+	if again {
+		w.recheck.Store(true)
+	}
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -99,12 +131,16 @@ func (w *worker) run(ctx context.Context) {
 			return
 		case s := <-w.finished:
 			w.finish(s, &storing)
-		case seq := <-w.stored:
-			delete(w.known, seq)
+		case s := <-w.stored:
+			delete(w.known, s.seq)
+			w.again = w.again || s.retry
+			if s.unknown {
+				w.stale.Store(true) // so that the delivery is read again
+			}
 		case <-w.wake:
-			w.unread = true
+			w.unread, w.again = true, w.recheck.Swap(false) || w.again
 		case <-timer.C:
-			w.unread, w.wait = true, 0
+			w.unread, w.again = true, true
 		}
 		timer.Stop()
 	}
@@ -120,7 +156,7 @@ func (w *worker) drain(storing *sync.WaitGroup) {
 		}
 	}
 	done := make(chan struct{})
-	go func() { storing.Wait(); close(done) }()
+	routine.Go(w.engine.Log, "delivery drain", func() { defer close(done); storing.Wait() })
 	for {
 		select {
 		case <-w.stored:
@@ -135,12 +171,15 @@ func (w *worker) drain(storing *sync.WaitGroup) {
 func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 	if w.stale.Swap(false) {
 		route, err := w.engine.Route(ctx, w.routeID)
+		if !isGone(err) {
+			w.engine.usable(ctx, w.routeID, route, err)
+		}
 		if err != nil && !isGone(err) {
 			w.stale.Store(true)
 			return true, time.Second
 		}
 		first := w.route.ID == ""
-		w.route, w.removed, w.unread = route, isGone(err), true
+		w.route, w.removed, w.unread, w.again = route, isGone(err), true, true
 		if !first {
 			w.forgetQueued()
 		}
@@ -148,32 +187,108 @@ func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 	if w.removed || !w.route.Enabled {
 		return false, 0
 	}
-	if !w.unread || w.queued >= readAhead/2 || len(w.known) >= readAhead+maxUnstored {
-		return w.unread || w.queued > 0, w.wait
-	}
-	items, full, err := w.read(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			w.engine.Log.Error("delivery: read deliveries", "route", w.routeID, "error", err)
-		}
+	if err := w.readMore(ctx); err != nil {
 		return true, time.Second
 	}
-	w.unread = full
-	for _, it := range items {
-		w.known[it.EventSeq] = true
-		l := w.lanes[it.SiteID]
-		if l == nil {
-			l = &lane{}
-			w.lanes[it.SiteID] = l
-		}
-		if len(l.queue) == 0 && !l.busy {
-			w.ready = append(w.ready, l)
-		}
-		l.queue = append(l.queue, it)
-		w.queued++
+	if !w.retryAt.IsZero() {
+		wait = max(time.Until(w.retryAt), time.Millisecond)
 	}
-	w.wait = w.untilRetry(ctx)
-	return w.unread || w.queued > 0, w.wait
+	if w.again && (wait == 0 || wait > againInterval) {
+		return true, againInterval
+	}
+	if pause := w.untilFair(); w.deep && (wait == 0 || wait > pause) {
+		return true, pause
+	}
+	return w.unread || w.again || w.queued > 0, wait
+}
+
+// readMore reads what is due again, what is next unless enough is queued, and now and then what
+// waits behind a backlog.
+func (w *worker) readMore(ctx context.Context) (err error) {
+	defer func() {
+		if ctx.Err() == nil {
+			w.engine.reading.Report(err)
+		}
+	}()
+	if len(w.known) >= readAhead+maxUnstored {
+		return nil
+	}
+	now := time.Now()
+	look := w.deep && now.Sub(w.fairAt) >= w.untilFair()
+	w.again = w.again || !w.retryAt.IsZero() && !now.Before(w.retryAt)
+	if w.again && now.Sub(w.againAt) >= againInterval || w.deep && now.Sub(w.againAt) >= fairInterval {
+		w.againAt = now
+		items, err := w.readAgain(ctx)
+		if err != nil {
+			return err
+		}
+		w.again = len(items) == maxAgain
+		for _, it := range items { // before what was never tried
+			l := w.lane(it)
+			fresh := slices.IndexFunc(l.queue, func(it item) bool { return it.Attempts == 0 && it.DeadLetterID == "" })
+			if fresh < 0 {
+				fresh = len(l.queue)
+			}
+			l.queue = slices.Insert(l.queue, fresh, it)
+		}
+		w.retryAt = time.Time{}
+		if wait := w.untilRetry(ctx); wait > 0 {
+			w.retryAt = now.Add(wait)
+		}
+	}
+	if w.unread && w.queued < readAhead/2 {
+		items, full, err := w.readNext(ctx)
+		if err != nil {
+			return err
+		}
+		w.unread, w.deep = full, full
+		w.queue(items)
+	}
+	if look {
+		w.fairAt = now
+	}
+	if look && len(w.ready) < readAhead {
+		items, err := w.readBehind(ctx)
+		if err != nil {
+			return err
+		}
+		w.behind = len(items) > 0
+		w.queue(items)
+	}
+	return nil
+}
+
+// untilFair is how long a worker with a backlog waits between two looks for sites that wait behind it.
+// It looks often while there are such sites and the route could send more, although enough is queued:
+// what is queued waits for a few sites then.
+func (w *worker) untilFair() time.Duration {
+	if w.behind && w.queued >= readAhead/2 && w.sending+len(w.ready) < w.engine.Concurrency {
+		return fairPause
+	}
+	return fairInterval
+}
+
+// queue adds items to the ends of their lanes.
+func (w *worker) queue(items []item) {
+	for _, it := range items {
+		l := w.lane(it)
+		l.queue = append(l.queue, it)
+	}
+}
+
+// lane is the lane that an item is about to be added to.
+func (w *worker) lane(it item) *lane {
+	w.known[it.EventSeq] = true
+	w.queued++
+	l := w.lanes[it.SiteID]
+	if l == nil {
+		l = &lane{}
+		w.lanes[it.SiteID] = l
+	}
+	if len(l.queue) == 0 && !l.busy {
+		w.ready = append(w.ready, l)
+	}
+	return l
 }
 
 // forgetQueued drops what was read ahead for an older state of the route.
@@ -187,7 +302,7 @@ func (w *worker) forgetQueued() {
 			delete(w.lanes, site)
 		}
 	}
-	w.ready, w.queued, w.cursor = nil, 0, 0
+	w.ready, w.queued, w.cursor, w.deep, w.behind = nil, 0, 0, false, false
 }
 
 type deliveryRow struct {
@@ -199,76 +314,129 @@ type deliveryRow struct {
 	Headers    db.JSON[map[string]string] `db:"headers"`
 	EventTime  db.Time                    `db:"event_time"`
 	ReceivedAt db.Time                    `db:"received_at"`
+	Lost       bool                       `db:"lost"`
 }
 
-// read fetches deliveries that are due and not yet known: first those never read,
-// in order of acceptance, then those whose retry is due and replays. An event is
-// found in events or, for a replay, in its dead letter. full tells that there may
-// be more.
-func (w *worker) read(ctx context.Context) (items []item, full bool, err error) {
-	const columns = `SELECT d.route_id, d.event_seq, d.shard, d.site_id, d.attempts, d.created_at, d.next_at, d.dead_letter_id,
-		COALESCE(l.event_org_id, e.org_id) AS org_id, COALESCE(l.event_id, e.event_id) AS event_id, COALESCE(l.topic, e.topic) AS topic,
-		COALESCE(l.payload, e.payload) AS payload, COALESCE(l.headers, e.headers) AS headers,
-		COALESCE(l.event_time, e.event_time) AS event_time, COALESCE(l.received_at, e.received_at) AS received_at
-		FROM deliveries d LEFT JOIN events e ON e.seq = d.event_seq AND d.dead_letter_id = ''
-		LEFT JOIN deadletters l ON l.id = d.dead_letter_id AND d.dead_letter_id <> ''
-		WHERE d.route_id = ? `
-	now := w.engine.now()
-	ours, shards := w.ours("d.")
-	// What was never tried is due, even if a clock that ran ahead accepted it.
-	query, args, err := db.In(columns+"AND d.event_seq > ? AND (d.attempts = 0 AND d.dead_letter_id = '' OR d.next_at <= ?)"+ours+" ORDER BY d.event_seq LIMIT ?",
-		append(append([]any{w.routeID, w.cursor, db.At(now)}, shards...), readAhead)...)
+// selectDeliveries reads deliveries with their events. An event is found in events or, for a replay,
+// in its dead letter.
+const selectDeliveries = `SELECT d.route_id, d.event_seq, d.shard, d.site_id, d.attempts, d.created_at, d.next_at, d.dead_letter_id,
+	COALESCE(l.event_org_id, e.org_id, '') AS org_id, COALESCE(l.event_id, e.event_id, '') AS event_id, COALESCE(l.topic, e.topic, '') AS topic,
+	COALESCE(l.payload, e.payload, '') AS payload, COALESCE(l.headers, e.headers, '') AS headers, COALESCE(l.id, e.event_id) IS NULL AS lost,
+	COALESCE(l.event_time, e.event_time) AS event_time, COALESCE(l.received_at, e.received_at) AS received_at
+	FROM deliveries d LEFT JOIN events e ON e.seq = d.event_seq AND d.dead_letter_id = ''
+	LEFT JOIN deadletters l ON l.id = d.dead_letter_id AND d.dead_letter_id <> ''
+	WHERE d.route_id = ? `
+
+// Deliveries, as d, that were never tried, and retries and replays. Each kind has an index, which
+// the databases take for a query only if it says just this.
+const (
+	isNew   = "d.attempts = 0 AND d.dead_letter_id = ''"
+	isAgain = "(d.attempts > 0 OR d.dead_letter_id <> '')"
+)
+
+// readNext fetches deliveries that were never tried, in the order of acceptance. They are due, even
+// if a clock that ran ahead accepted them. full tells that there may be more.
+func (w *worker) readNext(ctx context.Context) (items []item, full bool, err error) {
+	ours, shards := within(w.shards)
+	rows, err := w.read(ctx, selectDeliveries+"AND d.event_seq > ? AND "+isNew+ours+" ORDER BY d.event_seq LIMIT ?",
+		append(append([]any{w.routeID, w.cursor}, shards...), readAhead)...)
 	if err != nil {
-		return nil, false, err
-	}
-	var rows []deliveryRow
-	if err := w.engine.DB.Select(ctx, &rows, query, args...); err != nil {
 		return nil, false, err
 	}
 	if n := len(rows); n > 0 {
 		w.cursor = rows[n-1].EventSeq
 	}
-	if full = len(rows) == readAhead; !full {
-		query, args, err := db.In(columns+"AND d.next_at <= ? AND d.event_seq <= ?"+ours+" ORDER BY d.next_at LIMIT ?",
-			append(append([]any{w.routeID, db.At(now), w.cursor}, shards...), readAhead+len(w.known))...)
-		if err != nil {
-			return nil, false, err
-		}
-		var again []deliveryRow
-		if err := w.engine.DB.Select(ctx, &again, query, args...); err != nil {
-			return nil, false, err
-		}
-		full = len(again) == readAhead+len(w.known)
-		rows = append(rows, again...)
+	return w.unknown(ctx, rows), len(rows) == readAhead, nil
+}
+
+// readAgain fetches retries and replays that are due, those first that are due longest.
+func (w *worker) readAgain(ctx context.Context) ([]item, error) {
+	ours, shards := within(w.shards)
+	rows, err := w.read(ctx, selectDeliveries+"AND d.next_at <= ? AND "+isAgain+ours+" ORDER BY d.next_at LIMIT ?",
+		append(append([]any{w.routeID, db.At(w.engine.now())}, shards...), maxAgain+len(w.known))...)
+	if err != nil {
+		return nil, err
 	}
-	items = make([]item, 0, len(rows))
-	seen := map[int64]bool{}
+	items := w.unknown(ctx, rows)
+	return items[:min(len(items), maxAgain)], nil
+}
+
+// readBehind fetches the oldest new deliveries of some sites of which nothing is read: those whose
+// first delivery stands behind the backlog of others. It goes round the sites from call to call.
+func (w *worker) readBehind(ctx context.Context) ([]item, error) {
+	var sites []string
+	// Each step of the recursion is one look at the index, however many deliveries a site has.
+	if err := w.engine.DB.Select(ctx, &sites, `WITH RECURSIVE s(site_id) AS (
+			SELECT MIN(d.site_id) FROM deliveries d WHERE d.route_id = ? AND `+isNew+` AND d.site_id > ?
+			UNION ALL SELECT (SELECT MIN(d.site_id) FROM deliveries d WHERE d.route_id = ? AND `+isNew+` AND d.site_id > s.site_id) FROM s WHERE s.site_id IS NOT NULL)
+		SELECT site_id FROM s WHERE site_id IS NOT NULL LIMIT ?`, w.routeID, w.fairSite, w.routeID, fairSites); err != nil {
+		return nil, err
+	}
+	w.fairSite = ""
+	if len(sites) == fairSites {
+		w.fairSite = sites[fairSites-1]
+	}
+	sites = slices.DeleteFunc(sites, func(site string) bool { return w.lanes[site] != nil })
+	if len(sites) == 0 {
+		return nil, nil
+	}
+	ours, shards := within(w.shards)
+	var oldest []string
+	var args []any
+	ahead := max(fairAhead/len(sites), fairLeast)
+	for _, site := range sites {
+		oldest = append(oldest, "SELECT event_seq FROM (SELECT d.event_seq FROM deliveries d WHERE d.route_id = ? AND d.site_id = ? AND "+isNew+ours+" ORDER BY d.event_seq LIMIT ?) AS oldest")
+		args = append(append(append(args, w.routeID, site), shards...), ahead)
+	}
+	rows, err := w.read(ctx, selectDeliveries+"AND d.event_seq IN ("+strings.Join(oldest, " UNION ALL ")+") ORDER BY d.event_seq", append([]any{w.routeID}, args...)...)
+	return w.unknown(ctx, rows), err
+}
+
+func (w *worker) read(ctx context.Context, query string, args ...any) ([]deliveryRow, error) {
+	query, args, err := db.In(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var rows []deliveryRow
+	err = w.engine.DB.Select(ctx, &rows, query, args...)
+	return rows, err
+}
+
+// unknown makes items of the rows that are not queued, under way or being stored.
+func (w *worker) unknown(ctx context.Context, rows []deliveryRow) []item {
+	items := make([]item, 0, len(rows))
 	for _, r := range rows {
-		if seen[r.EventSeq] || w.known[r.EventSeq] {
+		if w.known[r.EventSeq] {
 			continue
 		}
-		seen[r.EventSeq] = true
+		if r.Lost {
+			// Somebody has deleted the event, or the dead letter that is replayed. There is nothing to
+			// send, and what cannot be read must not stop what can.
+			w.engine.Log.Error("delivery: the event of a delivery is gone from the database", "route", w.routeID, "event_seq", r.EventSeq)
+			w.engine.store(ctx, verdict{delivery: r.Pending, route: w.route, at: w.engine.now(), dead: Permanent, untried: true, err: "the event is gone from the database"})
+			continue
+		}
 		items = append(items, item{Pending: r.Pending, event: Event{EventID: r.EventID, OrgID: r.OrgID, SiteID: r.SiteID, Topic: r.Topic,
 			Payload: []byte(r.Payload), Headers: r.Headers.V, EventTime: r.EventTime.Time, ReceivedAt: r.ReceivedAt.Time}})
 	}
-	return items, full, nil
+	return items
 }
 
-// ours is the condition that keeps a query on deliveries within this replica's
-// shards. A replica that has all of them needs none.
-func (w *worker) ours(prefix string) (condition string, args []any) {
-	if len(w.shards) == shardCount {
+// within is the condition that keeps a query on deliveries d within a replica's shards. A replica that
+// has all of them needs none.
+func within(shards []int64) (condition string, args []any) {
+	if len(shards) == shardCount {
 		return "", nil
 	}
-	return " AND " + prefix + "shard IN (?)", []any{w.shards}
+	return " AND d.shard IN (?)", []any{shards}
 }
 
 // untilRetry is how long until the next retry falls due, 0 if none waits.
 func (w *worker) untilRetry(ctx context.Context) time.Duration {
 	var next db.Time
 	now := w.engine.now()
-	ours, shards := w.ours("")
-	query, args, err := db.In("SELECT MIN(next_at) FROM deliveries WHERE route_id = ? AND next_at > ?"+ours, append([]any{w.routeID, db.At(now)}, shards...)...)
+	ours, shards := within(w.shards)
+	query, args, err := db.In("SELECT MIN(d.next_at) FROM deliveries d WHERE d.route_id = ? AND "+isAgain+" AND d.next_at > ?"+ours, append([]any{w.routeID, db.At(now)}, shards...)...)
 	if err != nil {
 		return 0
 	}
@@ -283,6 +451,12 @@ func (w *worker) untilRetry(ctx context.Context) time.Duration {
 // happens).
 func (w *worker) dispatch(ctx context.Context, wait time.Duration) time.Duration {
 	for len(w.ready) > 0 && w.sending < w.engine.Concurrency && len(w.known)-w.queued-w.sending < maxUnstored && ctx.Err() == nil {
+		if pause := w.engine.paused(w.routeID); pause > 0 {
+			if pause = min(pause, expireInterval); wait <= 0 || pause < wait {
+				wait = pause
+			}
+			return wait
+		}
 		if ok, hold := w.breaker.Allow(w.engine.now()); !ok {
 			w.expire(ctx)
 			if hold = min(max(hold, time.Millisecond), expireInterval); wait <= 0 || hold < wait {
@@ -296,9 +470,10 @@ func (w *worker) dispatch(ctx context.Context, wait time.Duration) time.Duration
 		l.queue, l.busy = l.queue[1:], true
 		w.queued--
 		w.sending++
-		go func(route Route) {
+		route := w.route
+		routine.Go(w.engine.Log, "delivery request", func() {
 			w.finished <- sent{l, w.engine.send(context.WithoutCancel(ctx), route, it)}
-		}(w.route)
+		})
 	}
 	return wait
 }
@@ -307,6 +482,7 @@ func (w *worker) dispatch(ctx context.Context, wait time.Duration) time.Duration
 func (w *worker) finish(s sent, storing *sync.WaitGroup) {
 	w.sending--
 	v := s.verdict
+	w.engine.pause(w.routeID, v.pause, v.status == http.StatusTooManyRequests)
 	if v.delivered || v.dead != "" && !v.gone && v.status != 0 && v.dead == Permanent {
 		w.breaker.Success() // the target is there, whatever it thinks of this event
 	} else {
@@ -317,9 +493,14 @@ func (w *worker) finish(s sent, storing *sync.WaitGroup) {
 	} else {
 		delete(w.lanes, v.delivery.SiteID)
 	}
+	out := stored{seq: v.delivery.EventSeq, retry: !v.retryAt.IsZero(), unknown: true}
 	storing.Go(func() {
-		w.engine.store(context.Background(), v)
-		w.stored <- v.delivery.EventSeq
+		defer func() { w.stored <- out }()
+		_ = routine.Run(w.engine.Log, "delivery outcome", func() { // logged
+			if out.unknown = w.engine.store(w.engine.storingUntil, v); out.unknown {
+				w.engine.unstored.Add(1)
+			}
+		})
 	})
 }
 
@@ -327,12 +508,26 @@ func (w *worker) finish(s sent, storing *sync.WaitGroup) {
 // while its breaker is open.
 const expireInterval = time.Second
 
+const (
+	// maxHorizon bounds horizon. No route retries for longer, however it was configured.
+	maxHorizon = 365 * 24 * time.Hour
+	// constantFrom is a retry from which on the waits of any schedule do not grow any more.
+	constantFrom = 63
+)
+
 // horizon is the longest that a delivery can take when every attempt times out
 // and every wait is as long as it may be.
 func horizon(r Route, schedule webhook.Schedule) time.Duration {
 	total := r.Timeout
 	for retry := range r.RetryMax {
-		total += schedule.Delay(retry, func() float64 { return 1 }) + r.Timeout
+		wait := schedule.Delay(retry, func() float64 { return 1 }) + r.Timeout
+		if total += wait; total >= maxHorizon {
+			return maxHorizon
+		}
+		if retry == constantFrom {
+			rest := time.Duration(r.RetryMax - retry - 1)
+			return total + min(rest, (maxHorizon-total)/wait)*wait
+		}
 	}
 	return total
 }
@@ -343,8 +538,13 @@ func horizon(r Route, schedule webhook.Schedule) time.Duration {
 func (w *worker) expire(ctx context.Context) {
 	now := w.engine.now()
 	var old []Pending
-	if err := w.engine.DB.Select(ctx, &old, `SELECT * FROM (SELECT * FROM deliveries WHERE route_id = ? ORDER BY event_seq LIMIT 500) AS oldest WHERE created_at < ?`,
-		w.routeID, db.At(now.Add(-horizon(w.route, w.engine.schedule)))); err != nil {
+	limit := horizon(w.route, w.engine.schedule)
+	if now.Sub(w.engine.pauseOf(w.routeID).until) < limit {
+		return // the target has asked for a pause, during which nothing could be tried
+	}
+	// What waits for a retry of its own is not given up before that.
+	if err := w.engine.DB.Select(ctx, &old, `SELECT * FROM (SELECT * FROM deliveries WHERE route_id = ? ORDER BY event_seq LIMIT 500) AS oldest WHERE created_at < ? AND next_at <= ?`,
+		w.routeID, db.At(now.Add(-limit)), db.At(now)); err != nil {
 		return // the next look comes in a second
 	}
 	expired := false
@@ -353,7 +553,7 @@ func (w *worker) expire(ctx context.Context) {
 			continue
 		}
 		expired = true
-		w.engine.store(ctx, verdict{delivery: p, route: w.route, at: now, dead: Exhausted, err: "the target kept failing; its circuit breaker was open for as long as the retries may take"})
+		w.engine.store(ctx, verdict{delivery: p, route: w.route, at: now, dead: Exhausted, untried: true})
 	}
 	if expired {
 		w.stale.Store(true) // forget what was read ahead of these

@@ -1,9 +1,16 @@
 // Package tally counts objects by state in the transactions that change them, so
 // that the overview need not count rows.
+//
+// Many transactions change the same few counts. Add therefore only remembers what is to be added;
+// it is written right before the transaction commits, in one order, so that two transactions never
+// wait for each other's counts.
 package tally
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
@@ -23,29 +30,49 @@ const (
 	PolicyPack = "policy_pack"
 )
 
-// Add counts delta objects into a state, or out of it when delta is negative.
-func Add(ctx context.Context, tx *db.Tx, orgID, kind, state string, delta int64) error {
-	if delta == 0 {
-		return nil
+type key struct{ org, kind, state string }
+
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.org, other.org), cmp.Compare(k.kind, other.kind), cmp.Compare(k.state, other.state))
+}
+
+// changes are what a transaction adds to the counts.
+type changes map[key]int64
+
+type changesKey struct{}
+
+// Add counts delta objects into a state, or out of it when delta is negative, once the transaction
+// commits.
+func Add(tx *db.Tx, orgID, kind, state string, delta int64) {
+	c, begun := tx.Value(changesKey{}).(changes)
+	if !begun {
+		c = changes{}
+		tx.SetValue(changesKey{}, c)
+		tx.BeforeCommit(func(ctx context.Context) error { return c.write(ctx, tx) })
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO tallies (org_id, kind, state, n) VALUES (?, ?, ?, ?)
-		ON CONFLICT (org_id, kind, state) DO UPDATE SET n = tallies.n + excluded.n`, orgID, kind, state, delta)
-	return err
+	c[key{orgID, kind, state}] += delta
 }
 
 // Move takes one object from a state to another. An empty state stands for
 // outside: it is made or goes away.
-func Move(ctx context.Context, tx *db.Tx, orgID, kind, from, to string) error {
-	if from == to {
-		return nil
-	}
+func Move(tx *db.Tx, orgID, kind, from, to string) {
 	if from != "" {
-		if err := Add(ctx, tx, orgID, kind, from, -1); err != nil {
+		Add(tx, orgID, kind, from, -1)
+	}
+	if to != "" {
+		Add(tx, orgID, kind, to, 1)
+	}
+}
+
+func (c changes) write(ctx context.Context, tx *db.Tx) error {
+	for _, k := range slices.SortedFunc(maps.Keys(c), key.compare) {
+		if c[k] == 0 {
+			continue
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO tallies (org_id, kind, state, n) VALUES (?, ?, ?, ?)
+			ON CONFLICT (org_id, kind, state) DO UPDATE SET n = tallies.n + excluded.n`, k.org, k.kind, k.state, c[k]); err != nil {
 			return err
 		}
 	}
-	if to == "" {
-		return nil
-	}
-	return Add(ctx, tx, orgID, kind, to, 1)
+	return nil
 }

@@ -18,5 +18,5 @@ func Check(field, s string) error {
 	if len(s) > MaxLength {
 		return fault.InvalidField(field, "is longer than %d bytes", MaxLength)
 	}
-	return text.Check(field, s)
+	return text.CheckID(field, s)
 }

@@ -10,9 +10,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/mergepatch"
 )
 
 // MaxBytes is the largest desired or reported state, as compact JSON.
@@ -53,9 +52,9 @@ func Merge(field string, reported, patch json.RawMessage) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	merged, err := jsonpatch.MergePatch(reported, patch)
+	merged, err := mergepatch.Apply(reported, patch)
 	if err != nil {
-		return nil, fault.InvalidField(field, "is no JSON merge patch")
+		return nil, fault.InvalidField(field, "is not a JSON merge patch")
 	}
 	return limited(field, merged)
 }

@@ -34,6 +34,14 @@ func TestCleanKeepsAllButTheControlPlanesKey(t *testing.T) {
 }
 
 // The examples are those of RFC 7396, appendix A, as far as they patch objects.
+func TestNullsWithinArraysStay(t *testing.T) {
+	t.Parallel()
+	got, err := twin.Merge("reported", json.RawMessage(`{"a": [1], "keep": [null]}`), json.RawMessage(`{"a": [null, {"b": null, "c": [null]}], "d": {"e": null, "f": [null]}}`))
+	if want := `{"a":[null,{"b":null,"c":[null]}],"d":{"f":[null]},"keep":[null]}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+}
+
 func TestMergeFollowsRFC7396(t *testing.T) {
 	t.Parallel()
 	for _, tt := range [][3]string{
@@ -107,4 +115,44 @@ func FuzzMerge(f *testing.F) {
 		}
 		same(t, again, string(after)) // a merge patch is idempotent
 	})
+}
+
+func TestDiffHasOnlyWhatDiffers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ was, is, before, after string }{
+		{`{}`, `{}`, `{}`, `{}`},
+		{`{"a":1,"b":2}`, `{"a":1,"b":3}`, `{"b":2}`, `{"b":3}`},
+		{`{"a":1}`, `{"b":1}`, `{"a":1}`, `{"b":1}`},
+		{`{"a":null}`, `{}`, `{"a":null}`, `{}`},
+		{`{"a":{"x":1,"y":[1]}}`, `{"a":{"y":[2],"x":1}}`, `{"a":{"y":[1]}}`, `{"a":{"y":[2]}}`},
+		{`{"a":{"x":1}}`, `{"a":{}}`, `{"a":{"x":1}}`, `{"a":{}}`},
+		{`{"a":{"x":1}}`, `{"a":[1]}`, `{"a":{"x":1}}`, `{"a":[1]}`},
+		{`{"a":{"x":{"y":1}}}`, `{"a":{"x":{"y": 1}}}`, `{}`, `{}`},
+	} {
+		before, after, err := twin.Diff(json.RawMessage(tt.was), json.RawMessage(tt.is))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, before, tt.before)
+		same(t, after, tt.after)
+	}
+}
+
+func TestAReportNamesTheFirmwareAtEitherOfItsKeys(t *testing.T) {
+	t.Parallel()
+	for patch, want := range map[string]string{
+		`{"firmware":"1.0"}`:                              "1.0",
+		`{"firmware_version":"1.1"}`:                      "1.1",
+		`{"firmware":"1.0","firmware_version":"1.1"}`:     "1.1",
+		`{"firmware":{"image":"a"}}`:                      "",
+		`{"firmware":null}`:                               "",
+		`{"firmware":""}`:                                 "",
+		`{"firmware":"a\u0007"}`:                          "",
+		`{"firmware":"` + strings.Repeat("x", 129) + `"}`: "",
+		`{"mode":"auto"}`:                                 "",
+	} {
+		if got, said := twin.Firmware(json.RawMessage(patch)); got != want || said != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", patch, got, said, want)
+		}
+	}
 }

@@ -1,0 +1,157 @@
+// Package answer reads the control plane's answers. Anything can stand between a
+// site and its control plane: a captive portal, a maintenance page, a proxy that
+// cuts bodies short. So a success counts only if its body is as the contract says,
+// and a refusal counts as the control plane's own only if it has an error code.
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+)
+
+// maxRetryAfter bounds what is read of Retry-After; package backoff has the bound that
+// counts.
+const maxRetryAfter = 24 * time.Hour
+
+// maxBytes bounds what is read of an answer.
+const maxBytes = 4 << 20
+
+// Refusal is an answer other than success.
+type Refusal struct {
+	Status int
+	// Code is empty if the answer is not an error as the contract describes it.
+	Code, Field, Message string
+	RetryAfter           time.Duration // 0: the server did not ask for a wait
+}
+
+func (r *Refusal) Error() string {
+	switch {
+	case r.Code != "":
+		return fmt.Sprintf("the server answered %d %s: %s", r.Status, r.Code, r.Message)
+	case r.Status >= 300 && r.Status < 400:
+		return fmt.Sprintf("the server answered %d, a redirect, which the agent does not follow; "+
+			"is --server right, or is a login page in between?", r.Status)
+	}
+	return fmt.Sprintf(
+		"the server answered %d without an error code of the control plane; is a proxy in between?",
+		r.Status,
+	)
+}
+
+// EndsSite tells that the control plane has revoked the site. Only this code says
+// so: a control plane that was restored from an old backup answers 401 for a while,
+// and a proxy can answer anything.
+func (r *Refusal) EndsSite() bool {
+	return (r.Status == http.StatusForbidden || r.Status == http.StatusUnauthorized) && r.Code == "site_revoked"
+}
+
+// Final tells that the same request would be refused again and again. Only the
+// control plane's own words count.
+func (r *Refusal) Final() bool {
+	switch r.Status {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
+		http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return r.Code != "" && !r.EndsSite()
+	}
+	return false
+}
+
+// LinkError is why a request was not answered at all, or not to the end.
+type LinkError struct{ Err error }
+
+func (e *LinkError) Error() string { return e.Err.Error() }
+func (e *LinkError) Unwrap() error { return e.Err }
+
+// Invalid is a success whose body is not as the contract says. Whatever was sent
+// counts as not received.
+type Invalid struct{ Reason string }
+
+func (e *Invalid) Error() string { return e.Reason }
+
+// NewInvalid says what is wrong with an answer.
+func NewInvalid(format string, args ...any) *Invalid {
+	return &Invalid{"the server's answer is not as the contract says: " + fmt.Sprintf(format, args...)}
+}
+
+// Body is the body of a success, with the answer's header.
+type Body struct {
+	Text   []byte
+	Header http.Header
+}
+
+// Read takes what a method of the generated client returns, and gives the body of
+// a success. Other answers are a *Refusal, no answer is a *LinkError.
+func Read(res *http.Response, err error) (Body, error) {
+	if err != nil {
+		return Body{}, &LinkError{err}
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxBytes+1))
+	if err != nil {
+		return Body{}, &LinkError{fmt.Errorf("the server's answer ends too early: %w", err)}
+	}
+	if len(text) > maxBytes {
+		return Body{}, NewInvalid("it is larger than %d bytes", maxBytes)
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return Body{text, res.Header}, nil
+	}
+	r := &Refusal{Status: res.StatusCode}
+	r.RetryAfter, _ = webhook.RetryAfter(res.Header, time.Now(), maxRetryAfter)
+	var e edgeapi.Error
+	if json.Unmarshal(text, &e) == nil && e.Error.Code != "" {
+		r.Code, r.Message = e.Error.Code, e.Error.Message
+		if e.Error.Field != nil {
+			r.Field = *e.Error.Field
+		}
+	}
+	return Body{}, r
+}
+
+// Decode reads a success into a value. All fields that the contract requires must
+// be there.
+func Decode[T any](body Body, err error) (T, error) {
+	var v T
+	if err != nil {
+		return v, err
+	}
+	if !json.Valid(body.Text) {
+		kind := body.Header.Get("Content-Type")
+		if looksLikeHTML(body.Text) {
+			kind = "a web page"
+		}
+		if kind == "" {
+			kind = "of an unknown type"
+		}
+		return v, NewInvalid("it is not JSON (%.64s); is a proxy, a login page or a maintenance page in between?", kind)
+	}
+	if err := required[T](body.Text); err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(body.Text, &v); err != nil {
+		return v, NewInvalid("%v", err)
+	}
+	return v, nil
+}
+
+func looksLikeHTML(text []byte) bool {
+	return strings.HasPrefix(strings.ToLower(string(bytes.TrimSpace(text[:min(len(text), 64)]))), "<")
+}
+
+// RetryAfter is the wait that the server asked for with an error; 0: none.
+func RetryAfter(err error) time.Duration {
+	var r *Refusal
+	if errors.As(err, &r) {
+		return r.RetryAfter
+	}
+	return 0
+}

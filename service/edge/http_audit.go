@@ -1,0 +1,57 @@
+package edge
+
+import (
+	"context"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// ListAudit lists audit entries, newest first.
+func (a api) ListAudit(ctx context.Context, req edgeapi.ListAuditRequestObject) (edgeapi.ListAuditResponseObject, error) {
+	q := req.Params
+	f := audit.Filter{Site: value(q.SiteId), Actor: value(q.Actor), Action: value(q.Action), Without: value(q.WithoutAction), From: value(q.From), To: value(q.To)}
+	if caller := callerFrom(ctx); !caller.Global() {
+		f.Tenant = &caller.OrgID
+	}
+	out, err := pagedDown(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
+		f.Before, f.Limit = before, limit
+		return a.s.audit.List(ctx, a.s.db, f)
+	}, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry)
+	return edgeapi.ListAudit200JSONResponse(out), err
+}
+
+func apiAuditEntry(e audit.Entry) edgeapi.AuditEntry {
+	return edgeapi.AuditEntry{Id: e.ID, Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, ActorType: edgeapi.AuditEntryActorType(e.ActorType), Action: e.Action, Target: e.Target,
+		SiteId: e.Site, OrgId: e.Tenant, Result: edgeapi.AuditEntryResult(e.Result), Message: e.Message, Detail: object(e.Detail), Hash: e.Hash}
+}
+
+// VerifyAudit recomputes the audit log's chain.
+func (a api) VerifyAudit(ctx context.Context, _ edgeapi.VerifyAuditRequestObject) (edgeapi.VerifyAuditResponseObject, error) {
+	v, err := a.s.audit.Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !v.OK {
+		a.s.nudgeAlerts()
+	}
+	points := v.Checkpoints
+	return edgeapi.VerifyAudit200JSONResponse{
+		Ok: v.OK, Entries: v.Entries, Verified: v.Verified, Reason: v.Reason, Genesis: v.Genesis, HeadSeq: v.HeadSeq, HeadHash: v.HeadHash,
+		Segments: each(v.Segments, func(s audit.SegmentState) edgeapi.AuditSegment {
+			return edgeapi.AuditSegment{Number: s.Number, BegunAt: s.Time, First: s.First, Last: s.Last, Verified: s.Verified}
+		}),
+		Breaks: each(v.Breaks, func(b audit.Break) edgeapi.AuditBreak {
+			return edgeapi.AuditBreak{Segment: b.Segment, Seq: b.Seq, Reason: b.Reason, Recorded: b.Recorded, FoundAt: b.FoundAt,
+				AcknowledgedAt: timePtr(b.AcknowledgedAt), AcknowledgedBy: b.AcknowledgedBy, Note: b.Note}
+		}),
+		Checkpoints: edgeapi.AuditCheckpoints{Count: points.Count, Since: timePtr(points.First.Time), NewestAt: timePtr(points.Newest.Time), NewestSeq: points.Newest.Seq, Cut: points.Cut},
+	}, nil
+}
+
+// AcknowledgeAudit ends the alarm of breaks that are known.
+func (a api) AcknowledgeAudit(ctx context.Context, req edgeapi.AcknowledgeAuditRequestObject) (edgeapi.AcknowledgeAuditResponseObject, error) {
+	err := a.s.db.Update(ctx, func(tx *db.Tx) error { return a.s.acknowledgeAudit(ctx, tx, req.Body.Through, req.Body.Note) })
+	return edgeapi.AcknowledgeAudit204Response{}, err
+}

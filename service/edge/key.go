@@ -1,0 +1,102 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/pki"
+)
+
+func newRouteSealer(key []byte) (*auth.Sealer, error) {
+	return auth.NewSealer(key, "edge route secrets")
+}
+
+// keyFits holds a key against a database that knows no fingerprint yet: a route's secret opens with
+// the right one.
+func (s *Service) keyFits(ctx context.Context, key []byte) (used, fits bool, err error) {
+	var route struct {
+		ID     string `db:"id"`
+		Secret string `db:"secret"`
+	}
+	err = s.db.Get(ctx, &route, "SELECT id, secret FROM routes ORDER BY id LIMIT 1")
+	if errors.Is(err, db.ErrNoRows) {
+		return false, true, nil
+	}
+	if err != nil || key == nil {
+		return true, false, err
+	}
+	sealer, err := newRouteSealer(key)
+	if err != nil {
+		return true, false, err
+	}
+	_, err = sealer.Open(route.Secret, route.ID)
+	return true, err == nil, nil
+}
+
+// reasonKeyLost is why a route is disabled whose secret cannot be read any more.
+const reasonKeyLost = "its secret was sealed with a key that is lost; give it a new secret and enable it"
+
+// disableUnreadable disables the routes whose secrets were sealed with a key that was replaced.
+// What they have pending becomes dead letters, which can be replayed.
+func (s *Service) disableUnreadable(ctx context.Context) error {
+	ctx = asSystem(ctx)
+	var ids []string
+	if err := s.db.Select(ctx, &ids, "SELECT id FROM routes WHERE enabled ORDER BY id"); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := s.db.Update(ctx, func(tx *db.Tx) error {
+			if err := s.holdRoutes(ctx, tx, id); err != nil {
+				return err
+			}
+			r, err := s.route(ctx, tx, id, tx.ForUpdate())
+			if err != nil {
+				return err
+			}
+			if _, err := s.deliveryRoute(r); err == nil {
+				return nil
+			}
+			was := r
+			r.Enabled, r.DisabledReason, r.UpdatedAt = false, reasonKeyLost, db.At(s.now())
+			_, err = s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason)
+			return err
+		}); err != nil {
+			return fmt.Errorf("disable route %s, whose secret cannot be read: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// authorityName is the name of the certificate authority's fingerprint in the database.
+const authorityName = "pki-ca"
+
+// openAuthority loads the certificate authority, or makes one for a database that knows none.
+func (s *Service) openAuthority(ctx context.Context, dir string) error {
+	known, err := keyring.Known(ctx, s.db, authorityName)
+	if err != nil {
+		return err
+	}
+	const lost = "If it is lost, start once with --replace-lost-keys: every site then needs a new certificate"
+	if known != "" && !pki.Exists(dir) && !s.cfg.ReplaceLostKeys {
+		return fault.New(fault.Conflict, "pki-dir: %s holds no certificate authority, and the sites of this database have certificates of one. Restore it from a backup. %s", dir, lost).
+			WithCode("authority_missing")
+	}
+	if s.ca, err = pki.LoadOrCreate(dir, "Mainstay edge", s.now()); err != nil {
+		return err
+	}
+	fingerprint := keyring.Fingerprint(s.ca.PublicKeyDER())
+	kept, err := keyring.Keep(ctx, s.db, authorityName, fingerprint, s.cfg.ReplaceLostKeys)
+	if err != nil {
+		return err
+	}
+	if kept != fingerprint {
+		return fault.New(fault.Conflict, "pki-dir: the certificate authority in %s is not the one that this database was made with. Use that one. %s", dir, lost).
+			WithCode("wrong_authority")
+	}
+	return nil
+}

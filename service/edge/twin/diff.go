@@ -1,0 +1,47 @@
+package twin
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Diff is what differs between two states, as it was and as it is: objects are compared member by
+// member, everything else as a whole. Both are objects, and empty when nothing differs.
+func Diff(was, is json.RawMessage) (before, after json.RawMessage, err error) {
+	var old, now map[string]json.RawMessage
+	if err := json.Unmarshal(was, &old); err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(is, &now); err != nil {
+		return nil, nil, err
+	}
+	for key, value := range old {
+		other, kept := now[key]
+		if !kept {
+			continue
+		}
+		if isObject(value) && isObject(other) {
+			if old[key], now[key], err = Diff(value, other); err != nil {
+				return nil, nil, err
+			}
+			value, other = old[key], now[key]
+		}
+		if same(value, other) {
+			delete(old, key)
+			delete(now, key)
+		}
+	}
+	if before, err = json.Marshal(old); err != nil {
+		return nil, nil, err
+	}
+	after, err = json.Marshal(now)
+	return before, after, err
+}
+
+func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
+
+// same compares values as they are written; what differs in white space only is the same.
+func same(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
