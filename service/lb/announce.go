@@ -54,7 +54,7 @@ func speakerConfig(b *configfile.BGP) *bgp.Config {
 	if b == nil {
 		return nil
 	}
-	out := &bgp.Config{LocalASN: b.LocalASN, RouterID: b.RouterID, NextHop4: b.NextHop4, NextHop6: b.NextHop6}
+	out := &bgp.Config{GracefulRestart: b.GracefulRestart, LocalASN: b.LocalASN, RouterID: b.RouterID, NextHop4: b.NextHop4, NextHop6: b.NextHop6}
 	for _, c := range b.Communities {
 		if c.Large {
 			out.LargeCommunities = append(out.LargeCommunities, c.Parts)

@@ -3,6 +3,8 @@ package lb
 import (
 	"errors"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -28,6 +30,8 @@ type Config struct {
 	TLSClientCA    string   `key:"tls-client-ca" help:"Certificate file of the authority whose client certificates are accepted. Revocation is not checked."`
 	ClientRequired bool     `key:"tls-client-required" help:"Turn away, at the handshake, callers without a verified client certificate."`
 	CertAdminCNs   []string `key:"api-cert-admin-cns" help:"Common names of the client certificates that are admins; all others are read-only."`
+
+	TrustedProxies []string `key:"trusted-proxies" help:"Addresses and networks of proxies whose Forwarded and X-Forwarded-For headers are believed."`
 
 	Detach bool   `key:"detach" help:"Remove the program and everything it keeps in the kernel, and exit. Connections through this node end."`
 	BPFDir string `key:"bpf-dir" default:"/sys/fs/bpf" help:"BPF file system, in which program and maps outlive the process."`
@@ -78,7 +82,19 @@ func (c *Config) server(apiListen string) httpserve.Config {
 	if listen == "" {
 		listen = apiListen
 	}
-	return httpserve.Config{Listen: listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, ClientRequired: c.ClientRequired, MaxInFlight: maxInFlight}
+	return httpserve.Config{Listen: listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, ClientRequired: c.ClientRequired, MaxInFlight: maxInFlight, TrustedProxies: c.TrustedProxies}
+}
+
+// names are those that this node is asked for by.
+func (c *Config) names() []string {
+	var names []string
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil {
+		names = append(names, host)
+	}
+	return names
 }
 
 // settingOf names in faults of the HTTP server the settings as they are called here.

@@ -2,10 +2,12 @@ package lb
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +19,8 @@ import (
 )
 
 // retryEvery is how long the controller waits before it tries again what failed: to
-// open the plane, to apply, to announce. As often it looks after the interface.
+// open the plane, to apply, to announce. As often it looks after the interfaces, should news of
+// them have been lost.
 const retryEvery = 10 * time.Second
 
 // applyWait bounds how long a change waits until the kernel has it.
@@ -54,6 +57,7 @@ type controller struct {
 
 	// Run's own.
 	given     *configfile.Config // what prober, speaker and hops were last told of
+	tookOver  bool               // the kernel was balancing when the plane was opened, which the speaker was not told yet
 	resolving sync.WaitGroup
 }
 
@@ -85,7 +89,7 @@ func (c *controller) adopt(cfg *configfile.Config, listenFixed bool) error {
 	}
 	services := cfg.Expand()
 	c.in.health = carryHealth(c.in.health, c.in.services, services)
-	c.cfg, c.in.services = cfg, services
+	c.cfg, c.in.services, c.in.devices = cfg, services, cfg.Interfaces()
 	c.in.ids = c.ids.update(services)
 	c.checked = checkedIn(services)
 	c.forgetRemoved()
@@ -102,6 +106,9 @@ func needsRestart(old, next *configfile.Config, attached, listenFixed bool) erro
 	}{
 		{"apiListen", !listenFixed, old.APIListen, next.APIListen},
 		{"interface", attached, old.Interface, next.Interface},
+		{"backendInterfaces", attached, listText(old.BackendInterfaces), listText(next.BackendInterfaces)},
+		{"snatSources", attached, listText(old.SNATSources), listText(next.SNATSources)},
+		{"maxFlows", attached, strconv.Itoa(old.MaxFlows), strconv.Itoa(next.MaxFlows)},
 		{"xdpMode", attached, string(old.XDPMode), string(next.XDPMode)},
 		{"tunnelSource", attached, addressText(old.TunnelSource), addressText(next.TunnelSource)},
 		{"tunnelSource6", attached, addressText(old.TunnelSource6), addressText(next.TunnelSource6)},
@@ -111,6 +118,13 @@ func needsRestart(old, next *configfile.Config, attached, listenFixed bool) erro
 		}
 	}
 	return nil
+}
+
+func listText[T any](list []T) string {
+	if len(list) == 0 {
+		return "not given"
+	}
+	return fmt.Sprint(list)
 }
 
 func addressText(a netip.Addr) string {

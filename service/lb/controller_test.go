@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/bgp"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
@@ -224,7 +225,7 @@ func TestWhatNeedsARestartIsRefused(t *testing.T) {
 		}
 		b.load(strings.Replace(oneVIP, "eth0", "eth1", 1)) // nothing is attached yet
 		synctest.Wait()
-		if len(b.opened) != 1 || b.opened[0].Interface != "eth1" {
+		if len(b.opened) != 1 || b.opened[0].Interfaces[0] != "eth1" {
 			t.Errorf("%v", b.opened)
 		}
 	})
@@ -263,17 +264,47 @@ func TestAMachineThatCannotBalanceIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestBalancingGoesOnAfterAPanic(t *testing.T) {
+	t.Parallel()
+	settled(t, oneVIP, func(b *bench) {
+		b.found("192.0.2.1:80:tcp", "10.0.0.1:80", true)
+		b.want("192.0.2.1:80:tcp 10.0.0.1:80 healthy", "192.0.2.1:80:tcp 10.0.0.2:80 down")
+		b.plane.set(func() { b.plane.applyErr = errBreaks })
+		b.found("192.0.2.1:80:tcp", "10.0.0.1:80", false)
+		synctest.Wait() // it has panicked, and the kernel has what it had
+		b.want("192.0.2.1:80:tcp 10.0.0.1:80 healthy", "192.0.2.1:80:tcp 10.0.0.2:80 down")
+		b.plane.set(func() { b.plane.applyErr = nil })
+		time.Sleep(retryEvery)
+		b.want("192.0.2.1:80:tcp 10.0.0.1:80 down", "192.0.2.1:80:tcp 10.0.0.2:80 down")
+	})
+}
+
 func TestAnInterfaceThatIsGoneIsToldAndNotAnnounced(t *testing.T) {
 	t.Parallel()
 	settled(t, oneVIP, func(b *bench) {
 		b.found("192.0.2.1:80:tcp", "10.0.0.1:80", true)
 		for _, gone := range []error{errors.New("there is no interface eth0"), nil} {
 			b.plane.set(func() { b.plane.followErr = gone })
-			time.Sleep(retryEvery)
+			b.plane.links <- struct{}{} // the kernel tells at once: no time passes
 			synctest.Wait()
 			if (b.notReady() == "") != (gone == nil) || (len(b.routes()) == 1) != (gone == nil) {
 				t.Errorf("%v: %q, announced %v", gone, b.notReady(), b.routes())
 			}
+		}
+	})
+}
+
+func TestAnInterfaceThatIsDownFromTheBeginningIsNeverAnnounced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.plane.followErr = errors.New("interface eth0 has no carrier")
+		b.start(oneVIP)
+		synctest.Wait()
+		b.found("192.0.2.1:80:tcp", "10.0.0.1:80", true)
+		synctest.Wait()
+		if b.notReady() != "interface eth0 has no carrier" || len(b.routes()) != 0 {
+			t.Errorf("%q, announced %v", b.notReady(), b.routes())
 		}
 	})
 }
@@ -319,6 +350,38 @@ func TestARestartGoesOnWithWhatTheKernelKnows(t *testing.T) {
 			t.Errorf("applied %d times", applies)
 		}
 	})
+}
+
+func TestRoutersAreToldOfARestartOnlyIfTheKernelWentOnBalancing(t *testing.T) {
+	t.Parallel()
+	const document = oneVIP + "\nbgp: {localASN: 1, routerID: 10.0.0.1, peers: [{address: 10.0.0.9, asn: 2}]}\n"
+	for _, balancing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			if balancing {
+				vip := datapath.VIPKey{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, LastPort: 80, Protocol: datapath.TCP}
+				b.plane.states = map[datapath.VIPKey]map[datapath.BackendKey]datapath.State{vip: {{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}: datapath.Healthy}}
+			}
+			b.start(document)
+			synctest.Wait()
+			told := func() bgp.Config {
+				b.speaker.mu.Lock()
+				defer b.speaker.mu.Unlock()
+				return *b.speaker.cfg
+			}
+			if got := told(); got.Restarting != balancing || got.GracefulRestart != 30*time.Second {
+				t.Errorf("with a kernel that balances (%v) the speaker was told %+v", balancing, got)
+			}
+			if routes := b.routes(); (len(routes) == 1) != balancing {
+				t.Errorf("announced when the sessions begin: %v", routes)
+			}
+			b.load(strings.Replace(document, "asn: 2", "asn: 3", 1))
+			synctest.Wait()
+			if told().Restarting {
+				t.Error("a peer that is added later is told of a restart")
+			}
+		})
+	}
 }
 
 func TestChecksInTheDSRModesGoThroughThePlane(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
 // The access classes of the contract (x-access).
@@ -42,6 +43,7 @@ type gate struct {
 	on       bool // somebody is asked
 	keys     []apiKey
 	adminCNs []string
+	names    []string // of this node, for those who come without credentials
 
 	failures *prometheus.CounterVec
 	changes  *prometheus.CounterVec
@@ -61,7 +63,7 @@ func newGate(cfg *Config, log *slog.Logger) (*gate, error) {
 		log.Warn(w)
 	}
 	return &gate{
-		log: log, now: time.Now, on: len(keys) > 0 || cfg.TLSClientCA != "", keys: keys, adminCNs: cfg.CertAdminCNs,
+		log: log, now: time.Now, on: len(keys) > 0 || cfg.TLSClientCA != "", keys: keys, adminCNs: cfg.CertAdminCNs, names: cfg.names(),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lb_api_auth_failures_total", Help: "Requests to the API that were refused for who made them."}, []string{"reason"}),
 		changes:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lb_api_changes_total", Help: "Requests that would change something, by caller and status; certificates that are no admin's count as certificate."}, []string{"user", "code"}),
 	}, nil
@@ -83,7 +85,8 @@ const (
 // certificate came with it.
 func (g *gate) identify(r *http.Request) (caller, error) {
 	if !g.on {
-		return anonymous, nil
+		// Without credentials, any page that a browser near by shows could ask.
+		return anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
 	if token, ok := auth.Bearer(r); ok {
 		hash, found := auth.HashToken(token), caller{}
@@ -120,7 +123,11 @@ func (g *gate) admit(op *contract.Operation, render func(http.ResponseWriter, *h
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := g.identify(r)
 		if err != nil {
-			g.failures.WithLabelValues(reasonUnauthenticated).Inc()
+			reason := reasonUnauthenticated
+			if fault.Is(err, fault.Denied) {
+				reason = reasonForbidden
+			}
+			g.failures.WithLabelValues(reason).Inc()
 			g.logRefused(r)
 			render(w, r, err)
 			return

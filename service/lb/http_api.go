@@ -110,7 +110,7 @@ func (a api) rows(id int) []lbapi.BackendRow {
 // backendID reads an id from the path. What is no number is nobody's id.
 func backendID(text string) (int, error) {
 	id, err := strconv.Atoi(text)
-	if err != nil || id < 1 {
+	if err != nil || id < 1 || strconv.Itoa(id) != text { // 01 and +1 are nobody's
 		return 0, fault.New(fault.NotFound, "no backend has the id %q", text)
 	}
 	return id, nil
@@ -161,9 +161,9 @@ func (a api) SetWeight(ctx context.Context, req lbapi.SetWeightRequestObject) (l
 func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNodeResponseObject, error) {
 	s := a.c.snapshot()
 	out := lbapi.GetNode200JSONResponse{
-		Interface: s.cfg.Interface, XdpMode: lbapi.NodeXdpMode(s.cfg.XDPMode), Attached: s.attached != "", XdpModeAttached: s.attached,
-		Version: telemetry.BuildInfo().Version, StartedAt: a.s.startedAt, NotReady: a.c.notReady(), Drops: map[string]int64{},
-		Flows: lbapi.FlowTable{Entries: number(s.counters.Flows), Evictions: number(s.counters.Evictions)},
+		Interface: s.cfg.Interface, BackendInterfaces: append([]string{}, s.cfg.BackendInterfaces...), XdpMode: lbapi.NodeXdpMode(s.cfg.XDPMode), Attached: s.attached != "", XdpModeAttached: s.attached,
+		Version: telemetry.BuildInfo().Version, StartedAt: a.s.startedAt, NotReady: a.c.notReady(), Insecure: a.s.insecure(), Drops: map[string]int64{},
+		Flows: lbapi.FlowTable{Entries: number(s.counters.Flows), Evictions: number(s.counters.Evictions), LostReplies: number(s.counters.LostReplies)},
 		Bgp:   []lbapi.BGPSession{}, OrchestratorDrains: []lbapi.OrchestratorDrain{},
 	}
 	loadedAt, err, errAt := a.s.document.state()

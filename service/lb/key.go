@@ -18,8 +18,6 @@ const (
 )
 
 const (
-	// shortKey is how many characters a key should have at least.
-	shortKey    = 16
 	maxKey      = 4 << 10 // characters, what auth.Bearer accepts
 	maxKeyName  = 64
 	namedPrefix = "id:"
@@ -77,7 +75,7 @@ func parseKeyList(field, text string, role Role) (keys []apiKey, warnings []stri
 				return nil, nil, fault.InvalidField(field, "entry %d must be id:NAME=KEY, with a name of 1 to %d letters, digits, dots, underscores and dashes", i+1, maxKeyName)
 			}
 		}
-		if !usableKey(key) {
+		if !auth.Sendable(key) {
 			return nil, nil, fault.InvalidField(field, "entry %d must have a key of 1 to %d printable ASCII characters without spaces", i+1, maxKey)
 		}
 		k := apiKey{name, named, role, auth.HashToken(key)}
@@ -86,8 +84,13 @@ func parseKeyList(field, text string, role Role) (keys []apiKey, warnings []stri
 				warnings = append(warnings, fmt.Sprintf("%s: the key %s is the same as %s", field, name, other.name))
 			}
 		}
-		if len(key) < shortKey {
-			warnings = append(warnings, fmt.Sprintf("%s: the key %s is short and can be guessed; give it at least %d characters", field, name, shortKey))
+		// A short key is accepted, since the load balancer always was; it is told of.
+		warning, err := auth.CheckToken(field+": the key "+name, key)
+		if err != nil {
+			warning = fault.From(err).Message
+		}
+		if warning != "" {
+			warnings = append(warnings, warning)
 		}
 		keys = append(keys, k)
 	}
@@ -116,9 +119,4 @@ func validKeyName(name string) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
 	}
 	return name != "" && len(name) <= maxKeyName && !strings.ContainsFunc(name, func(r rune) bool { return !valid(r) })
-}
-
-// usableKey says whether an Authorization header can carry the key.
-func usableKey(key string) bool {
-	return key != "" && len(key) <= maxKey && !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
 }

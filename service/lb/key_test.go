@@ -10,9 +10,9 @@ import (
 
 // Keys of the tests.
 const (
-	longA = "aaaaaaaaaaaaaaaaaaaaaaaa"
-	longB = "bbbbbbbbbbbbbbbbbbbbbbbb"
-	longC = "cccccccccccccccccccccccc"
+	longA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	longB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	longC = "cccccccccccccccccccccccccccccccc"
 )
 
 func TestKeysAreReadAndNamed(t *testing.T) {
@@ -30,7 +30,9 @@ func TestKeysAreReadAndNamed(t *testing.T) {
 		{"id:ci.deploy_1-x=" + longA, "id:console=" + longB, "ci.deploy_1-x admin, console readonly", ""},
 		{"id:a=" + longA + "," + longB, "", "a admin, key-2 admin", ""},
 		{"id:a=k=e=y=" + longA, "", "a admin", ""},
-		{"short", "", "key-1 admin", "api-key: the key key-1 is short"},
+		{"short", "", "key-1 admin", "api-key: the key key-1: must have at least 16 characters"},
+		{longA[:31], "", "key-1 admin", "api-key: the key key-1: the token has fewer than 32 characters"},
+		{longA, "id:b=b", "key-1 admin, b readonly", "api-readonly-key: the key b: must have at least 16 characters"},
 		{longA + "," + longA, "", "key-1 admin, key-2 admin", "the key key-2 is the same as key-1"},
 
 		{"", longB, "api-readonly-key: needs api-key", ""},

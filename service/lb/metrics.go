@@ -38,6 +38,7 @@ type collector struct {
 	// Descriptions of the series.
 	vipPackets, vipBytes, vipFlows, vipDropped *prometheus.Desc
 	backendPackets, backendBytes, backendState *prometheus.Desc
+	lostReplies                                *prometheus.Desc
 	flows, evictions, drops, session, xdpMode  *prometheus.Desc
 }
 
@@ -56,6 +57,7 @@ func newCollector(c *controller) *collector {
 		backendState:   desc("lb_backend_state", "1 for the state that the backend is in.", "vip", "backend", "state"),
 		flows:          desc("lb_conntrack_entries", "Entries in the flow tables."),
 		evictions:      desc("lb_conntrack_evictions_total", "Entries lost because the flow tables were full."),
+		lostReplies:    desc("lb_lost_replies_total", "Packets from backends of VIPs in mode nat that belong to no flow."),
 		drops:          desc("lb_drops_total", "Packets dropped on the node.", "reason"),
 		session:        desc("lb_bgp_session_up", "1 while the session with the peer is established.", "peer"),
 		xdpMode:        desc("lb_xdp_mode", "1 for the mode in which the program is attached.", "mode"),
@@ -87,6 +89,7 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(k.flows, prometheus.GaugeValue, float64(s.counters.Flows))
 	count(k.evictions, s.counters.Evictions)
+	count(k.lostReplies, s.counters.LostReplies)
 	for _, session := range s.sessions {
 		is(k.session, session.Established(), session.Peer.String())
 	}

@@ -3,6 +3,7 @@ package lb
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
@@ -27,11 +28,14 @@ func (h hops) Lookup(t Target) datapath.NextHop { return h.Resolver.Lookup(nexth
 // OpenPlane attaches to an interface of this machine. If it cannot, the fault says
 // what is missing and how to get it.
 func OpenPlane(ctx context.Context, o PlaneOptions) (Plane, Hops, error) {
-	plane, err := datapath.Open(ctx, datapath.Options{Interface: o.Interface, Mode: string(o.Mode), TunnelSource: o.TunnelSource, TunnelSource6: o.TunnelSource6, Dir: o.BPFDir, Log: o.Log})
+	plane, err := datapath.Open(ctx, datapath.Options{
+		Interface: o.Interfaces[0], More: o.Interfaces[1:], Mode: string(o.Mode), TunnelSource: o.TunnelSource, TunnelSource6: o.TunnelSource6,
+		Sources: o.Sources, Flows: o.MaxFlows, Dir: o.BPFDir, Log: o.Log,
+	})
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Unavailable, err, "cannot attach to %s%s", o.Interface, missing(Needs(o.BPFDir)))
+		return nil, nil, fault.Wrap(fault.Unavailable, err, "cannot attach to %s%s", strings.Join(o.Interfaces, ", "), missing(Needs(o.BPFDir)))
 	}
-	resolver, err := nexthop.New(o.Interface, o.Log)
+	resolver, err := nexthop.New(o.Interfaces[0], o.Log)
 	if err != nil {
 		return nil, nil, errors.Join(fault.Wrap(fault.Unavailable, err, "cannot find the ways to backends"), plane.Close())
 	}

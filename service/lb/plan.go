@@ -1,6 +1,10 @@
 package lb
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
@@ -20,6 +24,8 @@ type inputs struct {
 	// weights override those of the document.
 	weights map[probe.ID]uint16
 	hop     func(Target) datapath.NextHop
+	// devices are the interfaces that are attached to.
+	devices []string
 }
 
 // health is what a probe found, and why.
@@ -68,16 +74,34 @@ func (in *inputs) backend(s *configfile.Service, e configfile.Endpoint) (datapat
 	} else if found.detail == "" && !found.healthy {
 		found.detail = "not checked yet"
 	}
+	hop := in.hop(Target{e.Address, e.MAC})
+	if why := outOfReach(hop, in.devices); why != "" {
+		found = health{detail: why}
+	}
 	row := plannedBackend{id: in.ids[e.BackendKey], healthy: found.healthy, detail: found.detail}
 	row.drained = in.drained[row.id]
 	b := datapath.Backend{
-		BackendKey: e.BackendKey, Weight: e.Weight, Hop: in.hop(Target{e.Address, e.MAC}),
+		BackendKey: e.BackendKey, Weight: e.Weight, Hop: hop,
 		State: stateOf(found.healthy, row.drained, in.orchestratorDrains(e.BackendKey)),
 	}
 	if w, ok := in.weights[id]; ok {
 		b.Weight, row.overridden = w, true
 	}
 	return b, row
+}
+
+// outOfReach says why a backend cannot be served, though it may answer probes, which the
+// node's own network carries. It is empty if nothing speaks against it. The program sees
+// only what comes in on the interfaces that it is attached to: it would never see what a
+// backend behind another one answers, and cannot send to the node itself.
+func outOfReach(hop datapath.NextHop, devices []string) string {
+	switch {
+	case hop.Own:
+		return "the address is this node's own; a backend must be another machine, or have a network namespace with an address of its own"
+	case hop.Device != "" && len(devices) > 0 && !slices.Contains(devices, hop.Device):
+		return fmt.Sprintf("it is reached by interface %s, and the load balancer is attached to %s only; add %s to backendInterfaces, or change the route to it", hop.Device, strings.Join(devices, ", "), hop.Device)
+	}
+	return hop.Impassable
 }
 
 // stateOf is the rule of states: a failed probe wins over a drain, and a drain over

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
@@ -193,5 +194,36 @@ func TestAnAddressIsAnnouncedToPeersThatGetItsFamily(t *testing.T) {
 	}
 	if got := carried([]netip.Addr{four}, nil); len(got) != 0 {
 		t.Errorf("without BGP: %v", got)
+	}
+}
+
+func TestABackendOutOfReachIsDownAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	document := "interface: eth0\nbackendInterfaces: [eth1]\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {type: none}, backends: [{address: 10.0.0.1}]}]"
+	cfg := parsed(t, document)
+	for name, c := range map[string]struct {
+		hop  datapath.NextHop
+		want datapath.State
+		why  string
+	}{
+		"on the first interface":         {datapath.NextHop{Device: "eth0", Interface: 2}, datapath.Healthy, "not checked"},
+		"on another that is attached to": {datapath.NextHop{Device: "eth1", Interface: 3}, datapath.Healthy, "not checked"},
+		"no way yet":                     {datapath.NextHop{}, datapath.Healthy, "not checked"},
+		"no neighbour yet":               {datapath.NextHop{Device: "eth1"}, datapath.Healthy, "not checked"},
+		"behind one that is down":        {datapath.NextHop{Device: "eth1", Impassable: "interface eth1 is down"}, datapath.Down, "interface eth1 is down"},
+		"behind another interface":       {datapath.NextHop{Device: "eth2", Interface: 4}, datapath.Down, "reached by interface eth2"},
+		"behind another, no neighbour":   {datapath.NextHop{Device: "eth2"}, datapath.Down, "add eth2 to backendInterfaces"},
+		"the node itself":                {datapath.NextHop{Own: true}, datapath.Down, "this node's own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := plan(inputs{services: cfg.Expand(), devices: cfg.Interfaces(), hop: func(Target) datapath.NextHop { return c.hop }})[0]
+			if got, row := p.VIP.Backends[0].State, p.backends[0]; got != c.want || !strings.Contains(row.detail, c.why) || row.healthy != (c.want == datapath.Healthy) {
+				t.Errorf("%s, %+v", got, row)
+			}
+			if announced := toAnnounce(vipsOf([]planned{p}), vipsOf([]planned{p})); (len(announced) == 1) != (c.want == datapath.Healthy) {
+				t.Errorf("announced: %v", announced)
+			}
+		})
 	}
 }

@@ -18,11 +18,12 @@ type Plane interface {
 	// Apply makes the plane balance exactly these VIPs.
 	Apply(vips []datapath.VIP) error
 	Counters() (datapath.Counters, error)
-	// Follow keeps up with what happened to the interface. It is called every ten seconds.
+	// Follow keeps up with what happened to the interfaces. It is called when something has, and
+	// every ten seconds.
 	Follow() error
 	Explain(flow datapath.Flow) (datapath.Explanation, error)
-	// Interface is the name of the interface, and AttachedMode generic or native.
-	Interface() string
+	// Interfaces are the names of the interfaces, and AttachedMode is generic or native.
+	Interfaces() []string
 	AttachedMode() string
 	// States are those that the kernel had when the plane was opened.
 	States() map[datapath.VIPKey]map[datapath.BackendKey]datapath.State
@@ -46,12 +47,16 @@ type Hops interface {
 	Lookup(target Target) datapath.NextHop
 	// Changed gets a value when Lookup may answer otherwise than before.
 	Changed() <-chan struct{}
+	// Links gets a value when an interface of the node is no longer as it was.
+	Links() <-chan struct{}
 	Run(ctx context.Context) error
 }
 
 // PlaneOptions say how a plane is opened.
 type PlaneOptions struct {
-	Interface                   string
+	Interfaces                  []string // the first is that of clients
+	Sources                     []netip.Addr
+	MaxFlows                    int
 	Mode                        configfile.XDPMode
 	TunnelSource, TunnelSource6 netip.Addr
 	BPFDir                      string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/bgp"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
@@ -78,6 +80,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	m := newMetrics(deps.Registry)
 	s.gate.register(deps.Registry)
+	deps.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lb_insecure", Help: "1 if everybody who reaches the node from elsewhere may do everything, since there are neither keys nor client certificates.",
+	}, func() float64 {
+		if s.insecure() {
+			return 1
+		}
+		return 0
+	}))
 	c := &controller{log: deps.Log, open: deps.Open, speaker: deps.Speaker, metrics: m, bpfDir: cfg.BPFDir}
 	c.init()
 	if c.open == nil {
@@ -111,8 +121,12 @@ func (s *Service) SetOrchestratorDrains(source string, backends []datapath.Backe
 func (s *Service) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	var probeErr error
-	work.Go(func() { s.document.watch(ctx, s.reload) })
-	work.Go(func() { probeErr = s.controller.prober.Run(ctx) })
+	work.Go(func() {
+		routine.Keep(ctx, s.log, "document watch", func(ctx context.Context) { s.document.watch(ctx, s.reload) })
+	})
+	work.Go(func() {
+		probeErr = routine.Call(s.log, "health checks", func() error { return s.controller.prober.Run(ctx) })
+	})
 	err := s.controller.run(ctx)
 	work.Wait()
 	return errors.Join(err, probeErr)
@@ -125,11 +139,34 @@ func (s *Service) StandsOn() string {
 	defer c.mu.Unlock()
 	switch {
 	case c.plane != nil:
-		return "XDP (" + c.plane.AttachedMode() + ") on " + c.plane.Interface()
+		return "XDP (" + c.plane.AttachedMode() + ") on " + strings.Join(c.plane.Interfaces(), ", ")
 	case len(c.in.services) == 0:
 		return "no VIPs yet"
 	}
 	return "nothing attached"
+}
+
+// insecure says whether everybody who reaches the node from elsewhere may do everything.
+func (s *Service) insecure() bool { return !s.gate.on && !s.cfg.server(s.apiListen).Local() }
+
+// warnEvery is the time between two warnings of a node that is open to everybody.
+const warnEvery = time.Hour
+
+// warnInsecure tells of it, until ctx ends.
+func (s *Service) warnInsecure(ctx context.Context, address string) {
+	if !s.insecure() {
+		return
+	}
+	again := time.NewTicker(warnEvery)
+	defer again.Stop()
+	for {
+		s.log.Warn("everybody who reaches this load balancer may change it: there are neither keys nor client certificates; set LB_API_KEY", "address", address)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Serve listens where the configuration says, answers requests and balances until
@@ -155,12 +192,16 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	for i, server := range servers {
 		work.Go(func() {
 			defer stop()
-			errs[i] = server.Run(ctx)
+			errs[i] = routine.Call(s.log, "http server", func() error { return server.Run(ctx) })
 		})
 	}
 	work.Go(func() {
 		defer stop()
-		errs[len(servers)] = s.Run(ctx)
+		errs[len(servers)] = routine.Call(s.log, "load balancer", func() error { return s.Run(ctx) })
+	})
+	s.log.Info("listening on " + server.Listening())
+	work.Go(func() {
+		routine.Keep(ctx, s.log, "insecure", func(ctx context.Context) { s.warnInsecure(ctx, server.Listening()) })
 	})
 	_ = s.controller.await(ctx, 1) // so that there is something to say of what it stands on
 	ready(server.URL())

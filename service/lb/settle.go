@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
@@ -24,18 +25,20 @@ func (c *controller) run(ctx context.Context) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	for {
-		var hopsChanged <-chan struct{}
-		c.settle(ctx)
-		if c.hops != nil { // only run sets it
-			hopsChanged = c.hops.Changed()
+		var hopsChanged, linksChanged <-chan struct{}
+		_ = routine.Run(c.log, "settle", func() { c.settle(ctx) }) // logged; it is done again at the next change or tick
+		if c.hops != nil {                                         // only run sets it
+			hopsChanged, linksChanged = c.hops.Changed(), c.hops.Links()
 		}
 		select {
 		case <-ctx.Done():
 			return c.close(ctx)
 		case <-c.wake:
 		case <-hopsChanged:
+		case <-linksChanged:
+			_ = routine.Run(c.log, "settle", c.follow) // logged; it is done again at the next tick
 		case <-retry.C:
-			c.follow()
+			_ = routine.Run(c.log, "settle", c.follow) // logged; it is done again at the next tick
 		}
 	}
 }
@@ -46,11 +49,11 @@ func (c *controller) follow() {
 		return
 	}
 	err := c.plane.Follow()
-	if err != nil {
-		c.log.Error("cannot balance; it is tried again", "error", err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil && (c.planeErr == nil || c.planeErr.Error() != err.Error()) {
+		c.log.Error("cannot balance; it is tried again", "error", err)
+	}
 	c.planeErr = err
 }
 
@@ -86,13 +89,10 @@ func (c *controller) settle(ctx context.Context) {
 		c.hops.Want(c.targets())
 	}
 	if opened {
+		c.follow() // the interface may be down
 		c.awaitWays(ctx)
 	}
-	c.mu.Lock()
-	wanted := vipsOf(plan(c.in))
-	inKernel, failed := c.inKernel, c.applyErr != nil
-	c.mu.Unlock()
-
+	wanted, inKernel, failed := c.wanted()
 	var applyErr error
 	if c.plane != nil && (opened || failed || !equalVIPs(wanted, inKernel)) {
 		if applyErr = c.plane.Apply(wanted); applyErr == nil {
@@ -102,14 +102,14 @@ func (c *controller) settle(ctx context.Context) {
 			c.log.Error("the kernel did not take the configuration; it keeps the one before, and it is tried again", "error", applyErr)
 		}
 	}
-	if news { // after the kernel, through which some backends are probed
-		c.tell(cfg)
-	}
 	var announced []netip.Addr
 	if c.planeErr == nil { // only run sets it
 		announced = toAnnounce(wanted, inKernel)
 	}
 	speakErr := c.announce(announced, cfg.BGP)
+	if news { // after the kernel, through which some backends are probed, and after what new sessions begin with
+		c.tell(cfg)
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,6 +117,14 @@ func (c *controller) settle(ctx context.Context) {
 	c.speakErr, c.announced = speakErr, announced
 	close(c.settled)
 	c.settled = make(chan struct{})
+}
+
+// wanted are the VIPs that the inputs want, those that the kernel has, and whether it did not take
+// the ones before.
+func (c *controller) wanted() (wanted, inKernel []datapath.VIP, failed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // also after a panic: requests need the lock
+	return vipsOf(plan(c.in)), c.inKernel, c.applyErr != nil
 }
 
 // announce tells the speaker if that is news to it. A speaker that speaks to nobody
@@ -138,18 +146,19 @@ func (c *controller) announce(addresses []netip.Addr, speaking *configfile.BGP) 
 // openPlane attaches to the interface, and learns what the kernel knew of the
 // backends.
 func (c *controller) openPlane(ctx context.Context, cfg *configfile.Config) bool {
-	plane, hops, err := c.open(ctx, PlaneOptions{Interface: cfg.Interface, Mode: cfg.XDPMode, TunnelSource: cfg.TunnelSource, TunnelSource6: cfg.TunnelSource6,
-		BPFDir: c.bpfDir, Log: c.log})
+	plane, hops, err := c.open(ctx, PlaneOptions{Interfaces: cfg.Interfaces(), Sources: cfg.SNATSources, MaxFlows: cfg.MaxFlows, Mode: cfg.XDPMode,
+		TunnelSource: cfg.TunnelSource, TunnelSource6: cfg.TunnelSource6, BPFDir: c.bpfDir, Log: c.log})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		if c.planeErr == nil || c.planeErr.Error() != err.Error() {
-			c.log.Error("cannot balance; it is tried again", "interface", cfg.Interface, "error", err)
+			c.log.Error("cannot balance; it is tried again", "interfaces", cfg.Interfaces(), "error", err)
 		}
 		c.planeErr = err
 		return false
 	}
 	c.plane, c.hops, c.planeErr = plane, hops, nil
+	c.tookOver = len(plane.States()) > 0
 	c.in.hop = hops.Lookup
 	for vip, backends := range plane.States() {
 		for backend, state := range backends {
@@ -160,12 +169,17 @@ func (c *controller) openPlane(ctx context.Context, cfg *configfile.Config) bool
 		}
 	}
 	c.resolving.Go(func() {
-		if err := hops.Run(ctx); err != nil && ctx.Err() == nil {
-			c.log.Error("the ways to backends are not followed any more", "error", err)
-		}
+		_ = routine.Run(c.log, "ways to backends", func() { c.resolve(ctx, hops) }) // logged
 	})
-	c.log.Info("attached", "interface", plane.Interface(), "mode", plane.AttachedMode())
+	c.log.Info("attached", "interfaces", plane.Interfaces(), "mode", plane.AttachedMode())
 	return true
+}
+
+// resolve has the ways to backends followed.
+func (c *controller) resolve(ctx context.Context, hops Hops) {
+	if err := hops.Run(ctx); err != nil && ctx.Err() == nil {
+		c.log.Error("the ways to backends are not followed any more", "error", err)
+	}
 }
 
 // targets are the backends whose ways are wanted.
@@ -177,20 +191,29 @@ func (c *controller) targets() []Target {
 
 // tell gives prober and speaker a new configuration.
 func (c *controller) tell(cfg *configfile.Config) {
-	c.mu.Lock()
-	checks := checksOf(c.in.services, c.in.health)
-	c.mu.Unlock()
-	if err := c.prober.Set(checks); err != nil {
+	if err := c.prober.Set(c.checks()); err != nil {
 		c.log.Error("the health checks are not as configured", "error", err) // a defect: the document was checked
 	}
 	if c.given == cfg {
 		return
 	}
 	c.given = cfg
-	if err := c.speaker.Configure(speakerConfig(cfg.BGP)); err != nil {
+	speaking := speakerConfig(cfg.BGP)
+	if speaking != nil {
+		speaking.Restarting = c.tookOver
+	}
+	if err := c.speaker.Configure(speaking); err != nil {
 		c.log.Error("BGP is not as configured; it is tried again", "error", err)
 		c.given = nil
+		return
 	}
+	c.tookOver = false // peers that are added later had no routes of an earlier process
+}
+
+func (c *controller) checks() []probe.Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return checksOf(c.in.services, c.in.health)
 }
 
 // checksOf are the checks of all backends that are probed.

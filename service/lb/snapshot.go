@@ -31,18 +31,7 @@ type orchestratorDrain struct {
 // snapshot reads everything once. Counters that cannot be read are those of the last
 // time they could be: /readyz tells of the failure.
 func (c *controller) snapshot() snapshot {
-	c.mu.Lock()
-	s := snapshot{cfg: c.cfg, plan: plan(c.in), announced: c.announced, counters: c.counters}
-	for _, source := range slices.Sorted(maps.Keys(c.in.orchestrated)) {
-		d := orchestratorDrain{source: source}
-		for b := range c.in.orchestrated[source] {
-			d.backends = append(d.backends, b.String())
-		}
-		slices.Sort(d.backends)
-		s.orchestrated = append(s.orchestrated, d)
-	}
-	plane := c.plane
-	c.mu.Unlock()
+	s, plane := c.inputs()
 	s.sessions = c.speaker.Sessions()
 	if plane == nil {
 		return s
@@ -58,6 +47,22 @@ func (c *controller) snapshot() snapshot {
 	c.counters = counters
 	c.mu.Unlock()
 	return s
+}
+
+// inputs are the part of a snapshot that is in memory, and the plane that has the rest.
+func (c *controller) inputs() (snapshot, Plane) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // also after a panic: requests need the lock
+	s := snapshot{cfg: c.cfg, plan: plan(c.in), announced: c.announced, counters: c.counters}
+	for _, source := range slices.Sorted(maps.Keys(c.in.orchestrated)) {
+		d := orchestratorDrain{source: source}
+		for b := range c.in.orchestrated[source] {
+			d.backends = append(d.backends, b.String())
+		}
+		slices.Sort(d.backends)
+		s.orchestrated = append(s.orchestrated, d)
+	}
+	return s, c.plane
 }
 
 // perBackend adds up what was sent to each backend by all VIPs.

@@ -23,6 +23,7 @@ import (
 type memoryPlane struct {
 	states  map[datapath.VIPKey]map[datapath.BackendKey]datapath.State
 	changed chan struct{}
+	links   chan struct{}
 
 	mu          sync.Mutex
 	applied     []datapath.VIP
@@ -39,12 +40,20 @@ type memoryPlane struct {
 	dialed      []string
 }
 
-func newMemoryPlane() *memoryPlane { return &memoryPlane{changed: make(chan struct{}, 1)} }
+// errBreaks as the error of Apply has it panic.
+var errBreaks = errors.New("it panics")
+
+func newMemoryPlane() *memoryPlane {
+	return &memoryPlane{changed: make(chan struct{}, 1), links: make(chan struct{}, 1)}
+}
 
 func (p *memoryPlane) Apply(vips []datapath.VIP) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.applies++
+	if p.applyErr == errBreaks {
+		panic("boom")
+	}
 	if p.applyErr != nil {
 		return p.applyErr
 	}
@@ -75,7 +84,7 @@ func (p *memoryPlane) Explain(f datapath.Flow) (datapath.Explanation, error) {
 	return datapath.Explanation{Reason: datapath.NoVIP}, nil
 }
 
-func (p *memoryPlane) Interface() string    { return "eth0" }
+func (p *memoryPlane) Interfaces() []string { return []string{"eth0"} }
 func (p *memoryPlane) AttachedMode() string { return "generic" }
 
 func (p *memoryPlane) States() map[datapath.VIPKey]map[datapath.BackendKey]datapath.State {
@@ -115,6 +124,8 @@ func (p *memoryPlane) Lookup(t Target) datapath.NextHop {
 }
 
 func (p *memoryPlane) Changed() <-chan struct{} { return p.changed }
+
+func (p *memoryPlane) Links() <-chan struct{} { return p.links }
 
 func (p *memoryPlane) Run(ctx context.Context) error {
 	<-ctx.Done()

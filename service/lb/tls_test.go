@@ -298,7 +298,7 @@ func TestAPanicInAChangeIsAudited(t *testing.T) {
 	handler := g.admit(op, nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	func() {
 		defer func() { _ = recover() }() // it is the server's to deal with
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/x", nil))
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/x", nil))
 	}()
 	if lines := log.lines("api change"); len(lines) != 1 || !strings.Contains(lines[0], "status=500") {
 		t.Errorf("%q", lines)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
 
@@ -52,10 +53,13 @@ func (d *document) begin() error {
 // load reads the file and puts it into force. A file that cannot be leaves
 // everything as it was.
 func (d *document) load() error {
-	cfg, err := configfile.Load(d.path)
-	if err == nil {
-		err = d.adopt(cfg)
-	}
+	var cfg *configfile.Config
+	err := routine.Call(d.log, "document", func() (err error) {
+		if cfg, err = configfile.Load(d.path); err != nil {
+			return err
+		}
+		return d.adopt(cfg)
+	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {

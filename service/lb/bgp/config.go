@@ -21,7 +21,13 @@ type Config struct {
 	// family. Without one, it is the local address of each session, and routes of that
 	// family go only to peers that are connected over it.
 	NextHop4, NextHop6 netip.Addr
-	Peers              []Peer
+	// GracefulRestart is how long routers keep the routes after the process ended or died, so that
+	// the next one can take over (RFC 4724): whole seconds, at most 4095; 0 has them dropped at once.
+	GracefulRestart time.Duration
+	// Restarting says that an earlier process announced routes, and that what it forwarded is
+	// forwarded still. Sessions that are new tell the routers so.
+	Restarting bool
+	Peers      []Peer
 }
 
 // Peer is a router to connect to.
@@ -41,6 +47,10 @@ const (
 	maxHoldTime  = 65535 * time.Second
 	maxPassword  = 80 // TCP_MD5SIG_MAXKEYLEN; the kernel would take a part of more
 	connectRetry = 5  // seconds
+	// deferral is how long a restarted speaker waits for the other sessions to come up before it
+	// tells a router that it has told all its routes, in seconds.
+	deferral   = 5
+	maxRestart = 4095 * time.Second // 12 bits of the capability
 )
 
 // check reports the first setting with which sessions would not come up, or not as meant.
@@ -54,6 +64,8 @@ func (c *Config) check() error {
 		return fault.InvalidField("nextHop4", "must be an IPv4 address")
 	case c.NextHop6.IsValid() && !c.NextHop6.Is6():
 		return fault.InvalidField("nextHop6", "must be an IPv6 address")
+	case c.GracefulRestart < 0 || c.GracefulRestart > maxRestart || c.GracefulRestart%time.Second != 0:
+		return fault.InvalidField("gracefulRestart", "must be whole seconds, at most %s", maxRestart)
 	}
 	for i, p := range c.Peers {
 		if err := p.check(fmt.Sprintf("peers[%d].", i)); err != nil {

@@ -63,11 +63,25 @@ func (c *Config) neighbor(p Peer) *api.Peer {
 	if ipv6 {
 		peer.AfiSafis = append(peer.AfiSafis, unicast(api.Family_AFI_IP6))
 	}
+	if c.GracefulRestart > 0 {
+		peer.GracefulRestart = &api.GracefulRestart{Enabled: true, RestartTime: uint32(c.GracefulRestart / time.Second), DeferralTime: deferral, LocalRestarting: c.Restarting} //nolint:gosec // bounded
+		for _, family := range peer.AfiSafis {
+			family.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
+		}
+	}
 	return peer
 }
 
+// maxRoutes is how many routes of a family a peer may announce. The engine keeps a copy of each,
+// though nothing uses it.
+const maxRoutes = 10000
+
 func unicast(afi api.Family_Afi) *api.AfiSafi {
-	return &api.AfiSafi{Config: &api.AfiSafiConfig{Family: &api.Family{Afi: afi, Safi: api.Family_SAFI_UNICAST}, Enabled: true}}
+	family := &api.Family{Afi: afi, Safi: api.Family_SAFI_UNICAST}
+	return &api.AfiSafi{
+		Config:       &api.AfiSafiConfig{Family: family, Enabled: true},
+		PrefixLimits: &api.PrefixLimit{Family: family, MaxPrefixes: maxRoutes},
+	}
 }
 
 // takeNothing makes the engine refuse all routes but the speaker's own. Without it, it

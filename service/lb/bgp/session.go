@@ -2,13 +2,18 @@ package bgp
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Session is the state of the session with a peer.
@@ -68,14 +73,35 @@ func (s *Speaker) move(state apiutil.PeerState) (after, before Session, ok bool)
 		return Session{}, Session{}, false // removed meanwhile
 	}
 	before = p.session
+	tooMany := state.AdminState == api.PeerState_ADMIN_STATE_PFX_CT
 	p.session.State = stateName(state.SessionState)
 	if p.session.Established() != before.Established() {
 		p.session.Since = time.Now()
 		if before.Established() {
 			p.session.Reason = state.DisconnectMessage
 		}
+		if before.Established() && tooMany {
+			p.session.Reason = fmt.Sprintf("the peer announced more than %d routes; the session will be retried after %s",
+				maxRoutes, s.pardonAfter)
+			time.AfterFunc(s.pardonAfter, func() {
+				_ = routine.Run(s.log, "bgp peer", func() { s.pardon(p) }) // logged
+			})
+		}
 	}
 	return p.session, before, p.session != before
+}
+
+// pardon retries a session that ended because the peer announced too many routes.
+func (s *Speaker) pardon(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.engine == nil || s.peers[p.Address] != p {
+		return // the peer was removed meanwhile
+	}
+	request := &api.EnablePeerRequest{Address: p.Address.String()}
+	if err := s.engine.EnablePeer(context.Background(), request); err != nil {
+		s.log.Error("a bgp session cannot be tried again", "peer", p.Address, "error", err)
+	}
 }
 
 func stateName(state bgp.FSMState) string {

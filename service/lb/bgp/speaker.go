@@ -16,12 +16,15 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/server"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Speaker speaks BGP. It is safe for concurrent use.
 type Speaker struct {
 	log       *slog.Logger
 	onSession func(Session)
+	// pardonAfter is how long a peer that announced too many routes is left alone.
+	pardonAfter time.Duration
 
 	mu     sync.Mutex
 	closed bool
@@ -39,6 +42,7 @@ type Speaker struct {
 type peer struct {
 	Peer
 	ipv4, ipv6 bool // families
+	graceful   time.Duration
 	session    Session
 }
 
@@ -49,8 +53,10 @@ func New(log *slog.Logger, onSession func(Session)) *Speaker {
 	if onSession == nil {
 		onSession = func(Session) {}
 	}
-	return &Speaker{log: log, onSession: onSession, peers: map[netip.Addr]*peer{}, wanted: map[netip.Addr]bool{}}
+	return &Speaker{log: log, onSession: onSession, pardonAfter: pardonAfter, peers: map[netip.Addr]*peer{}, wanted: map[netip.Addr]bool{}}
 }
+
+const pardonAfter = 5 * time.Minute
 
 var errClosed = errors.New("the speaker is closed")
 
@@ -109,28 +115,46 @@ func (s *Speaker) Announce(addresses []netip.Addr) error {
 }
 
 // Close withdraws everything and ends the sessions. It returns when peers were told,
-// or when ctx ends.
+// or when ctx ends. With graceful restart it tells nobody: the sessions end with the
+// process, which must end soon, and routers keep the routes for the next one.
 func (s *Speaker) Close(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	if s.leave() {
+		return nil
+	}
+	done := routine.Start(s.log, "bgp end", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closed = true
 		s.stop()
-	}()
-	select {
-	case <-done:
 		return nil
+	})
+	select {
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("ending BGP sessions: %w", ctx.Err())
 	}
 }
 
+// leave closes the speaker without a word, if that is what the configuration says.
+func (s *Speaker) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.config == nil || s.config.GracefulRestart == 0 {
+		return false
+	}
+	if !s.closed {
+		s.closed = true
+		s.unwatch()
+		s.log.Info("bgp sessions end with the process; routers keep the routes for the next one", "for", s.config.GracefulRestart)
+	}
+	return true
+}
+
 // start starts the engine. The caller holds mu, as it does for all that follow.
 func (s *Speaker) start(config *Config) error {
 	engine := server.NewBgpServer(server.LoggerOption(slog.New(warnings{s.log.Handler()}), nil))
-	go engine.Serve()
+	routine.Go(s.log, "bgp engine", engine.Serve)
 	ctx, cancel := context.WithCancel(context.Background())
 	err := engine.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
 		Asn: config.LocalASN, RouterId: config.RouterID.String(), ListenPort: -1, // no listener
@@ -210,7 +234,7 @@ func (s *Speaker) meet() error {
 		i := slices.IndexFunc(s.config.Peers, func(p Peer) bool { return p.Address == address })
 		if i >= 0 {
 			ipv4, ipv6 := s.config.families(s.config.Peers[i])
-			if known.Peer == s.config.Peers[i] && known.ipv4 == ipv4 && known.ipv6 == ipv6 {
+			if known.Peer == s.config.Peers[i] && known.ipv4 == ipv4 && known.ipv6 == ipv6 && known.graceful == s.config.GracefulRestart {
 				continue
 			}
 		}
@@ -230,7 +254,7 @@ func (s *Speaker) meet() error {
 			return fmt.Errorf("adding the peer %s: %w", p.Address, err)
 		}
 		ipv4, ipv6 := s.config.families(p)
-		s.peers[p.Address] = &peer{Peer: p, ipv4: ipv4, ipv6: ipv6, session: Session{Peer: p.Address, ASN: p.ASN, State: "idle", Since: time.Now()}}
+		s.peers[p.Address] = &peer{Peer: p, ipv4: ipv4, ipv6: ipv6, graceful: s.config.GracefulRestart, session: Session{Peer: p.Address, ASN: p.ASN, State: "idle", Since: time.Now()}}
 	}
 	return nil
 }

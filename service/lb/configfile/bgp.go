@@ -74,14 +74,19 @@ func (c Community) String() string {
 const maxCommunities = 64
 
 func (b *BGP) validate(p *problems) {
-	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() {
-		p.add("bgp.routerID", "must be an IPv4 address, not %s", b.RouterID)
+	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() || b.RouterID.IsMulticast() || isBroadcast(b.RouterID) {
+		p.add("bgp.routerID", "must be an IPv4 address of one machine, not %s", b.RouterID)
 	}
 	if b.NextHop4.IsValid() && (!b.NextHop4.Is4() || !isUnicast(b.NextHop4)) {
 		p.add("bgp.nextHop4", "must be an IPv4 address of this node, not %s", b.NextHop4)
 	}
 	if b.NextHop6.IsValid() && (!b.NextHop6.Is6() || !isUnicast(b.NextHop6)) {
 		p.add("bgp.nextHop6", "must be an IPv6 address of this node, not %s", b.NextHop6)
+	} else if needsZone(b.NextHop6) {
+		p.add("bgp.nextHop6", noZone, b.NextHop6)
+	}
+	if b.GracefulRestart%time.Second != 0 {
+		p.add("bgp.gracefulRestart", "must be whole seconds, not %s", b.GracefulRestart)
 	}
 	if len(b.Peers) == 0 {
 		p.add("bgp.peers", "needs at least one peer")
@@ -102,8 +107,11 @@ func (b *BGP) validate(p *problems) {
 			p.add(at+"address", "%s is also the address of bgp.peers[%d]", peer.Address, first)
 		}
 		seen[peer.Address] = i
-		if peer.Address.IsUnspecified() || peer.Address.IsMulticast() {
+		switch {
+		case peer.Address.IsUnspecified() || peer.Address.IsMulticast() || isBroadcast(peer.Address):
 			p.add(at+"address", "must be the address of a machine, not %s", peer.Address)
+		case needsZone(peer.Address):
+			p.add(at+"address", noZone, peer.Address)
 		}
 		if peer.HoldTime%time.Second != 0 {
 			p.add(at+"holdTime", "must be whole seconds, not %s", peer.HoldTime)

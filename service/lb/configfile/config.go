@@ -12,6 +12,8 @@ import (
 const (
 	MaxFileSize = 16 << 20 // bytes
 	MaxVIPs     = 4096     // each port of a list counts
+	// MaxBackendInterfaces bounds Config.BackendInterfaces.
+	MaxBackendInterfaces = 63
 	// MaxBackends bounds the backends of all VIPs together.
 	MaxBackends = 65535
 	// MaxRangeBlocks bounds what the ranges of all VIPs take in the kernel's trie. A
@@ -22,14 +24,20 @@ const (
 // Config is a document. The tags say how it is written: key, default, bounds
 // (inclusive) and, for the reference, what it means.
 type Config struct {
-	Interface     string     `key:"interface" required:"true" help:"Network interface on which packets for the VIPs arrive. One interface a node."`
-	XDPMode       XDPMode    `key:"xdpMode" default:"generic" help:"How the program is attached: generic works with every driver, native is faster and needs the driver's support, auto tries native first."`
-	APIListen     string     `key:"apiListen" default:"127.0.0.1:9870" help:"Address of the API, the metrics and the console."`
-	TunnelSource  netip.Addr `key:"tunnelSource" help:"IPv4 address of this node as the outer source towards IPv4 backends in the modes dsr-ipip and dsr-gre."`
-	TunnelSource6 netip.Addr `key:"tunnelSource6" help:"The same for IPv6 backends."`
-	VIPs          []VIP      `key:"vips" help:"The VIPs. Without any, nothing is attached to the interface."`
-	BGP           *BGP       `key:"bgp" help:"Announce the addresses of VIPs by BGP. A VIP's address is announced while a VIP of that address has a healthy backend."`
+	Interface         string       `key:"interface" required:"true" help:"Network interface on which packets for the VIPs arrive."`
+	BackendInterfaces []string     `key:"backendInterfaces" help:"More interfaces to attach to: those that backends are reached by, if not the first one. A backend behind an interface that is not named is down, since its replies would pass the load balancer by."`
+	XDPMode           XDPMode      `key:"xdpMode" default:"generic" help:"How the program is attached: generic works with every driver, native is faster and needs the driver's support, auto tries native first."`
+	APIListen         string       `key:"apiListen" default:"127.0.0.1:9870" help:"Address of the API, the metrics and the console."`
+	TunnelSource      netip.Addr   `key:"tunnelSource" help:"IPv4 address of this node as the outer source towards IPv4 backends in the modes dsr-ipip and dsr-gre."`
+	TunnelSource6     netip.Addr   `key:"tunnelSource6" help:"The same for IPv6 backends."`
+	SNATSources       []netip.Addr `key:"snatSources" help:"Addresses of this node that SNAT uses as sources, at most 16 of each IP family. Each has 31,744 ports towards each backend. Default: the address that the node's routes say."`
+	MaxFlows          int          `key:"maxFlows" default:"262144" min:"1024" max:"16777216" help:"Flows of each IP family that are remembered. A change takes a restart, which carries the flows over."`
+	VIPs              []VIP        `key:"vips" help:"The VIPs. Without any, nothing is attached to the interface."`
+	BGP               *BGP         `key:"bgp" help:"Announce the addresses of VIPs by BGP. A VIP's address is announced while a VIP of that address has a healthy backend."`
 }
+
+// Interfaces are all that the program is attached to.
+func (c *Config) Interfaces() []string { return append([]string{c.Interface}, c.BackendInterfaces...) }
 
 // XDPMode is how the program is attached.
 type XDPMode string
@@ -51,7 +59,7 @@ type VIP struct {
 	Mode            datapath.Mode     `key:"mode" default:"nat" help:"How packets get to backends: nat rewrites the destination, dsr sends to the backend's MAC address on the same network, dsr-ipip and dsr-gre tunnel to the backend. With the dsr modes backends reply to the client themselves."`
 	SNAT            bool              `key:"snat" help:"Also rewrite the source to an address of this node, for backends that do not route replies back through it. Mode nat only."`
 	SessionAffinity Affinity          `key:"sessionAffinity" default:"none" help:"clientIP keeps all flows of a client's address at one backend; none does not."`
-	RateLimit       uint32            `key:"rateLimit" help:"New flows a second beyond which packets of new flows are dropped; 0 is no limit."`
+	RateLimit       uint32            `key:"rateLimit" help:"New flows a second beyond which packets of new flows are dropped; 0 is no limit. A TCP flow begins with a SYN."`
 	HealthCheck     HealthCheck       `key:"healthCheck" help:"How backends are probed. In the dsr modes probes go to the VIP's address, on the backend's way. A VIP of protocol udp needs type none, or the port of a check that answers over TCP."`
 	Backends        []Backend         `key:"backends" help:"Where packets go. No two of one VIP have the same address and port."`
 }
@@ -99,12 +107,13 @@ type Backend struct {
 
 // BGP is the node's speaker and its peers.
 type BGP struct {
-	LocalASN    uint32      `key:"localASN" required:"true" min:"1" help:"This node's AS number."`
-	RouterID    netip.Addr  `key:"routerID" required:"true" help:"Router id, an IPv4 address."`
-	Communities []Community `key:"communities" help:"Communities of every announcement: ASN:VALUE, ASN:VALUE:VALUE (large), or no-export, no-advertise, no-export-subconfed, no-peer, blackhole, graceful-shutdown."`
-	NextHop4    netip.Addr  `key:"nextHop4" help:"Next hop of IPv4 announcements. Default: the local address of each session; without nextHop4, peers with an IPv6 address get no IPv4 VIPs."`
-	NextHop6    netip.Addr  `key:"nextHop6" help:"The same for IPv6: without it, peers with an IPv4 address get no IPv6 VIPs."`
-	Peers       []Peer      `key:"peers" help:"The peers, which are connected to; nothing listens."`
+	LocalASN        uint32        `key:"localASN" required:"true" min:"1" help:"This node's AS number."`
+	RouterID        netip.Addr    `key:"routerID" required:"true" ipv4:"true" help:"Router id, an IPv4 address."`
+	Communities     []Community   `key:"communities" help:"Communities of every announcement: ASN:VALUE, ASN:VALUE:VALUE (large), or no-export, no-advertise, no-export-subconfed, no-peer, blackhole, graceful-shutdown."`
+	NextHop4        netip.Addr    `key:"nextHop4" help:"Next hop of IPv4 announcements. Default: the local address of each session; without nextHop4, peers with an IPv6 address get no IPv4 VIPs."`
+	NextHop6        netip.Addr    `key:"nextHop6" help:"The same for IPv6: without it, peers with an IPv4 address get no IPv6 VIPs."`
+	GracefulRestart time.Duration `key:"gracefulRestart" default:"30s" min:"0s" max:"4095s" help:"How long peers keep the routes after the daemon has ended or died, while the kernel goes on balancing (RFC 4724), in whole seconds. 0s has them withdrawn when the daemon ends."`
+	Peers           []Peer        `key:"peers" help:"The peers, which are connected to; nothing listens."`
 }
 
 // Peer is a BGP neighbour.

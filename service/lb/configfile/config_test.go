@@ -17,6 +17,9 @@ import (
 
 const complete = `
 interface: eth0
+backendInterfaces: [eth1, eth2]
+snatSources: [10.0.0.20, "fd00::20"]
+maxFlows: 100000
 xdpMode: auto
 apiListen: 0.0.0.0:9870
 tunnelSource: 10.0.0.9
@@ -64,6 +67,9 @@ func TestACompleteDocumentIsReadAsItIsMeant(t *testing.T) {
 	if c.Interface != "eth0" || c.XDPMode != configfile.XDPAuto || c.APIListen != "0.0.0.0:9870" || c.TunnelSource != netip.MustParseAddr("10.0.0.9") || len(c.VIPs) != 3 {
 		t.Fatalf("%+v", c)
 	}
+	if fmt.Sprint(c.Interfaces(), c.SNATSources, c.MaxFlows) != "[eth0 eth1 eth2] [10.0.0.20 fd00::20] 100000" {
+		t.Errorf("%v %v %d", c.Interfaces(), c.SNATSources, c.MaxFlows)
+	}
 	web := c.VIPs[0]
 	want := configfile.HealthCheck{Type: configfile.CheckHTTP, Port: 8081, Path: "/live?x=1", Host: "web.example", Status: probe.StatusRange{First: 200, Last: 299},
 		Interval: 5 * time.Second, Timeout: 500 * time.Millisecond, Rise: 1, Fall: 5}
@@ -86,7 +92,7 @@ func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
 	t.Parallel()
 	c := parse(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]")
 	v := c.VIPs[0]
-	if c.XDPMode != configfile.XDPGeneric || c.APIListen != "127.0.0.1:9870" || c.BGP != nil || v.Protocol != datapath.TCP || v.Mode != datapath.NAT || v.SessionAffinity != configfile.NoAffinity {
+	if c.XDPMode != configfile.XDPGeneric || c.APIListen != "127.0.0.1:9870" || c.BGP != nil || c.MaxFlows != datapath.DefaultFlows || len(c.Interfaces()) != 1 || v.Protocol != datapath.TCP || v.Mode != datapath.NAT || v.SessionAffinity != configfile.NoAffinity {
 		t.Errorf("%+v", c)
 	}
 	if want := (configfile.HealthCheck{Type: configfile.CheckTCP, Interval: 2 * time.Second, Timeout: time.Second, Rise: 2, Fall: 3}); v.HealthCheck != want {
@@ -108,32 +114,44 @@ func bgp(rest string) string {
 	return "interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, peers: [{address: 10.0.0.2, asn: 2, " + rest + "}]}"
 }
 
+func router(id, peer string) string {
+	return "interface: eth0\nbgp: {localASN: 1, routerID: '" + id + "', peers: [{address: '" + peer + "', asn: 2}]}"
+}
+
 func TestWhatIsWrongIsToldWithItsPath(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 81)
 	for text, want := range map[string]string{
-		"":                                         "the document is empty",
-		"[":                                        "is not valid YAML",
-		"- a":                                      "must be keys with values, not a list",
-		"interface: &a eth0\nb: *a\n---\nc: 1":     "second document",
-		"vips: []":                                 "interface: is required (line 1)",
-		"interface: eth0\nvip: 1":                  "vip: unknown key; did you mean vips? (line 2)",
-		"interface: eth0\nzzzzzzzz: 1":             "zzzzzzzz: unknown key; known are interface, xdpMode",
-		"interface: a\ninterface: b":               "interface: is given twice, first in line 1 (line 2)",
-		"interface: [eth0]":                        "interface: must be a single value, not a list",
-		"interface:":                               "interface: must be a single value, not nothing",
-		"interface: averylongname0":                "",
-		"interface: averyverylongname":             `interface: must be the name of a network interface, as in eth0, not "averyverylongname"`,
-		"interface: a/b":                           "interface: must be the name",
-		"interface: eth0\nxdpMode: fast":           `xdpMode: must be generic, native, auto, not "fast"`,
-		"interface: eth0\napiListen: nine":         `apiListen: must be HOST:PORT`,
-		"interface: eth0\napiListen: ':99999'":     `apiListen: must end with a port from 0 to 65535, not "99999"`,
-		"interface: eth0\ntunnelSource: fd00::1":   "tunnelSource: must be an IPv4 address of this node, not fd00::1",
-		"interface: eth0\ntunnelSource6: 10.0.0.1": "tunnelSource6: must be an IPv6 address of this node",
-		"interface: eth0\nvips: {}":                "vips: must be a list, not keys with values",
-		"interface: eth0\nvips: [x]":               "vips[0]: must be keys with values, not a single value",
-		"interface: eth0\nvips:\n- port: 80":       "vips[0].address: is required (line 3)",
-		"interface: eth0\nvips: [{<<: {port: 80}, address: 192.0.2.1}]": "merge keys",
+		"":                                     "the document is empty",
+		"[":                                    "is not valid YAML",
+		"- a":                                  "must be keys with values, not a list",
+		"interface: &a eth0\nb: *a\n---\nc: 1": "second document",
+		"vips: []":                             "interface: is required (line 1)",
+		"interface: eth0\nvip: 1":              "vip: unknown key; did you mean vips? (line 2)",
+		"interface: eth0\nzzzzzzzz: 1":         "zzzzzzzz: unknown key; known are interface, backendInterfaces",
+		"interface: a\ninterface: b":           "interface: is given twice, first in line 1 (line 2)",
+		"interface: [eth0]":                    "interface: must be a single value, not a list",
+		"interface:":                           "interface: must be a single value, not nothing",
+		"interface: averylongname0":            "",
+		"interface: averyverylongname":         `interface: must be the name of a network interface, as in eth0, not "averyverylongname"`,
+		"interface: a/b":                       "interface: must be the name",
+		"interface: eth0\nxdpMode: fast":       `xdpMode: must be generic, native, auto, not "fast"`,
+		"interface: eth0\napiListen: nine":     `apiListen: must be HOST:PORT`,
+		"interface: eth0\napiListen: ':99999'": `apiListen: must end with a port from 0 to 65535, not "99999"`,
+		"interface: eth0\nbackendInterfaces: [eth0]":                                        "backendInterfaces[0]: names eth0 a second time",
+		"interface: eth0\nbackendInterfaces: [eth1, eth1]":                                  "backendInterfaces[1]: names eth1 a second time",
+		"interface: eth0\nbackendInterfaces: [eth1/x]":                                      "backendInterfaces[0]: must be the name of a network interface",
+		"interface: eth0\nsnatSources: [10.0.0.1, 10.0.0.1]":                                "snatSources[1]: names 10.0.0.1 a second time",
+		"interface: eth0\nsnatSources: [224.0.0.1]":                                         "snatSources[0]: must be an address of this node",
+		"interface: eth0\nsnatSources: [192.0.2.1]\nvips: [{address: 192.0.2.1, port: 80}]": "snatSources[0]: 192.0.2.1 is a VIP's address",
+		"interface: eth0\nmaxFlows: 10":                                                     "maxFlows: must be",
+		"interface: eth0\nsnatSources: [" + seventeen() + "]":                               "snatSources: can have at most 16 of each IP family",
+		"interface: eth0\ntunnelSource: fd00::1":                                            "tunnelSource: must be an IPv4 address of this node, not fd00::1",
+		"interface: eth0\ntunnelSource6: 10.0.0.1":                                          "tunnelSource6: must be an IPv6 address of this node",
+		"interface: eth0\nvips: {}":                                                         "vips: must be a list, not keys with values",
+		"interface: eth0\nvips: [x]":                                                        "vips[0]: must be keys with values, not a single value",
+		"interface: eth0\nvips:\n- port: 80":                                                "vips[0].address: is required (line 3)",
+		"interface: eth0\nvips: [{<<: {port: 80}, address: 192.0.2.1}]":                     "merge keys",
 		vip("port: 0"):                                                      "vips[0].port: must be at least 1, not 0",
 		vip("port: 65536"):                                                  `vips[0].port: must be at most 65535, not "65536"`,
 		vip("port: 80.0"):                                                   `vips[0].port: must be a whole number, not "80.0"`,
@@ -195,15 +213,41 @@ func TestWhatIsWrongIsToldWithItsPath(t *testing.T) {
 		"interface: eth0\nvips: [{address: 192.0.2.1, portRange: 80-90}, {address: 192.0.2.1, port: 81}]":         "",
 		"interface: eth0\nvips: [{address: 192.0.2.1, portRange: 80-90}, {address: 192.0.2.1, portRange: 90-95}]": "vips[1].portRange: 90-95 overlaps with 80-90 of vips[0], of the same address and protocol (192.0.2.1, tcp)",
 		"interface: eth0\nvips: [{address: 192.0.2.1, portRange: 80-90}, {address: 192.0.2.2, portRange: 80-90}]": "",
-		"interface: eth0\nbgp: {}":                                                                     "bgp.localASN: is required",
-		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1}":                                      "bgp.peers: needs at least one peer",
-		"interface: eth0\nbgp: {localASN: 1, routerID: fd00::1, peers: [{address: 10.0.0.2, asn: 1}]}": "bgp.routerID: must be an IPv4 address",
-		bgp("holdTime: 2s"):                 "bgp.peers[0].holdTime: must be at least 3s",
-		bgp("holdTime: 3500ms"):             "bgp.peers[0].holdTime: must be whole seconds",
-		bgp("password: a, passwordFile: b"): "bgp.peers[0].passwordFile: cannot be combined with password",
-		bgp("password: " + long):            "bgp.peers[0].password: must have 1 to 80 characters",
-		bgp("password: \"\\u00e4\""):        "bgp.peers[0].password: must have printable ASCII characters only",
-		bgp("password: *x"):                 "names no anchor",
+		"interface: eth0\nbgp: {}":                                                                                               "bgp.localASN: is required",
+		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1}":                                                                "bgp.peers: needs at least one peer",
+		"interface: eth0\nbgp: {localASN: 1, routerID: fd00::1, peers: [{address: 10.0.0.2, asn: 1}]}":                           "bgp.routerID: must be an IPv4 address",
+		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, gracefulRestart: 1500ms, peers: [{address: 10.0.0.2, asn: 2}]}": "bgp.gracefulRestart: must be whole seconds",
+		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, gracefulRestart: 5000s, peers: [{address: 10.0.0.2, asn: 2}]}":  "bgp.gracefulRestart: must be",
+		bgp("holdTime: 2s"):                           "bgp.peers[0].holdTime: must be at least 3s",
+		bgp("holdTime: 3500ms"):                       "bgp.peers[0].holdTime: must be whole seconds",
+		bgp("password: a, passwordFile: b"):           "bgp.peers[0].passwordFile: cannot be combined with password",
+		bgp("password: " + long):                      "bgp.peers[0].password: must have 1 to 80 characters",
+		bgp("password: \"\\u00e4\""):                  "bgp.peers[0].password: must have printable ASCII characters only",
+		bgp("password: *x"):                           "names no anchor",
+		bgp("password: ''"):                           "bgp.peers[0].password: must not be empty",
+		bgp("passwordFile: a, password: ''"):          "bgp.peers[0].password: must not be empty",
+		router("239.0.0.1", "10.0.0.2"):               "bgp.routerID: must be an IPv4 address",
+		router("255.255.255.255", "10.0.0.2"):         "bgp.routerID: must be an IPv4 address",
+		router("::ffff:10.0.0.1", "10.0.0.2"):         "bgp.routerID: must be an IPv4 address",
+		router("10.0.0.1", "255.255.255.255"):         "bgp.peers[0].address: must be the address of a machine",
+		router("10.0.0.1", "224.0.0.5"):               "bgp.peers[0].address: must be the address of a machine",
+		router("10.0.0.1", "ff02::1"):                 "bgp.peers[0].address: must be the address of a machine",
+		router("10.0.0.1", "fe80::1"):                 "bgp.peers[0].address: fe80::1 is a link-local address",
+		router("10.0.0.1", "169.254.0.1"):             "",
+		bgp("port: 179") + "\ntunnelSource6: fe80::1": "tunnelSource6: fe80::1 is a link-local address",
+		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, nextHop6: 'fe80::1', peers: [{address: 10.0.0.2, asn: 1}]}":         "bgp.nextHop6: fe80::1 is a link-local address",
+		vip("port: 80, backends: [{address: 127.0.0.1}]"):                                                                            "vips[0].backends[0].address: must be the address of a machine",
+		vip("port: 80, backends: [{address: 127.255.0.1}]"):                                                                          "vips[0].backends[0].address: must be the address of a machine",
+		vip("port: 80, backends: [{address: 240.0.0.1}]"):                                                                            "vips[0].backends[0].address: must be the address of a machine",
+		vip("port: 80, healthCheck: {type: http, host: 'a:0'}"):                                                                      "vips[0].healthCheck.host: must end with a port from 1 to 65535",
+		vip("port: 80, healthCheck: {type: http, host: 'a:65536'}"):                                                                  "vips[0].healthCheck.host: must end with a port from 1 to 65535",
+		vip("port: 80, healthCheck: {type: http, host: 'a:x'}"):                                                                      "vips[0].healthCheck.host: must end with a port from 1 to 65535",
+		vip("port: 80, healthCheck: {type: http, host: 'a:'}"):                                                                       "vips[0].healthCheck.host: must end with a port from 1 to 65535",
+		vip("port: 80, healthCheck: {type: http, host: '[::1]:y'}"):                                                                  "vips[0].healthCheck.host: must end with a port from 1 to 65535",
+		vip("port: 80, healthCheck: {type: http, host: 'a:8080'}"):                                                                   "",
+		vip("port: 80, healthCheck: {type: http, host: '[::1]:80'}"):                                                                 "",
+		vip("port: 80, healthCheck: {type: http, host: '[::1]'}"):                                                                    "",
+		vip("port: 80, healthCheck: {type: http, host: '2001:db8::1'}"):                                                              "",
 		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, nextHop4: 'fd00::1', peers: [{address: 10.0.0.2, asn: 1}]}":         "bgp.nextHop4: must be an IPv4 address",
 		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, nextHop6: '::1', peers: [{address: 10.0.0.2, asn: 1}]}":             "bgp.nextHop6: must be an IPv6 address",
 		"interface: eth0\nbgp: {localASN: 1, routerID: 10.0.0.1, communities: ['1:65536'], peers: [{address: 10.0.0.2, asn: 2}]}":    "bgp.communities[0]: must be ASN:VALUE",
@@ -325,4 +369,12 @@ func TestAPasswordCanComeFromAFile(t *testing.T) {
 	if _, err = configfile.Load(filepath.Join(dir, "none.yaml")); err == nil || !strings.Contains(err.Error(), "cannot read") {
 		t.Errorf("%v", err)
 	}
+}
+
+func seventeen() string {
+	var all []string
+	for i := range 17 {
+		all = append(all, fmt.Sprintf("10.0.1.%d", i+1))
+	}
+	return strings.Join(all, ", ")
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 )
@@ -132,6 +133,9 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag, p
 	err := setScalar(v, n.Value, n.Tag)
 	if err == nil {
 		err = inBounds(v, tag)
+	}
+	if err == nil && tag.Get("ipv4") == "true" && strings.Contains(n.Value, ":") { // also ::ffff:10.0.0.1
+		err = fmt.Errorf("must be an IPv4 address, not %s", quoted(n.Value))
 	}
 	if err != nil {
 		d.p.addAt(n.Line, path, "%v", err)

@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 
 	"gopkg.in/yaml.v3"
-
-	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
 // Load reads, checks and completes the document in a file: passwords that it names
@@ -23,31 +19,6 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	return ParseIn(filepath.Dir(path), raw)
-}
-
-// Read reads the bytes of a file, at most MaxFileSize.
-func Read(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator chooses the path
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	if len(raw) > MaxFileSize {
-		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", path, MaxFileSize)
-	}
-	return raw, nil
-}
-
-func unreadable(path string, err error) error {
-	reason := err
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		reason = pathErr.Err
-	}
-	return fault.New(fault.Invalid, "cannot read %s: %v", path, reason)
 }
 
 // ParseIn is Parse, and reads the files that the document names for passwords.

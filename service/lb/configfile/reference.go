@@ -71,6 +71,9 @@ func typeName(t reflect.Type) string {
 	}
 	switch t.Kind() {
 	case reflect.Slice:
+		if one := typeName(t.Elem()); strings.HasSuffix(one, "s") {
+			return "list of " + one + "es"
+		}
 		return "list of " + typeName(t.Elem()) + "s"
 	case reflect.Bool:
 		return "true or false"

@@ -54,6 +54,11 @@ func parse(t reflect.Type, text, tag string) (any, error) {
 			return NoAffinity, nil
 		}
 		return oneOf(text, ClientIPAffinity, NoAffinity)
+	case reflect.TypeFor[Secret]():
+		if text == "" { // an empty password would mean no password
+			return Secret(""), errors.New("must not be empty; omit it to use no password")
+		}
+		return Secret(text), nil
 	case reflect.TypeFor[CheckType]():
 		return oneOf(text, CheckTCP, CheckHTTP, CheckHTTPS, CheckNone)
 	}

@@ -20,12 +20,27 @@ func (c *Config) validate(p *problems) {
 	if !validInterface(c.Interface) {
 		p.add("interface", "must be the name of a network interface, as in eth0, not %s", quoted(c.Interface))
 	}
+	for i, name := range c.BackendInterfaces {
+		at := fmt.Sprintf("backendInterfaces[%d]", i)
+		switch {
+		case !validInterface(name):
+			p.add(at, "must be the name of a network interface, as in eth1, not %s", quoted(name))
+		case name == c.Interface || slices.Contains(c.BackendInterfaces[:i], name):
+			p.add(at, "names %s a second time", name)
+		}
+	}
+	if len(c.BackendInterfaces) > MaxBackendInterfaces {
+		p.add("backendInterfaces", "are %d; there can be at most %d", len(c.BackendInterfaces), MaxBackendInterfaces)
+	}
+	c.validateSources(p)
 	if err := CheckListen(c.APIListen); err != nil {
 		p.add("apiListen", "%v", err)
 	}
 	source := func(key string, a netip.Addr, right bool, family string) {
 		if a.IsValid() && (!right || !isUnicast(a)) {
 			p.add(key, "must be an %s address of this node, not %s", family, a)
+		} else if needsZone(a) {
+			p.add(key, noZone, a)
 		}
 	}
 	source("tunnelSource", c.TunnelSource, c.TunnelSource.Is4(), "IPv4")
@@ -34,6 +49,25 @@ func (c *Config) validate(p *problems) {
 		c.BGP.validate(p)
 	}
 	c.validateVIPs(p)
+}
+
+func (c *Config) validateSources(p *problems) {
+	families := map[bool]int{}
+	for i, a := range c.SNATSources {
+		at := fmt.Sprintf("snatSources[%d]", i)
+		switch {
+		case !isUnicast(a):
+			p.add(at, "must be an address of this node, not %s", a)
+		case slices.Contains(c.SNATSources[:i], a):
+			p.add(at, "names %s a second time", a)
+		case slices.ContainsFunc(c.VIPs, func(v VIP) bool { return v.Address == a }):
+			p.add(at, "%s is a VIP's address", a)
+		}
+		families[a.Is6()]++
+	}
+	if max(families[false], families[true]) > datapath.MaxSources {
+		p.add("snatSources", "can have at most %d of each IP family", datapath.MaxSources)
+	}
 }
 
 func (c *Config) validateVIPs(p *problems) {
@@ -130,7 +164,7 @@ func (h *HealthCheck) Probe() probe.Check {
 func (b *Backend) validate(p *problems, c *Config, v *VIP, at string) {
 	sameFamily := b.Address.Is4() == v.Address.Is4()
 	switch {
-	case b.Address.IsUnspecified() || b.Address.IsMulticast() || isBroadcast(b.Address):
+	case !isUnicast(b.Address) || isReserved(b.Address):
 		p.add(at+".address", "must be the address of a machine, not %s", b.Address)
 	case b.Address == v.Address:
 		p.add(at+".address", "is the VIP's own address")
@@ -228,6 +262,15 @@ func isUnicast(a netip.Addr) bool {
 }
 
 func isBroadcast(a netip.Addr) bool { return a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) }
+
+// isReserved is true for 240.0.0.0/4, which no machine has.
+func isReserved(a netip.Addr) bool { return a.Is4() && a.As4()[0] >= 240 }
+
+// needsZone is true for addresses that mean nothing without an interface, which cannot be given.
+func needsZone(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
+
+// noZone is the problem with such an address.
+const noZone = "%s is a link-local address, which needs an interface; use an address with a wider scope"
 
 func familyOf(a netip.Addr) string {
 	if a.Is4() {

@@ -47,7 +47,10 @@ func (d *Datapath) Apply(vips []VIP) error {
 	if err := d.removeOthers(vips); err != nil {
 		return err
 	}
-	return d.removeEntries()
+	if err := d.removeEntries(); err != nil {
+		return err
+	}
+	return d.putOrigins(vips)
 }
 
 // together is how many VIPs are changed at once. Replacing hash tables makes the kernel
@@ -113,7 +116,7 @@ func (d *Datapath) expect(vips []VIP) error {
 		return nil
 	}
 	d.known.host = h
-	return d.writeHost()
+	return d.configureAll()
 }
 
 func expectVIP(h *programHost, ranged bool) {
@@ -138,6 +141,9 @@ func (d *Datapath) enlist(v *VIP, free func() (uint16, error)) error {
 		if err := d.objects.VipCounts.Put(id, zeroPerCPU[programVipCounters]()); err != nil {
 			return err
 		}
+		if err := d.objects.Budgets.Put(id, programBudget{Room: d.quota()}); err != nil {
+			return err
+		}
 	}
 	for _, b := range v.Backends {
 		place, has := known.members[b.BackendKey]
@@ -153,7 +159,7 @@ func (d *Datapath) enlist(v *VIP, free func() (uint16, error)) error {
 				return err
 			}
 		}
-		if err := d.member(place, d.memberOf(v, known, b)); err != nil {
+		if err := d.putBackend(place, v, known, b); err != nil {
 			return err
 		}
 		known.members[b.BackendKey] = place
@@ -171,7 +177,7 @@ func (d *Datapath) finish(v *VIP) error {
 		if b.State != Down {
 			continue
 		}
-		if err := d.member(known.members[b.BackendKey], d.memberOf(v, known, b)); err != nil {
+		if err := d.putBackend(known.members[b.BackendKey], v, known, b); err != nil {
 			return err
 		}
 	}
@@ -198,6 +204,16 @@ func flagsOf(v *VIP) (flags uint32) {
 
 // zeroPerCPU is the value that sets a counter to zero on every CPU.
 func zeroPerCPU[T any]() []T { return make([]T, ebpf.MustPossibleCPU()) }
+
+// putBackend writes a backend to its place.
+func (d *Datapath) putBackend(place uint16, v *VIP, known *knownVIP, b Backend) error {
+	m := d.memberOf(v, known, b)
+	if v.Mode.Tunnels() {
+		d.known.mtus[place] = m.Mtu
+		m.Mtu = d.mtuTo(m.Address, m.Mtu)
+	}
+	return d.member(place, m)
+}
 
 // memberOf is a backend as the kernel has it, but for the epoch.
 func (d *Datapath) memberOf(v *VIP, known *knownVIP, b Backend) programMember {

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,12 +20,22 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
-// device is the interface that the program is on.
+// port is the program on one interface.
+type port struct {
+	name     string
+	device   device
+	program  *ebpf.Program
+	settings *ebpf.Variable
+	link     link.Link // nil while the program is not attached
+}
+
+// device is an interface.
 type device struct {
 	index, mtu int
 	mac        MAC
 	driver     string // the kind of device, as netlink has it: device, veth, bridge, ...
 	native     bool   // a program is attached in native mode
+	impassable string // see Impassable
 }
 
 func findDevice(node *netlab.Host, name string) (device, error) {
@@ -35,7 +47,7 @@ func findDevice(node *netlab.Host, name string) (device, error) {
 		return device{}, fault.Wrap(fault.Unavailable, err, "cannot look at interface %s", name)
 	}
 	a := l.Attrs()
-	d := device{index: a.Index, mtu: a.MTU, driver: l.Type()}
+	d := device{index: a.Index, mtu: a.MTU, driver: l.Type(), impassable: Impassable(a)}
 	copy(d.mac[:], a.HardwareAddr)
 	if a.Xdp != nil && a.Xdp.Attached {
 		d.native = a.Xdp.AttachMode == xdpAttachedDriver
@@ -43,64 +55,187 @@ func findDevice(node *netlab.Host, name string) (device, error) {
 	return d, nil
 }
 
+// Impassable says why no packet passes an interface. It is empty if nothing speaks against it: drivers that
+// do not know their carrier have one.
+func Impassable(a *netlink.LinkAttrs) string {
+	switch {
+	case a.RawFlags&unix.IFF_UP == 0:
+		return fmt.Sprintf("interface %s is down", a.Name)
+	case a.RawFlags&unix.IFF_LOWER_UP == 0:
+		return fmt.Sprintf("interface %s has no carrier", a.Name)
+	}
+	return ""
+}
+
 // xdpAttachedDriver is XDP_ATTACHED_DRV of linux/if_link.h.
 const xdpAttachedDriver = 1
 
+// linkPin is the pin of the link on the first interface; those of others have their names behind it.
 const linkPin = "link"
 
-// attach puts the program on the interface, in the place of an earlier process's
-// one where there is one.
+func (d *Datapath) linkPin(p *port) string {
+	if p == d.ports[0] {
+		return filepath.Join(d.pins, linkPin)
+	}
+	return filepath.Join(d.pins, linkPin+"-"+p.name)
+}
+
+// attach puts the program on the interfaces, in the place of an earlier process's one where there
+// is one. All are attached in the same mode: a program in native mode can send only to interfaces
+// whose drivers take frames from it.
 func (d *Datapath) attach() error {
-	native := d.options.Mode == Native || d.options.Mode == Auto
-	taken, err := d.takeOver(native)
+	if err := d.stageReplaced(); err != nil {
+		return err
+	}
+	if err := d.detachStrays(); err != nil {
+		return err
+	}
+	native := d.options.Mode == Native
+	if d.options.Mode == Auto {
+		attached, err := d.isPinned(d.ports[0])
+		if err != nil {
+			return err
+		}
+		native = !attached || d.ports[0].device.native
+	}
+	err := d.attachAll(native)
+	if err != nil && d.options.Mode == Auto && native && !isBusy(err) {
+		d.log.Warn("native mode does not work here; generic mode is used", "interfaces", d.Interfaces(), "error", err)
+		err = d.attachAll(false)
+	}
 	if err != nil {
 		return err
 	}
-	if taken {
-		return nil
+	return d.commitReplaced()
+}
+
+func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) }
+
+func (d *Datapath) attachAll(native bool) error {
+	for _, p := range d.ports {
+		if p.link != nil { // the other mode was tried
+			if err := d.detachPort(p); err != nil {
+				return err
+			}
+		}
+		if err := d.attachPort(p, native); err != nil {
+			return err
+		}
 	}
-	err = d.attachAs(native)
-	if err != nil && d.options.Mode == Auto && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EEXIST) {
-		d.log.Warn("native mode does not work on this interface; generic mode is used", "interface", d.options.Interface, "error", err)
-		err = d.attachAs(false)
+	d.mode = Generic
+	if native {
+		d.mode = Native
 	}
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		name := d.options.Interface
-		return fault.Wrap(fault.Unavailable, err, "interface %s has another XDP program; \"ip link show dev %s\" shows it and \"ip link set dev %s xdp off\" removes it", name, name, name)
+	return nil
+}
+
+func (d *Datapath) detachPort(p *port) error {
+	var err error
+	if d.pins != "" {
+		err = p.link.Unpin()
+	}
+	err = errors.Join(err, p.link.Close())
+	p.link = nil
+	return err
+}
+
+func (d *Datapath) attachPort(p *port, native bool) error {
+	if err := d.configure(p, native); err != nil {
+		return err
+	}
+	taken, err := d.takeOver(p, native)
+	if taken || err != nil {
+		return err
+	}
+	flags := link.XDPGenericMode
+	if native {
+		flags = link.XDPDriverMode
+	}
+	err = d.node.Do(func() (err error) {
+		p.link, err = link.AttachXDP(link.XDPOptions{Program: p.program, Interface: p.device.index, Flags: flags})
+		return err
+	})
+	if isBusy(err) {
+		return fault.Wrap(fault.Unavailable, err, "interface %s has another XDP program: %s", p.name, d.occupant(p))
 	}
 	if err != nil {
-		return fmt.Errorf("attach the XDP program to %s: %w", d.options.Interface, err)
+		return fmt.Errorf("attach the XDP program to %s: %w", p.name, err)
 	}
+	p.device.native = native
 	if d.pins == "" {
 		return nil
 	}
-	if err := d.link.Pin(filepath.Join(d.pins, linkPin)); err != nil {
+	if err := p.link.Pin(d.linkPin(p)); err != nil {
 		return fmt.Errorf("pin the XDP program: %w", err)
 	}
 	return nil
 }
 
-func (d *Datapath) attachAs(native bool) (err error) {
-	flags := link.XDPGenericMode
-	if native {
-		flags = link.XDPDriverMode
+// occupant says what is on an interface, and how to take it off. "ip link set xdp off" cannot
+// remove a program that is held by a BPF link, as this one and those of most daemons are.
+func (d *Datapath) occupant(p *port) string {
+	if d.pins != "" {
+		pins, _ := filepath.Glob(filepath.Join(filepath.Dir(d.pins), "*", linkPin+"*"))
+		for _, pin := range pins {
+			if index, err := interfaceOfLink(pin); err == nil && index == p.device.index {
+				return fmt.Sprintf("one of a load balancer whose first interface is %s; \"mainstay serve lb --config FILE --detach\" with its document removes it", filepath.Base(filepath.Dir(pin)))
+			}
+		}
 	}
-	if err := d.setHost(native); err != nil {
-		return err
-	}
-	return d.node.Do(func() error {
-		d.link, err = link.AttachXDP(link.XDPOptions{Program: d.objects.Balance, Interface: d.device.index, Flags: flags})
-		return err
-	})
+	return fmt.Sprintf("\"ip -details link show dev %s\" shows it. \"ip link set dev %s xdp off\" removes it, unless a BPF link holds it, which \"bpftool link\" tells: then stop the program that made the link", p.name, p.name)
 }
 
-// takeOver replaces the program of a pinned link, which loses no packet.
-func (d *Datapath) takeOver(native bool) (bool, error) {
+func interfaceOfLink(pin string) (int, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil || info.XDP() == nil {
+		return 0, err
+	}
+	return int(info.XDP().Ifindex), nil
+}
+
+// isPinned says whether an earlier process left the program on an interface.
+func (d *Datapath) isPinned(p *port) (bool, error) {
 	if d.pins == "" {
 		return false, nil
 	}
-	path := filepath.Join(d.pins, linkPin)
-	old, err := link.LoadPinnedLink(path, nil)
+	index, err := interfaceOfLink(d.linkPin(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return index == p.device.index, err
+}
+
+// detachStrays takes the program off the interfaces that are no longer balanced on.
+func (d *Datapath) detachStrays() error {
+	if d.pins == "" {
+		return nil
+	}
+	found, err := filepath.Glob(filepath.Join(d.pins, linkPin+"-*"))
+	if err != nil {
+		return err
+	}
+	for _, pin := range found {
+		if slices.ContainsFunc(d.ports, func(p *port) bool { return d.linkPin(p) == pin }) {
+			continue
+		}
+		if err := errors.Join(detachPinned(pin), os.Remove(pin)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOver replaces the program of a pinned link, which loses no packet.
+func (d *Datapath) takeOver(p *port, native bool) (bool, error) {
+	if d.pins == "" {
+		return false, nil
+	}
+	old, err := link.LoadPinnedLink(d.linkPin(p), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -111,37 +246,34 @@ func (d *Datapath) takeOver(native bool) (bool, error) {
 	if err != nil {
 		return false, errors.Join(err, old.Close())
 	}
-	fits := info.XDP() != nil && int(info.XDP().Ifindex) == d.device.index && (d.device.native == native || d.options.Mode == Auto)
-	if !fits {
+	if info.XDP() == nil || int(info.XDP().Ifindex) != p.device.index || p.device.native != native {
 		// The interface was made anew, or the mode changed: there is a gap.
 		return false, errors.Join(old.Unpin(), old.Close())
 	}
-	if err := d.setHost(d.device.native); err != nil {
-		return false, errors.Join(err, old.Close())
-	}
-	if err := old.Update(d.objects.Balance); err != nil {
+	if err := old.Update(p.program); err != nil {
 		return false, errors.Join(fmt.Errorf("replace the XDP program: %w", err), old.Close())
 	}
-	d.link = old
+	p.link = old
 	return true, nil
 }
 
-// setHost tells the program about the interface and how it is attached.
-func (d *Datapath) setHost(native bool) error {
-	d.mode = Generic
-	if native {
-		d.mode = Native
-	}
-	redirect := d.options.Transmit == TransmitRedirect || d.options.Transmit == TransmitAuto && native && d.device.driver == "veth"
-	h := &d.known.host
-	h.Mac, h.Mtu = d.device.mac, uint16(min(d.device.mtu, 65535))
+// configure tells the program of an interface about it and how it is attached.
+func (d *Datapath) configure(p *port, native bool) error {
+	redirect := d.options.Transmit == TransmitRedirect || d.options.Transmit == TransmitAuto && native && p.device.driver == "veth"
+	h := d.known.host
+	h.Mac, h.Mtu = p.device.mac, uint16(min(p.device.mtu, 65535))
 	h.Redirect, h.Offloads = flag(redirect), flag(!native)
-	return d.writeHost()
+	if err := p.settings.Set(h); err != nil {
+		return fmt.Errorf("configure the BPF program: %w", err)
+	}
+	return nil
 }
 
-func (d *Datapath) writeHost() error {
-	if err := d.objects.Settings.Set(d.known.host); err != nil {
-		return fmt.Errorf("configure the BPF program: %w", err)
+func (d *Datapath) configureAll() error {
+	for _, p := range d.ports {
+		if err := d.configure(p, d.mode == Native); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -153,8 +285,9 @@ func flag(set bool) uint8 {
 	return 0
 }
 
-// Detach removes the program of an interface and all that belongs to it. It says
-// whether there was anything. dir is as in Options.
+// Detach removes the program of an interface, those of the others that were given with it as
+// Options.More, and all that belongs to them. It says whether there was anything. dir is as in
+// Options.
 func Detach(dir, name string) (bool, error) {
 	pins, err := pinFolder(dir, name)
 	if err != nil {
@@ -167,13 +300,19 @@ func Detach(dir, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer lock.Close()
+	defer func() { _ = unlock(lock) }()
 	entries, err := os.ReadDir(pins)
 	if err != nil {
 		return false, err
 	}
-	if err := detachPinned(filepath.Join(pins, linkPin)); err != nil {
+	links, err := filepath.Glob(filepath.Join(pins, linkPin+"*"))
+	if err != nil {
 		return true, err
+	}
+	for _, pin := range links {
+		if err := detachPinned(pin); err != nil {
+			return true, err
+		}
 	}
 	for _, e := range entries {
 		if err := os.Remove(filepath.Join(pins, e.Name())); err != nil {
@@ -200,15 +339,6 @@ func detachPinned(path string) error {
 	return errors.Join(l.Detach(), l.Close())
 }
 
-func removeMapPins(pins string) error {
-	for _, name := range pinnedMaps() {
-		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
 // pinFolder makes the folder for what belongs to an interface, and mounts the BPF
 // file system if it is not. Interfaces of other network namespaces than the host's
 // may have the same name, so the namespace is part of theirs.
@@ -231,7 +361,7 @@ func pinFolder(dir, name string) (string, error) {
 }
 
 // lockFolder keeps two processes from balancing on one interface: each would undo
-// what the other does. The lock is held until the file is closed.
+// what the other does. The lock is held until unlock, or until the process ends.
 func lockFolder(pins, name string) (*os.File, error) {
 	f, err := os.Open(pins) //nolint:gosec // made of the operator's own settings
 	if err != nil {
@@ -245,6 +375,12 @@ func lockFolder(pins, name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// unlock unlocks the folder before it closes the file, which a program that another goroutine starts
+// at this moment has, too, until it runs.
+func unlock(lock *os.File) error {
+	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close()) //nolint:gosec // a file's number is small
 }
 
 func mountBPF(dir string) error {

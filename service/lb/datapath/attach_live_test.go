@@ -331,6 +331,37 @@ func TestTheProgramFollowsTheInterface(t *testing.T) {
 	}
 }
 
+func TestAnInterfaceOfClientsThatIsDownIsAnErrorUntilItIsUp(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, 1)
+	d := n.open()
+	for _, c := range []struct {
+		host   *netlab.Host
+		device string
+		why    string
+	}{
+		{n.node, device, "interface eth0 is down"},
+		{n.sw, "p-node", "interface eth0 has no carrier"},
+	} {
+		n.must(d.Follow())
+		n.must(c.host.Down(c.device))
+		if err := d.Follow(); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%v, want %s", err, c.why)
+		}
+		n.must(c.host.Up(c.device))
+	}
+	n.must(d.Follow())
+}
+
+func TestAnInterfaceOfBackendsThatIsDownIsNoError(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, 1)
+	n.must(netlab.Join(n.node, "eth1", n.client, "eth1"))
+	d := n.open(func(o *datapath.Options) { o.More = []string{"eth1"} })
+	n.must(n.node.Down("eth1"))
+	n.must(d.Follow()) // its backends are down, those on others are not
+}
+
 func TestAMapOfAnotherSizeIsMadeAnewAndTrafficGoesOn(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, 1)

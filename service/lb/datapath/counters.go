@@ -10,9 +10,18 @@ import (
 
 // Counters reads all counters. It fails if the kernel's maps cannot be read.
 func (d *Datapath) Counters() (Counters, error) {
+	flows, evictions, err := d.tables() // before the lock, which Sweep takes after its own
+	if err != nil {
+		return Counters{}, err
+	}
+	lost, err := d.count(countLostReplies)
+	if err != nil {
+		return Counters{}, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := Counters{
+		Flows: flows, Evictions: evictions, LostReplies: lost,
 		VIPs:     make(map[VIPKey]VIPCounters, len(d.known.vips)),
 		Backends: make(map[VIPKey]map[BackendKey]BackendCounters, len(d.known.vips)),
 		Drops:    make(map[string]uint64, len(dropReasons)),
@@ -46,9 +55,7 @@ func (d *Datapath) Counters() (Counters, error) {
 		}
 		c.Drops[name] = total
 	}
-	var err error
-	c.Flows, c.Evictions, err = d.tables()
-	return c, err
+	return c, nil
 }
 
 // sum reads one counter of every CPU. T has the layout of the map's values.

@@ -11,9 +11,9 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/mainstay-infra/mainstay/kit/netlab"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // How the program can be attached.
@@ -26,21 +26,24 @@ const (
 	Auto = "auto"
 )
 
-// DefaultFlows is how many flows of each IP family are remembered by default.
-const DefaultFlows = 262144
-
 // Options say where and how to balance.
 type Options struct {
+	// Interface is the one that clients' packets come in on.
 	Interface string
-	Mode      string // Generic, Native or Auto
+	// More are other interfaces that packets of clients or backends come in on.
+	More []string
+	Mode string // Generic, Native or Auto
 	// The sources of tunnels to backends of each family.
 	TunnelSource, TunnelSource6 netip.Addr
 	// Dir is where the kernel's BPF file system is, or shall be, mounted. If it is empty,
 	// nothing outlives this process.
 	Dir string
-	// Flows is how many flows of each family are remembered; 0 and less are DefaultFlows. A
-	// change drops all flows, since the kernel's tables cannot grow.
+	// Flows is how many flows of each family are remembered; 0 and less are DefaultFlows.
 	Flows int
+	// Sources are addresses of this node that SNAT gives packets as their source, at most
+	// MaxSources of each family. Without one of a backend's family, it is the address that the
+	// node's routes say.
+	Sources []netip.Addr
 	// Transmit is how packets leave by the interface that they came in on.
 	Transmit Transmit
 	Log      *slog.Logger
@@ -59,7 +62,7 @@ const (
 	TransmitRedirect          // bpf_redirect
 )
 
-// Datapath is the program on one interface. Its methods may be called from several
+// Datapath is the program on the interfaces. Its methods may be called from several
 // goroutines.
 type Datapath struct {
 	log     *slog.Logger
@@ -72,16 +75,19 @@ type Datapath struct {
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
+	replaced []replaced // while it opens
+
 	mu      sync.Mutex
-	device  device
+	ports   []*port
 	mode    string // Generic or Native
-	link    link.Link
 	known   *state
 	probing *probeNet // nil until it is needed
 	found   map[VIPKey]map[BackendKey]State
 
-	sweeping sync.Mutex
-	swept    sweepResult
+	paths map[programAddress]uint16 // what routers said of the ways to tunnels' ends, in bytes
+
+	sweeping sync.Mutex    // taken before mu
+	counted  [2]tableCount // flows of IPv4 and IPv6
 }
 
 // Open loads the program and attaches it. Where an earlier process left a program
@@ -96,8 +102,12 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 	if d.node, err = netlab.Here(); err != nil {
 		return nil, err
 	}
-	if d.device, err = findDevice(d.node, o.Interface); err != nil {
-		return nil, d.fail(err)
+	for _, name := range append([]string{o.Interface}, o.More...) {
+		p := &port{name: name}
+		if p.device, err = findDevice(d.node, name); err != nil {
+			return nil, d.fail(err)
+		}
+		d.ports = append(d.ports, p)
 	}
 	if d.pins, err = pinFolder(o.Dir, o.Interface); err != nil {
 		d.log.Warn("connections will not survive a restart, since maps cannot be pinned", "error", err)
@@ -113,22 +123,43 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 	if err := d.restore(); err != nil {
 		return nil, d.fail(err)
 	}
+	if err := d.provideSources(); err != nil {
+		return nil, d.fail(err)
+	}
+	if err := d.followOwn(); err != nil {
+		return nil, d.fail(err)
+	}
 	if err := d.attach(); err != nil {
 		return nil, d.fail(err)
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.stopped.Go(func() { d.keepSweeping(life) })
+	d.stopped.Go(func() { routine.Keep(life, d.log, "flow tables", d.keepTending) })
 	return d, nil
 }
 
 func (d *Datapath) fail(err error) error {
-	_ = errors.Join(d.objects.Close(), d.node.Close(), d.unlock()) // err says more
+	_ = errors.Join(d.closeReplaced(), d.closePorts(), d.objects.Close(), d.node.Close(), d.unlock()) // err says more
 	return err
 }
 
-// Interface is the name of the interface that the program is on.
-func (d *Datapath) Interface() string { return d.options.Interface }
+func (d *Datapath) closePorts() error {
+	var errs []error
+	for _, p := range d.ports {
+		if p.link != nil {
+			errs = append(errs, p.link.Close())
+		}
+		if p != d.ports[0] { // whose program is one of d.objects
+			errs = append(errs, p.program.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Interfaces are the names of the interfaces that the program is on.
+func (d *Datapath) Interfaces() []string {
+	return append([]string{d.options.Interface}, d.options.More...)
+}
 
 // AttachedMode is Generic or Native.
 func (d *Datapath) AttachedMode() string {
@@ -146,14 +177,11 @@ func (d *Datapath) Close() error {
 	d.stop()
 	d.stopped.Wait()
 	if d.pins == "" {
-		d.log.Warn("packets are no longer balanced, since the program could not be pinned", "interface", d.options.Interface)
+		d.log.Warn("packets are no longer balanced, since the program could not be pinned", "interfaces", d.Interfaces())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var errs []error
-	if d.link != nil {
-		errs = append(errs, d.link.Close())
-	}
+	errs := []error{d.closePorts()}
 	if d.probing != nil {
 		errs = append(errs, d.probing.Close())
 	}
@@ -164,5 +192,5 @@ func (d *Datapath) unlock() error {
 	if d.lock == nil {
 		return nil
 	}
-	return d.lock.Close()
+	return unlock(d.lock)
 }

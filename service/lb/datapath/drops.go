@@ -17,4 +17,7 @@ var dropReasons = [...]string{
 	"next_hop",
 	"ports",
 	"headroom",
+	"stray",
+	"flow_quota",
+	"source",
 }

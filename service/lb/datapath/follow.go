@@ -3,63 +3,83 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Follow keeps up with what happened to the interface since it was last called: it
-// attaches the program again if the interface was made anew or the program taken off,
-// and tells it of another Ethernet address or MTU. An interface that is gone is an
-// error until it is back. Flows go on in every case.
+// Follow keeps up with what happened to the interfaces since it was last called: it
+// attaches the program again if an interface was made anew or the program taken off,
+// and tells it of another Ethernet address or MTU, and of the node's own addresses. An interface that is gone is an
+// error until it is back, and so is that of clients while it is down or has no carrier. Flows go on in every case.
 func (d *Datapath) Follow() error {
-	now, err := findDevice(d.node, d.options.Interface)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	errs := []error{d.followOwn()}
+	for _, p := range d.ports {
+		errs = append(errs, d.followPort(p))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Datapath) followPort(p *port) error {
+	now, err := findDevice(d.node, p.name)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.device
-	d.device = now
-	attached, err := d.isAttached()
+	before := p.device
+	p.device = now
+	attached, err := p.isAttached()
 	switch {
 	case err != nil:
 		return err
 	case !attached:
-		if err := d.attachAgain(); err != nil {
+		if err := d.attachAgain(p); err != nil {
 			return err
 		}
-		d.log.Warn("the program was no longer on the interface, and is attached again", "interface", d.options.Interface)
+		d.log.Warn("the program was no longer on the interface, and is attached again", "interface", p.name)
 	case now.mac != before.mac || now.mtu != before.mtu:
-		if err := d.setHost(d.mode == Native); err != nil {
-			d.device = before // so that the next call tries again
+		if err := d.configure(p, d.mode == Native); err != nil {
+			p.device = before // so that the next call tries again
 			return err
 		}
-		d.log.Info("the interface has changed", "interface", d.options.Interface, "mac", now.mac, "mtu", now.mtu)
+		d.log.Info("the interface has changed", "interface", p.name, "mac", now.mac, "mtu", now.mtu)
 	}
-	return d.followProbes(now.index != before.index)
+	if p != d.ports[0] {
+		return nil
+	}
+	if err := d.followProbes(now.index != before.index); err != nil {
+		return err
+	}
+	if now.impassable != "" {
+		return fault.New(fault.Unavailable, "%s, so no packets of clients arrive", now.impassable)
+	}
+	return nil
 }
 
 // isAttached says whether the program is on the interface as it is now.
-func (d *Datapath) isAttached() (bool, error) {
-	if d.link == nil {
+func (p *port) isAttached() (bool, error) {
+	if p.link == nil {
 		return false, nil
 	}
-	info, err := d.link.Info()
+	info, err := p.link.Info()
 	if err != nil {
-		return false, fmt.Errorf("look at the XDP program on %s: %w", d.options.Interface, err)
+		return false, fmt.Errorf("look at the XDP program on %s: %w", p.name, err)
 	}
-	return info.XDP() != nil && int(info.XDP().Ifindex) == d.device.index, nil
+	return info.XDP() != nil && int(info.XDP().Ifindex) == p.device.index, nil
 }
 
-func (d *Datapath) attachAgain() error {
-	if d.link != nil {
-		if err := d.link.Close(); err != nil {
+func (d *Datapath) attachAgain(p *port) error {
+	if p.link != nil {
+		if err := p.link.Close(); err != nil {
 			return err
 		}
-		d.link = nil // until attach succeeds
+		p.link = nil // until it is attached
 	}
-	return d.attach()
+	return d.attachPort(p, d.mode == Native)
 }
 
 // followProbes makes the network of checks anew with the next check, if it was of
@@ -69,7 +89,7 @@ func (d *Datapath) followProbes(moved bool) error {
 		return nil
 	}
 	if !moved {
-		node, err := d.node.Netlink().LinkByIndex(d.device.index)
+		node, err := d.node.Netlink().LinkByIndex(d.ports[0].device.index)
 		if err != nil {
 			return err
 		}

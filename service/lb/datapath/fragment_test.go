@@ -76,3 +76,24 @@ func TestFragmentsOfABackendThatWentDownAreDropped(t *testing.T) {
 	b.apply(v)
 	b.wantDrop("fragment", frame(routerMAC, b.Mac(), rest.bytes()))
 }
+
+// Options that only the destination reads come after the fragment header, and so only in the first
+// fragment.
+func TestFragmentsOfAPacketWithDestinationOptionsFollowTheFirstOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(b.vip(datapath.UDP, datapath.DSR, true, true))
+	whole := udp(client(true, 1000), vipAt(true, 80), make([]byte, 1000)...)
+	const destinationOptions = 60
+	options := []byte{17, 0, 1, 4, 0, 0, 0, 0} // padding, then UDP
+	first, rest := cut(whole, 77, 400)
+	first.options = append(first.options, options...)
+	first.options[0], rest.options[0] = destinationOptions, destinationOptions
+	binary.BigEndian.PutUint16(rest.options[2:], (400+8)/8<<3)
+	if p := b.sent(first); p.to != backendMAC {
+		t.Errorf("the first went to %v", p.to)
+	}
+	if p := b.sent(rest); p.to != backendMAC {
+		t.Errorf("the rest went to %v", p.to)
+	}
+}

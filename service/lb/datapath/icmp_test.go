@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
@@ -156,8 +157,10 @@ func TestEchoRequestsToAVIPAreAnswered(t *testing.T) {
 		if six {
 			request, reply = 128, 129
 		}
-		p := b.sent(icmp(client(six, 0).Addr(), vipAt(six, 0).Addr(), request, 0, 0x12340001, []byte("ping")))
-		if p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() || p.to != routerMAC || p.payload[0] != reply || string(p.payload[8:]) != "ping" {
+		ping := icmp(client(six, 0).Addr(), vipAt(six, 0).Addr(), request, 0, 0x12340001, []byte("ping"))
+		ping.ttl = 2 // the answer begins a way of its own
+		p := b.sent(ping)
+		if p.ttl != 64 || p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() || p.to != routerMAC || p.payload[0] != reply || string(p.payload[8:]) != "ping" {
 			t.Errorf("%+v", p)
 		}
 		if verdict, _ := b.run(icmp(client(six, 0).Addr(), hopAddress(six), request, 0, 1, nil)); verdict != datapath.Pass {
@@ -190,4 +193,92 @@ func TestErrorsThatQuoteNothingUsableAreDroppedIfTheyAreForAVIP(t *testing.T) {
 			t.Errorf("an error for another address had verdict %d", verdict)
 		}
 	})
+}
+
+func TestTheMTUOfTheWayToATunnelsEndIsLearned(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []datapath.Mode{datapath.DSRIPIP, datapath.DSRGRE} {
+		families(t, func(t *testing.T, six bool) {
+			b := newBench(t)
+			v := b.vip(datapath.TCP, mode, six, six)
+			b.apply(v)
+			big := tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, 1380)...)
+			outer := b.sent(big)
+			own, protocol, quote := node4, uint8(ipipProtocol), 28
+			if six {
+				own, protocol, quote = node6, ipv6Protocol, 1000
+			}
+			if mode == datapath.DSRGRE {
+				protocol = greProtocol
+			}
+			about := ip{source: own, destination: outer.destination.Addr(), protocol: protocol, payload: make([]byte, 1000)}.bytes()
+			report := func(mtu uint32) ip {
+				if six {
+					return icmp(hop6, own, 2, 0, mtu, about[:min(quote, len(about))])
+				}
+				return icmp(hop4, own, 3, 4, mtu, about[:quote])
+			}
+			if verdict, _ := b.run(report(1400)); verdict != datapath.Pass {
+				t.Errorf("verdict %d, want it left to the kernel, too", verdict)
+			}
+			if err := b.FollowPaths(); err != nil {
+				t.Fatal(err)
+			}
+			answer := b.sent(big)
+			if answer.destination.Addr() != client(six, 0).Addr() {
+				t.Fatalf("what does not fit any more went to %v", answer.destination)
+			}
+			fits := 1400 - 20
+			if six {
+				fits = 1400 - 40
+			}
+			if mode == datapath.DSRGRE {
+				fits -= 4
+			}
+			if got := binary.BigEndian.Uint32(answer.payload[4:]); int(got) != fits {
+				t.Errorf("%d is said to fit, want %d", got, fits)
+			}
+			b.apply(v) // the same configuration again does not forget it
+			if answer := b.sent(big); answer.destination.Addr() != client(six, 0).Addr() {
+				t.Errorf("forgotten: it went to %v", answer.destination)
+			}
+			// A router cannot say less than what every network carries.
+			b.run(report(68))
+			if err := b.FollowPaths(); err != nil {
+				t.Fatal(err)
+			}
+			if small := b.sent(tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, 400)...)); small.inner == nil {
+				t.Errorf("a small packet was answered: %+v", small)
+			}
+			if err := b.AgePaths(11 * time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.FollowPaths(); err != nil {
+				t.Fatal(err)
+			}
+			if again := b.sent(big); again.inner == nil {
+				t.Error("what a router said ten minutes ago still counts")
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidOfOthersPacketsTeachesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(b.vip(datapath.TCP, datapath.DSRGRE, false, false))
+	big := tcp(client(false, 1000), vipAt(false, 80), ack, make([]byte, 1380)...)
+	for _, about := range []ip{
+		{source: hop4, destination: backend4, protocol: greProtocol, payload: make([]byte, 100)}, // not from here
+		{source: node4, destination: backend4, protocol: 99, payload: make([]byte, 100)},         // not a tunnel's
+	} {
+		b.run(icmp(hop4, node4, 3, 4, 600, about.bytes()[:28]))
+		b.run(icmp(hop4, node4, 3, 1, 600, ip{source: node4, destination: backend4, protocol: greProtocol, payload: make([]byte, 100)}.bytes()[:28])) // not too big
+	}
+	if err := b.FollowPaths(); err != nil {
+		t.Fatal(err)
+	}
+	if p := b.sent(big); p.inner == nil {
+		t.Error("the MTU was lowered")
+	}
 }

@@ -25,8 +25,11 @@ type state struct {
 	vips      map[string]*knownVIP // by name
 	ids       []bool               // taken ids of VIPs
 	places    []programMember
-	entries   map[entry]programVip   // by which packets find VIPs
-	addresses map[programAddress]int // how many VIPs have it
+	mtus      map[uint16]uint16       // by place: what the node's routes say of the way there
+	origins   map[programOrigin]bool  // where replies of NAT VIPs come from
+	own       map[programAddress]bool // the node's own addresses
+	entries   map[entry]programVip    // by which packets find VIPs
+	addresses map[programAddress]int  // how many VIPs have it
 }
 
 type knownVIP struct {
@@ -49,8 +52,8 @@ type share struct {
 
 func newState() *state {
 	return &state{
-		vips: map[string]*knownVIP{}, ids: make([]bool, MaxVIPs), places: make([]programMember, MaxMembers+1),
-		entries: map[entry]programVip{}, addresses: map[programAddress]int{},
+		vips: map[string]*knownVIP{}, ids: make([]bool, MaxVIPs), mtus: map[uint16]uint16{}, origins: map[programOrigin]bool{}, places: make([]programMember, MaxMembers+1),
+		own: map[programAddress]bool{}, entries: map[entry]programVip{}, addresses: map[programAddress]int{},
 	}
 }
 
@@ -84,6 +87,12 @@ func (d *Datapath) restore() error {
 	byID, err := d.restoreVIPs()
 	if err != nil {
 		return err
+	}
+	if err := d.restoreOrigins(); err != nil {
+		return fmt.Errorf("read the backends of NAT VIPs from the kernel: %w", err)
+	}
+	if err := d.restoreOwn(); err != nil {
+		return fmt.Errorf("read the node's own addresses from the kernel: %w", err)
 	}
 	places := make([]uint32, MaxMembers+1)
 	var cursor ebpf.MapBatchCursor

@@ -13,20 +13,13 @@ import (
 )
 
 // load puts the program and its maps into the kernel, with the maps of an earlier
-// process where they fit.
+// process where there are any.
 func (d *Datapath) load() error {
 	// Needed before Linux 5.11, harmless later; loading says it better if it matters.
 	if err := rlimit.RemoveMemlock(); err != nil {
 		d.log.Debug("the limit of locked memory stays", "error", err)
 	}
-	err := d.loadWith(d.pins)
-	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		d.log.Warn("the kernel's maps are of another version or size; they are made anew, and all flows are hashed again", "reason", err)
-		if err := removeMapPins(d.pins); err != nil {
-			return err
-		}
-		err = d.loadWith(d.pins)
-	}
+	err := d.loadPrograms()
 	if err == nil {
 		return nil
 	}
@@ -37,7 +30,9 @@ func (d *Datapath) load() error {
 	return fmt.Errorf("load the BPF program: %w", err)
 }
 
-func (d *Datapath) loadWith(pins string) error {
+// loadPrograms loads the program once for each interface: all share the maps, but each has
+// settings of its own.
+func (d *Datapath) loadPrograms() error {
 	spec, err := loadProgram()
 	if err != nil {
 		return err
@@ -45,23 +40,39 @@ func (d *Datapath) loadWith(pins string) error {
 	for _, name := range []string{programMapFlows4, programMapFlows6, programMapReplies4, programMapReplies6} {
 		spec.Maps[name].MaxEntries = uint32(d.options.Flows)
 	}
-	// The settings belong to one program, everything else to the traffic.
-	var options ebpf.CollectionOptions
-	if pins != "" {
-		options.Maps.PinPath = pins
-		for _, name := range pinnedMaps() {
-			spec.Maps[name].Pinning = ebpf.PinByName
-		}
-	}
 	d.table = spec.Maps[programMapTables].InnerMap
-	return spec.LoadAndAssign(&d.objects, &options)
+	shared, err := d.openMaps(spec)
+	defer func() {
+		for _, m := range shared {
+			_ = m.Close() // the programs have their own
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := spec.Copy().LoadAndAssign(&d.objects, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+		return err
+	}
+	d.ports[0].program, d.ports[0].settings = d.objects.Balance, d.objects.Settings
+	for _, p := range d.ports[1:] {
+		var objects struct {
+			Balance  *ebpf.Program  `ebpf:"balance"`
+			Settings *ebpf.Variable `ebpf:"settings"`
+		}
+		if err := spec.Copy().LoadAndAssign(&objects, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+			return err
+		}
+		p.program, p.settings = objects.Balance, objects.Settings
+	}
+	return nil
 }
 
-// pinnedMaps are the names of the maps that outlive a process.
-func pinnedMaps() []string {
+// sharedMaps are the names of the maps that all programs share, and that outlive a process.
+func sharedMaps() []string {
 	return []string{
-		programMapAddresses, programMapClients, programMapDrops, programMapFlows4, programMapFlows6, programMapFragments,
-		programMapLimits, programMapMemberCounts, programMapMembers, programMapProbePorts, programMapRanges4, programMapRanges6,
-		programMapReplies4, programMapReplies6, programMapStored, programMapTables, programMapVipCounts, programMapVips4, programMapVips6,
+		programMapAddresses, programMapBudgets, programMapClients, programMapCounts, programMapDrops, programMapFlows4, programMapFlows6,
+		programMapFragments, programMapLimits, programMapMemberCounts, programMapMembers, programMapOrigins, programMapOwn, programMapPaths,
+		programMapProbePorts, programMapRanges4, programMapRanges6, programMapReplies4, programMapReplies6, programMapSources,
+		programMapTables, programMapVipCounts, programMapVips4, programMapVips6,
 	}
 }

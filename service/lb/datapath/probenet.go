@@ -60,7 +60,7 @@ func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.probing == nil {
-		p, err := openProbeNet(d.node, fmt.Sprintf("lbprobe%d", d.device.index), d.objects.Probe)
+		p, err := openProbeNet(d.node, fmt.Sprintf("lbprobe%d", d.ports[0].device.index), d.objects.Probe)
 		if errors.Is(err, unix.EPERM) {
 			return nil, fault.New(fault.Denied, "health checks in the dsr modes take CAP_SYS_ADMIN, for a network namespace of their own")
 		}
@@ -69,7 +69,7 @@ func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 		}
 		d.probing = p
 	}
-	return d.probing, d.probing.provide(d.device.index, d.options.Interface, vip.Is6())
+	return d.probing, d.probing.provide(d.ports[0].device.index, d.options.Interface, vip.Is6())
 }
 
 func openProbeNet(node *netlab.Host, outside string, program *ebpf.Program) (*probeNet, error) {

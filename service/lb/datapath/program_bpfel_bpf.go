@@ -18,6 +18,13 @@ type programAddress struct {
 	Word [4]uint32
 }
 
+type programBudget struct {
+	_       structs.HostLayout
+	Room    int64
+	Second  uint32
+	Adopted uint32
+}
+
 type programClient struct {
 	_      structs.HostLayout
 	Epoch  uint32
@@ -37,8 +44,8 @@ type programFlow struct {
 	Port      uint16
 	Seen      uint32
 	Refreshed uint16
-	Closing   uint8
-	Pad       uint8
+	Flags     uint8
+	Source    uint8
 }
 
 type programFragment struct {
@@ -62,13 +69,17 @@ type programFragmentKey struct {
 }
 
 type programHost struct {
-	_        structs.HostLayout
-	Mac      [6]uint8
-	Ranges   uint8
-	Replies  uint8
-	Redirect uint8
-	Offloads uint8
-	Mtu      uint16
+	_           structs.HostLayout
+	Mac         [6]uint8
+	Ranges      uint8
+	Replies     uint8
+	Redirect    uint8
+	Offloads    uint8
+	Mtu         uint16
+	Sources4    uint8
+	Sources6    uint8
+	_           [2]byte
+	OriginPorts uint64
 }
 
 type programLimit struct {
@@ -105,6 +116,20 @@ type programMemberCounters struct {
 	Bytes   uint64
 }
 
+type programOrigin struct {
+	_        structs.HostLayout
+	Address  programAddress
+	Port     uint16
+	Protocol uint8
+	Pad      uint8
+}
+
+type programPath struct {
+	_    structs.HostLayout
+	Mtu  uint32
+	Seen uint32
+}
+
 type programRangeKey4 struct {
 	_        structs.HostLayout
 	Prefix   uint32
@@ -137,6 +162,8 @@ type programReply struct {
 	Answered       uint8
 	Closing        uint8
 	Pad            uint8
+	Mtu            uint16
+	Pad2           uint16
 }
 
 type programTuple4 struct {
@@ -196,7 +223,9 @@ type programVipKey6 struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	programMapAddresses    = "addresses"
+	programMapBudgets      = "budgets"
 	programMapClients      = "clients"
+	programMapCounts       = "counts"
 	programMapDrops        = "drops"
 	programMapFlows4       = "flows4"
 	programMapFlows6       = "flows6"
@@ -204,12 +233,15 @@ const (
 	programMapLimits       = "limits"
 	programMapMemberCounts = "member_counts"
 	programMapMembers      = "members"
+	programMapOrigins      = "origins"
+	programMapOwn          = "own"
+	programMapPaths        = "paths"
 	programMapProbePorts   = "probe_ports"
 	programMapRanges4      = "ranges4"
 	programMapRanges6      = "ranges6"
 	programMapReplies4     = "replies4"
 	programMapReplies6     = "replies6"
-	programMapStored       = "stored"
+	programMapSources      = "sources"
 	programMapTables       = "tables"
 	programMapVipCounts    = "vip_counts"
 	programMapVips4        = "vips4"
@@ -270,7 +302,9 @@ type programProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type programMapSpecs struct {
 	Addresses    *ebpf.MapSpec `ebpf:"addresses"`
+	Budgets      *ebpf.MapSpec `ebpf:"budgets"`
 	Clients      *ebpf.MapSpec `ebpf:"clients"`
+	Counts       *ebpf.MapSpec `ebpf:"counts"`
 	Drops        *ebpf.MapSpec `ebpf:"drops"`
 	Flows4       *ebpf.MapSpec `ebpf:"flows4"`
 	Flows6       *ebpf.MapSpec `ebpf:"flows6"`
@@ -278,12 +312,15 @@ type programMapSpecs struct {
 	Limits       *ebpf.MapSpec `ebpf:"limits"`
 	MemberCounts *ebpf.MapSpec `ebpf:"member_counts"`
 	Members      *ebpf.MapSpec `ebpf:"members"`
+	Origins      *ebpf.MapSpec `ebpf:"origins"`
+	Own          *ebpf.MapSpec `ebpf:"own"`
+	Paths        *ebpf.MapSpec `ebpf:"paths"`
 	ProbePorts   *ebpf.MapSpec `ebpf:"probe_ports"`
 	Ranges4      *ebpf.MapSpec `ebpf:"ranges4"`
 	Ranges6      *ebpf.MapSpec `ebpf:"ranges6"`
 	Replies4     *ebpf.MapSpec `ebpf:"replies4"`
 	Replies6     *ebpf.MapSpec `ebpf:"replies6"`
-	Stored       *ebpf.MapSpec `ebpf:"stored"`
+	Sources      *ebpf.MapSpec `ebpf:"sources"`
 	Tables       *ebpf.MapSpec `ebpf:"tables"`
 	VipCounts    *ebpf.MapSpec `ebpf:"vip_counts"`
 	Vips4        *ebpf.MapSpec `ebpf:"vips4"`
@@ -318,7 +355,9 @@ func (o *programObjects) Close() error {
 // It can be passed to loadProgramObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programMaps struct {
 	Addresses    *ebpf.Map `ebpf:"addresses"`
+	Budgets      *ebpf.Map `ebpf:"budgets"`
 	Clients      *ebpf.Map `ebpf:"clients"`
+	Counts       *ebpf.Map `ebpf:"counts"`
 	Drops        *ebpf.Map `ebpf:"drops"`
 	Flows4       *ebpf.Map `ebpf:"flows4"`
 	Flows6       *ebpf.Map `ebpf:"flows6"`
@@ -326,12 +365,15 @@ type programMaps struct {
 	Limits       *ebpf.Map `ebpf:"limits"`
 	MemberCounts *ebpf.Map `ebpf:"member_counts"`
 	Members      *ebpf.Map `ebpf:"members"`
+	Origins      *ebpf.Map `ebpf:"origins"`
+	Own          *ebpf.Map `ebpf:"own"`
+	Paths        *ebpf.Map `ebpf:"paths"`
 	ProbePorts   *ebpf.Map `ebpf:"probe_ports"`
 	Ranges4      *ebpf.Map `ebpf:"ranges4"`
 	Ranges6      *ebpf.Map `ebpf:"ranges6"`
 	Replies4     *ebpf.Map `ebpf:"replies4"`
 	Replies6     *ebpf.Map `ebpf:"replies6"`
-	Stored       *ebpf.Map `ebpf:"stored"`
+	Sources      *ebpf.Map `ebpf:"sources"`
 	Tables       *ebpf.Map `ebpf:"tables"`
 	VipCounts    *ebpf.Map `ebpf:"vip_counts"`
 	Vips4        *ebpf.Map `ebpf:"vips4"`
@@ -341,7 +383,9 @@ type programMaps struct {
 func (m *programMaps) Close() error {
 	return _ProgramClose(
 		m.Addresses,
+		m.Budgets,
 		m.Clients,
+		m.Counts,
 		m.Drops,
 		m.Flows4,
 		m.Flows6,
@@ -349,12 +393,15 @@ func (m *programMaps) Close() error {
 		m.Limits,
 		m.MemberCounts,
 		m.Members,
+		m.Origins,
+		m.Own,
+		m.Paths,
 		m.ProbePorts,
 		m.Ranges4,
 		m.Ranges6,
 		m.Replies4,
 		m.Replies6,
-		m.Stored,
+		m.Sources,
 		m.Tables,
 		m.VipCounts,
 		m.Vips4,

@@ -179,6 +179,12 @@ type Backend struct {
 	Hop    NextHop
 }
 
+// DefaultFlows is how many flows of each IP family are remembered by default.
+const DefaultFlows = 262144
+
+// MaxSources bounds the addresses of each IP family that SNAT may use.
+const MaxSources = 16
+
 // MaxWeight is the greatest weight of a backend.
 const MaxWeight = 1000
 
@@ -203,6 +209,14 @@ func (m MAC) String() string {
 // NextHop is how to send a frame to a backend. The zero NextHop is not known yet:
 // packets for the backend are dropped and counted as unserved.
 type NextHop struct {
+	// Device is the name of the interface that the backend is reached by. It is known before
+	// the Ethernet address of the backend is.
+	Device string
+	// Own says that the address is one of this node's own, to which nothing can be sent.
+	Own bool
+	// Impassable says why nothing can be sent by the interface, as in "interface eth1 is down". It is
+	// empty for the interface of clients, which is Datapath.Follow's matter.
+	Impassable  string
 	Interface   int // index of the interface to send from
 	MTU         int // of the route, in bytes
 	Source      MAC // of the interface
@@ -237,6 +251,9 @@ type Counters struct {
 	Backends map[VIPKey]map[BackendKey]BackendCounters
 	// Drops counts dropped packets by reason; every reason is present.
 	Drops map[string]uint64
+	// LostReplies counts packets from backends of NAT VIPs that belong to no flow. They are left to
+	// the kernel.
+	LostReplies uint64
 	// Flows is the number of entries in the flow tables; those that ended since the last
 	// count, half a minute ago at most, are still in it. Evictions is how many entries
 	// were lost until then because the tables were full.

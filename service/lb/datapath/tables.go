@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/maglev"
 )
 
@@ -72,15 +73,22 @@ func sharesOf(v *VIP, known *knownVIP) []share {
 	return shares
 }
 
+var errNotFilled = errors.New("working it out broke; see the log")
+
 // fillAll makes tables on all CPUs: each takes a few milliseconds to work out.
 func (d *Datapath) fillAll(tables []newTable) {
 	var next atomic.Int32
 	var work sync.WaitGroup
+	for i := range tables {
+		tables[i].err = errNotFilled // unless it is
+	}
 	for range min(runtime.GOMAXPROCS(0), len(tables)) {
 		work.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(tables); i = int(next.Add(1)) - 1 {
-				tables[i].table, tables[i].err = d.fill(tables[i].shares)
-			}
+			_ = routine.Run(d.log, "hash tables", func() { // logged
+				for i := int(next.Add(1)) - 1; i < len(tables); i = int(next.Add(1)) - 1 {
+					tables[i].table, tables[i].err = d.fill(tables[i].shares)
+				}
+			})
 		})
 	}
 	work.Wait()

@@ -11,7 +11,8 @@
 //
 // Invariants:
 //
-//   - Lookup never waits: a hop that is not known is zero until it is.
+//   - Lookup never waits: of a hop that is not known it tells at most the interface, or that
+//     the address is this node's own.
 //   - Changed has a signal after every change of a hop.
 //   - An address that is not wanted any more is forgotten.
 package nexthop
@@ -29,6 +30,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
@@ -51,6 +53,7 @@ type Target struct {
 
 // route is what the kernel's routes say of an address.
 type route struct {
+	own       bool // the address is this node's
 	link      int
 	neighbour netip.Addr // the address itself, or the router before it
 	local     netip.Addr
@@ -67,9 +70,10 @@ type Resolver struct {
 	log     *slog.Logger
 	device  string // of targets with a given MAC
 	kernel  *netlink.Handle
-	news    <-chan bool // true if routes may have changed, false if only neighbours
+	news    <-chan kind
 	stop    func()
 	changed chan struct{}
+	links   chan struct{}
 	nudge   chan struct{}
 
 	mu     sync.Mutex
@@ -87,7 +91,7 @@ func New(device string, log *slog.Logger) (*Resolver, error) {
 	}
 	r := &Resolver{
 		log: log, device: device, kernel: kernel,
-		changed: make(chan struct{}, 1), nudge: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), links: make(chan struct{}, 1), nudge: make(chan struct{}, 1),
 		wanted: map[Target]bool{}, hops: map[Target]datapath.NextHop{}, routes: map[netip.Addr]route{},
 	}
 	if r.news, r.stop, err = subscribe(); err != nil {
@@ -108,7 +112,7 @@ func (r *Resolver) Want(targets []Target) {
 	signal(r.nudge)
 }
 
-// Lookup is the way to a target: zero while it is not known, or not wanted.
+// Lookup is the way to a target: not known until it was found, zero if it is not wanted.
 func (r *Resolver) Lookup(t Target) datapath.NextHop {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,6 +121,9 @@ func (r *Resolver) Lookup(t Target) datapath.NextHop {
 
 // Changed has a value after hops have changed.
 func (r *Resolver) Changed() <-chan struct{} { return r.changed }
+
+// Links has a value after an interface, or an address of one, has come, changed or gone.
+func (r *Resolver) Links() <-chan struct{} { return r.links }
 
 func signal(c chan<- struct{}) {
 	select {
@@ -132,34 +139,40 @@ func (r *Resolver) Run(ctx context.Context) error {
 	confirm := time.NewTicker(confirmEvery)
 	defer confirm.Stop()
 	for {
-		routes, ask := true, false
+		news, ask := ofRoutes, false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.nudge:
 		case <-confirm.C:
 			ask = true
-		case routes = <-r.news:
-			routes = r.collect(ctx) || routes
+		case news = <-r.news:
+			if news == ofLinks {
+				signal(r.links)
+			}
+			news = max(news, r.collect(ctx))
 		}
-		if err := r.refresh(routes, ask); err != nil {
+		if err := routine.Call(r.log, "ways to backends", func() error { return r.refresh(news >= ofRoutes, ask) }); err != nil {
 			// The next news or confirmation tries again.
 			r.log.Warn("the ways to backends cannot be looked up", "error", err)
 		}
 	}
 }
 
-// collect waits for a burst of news to end.
-func (r *Resolver) collect(ctx context.Context) (routes bool) {
+// collect waits for a burst of news to end, and returns the greatest of them.
+func (r *Resolver) collect(ctx context.Context) (most kind) {
 	end := time.After(settle)
 	for {
 		select {
 		case <-ctx.Done():
-			return routes
+			return most
 		case <-end:
-			return routes
-		case of := <-r.news:
-			routes = routes || of
+			return most
+		case news := <-r.news:
+			if news == ofLinks {
+				signal(r.links)
+			}
+			most = max(most, news)
 		}
 	}
 }
@@ -172,10 +185,10 @@ func (r *Resolver) refresh(routes, ask bool) error {
 	for t := range r.wanted {
 		wanted = append(wanted, t)
 	}
-	known := r.routes
+	known, before := r.routes, r.hops
 	r.mu.Unlock()
 
-	links, err := r.links()
+	links, err := r.allLinks()
 	if err != nil {
 		return err
 	}
@@ -195,7 +208,7 @@ func (r *Resolver) refresh(routes, ask bool) error {
 			way = r.route(t.Address)
 		}
 		found[t.Address] = way
-		hop := hopBy(way, links, neighbours)
+		hop := r.passable(hopBy(way, links, neighbours), before[t].Device, links)
 		hops[t] = hop
 		if way.link != 0 && (ask || !hop.Known()) {
 			missing = append(missing, neighbour{way.link, way.neighbour})
@@ -216,36 +229,59 @@ func (r *Resolver) refresh(routes, ask bool) error {
 	return nil
 }
 
-// hopBy puts together what routes, links and neighbours say. It is zero if one of them
-// is missing.
+// hopBy puts together what routes, links and neighbours say. It is not known if one of
+// them is missing.
 func hopBy(way route, links map[int]*netlink.LinkAttrs, neighbours map[neighbour]datapath.MAC) datapath.NextHop {
 	link := links[way.link]
-	mac, known := neighbours[neighbour{way.link, way.neighbour}]
-	if link == nil || !known || len(link.HardwareAddr) != len(datapath.MAC{}) {
-		return datapath.NextHop{}
+	if way.own || link == nil {
+		return datapath.NextHop{Own: way.own}
 	}
-	h := datapath.NextHop{Interface: way.link, MTU: way.mtu, Source: datapath.MAC(link.HardwareAddr), Destination: mac, Local: way.local}
+	mac, known := neighbours[neighbour{way.link, way.neighbour}]
+	if !known || len(link.HardwareAddr) != len(datapath.MAC{}) {
+		return datapath.NextHop{Device: link.Name}
+	}
+	h := datapath.NextHop{Device: link.Name, Interface: way.link, MTU: way.mtu, Source: datapath.MAC(link.HardwareAddr), Destination: mac, Local: way.local}
 	if h.MTU == 0 {
 		h.MTU = link.MTU
 	}
 	return h
 }
 
+// passable is the hop, unless the interface that it is by lets nothing pass. The routes by one that is
+// down are gone, so that a target without a way is taken to be where it was before.
+func (r *Resolver) passable(hop datapath.NextHop, before string, links map[int]*netlink.LinkAttrs) datapath.NextHop {
+	device := hop.Device
+	if device == "" && !hop.Own {
+		device = before
+	}
+	if device == "" || device == r.device {
+		return hop
+	}
+	for _, l := range links {
+		if why := datapath.Impassable(l); l.Name == device && why != "" {
+			return datapath.NextHop{Device: device, Impassable: why}
+		}
+	}
+	return hop
+}
+
 func givenHop(t Target, links map[int]*netlink.LinkAttrs, device string) datapath.NextHop {
 	for index, l := range links {
 		if l.Name == device && len(l.HardwareAddr) == len(datapath.MAC{}) {
-			return datapath.NextHop{Interface: index, MTU: l.MTU, Source: datapath.MAC(l.HardwareAddr), Destination: t.MAC}
+			return datapath.NextHop{Device: device, Interface: index, MTU: l.MTU, Source: datapath.MAC(l.HardwareAddr), Destination: t.MAC}
 		}
 	}
 	return datapath.NextHop{}
 }
 
-// route asks the kernel for the way to an address. It is zero if there is none, or
-// if the address is this node's own.
+// route asks the kernel for the way to an address. It is zero if there is none.
 func (r *Resolver) route(a netip.Addr) route {
 	found, err := r.kernel.RouteGet(a.AsSlice())
-	if err != nil || len(found) == 0 || found[0].Type == unix.RTN_LOCAL {
+	if err != nil || len(found) == 0 {
 		return route{}
+	}
+	if found[0].Type == unix.RTN_LOCAL {
+		return route{own: true}
 	}
 	way := route{link: found[0].LinkIndex, neighbour: a, mtu: found[0].MTU}
 	if gateway, ok := netip.AddrFromSlice(found[0].Gw); ok {
@@ -261,7 +297,7 @@ func (r *Resolver) route(a netip.Addr) route {
 	return way
 }
 
-func (r *Resolver) links() (map[int]*netlink.LinkAttrs, error) {
+func (r *Resolver) allLinks() (map[int]*netlink.LinkAttrs, error) {
 	all, err := r.kernel.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, err

@@ -105,7 +105,7 @@ func TestNeighboursAndHostsBehindARouterAreFound(t *testing.T) {
 	given := nexthop.Target{Address: netip.MustParseAddr("192.0.2.1"), MAC: datapath.MAC{2, 0, 0, 0, 0, 9}}
 	n.must(n.node.Route(netip.MustParsePrefix("10.7.0.0/24"), netip.MustParseAddr("10.0.0.3")))
 	n.resolver.Want([]nexthop.Target{near4, near6, far, given})
-	if hop := n.await(near4, n.mac(n.near)); hop.Source != n.mac(n.node) || hop.MTU != 1500 || hop.Local != netip.MustParseAddr("10.0.0.1") || !hop.Known() {
+	if hop := n.await(near4, n.mac(n.near)); hop.Source != n.mac(n.node) || hop.MTU != 1500 || hop.Local != netip.MustParseAddr("10.0.0.1") || hop.Device != "eth0" || !hop.Known() {
 		t.Errorf("%+v", hop)
 	}
 	if hop := n.await(near6, n.mac(n.near)); hop.Local != netip.MustParseAddr("fd00::1") {
@@ -136,8 +136,54 @@ func TestOwnAddressesAndUnknownOnesHaveNoWay(t *testing.T) {
 	n.resolver.Want([]nexthop.Target{near, self, nobody, nowhere})
 	n.await(near, n.mac(n.near))
 	for _, target := range []nexthop.Target{self, nobody, nowhere} {
-		if hop := n.resolver.Lookup(target); hop.Known() {
+		if hop := n.resolver.Lookup(target); hop.Known() || hop.Own != (target == self) || (hop.Device == "eth0") != (target == nobody) {
 			t.Errorf("%v: %+v", target, hop)
+		}
+	}
+}
+
+func TestNewsOfInterfacesComeAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNet(t)
+	await := func(what string) {
+		t.Helper()
+		select {
+		case <-n.resolver.Links():
+		case <-time.After(time.Minute):
+			t.Fatalf("no news of %s", what)
+		}
+	}
+	n.must(n.node.SetMTU("eth0", 1400))
+	await("another MTU")
+	n.must(n.node.Address("eth0", netip.MustParsePrefix("10.0.0.9/24")))
+	await("another address")
+}
+
+func TestABackendBehindAnInterfaceThatIsDownSaysSo(t *testing.T) {
+	t.Parallel()
+	n := newNet(t)
+	n.must(netlab.Join(n.node, "eth1", n.far, "eth1"))
+	n.must(n.node.Address("eth1", netip.MustParsePrefix("10.8.0.1/24")))
+	n.must(n.far.Address("eth1", netip.MustParsePrefix("10.8.0.2/24")))
+	mac, err := n.far.MAC("eth1")
+	n.must(err)
+	target := nexthop.Target{Address: netip.MustParseAddr("10.8.0.2")}
+	n.resolver.Want([]nexthop.Target{target})
+	n.await(target, mac)
+	for _, c := range []struct {
+		host *netlab.Host
+		why  string
+	}{
+		{n.far, "interface eth1 has no carrier"},
+		{n.node, "interface eth1 is down"},
+	} {
+		n.must(c.host.Down("eth1"))
+		if hop := n.await(target, datapath.MAC{}); hop.Impassable != c.why || hop.Device != "eth1" {
+			t.Errorf("%+v, want %s", hop, c.why)
+		}
+		n.must(c.host.Up("eth1"))
+		if hop := n.await(target, mac); hop.Impassable != "" {
+			t.Errorf("%+v", hop)
 		}
 	}
 }

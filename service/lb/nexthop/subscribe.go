@@ -6,17 +6,27 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// subscribe watches what ways depend on. The channel tells true when routes may have
-// changed, and false when only neighbours have.
-func subscribe() (<-chan bool, func(), error) {
+// kind is what news are of; what is greater may change the lesser, too.
+type kind uint8
+
+const (
+	ofNeighbours kind = iota
+	ofRoutes
+	ofLinks // or their addresses
+)
+
+// subscribe watches what ways depend on.
+func subscribe() (<-chan kind, func(), error) {
 	done := make(chan struct{})
 	stop := sync.OnceFunc(func() { close(done) })
-	news := make(chan bool)
-	tell := func(routes bool) {
+	news := make(chan kind)
+	tell := func(k kind) {
 		select {
-		case news <- routes:
+		case news <- k:
 		case <-done:
 		}
 	}
@@ -35,16 +45,18 @@ func subscribe() (<-chan bool, func(), error) {
 			return nil, nil, err
 		}
 	}
-	go forward(neighbours, func() { tell(false) })
-	go forward(routes, func() { tell(true) })
-	go forward(links, func() { tell(true) })
-	go forward(addresses, func() { tell(true) })
+	forward(neighbours, func() { tell(ofNeighbours) })
+	forward(routes, func() { tell(ofRoutes) })
+	forward(links, func() { tell(ofLinks) })
+	forward(addresses, func() { tell(ofLinks) })
 	return news, stop, nil
 }
 
-// forward calls tell for each value until the channel is closed.
+// forward calls tell for each value, in a goroutine of its own, until the channel is closed.
 func forward[T any](from <-chan T, tell func()) {
-	for range from {
-		tell()
-	}
+	routine.Go(nil, "netlink news", func() {
+		for range from {
+			tell()
+		}
+	})
 }

@@ -140,6 +140,8 @@ func (c Check) Validate() error {
 		return fault.InvalidField("status", "must be a status or a range of them from 200 to 599")
 	case len(c.Host) > maxText || !httpguts.ValidHostHeader(c.Host) || strings.ContainsAny(c.Host, "/@"):
 		return fault.InvalidField("host", "must be a host name, with or without a port")
+	case !validPort(c.Host):
+		return fault.InvalidField("host", "must end with a port from 1 to 65535, or have none")
 	case c.Path == "":
 		return nil
 	}
@@ -147,6 +149,20 @@ func (c Check) Validate() error {
 		return fault.InvalidField("path", "must begin with one slash and be a path of a URL, with or without a query, of at most %d ASCII characters", maxText)
 	}
 	return nil
+}
+
+// validPort says whether the port of a Host header is one, if it has one. An IPv6 address may come
+// without brackets, and has none then.
+func validPort(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	colon := strings.LastIndexByte(host, ':')
+	if colon < 0 || colon < strings.LastIndexByte(host, ']') {
+		return true
+	}
+	port, err := strconv.ParseUint(host[colon+1:], 10, 16)
+	return err == nil && port > 0 && colon > 0
 }
 
 // validPath says whether a path can stand in a request as it is.

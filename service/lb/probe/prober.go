@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // maxUnderWay bounds the probes under way: half for backends that answer, half for
@@ -107,6 +108,12 @@ func (p *Prober) Set(checks []Check) error {
 // Run probes until ctx ends, and returns when the last probe is over. It is called once.
 func (p *Prober) Run(ctx context.Context) error {
 	defer p.running.Wait()
+	routine.Keep(ctx, p.options.Log, "health checks", p.run)
+	return nil
+}
+
+func (p *Prober) run(ctx context.Context) {
+	p.renew(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -118,12 +125,24 @@ func (p *Prober) Run(ctx context.Context) error {
 		timer.Reset(p.due.wait(now))
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-p.wake:
 		case <-timer.C:
 		case r := <-p.results:
 			p.finish(ctx, r)
 		}
+	}
+}
+
+// renew makes all entries anew, in the states that they were in. There are none unless a panic
+// ended run before; the check whose turn it was would never be due again.
+func (p *Prober) renew(now time.Time) {
+	for id, old := range p.entries {
+		old.removed = true
+		p.due.remove(old)
+		e := &entry{Check: old.Check, health: old.health, slow: old.slow, due: now.Add(firstDelay(old.Interval))}
+		p.entries[id] = e
+		p.due.add(e)
 	}
 }
 
@@ -176,17 +195,26 @@ func (p *Prober) begin(ctx context.Context, e *entry) {
 
 func (p *Prober) start(ctx context.Context, e *entry, l *lane) {
 	check := e.Check
+	r := &result{entry: e, lane: l, start: time.Now(), err: errBroken}
 	p.running.Go(func() {
-		r := result{entry: e, lane: l, start: time.Now()}
-		probing, cancel := context.WithTimeout(ctx, check.Timeout)
-		r.reason, r.err = p.exchange(probing, check)
-		cancel()
-		r.took = time.Since(r.start)
-		select {
-		case p.results <- r:
-		case <-ctx.Done():
-		}
+		defer p.deliver(ctx, r)
+		_ = routine.Run(p.options.Log, "health check", func() { // logged; err says that it failed
+			probing, cancel := context.WithTimeout(ctx, check.Timeout)
+			defer cancel()
+			r.reason, r.err = p.exchange(probing, check)
+		})
 	})
+}
+
+// errBroken is the result of a probe that panicked.
+var errBroken = errors.New("the check broke; see the log")
+
+func (p *Prober) deliver(ctx context.Context, r *result) {
+	r.took = time.Since(r.start)
+	select {
+	case p.results <- *r:
+	case <-ctx.Done():
+	}
 }
 
 // finish takes in the result of a probe: it counts, and the next one gets its time.

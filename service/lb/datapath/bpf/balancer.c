@@ -16,7 +16,7 @@ static __always_inline int later_fragment(const int six, struct xdp_md *ctx, con
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	if (data + L3 + (six ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) > end)
 		return XDP_PASS;
-	struct fragment_key k = {source_of(six, data), destination_of(six, data), p->id, p->protocol};
+	struct fragment_key k = {source_of(six, data), destination_of(six, data), p->id, p->carries};
 	struct fragment *f = bpf_map_lookup_elem(&fragments, &k);
 	__u32 now = now_ticks();
 	if (!f || idle(now, f->seen) > FRAGMENT_IDLE)
@@ -53,9 +53,30 @@ static __always_inline int later_fragment(const int six, struct xdp_md *ctx, con
 /* remember_fragment stores where the fragments after this first one belong. */
 static __always_inline void remember_fragment(const int six, void *data, const struct packet *p, struct fragment *f)
 {
-	struct fragment_key k = {source_of(six, data), destination_of(six, data), p->id, p->protocol};
+	struct fragment_key k = {source_of(six, data), destination_of(six, data), p->id, p->carries};
 	f->seen = now_ticks();
 	bpf_map_update_elem(&fragments, &k, f, BPF_ANY);
+}
+
+/* count_lost counts a packet of a NAT backend that belongs to no flow. A SYN begins a
+ * connection of the backend's own. */
+static __always_inline void count_lost(const int six, const struct packet *p, const struct address *source,
+				       const struct address *destination)
+{
+	/* Most packets that pass here are nobody's replies, and must not cost a lookup more. */
+	if (!(settings.origin_ports >> (bpf_ntohs(p->source_port) & 63) & 1) ||
+	    (p->protocol == IPPROTO_TCP && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN))
+		return;
+	struct origin o = {*source, p->source_port, p->protocol, 0};
+	if (!bpf_map_lookup_elem(&origins, &o)) {
+		o.port = 0; /* a range of ports */
+		if (!bpf_map_lookup_elem(&origins, &o))
+			return;
+	}
+	/* The node's own connections, among them health checks, have no flow. SNAT uses other ports. */
+	if ((__u16)(bpf_ntohs(p->destination_port) - FIRST_PORT) >= PORTS && is_own(destination))
+		return;
+	count(COUNT_LOST_REPLIES);
 }
 
 /* from_backend sends a reply on to its client, in the name of the VIP. What is no
@@ -64,17 +85,25 @@ static __always_inline int from_backend(const int six, struct xdp_md *ctx, void 
 					const union tuple *t)
 {
 	struct reply *r = find_reply(six, t);
-	if (!r)
+	if (!r) {
+		struct address source = source_of(six, data), destination = destination_of(six, data);
+		count_lost(six, p, &source, &destination);
 		return XDP_PASS;
+	}
 	__u32 now = now_ticks();
 	if (r->seen != now)
 		r->seen = now;
 	if (!r->answered)
 		r->answered = 1;
 	if (p->tcp_flags & (TCP_FIN | TCP_RST))
-		r->closing = 1;
+		r->closing |= closing_of(p->tcp_flags, REPLY_FIN_BACKEND);
 	struct ethhdr *e = data;
 	if (r->kind == REPLY_NAT) {
+		if (r->mtu && p->length > r->mtu && r->interface != ctx->ingress_ifindex) {
+			if (settings.mtu && p->length > settings.mtu)
+				return drop(DROP_OVERSIZED);
+			return too_big(six, ctx, NO_VIP, r->mtu);
+		}
 		if (ttl_of(six, data) <= 1)
 			return drop(DROP_TTL);
 		if (p->fragmented == FIRST_FRAGMENT) {
@@ -105,43 +134,65 @@ static __always_inline int to_backend(const int six, struct xdp_md *ctx, void *d
 	struct flow *f = begins ? 0 : find_flow(six, t);
 	struct member *m = f ? member_of(f, p->protocol, now) : 0;
 	__be16 port = p->source_port;
+	__u8 source = 0;
 
 	struct vip_counters *vc = bpf_map_lookup_elem(&vip_counts, &id);
 	if (!vc)
 		return drop(DROP_NO_BACKEND); /* ids are always in the array */
+	if (ttl_of(six, data) <= 1)
+		return drop_of(id, DROP_TTL);
 	if (m) {
 		index = f->member;
 		port = f->port;
+		source = f->source;
 		if (!m->interface)
 			return drop_of(id, DROP_NEXT_HOP);
 		if (f->seen != now)
 			f->seen = now;
-		if (closing)
-			f->closing = 1;
+		if (f->flags & FLOW_NEW || (closing && !(f->flags & FLOW_CLOSING)))
+			f->flags = closing ? FLOW_CLOSING : 0;
 		if (m->mode == MODE_NAT && (closing || (__u16)(now - f->refreshed) >= REPLY_REFRESH)) {
 			f->refreshed = now;
-			refresh(six, ctx, data, p, m, port, closing, now);
+			refresh(six, ctx, data, p, m, f, now);
 		}
 	} else {
-		if (v->flags & VIP_LIMITED && (begins || p->protocol == IPPROTO_UDP) && !admitted(id))
+		if (!can_be_client(six, &client, &vip))
+			return drop_of(id, DROP_SOURCE);
+		/* Anybody can send segments that no SYN began, so that few of them are worth an entry. */
+		int stray = p->protocol == IPPROTO_TCP && !begins;
+		struct budget *budget = bpf_map_lookup_elem(&budgets, &id);
+		if (v->flags & VIP_LIMITED && !stray && !admitted(id))
 			return drop_of(id, DROP_RATE_LIMIT);
 		m = pick(v, hash, &client, &index);
 		if (!m)
 			return drop_of(id, DROP_NO_BACKEND);
 		if (!m->interface)
 			return drop_of(id, DROP_NEXT_HOP);
+		int keep = has_room(budget);
+		if (stray)
+			keep = keep && !closing && adopts(budget);
 		if (m->mode == MODE_NAT) {
-			port = claim(six, ctx, data, p, m, hash, now);
+			source = choose_source(six, m, hash);
+			port = claim(six, ctx, data, p, m, source, hash, now, keep);
 			if (!port)
-				return drop_of(id, DROP_PORTS);
+				return drop_of(id, keep ? DROP_PORTS : stray ? DROP_STRAY : DROP_FLOW_QUOTA);
+			keep = 1; /* it has a reply already, so that it is a flow */
 		}
-		struct flow fresh = {.epoch = m->epoch, .member = index, .port = port, .seen = now, .refreshed = now};
-		fresh.closing = closing;
-		if (store_flow(six, t, &fresh, BPF_NOEXIST))
-			store_flow(six, t, &fresh, BPF_ANY);
-		else
-			count_stored();
-		vc->flows++;
+		if (keep) {
+			struct flow fresh = {.epoch = m->epoch, .member = index, .port = port, .seen = now, .refreshed = now, .source = source};
+			if (p->protocol == IPPROTO_TCP)
+				fresh.flags = closing ? FLOW_CLOSING : FLOW_NEW;
+			if (store_flow(six, t, &fresh, BPF_NOEXIST)) {
+				store_flow(six, t, &fresh, BPF_ANY);
+			} else {
+				count(six ? COUNT_STORED6 : COUNT_STORED4);
+				if (budget)
+					__sync_fetch_and_add(&budget->room, -1);
+			}
+			if (v->flags & VIP_AFFINITY)
+				remember_client(v, &client, m, index);
+			vc->flows++;
+		}
 	}
 	__u32 fits;
 	if (exceeds(ctx, m, p->length, &fits)) {
@@ -149,8 +200,6 @@ static __always_inline int to_backend(const int six, struct xdp_md *ctx, void *d
 			return drop_of(id, DROP_OVERSIZED);
 		return too_big(six, ctx, id, fits);
 	}
-	if (ttl_of(six, data) <= 1)
-		return drop_of(id, DROP_TTL);
 	vc->packets++;
 	vc->bytes += end - data;
 	struct member_counters *mc = bpf_map_lookup_elem(&member_counts, &index);
@@ -160,14 +209,14 @@ static __always_inline int to_backend(const int six, struct xdp_md *ctx, void *d
 	}
 	if (p->fragmented == FIRST_FRAGMENT) {
 		struct fragment f = {.epoch = m->epoch, .member = index};
-		f.source = m->flags & MEMBER_SNAT ? m->source : client;
+		f.source = source_of_flow(six, m, source, &client);
 		f.destination = m->address;
 		remember_fragment(six, data, p, &f);
 	}
 	age(six, data);
 	if (m->mode == MODE_NAT) {
-		const struct address *source = m->flags & MEMBER_SNAT ? &m->source : &client;
-		if (translate(six, ctx, p, source, port, &m->address, m->port ? m->port : p->destination_port))
+		struct address seen = source_of_flow(six, m, source, &client);
+		if (translate(six, ctx, p, &seen, port, &m->address, m->port ? m->port : p->destination_port))
 			return drop_of(id, DROP_TRANSPORT_HEADER);
 	}
 	return send_direct(ctx, m, six ? ETHERTYPE_IPV6 : ETHERTYPE_IPV4, p->length, p->tos, hash);

@@ -58,12 +58,11 @@ static __always_inline long store_flow(const int six, const union tuple *t, cons
 	return six ? bpf_map_update_elem(&flows6, &t->v6, f, how) : bpf_map_update_elem(&flows4, &t->v4, f, how);
 }
 
-static __always_inline void count_stored(void)
+static __always_inline void count(__u32 what)
 {
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&stored, &zero);
-	if (count)
-		(*count)++;
+	__u64 *n = bpf_map_lookup_elem(&counts, &what);
+	if (n)
+		(*n)++;
 }
 
 static __always_inline struct reply *find_reply(const int six, const union tuple *t)
@@ -93,6 +92,11 @@ static __always_inline struct vip *find_vip(const int six, const struct address 
 		return v;
 	struct range_key4 r = {64, a->word[0], protocol, 0, port};
 	return bpf_map_lookup_elem(&ranges4, &r);
+}
+
+static __always_inline int is_own(const struct address *a)
+{
+	return bpf_map_lookup_elem(&own, a) != 0;
 }
 
 static __always_inline int has_vip(const struct address *a)

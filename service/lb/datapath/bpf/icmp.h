@@ -121,6 +121,18 @@ static __always_inline int too_big(const int six, struct xdp_md *ctx, __u32 vip,
 	return six ? too_big6(ctx, vip, fits) : too_big4(ctx, vip, fits);
 }
 
+/* freshen gives a packet the TTL of one that begins its way here. */
+static __always_inline void freshen(const int six, void *data)
+{
+	if (six) {
+		((struct ipv6hdr *)(data + L3))->hop_limit = TUNNEL_TTL;
+		return;
+	}
+	struct iphdr *ip = data + L3;
+	ip->check = updated(ip->check, change(0, bpf_htons(ip->ttl << 8), bpf_htons(TUNNEL_TTL << 8)));
+	ip->ttl = TUNNEL_TTL;
+}
+
 /* echo answers an echo request in place. */
 static __always_inline int echo(const int six, struct xdp_md *ctx, void *data, struct icmp_header *icmp)
 {
@@ -129,6 +141,7 @@ static __always_inline int echo(const int six, struct xdp_md *ctx, void *data, s
 	__u8 request = icmp->type, reply = six ? ICMPV6_ECHO_REPLY : ICMP_ECHOREPLY;
 	icmp->type = reply;
 	icmp->checksum = updated(icmp->checksum, change(0, bpf_htons(request << 8), bpf_htons(reply << 8)));
+	freshen(six, data);
 	return back(ctx, data, data);
 }
 
@@ -244,11 +257,14 @@ static __always_inline int error_to_backend(const int six, struct xdp_md *ctx, c
 	struct flow *f = find_flow(six, &t);
 	struct member *m = f ? member_of(f, q->protocol, now_ticks()) : 0;
 	__be16 client_port = q->destination_port;
+	__u8 flow_source = 0;
 	__u32 index;
-	if (m)
+	if (m) {
 		client_port = f->port;
-	else
+		flow_source = f->source;
+	} else {
 		m = pick(v, hash, &q->destination, &index);
+	}
 	if (!m)
 		return drop_of(v->id, DROP_NO_BACKEND);
 	if (!m->interface)
@@ -259,7 +275,7 @@ static __always_inline int error_to_backend(const int six, struct xdp_md *ctx, c
 	if (m->mode != MODE_NAT)
 		return send_direct(ctx, m, six ? ETHERTYPE_IPV6 : ETHERTYPE_IPV4, p->length, p->tos, hash);
 	struct address source = source_of(six, data), backend = m->address;
-	struct address client = m->flags & MEMBER_SNAT ? m->source : q->destination;
+	struct address client = source_of_flow(six, m, flow_source, &q->destination);
 	__u64 outer = set_addresses(six, data, &source, &backend);
 	if (requote(six, ctx, p, q, &backend, m->port ? m->port : q->source_port, &client, client_port, outer))
 		return drop_of(v->id, DROP_ICMP_QUOTE);
@@ -294,6 +310,42 @@ static __always_inline int error_to_client(const int six, struct xdp_md *ctx, co
 	return send(ctx, r->interface);
 }
 
+/* The least that a router may say: less would be no help but an attack (Linux has the
+ * same bound for IPv4; RFC 8200 has that of IPv6). */
+#define LEAST_MTU4 552
+#define LEAST_MTU6 1280
+
+/* learn_path notes what a router says of the way to a tunnel's end: that a packet of a
+ * tunnel, which it quotes, is too big. The Go side lowers the MTU of the members there. */
+static __always_inline void learn_path(const int six, void *data, void *end, const struct icmp_header *header,
+				       __u32 offset)
+{
+	struct address to, from, own = destination_of(six, data);
+	struct path found = {.seen = now_ticks()};
+	__u8 protocol;
+	if (six) {
+		struct ipv6hdr *ip = at(data, offset);
+		if (header->type != ICMPV6_PKT_TOOBIG || (void *)(ip + 1) > end)
+			return;
+		to = address6(&ip->daddr), from = address6(&ip->saddr);
+		protocol = ip->nexthdr;
+		found.mtu = bpf_ntohl(header->rest);
+		if (found.mtu < LEAST_MTU6)
+			found.mtu = LEAST_MTU6;
+	} else {
+		struct iphdr *ip = at(data, offset);
+		if (header->type != ICMP_DEST_UNREACH || header->code != ICMP_FRAG_NEEDED || (void *)(ip + 1) > end)
+			return;
+		to = address4(ip->daddr), from = address4(ip->saddr);
+		protocol = ip->protocol;
+		found.mtu = bpf_ntohl(header->rest) & 0xffff;
+		if (found.mtu < LEAST_MTU4)
+			found.mtu = LEAST_MTU4;
+	}
+	if ((protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE) && same(&from, &own))
+		bpf_map_update_elem(&paths, &to, &found, BPF_ANY);
+}
+
 static __always_inline int icmp(const int six, struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -309,6 +361,8 @@ static __always_inline int icmp(const int six, struct xdp_md *ctx)
 	if (!is_icmp_error(six, header->type))
 		return XDP_PASS;
 	struct quote q = {.offset = p.l4 + sizeof(*header)};
+	if (q.offset <= MAX_OFFSET - sizeof(struct ipv6hdr))
+		learn_path(six, data, end, header, q.offset);
 	if (q.offset > MAX_OFFSET - sizeof(struct ipv6hdr) || read_quote(six, ctx, data, end, &q))
 		return has_vip(&destination) ? drop(DROP_ICMP_QUOTE) : XDP_PASS;
 	struct vip *v = find_vip(six, &q.source, q.source_port, q.protocol);

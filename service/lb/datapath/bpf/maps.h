@@ -15,6 +15,16 @@
 #define DEFAULT_FLOWS 262144
 #define DEFAULT_CLIENTS 65536
 #define MAX_FRAGMENTS 16384
+/* More than there are reasons, so that a new reason does not change the map. */
+#define MAX_DROPS 64
+/* Source addresses that SNAT may use, of each family. */
+#define MAX_SOURCES 16
+#define MAX_PATHS 4096
+/* Addresses of the node. */
+#define MAX_OWN 65536
+/* Segments a second, for each VIP, that may begin an entry though no SYN did: those of flows
+ * that another node had, or that this one forgot. */
+#define ADOPTED_PER_SECOND 1000
 
 /* Time is counted in ticks of 2^26 ns, about 67 ms, so that it fits 32 bits. */
 #define TICK_SHIFT 26
@@ -23,6 +33,8 @@
 #define FRAGMENT_IDLE TICKS(30)
 #define REPLY_REFRESH TICKS(1)
 #define TCP_CLOSED TICKS(60)
+/* After both sides have closed, or one has reset. */
+#define TCP_ENDED TICKS(1)
 #define TCP_UNANSWERED TICKS(30)
 #define TCP_IDLE TICKS(7200)
 
@@ -99,18 +111,24 @@ struct tuple6 {
 };
 
 /* A flow from a client to a VIP. */
+#define FLOW_CLOSING 1 /* FIN or RST was seen */
+#define FLOW_NEW 2     /* TCP: only its first segment was seen */
 struct flow {
 	__u32 epoch;
 	__u16 member;
 	__be16 port; /* the source port that the backend sees; NAT only */
 	__u32 seen;  /* ticks */
 	__u16 refreshed; /* the low bits of the tick when its reply was last looked at */
-	__u8 closing;	 /* FIN or RST was seen */
-	__u8 pad;
+	__u8 flags;
+	__u8 source; /* which of the sources the backend sees; see source_of_flow */
 };
 
 /* What becomes of packets from a backend, found by their tuple. */
 enum reply_kind { REPLY_NAT, REPLY_PROBE };
+#define REPLY_FIN_CLIENT 1
+#define REPLY_FIN_BACKEND 2
+#define REPLY_FINS (REPLY_FIN_CLIENT | REPLY_FIN_BACKEND)
+#define REPLY_RST 4
 struct reply {
 	struct address vip, client;
 	__be16 vip_port, client_port;
@@ -118,8 +136,10 @@ struct reply {
 	__u32 interface; /* to send from */
 	__u8 destination_mac[6], source_mac[6];
 	__u8 kind;
-	__u8 answered, closing;
+	__u8 answered, closing; /* closing is a set of REPLY_FIN... and REPLY_RST */
 	__u8 pad;
+	__u16 mtu; /* of the interface to send from */
+	__u16 pad2;
 };
 
 /* The backend that a client had last, for VIP_AFFINITY. */
@@ -162,6 +182,26 @@ struct limit {
 	__u64 filled; /* ns */
 };
 
+/* What a VIP may put into the flow tables. The Go side counts its flows and sets room. */
+struct budget {
+	__s64 room;	/* entries that may still be added until the next count */
+	__u32 second;	/* when adopted began to be counted */
+	__u32 adopted;	/* segments without a SYN that began an entry in that second */
+};
+
+/* A backend of a NAT VIP, by what its replies come from. */
+struct origin {
+	struct address address;
+	__be16 port;
+	__u8 protocol, pad;
+};
+
+/* What a router said of the longest packet that gets to a tunnel's end. */
+struct path {
+	__u32 mtu;
+	__u32 seen; /* ticks */
+};
+
 /* Why packets are dropped. The names are in drops.go, in the same order. */
 enum drop {
 	DROP_IPV4_HEADER,
@@ -178,6 +218,9 @@ enum drop {
 	DROP_NEXT_HOP,
 	DROP_PORTS,
 	DROP_HEADROOM,
+	DROP_STRAY,
+	DROP_FLOW_QUOTA,
+	DROP_SOURCE,
 	DROP_REASONS,
 };
 
@@ -189,6 +232,8 @@ struct host {
 	__u8 redirect;	    /* send by redirect where XDP_TX would do, as native mode on veth needs */
 	__u8 offloads;	    /* generic mode: a checksum may be left for the device to finish */
 	__u16 mtu;	    /* of the interface */
+	__u8 sources4, sources6; /* how many sources SNAT uses, 0 for the member's own */
+	__u64 origin_ports; /* a bit for the low six bits of each port that NAT replies come from */
 };
 volatile struct host settings = {};
 
@@ -216,10 +261,32 @@ MAP(addresses, BPF_MAP_TYPE_HASH, struct address, __u32, MAX_VIPS);
 MAP(members, BPF_MAP_TYPE_ARRAY, __u32, struct member, MAX_MEMBERS);
 MAP(vip_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct vip_counters, MAX_VIPS);
 MAP(member_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct member_counters, MAX_MEMBERS);
-MAP(drops, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, DROP_REASONS);
-/* How many flows were put into the flow tables. */
-MAP(stored, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 1);
+MAP(drops, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, MAX_DROPS);
+/* How many flows were put into the flow tables of IPv4 and IPv6, and how many packets of
+ * NAT backends were seen of which no flow is known. */
+enum count { COUNT_STORED4, COUNT_STORED6, COUNT_LOST_REPLIES, COUNTS };
+MAP(counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, COUNTS);
 MAP(limits, BPF_MAP_TYPE_ARRAY, __u32, struct limit, MAX_VIPS);
+MAP(budgets, BPF_MAP_TYPE_ARRAY, __u32, struct budget, MAX_VIPS);
+/* Where replies of NAT VIPs come from. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct origin);
+	__type(value, __u32);
+	__uint(max_entries, MAX_MEMBERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+} origins SEC(".maps");
+/* The node's own addresses. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct address);
+	__type(value, __u32);
+	__uint(max_entries, MAX_OWN);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+} own SEC(".maps");
+/* Sources that SNAT uses: first those of IPv4, from MAX_SOURCES on those of IPv6. */
+MAP(sources, BPF_MAP_TYPE_ARRAY, __u32, struct address, 2 * MAX_SOURCES);
+MAP(paths, BPF_MAP_TYPE_LRU_HASH, struct address, struct path, MAX_PATHS);
 /* The flow tables are LRU_HASH and not LRU_PERCPU_HASH: packets of one flow may
  * come in on any CPU, and each must find what another has stored. */
 MAP(flows4, BPF_MAP_TYPE_LRU_HASH, struct tuple4, struct flow, DEFAULT_FLOWS);
@@ -263,6 +330,9 @@ static __always_inline int drop(__u32 reason)
 		(*count)++;
 	return XDP_DROP;
 }
+
+/* For drop_of, of a packet that is not known to belong to a VIP. */
+#define NO_VIP 0xffffffff
 
 /* drop_of drops a packet that belongs to a VIP. */
 static __always_inline int drop_of(__u32 vip, __u32 reason)

@@ -9,6 +9,8 @@
 #define PORTS 31744
 #define PORT_TRIES 32
 #define PORT_STEP 7919
+/* So many tries are for a port that nobody has had of late. */
+#define PORT_TRIES_UNUSED 8
 
 /* A reply that nobody needs any more; its tuple can be given to another flow. */
 static __always_inline int is_stale(const struct reply *r, __u8 protocol, __u32 now)
@@ -16,6 +18,8 @@ static __always_inline int is_stale(const struct reply *r, __u8 protocol, __u32 
 	__u32 since = idle(now, r->seen);
 	if (protocol == IPPROTO_UDP)
 		return since > UDP_IDLE;
+	if (r->closing & REPLY_RST || (r->closing & REPLY_FINS) == REPLY_FINS)
+		return since > TCP_ENDED;
 	if (r->closing)
 		return since > TCP_CLOSED;
 	if (!r->answered)
@@ -29,10 +33,47 @@ static __always_inline int same_flow(const struct reply *a, const struct reply *
 	       same(&a->vip, &b->vip);
 }
 
+/* hides_client says whether the backend sees a source of this node's. A backend that is its
+ * own client does in any case: it would drop what seems to come from itself. */
+static __always_inline int hides_client(const struct member *m, const struct address *client)
+{
+	return m->flags & MEMBER_SNAT || (same(client, &m->address) && m->source.word[0]);
+}
+
+/* source_of_flow is the address that the backend sees: the client's, or one of this node's. */
+static __always_inline struct address source_of_flow(const int six, const struct member *m, __u8 source,
+						     const struct address *client)
+{
+	if (!hides_client(m, client))
+		return *client;
+	if (source) {
+		__u32 index = source - 1 + (six ? MAX_SOURCES : 0);
+		struct address *a = bpf_map_lookup_elem(&sources, &index);
+		if (a && a->word[0])
+			return *a;
+	}
+	return m->source;
+}
+
+/* choose_source spreads flows over the sources there are; 0 is the member's own. */
+static __always_inline __u8 choose_source(const int six, const struct member *m, __u32 hash)
+{
+	__u32 n = six ? settings.sources6 : settings.sources4;
+	if (!n || !(m->flags & MEMBER_SNAT))
+		return 0;
+	return 1 + (hash >> 16) % n;
+}
+
+/* closing_of is what a segment adds to a reply's closing. */
+static __always_inline __u8 closing_of(__u8 tcp_flags, __u8 fin)
+{
+	return (tcp_flags & TCP_FIN ? fin : 0) | (tcp_flags & TCP_RST ? REPLY_RST : 0);
+}
+
 /* reply_of makes what a flow's reply needs: its tuple, but for the port, and how to
  * get it to the client, which is the way that the client's packet came. */
 static __always_inline union tuple reply_of(const int six, struct xdp_md *ctx, void *data, const struct packet *p,
-					    const struct member *m, struct reply *r)
+					    const struct member *m, __u8 source, struct reply *r)
 {
 	struct ethhdr *e = data;
 	r->client = source_of(six, data);
@@ -40,10 +81,11 @@ static __always_inline union tuple reply_of(const int six, struct xdp_md *ctx, v
 	r->client_port = p->source_port;
 	r->vip_port = p->destination_port;
 	r->interface = ctx->ingress_ifindex;
+	r->mtu = settings.mtu;
 	__builtin_memcpy(r->destination_mac, e->h_source, 6);
 	__builtin_memcpy(r->source_mac, e->h_dest, 6);
-	const struct address *to = m->flags & MEMBER_SNAT ? &m->source : &r->client;
-	return tuple_of(six, &m->address, m->port ? m->port : p->destination_port, to, 0, p->protocol);
+	struct address to = source_of_flow(six, m, source, &r->client);
+	return tuple_of(six, &m->address, m->port ? m->port : p->destination_port, &to, 0, p->protocol);
 }
 
 static __always_inline void set_port(const int six, union tuple *t, __be16 port)
@@ -54,37 +96,90 @@ static __always_inline void set_port(const int six, union tuple *t, __be16 port)
 		t->v4.destination_port = port;
 }
 
-/* claim finds a source port for a flow, with which the backend's replies can be
- * told from those of all other flows: the client's own, if it may. 0 is none. */
-static __always_inline __be16 claim(const int six, struct xdp_md *ctx, void *data, const struct packet *p,
-				    const struct member *m, __u32 hash, __u32 now)
+/* What claim works on. */
+struct claim {
+	union tuple tuple; /* of the replies, but for the port */
+	struct reply reply;
+	__u32 hash;
+	__u8 protocol;
+	__u8 hides; /* the backend does not see the client's address */
+	__u8 take;
+};
+
+/* claim_port finds a source port for a flow, with which the backend's replies can be
+ * told from those of all other flows: the client's own, if it may. Without take it finds
+ * only one that the flow has already. 0 is none. */
+static __always_inline int claim_port(const int six, struct claim *c)
 {
-	struct reply r = {.seen = now, .kind = REPLY_NAT};
-	union tuple t = reply_of(six, ctx, data, p, m, &r);
+	__be16 ended = 0; /* a port whose last flow ended a moment ago */
 	for (__u32 i = 0; i < PORT_TRIES; i++) {
-		__be16 port = bpf_htons(FIRST_PORT + (hash % PORTS + i * PORT_STEP) % PORTS);
-		if (i == 0 && !(m->flags & MEMBER_SNAT))
-			port = p->source_port;
-		set_port(six, &t, port);
-		if (!store_reply(six, &t, &r, BPF_NOEXIST))
+		__be16 port = bpf_htons(FIRST_PORT + (c->hash % PORTS + i * PORT_STEP) % PORTS);
+		if (i == 0 && !c->hides)
+			port = c->reply.client_port;
+		set_port(six, &c->tuple, port);
+		if (c->take && !store_reply(six, &c->tuple, &c->reply, BPF_NOEXIST))
 			return port;
-		struct reply *other = find_reply(six, &t);
-		if (other && (same_flow(other, &r) || is_stale(other, p->protocol, now))) {
-			store_reply(six, &t, &r, BPF_ANY);
+		struct reply *other = find_reply(six, &c->tuple);
+		if (!other) {
+			if (!c->take)
+				return 0;
+			continue; /* it went at this moment */
+		}
+		if (same_flow(other, &c->reply)) {
+			if (c->take)
+				store_reply(six, &c->tuple, &c->reply, BPF_ANY);
 			return port;
 		}
+		if (!c->take || !is_stale(other, c->protocol, c->reply.seen))
+			continue;
+		if (!other->closing || idle(c->reply.seen, other->seen) > TCP_CLOSED) {
+			store_reply(six, &c->tuple, &c->reply, BPF_ANY);
+			return port;
+		}
+		if (!ended)
+			ended = port;
+		if (i >= PORT_TRIES_UNUSED)
+			break;
 	}
-	return 0;
+	if (ended) {
+		set_port(six, &c->tuple, ended);
+		store_reply(six, &c->tuple, &c->reply, BPF_ANY);
+	}
+	return ended;
+}
+
+/* Functions of their own, so that the verifier looks at each once. */
+__noinline int claim_port4(struct claim *c)
+{
+	return c ? claim_port(0, c) : 0;
+}
+
+__noinline int claim_port6(struct claim *c)
+{
+	return c ? claim_port(1, c) : 0;
+}
+
+/* claim is claim_port for a client's packet. */
+static __always_inline __be16 claim(const int six, struct xdp_md *ctx, void *data, const struct packet *p,
+				    const struct member *m, __u8 source, __u32 hash, __u32 now, int take)
+{
+	struct claim c = {.hash = hash, .protocol = p->protocol, .take = !!take};
+	c.reply.seen = now;
+	c.reply.kind = REPLY_NAT;
+	c.tuple = reply_of(six, ctx, data, p, m, source, &c.reply);
+	c.hides = !!hides_client(m, &c.reply.client);
+	return six ? claim_port6(&c) : claim_port4(&c);
 }
 
 /* refresh keeps a flow's reply from being forgotten before the flow, and learns a
  * changed way to the client. */
 static __always_inline void refresh(const int six, struct xdp_md *ctx, void *data, const struct packet *p,
-				    const struct member *m, __be16 port, int closing, __u32 now)
+				    const struct member *m, const struct flow *f, __u32 now)
 {
+	__u8 closing = closing_of(p->tcp_flags, REPLY_FIN_CLIENT);
 	struct reply r = {.seen = now, .kind = REPLY_NAT, .answered = 1, .closing = closing};
-	union tuple t = reply_of(six, ctx, data, p, m, &r);
-	set_port(six, &t, port);
+	union tuple t = reply_of(six, ctx, data, p, m, f->source, &r);
+	set_port(six, &t, f->port);
 	struct reply *known = find_reply(six, &t);
 	if (!known) {
 		store_reply(six, &t, &r, BPF_NOEXIST);
@@ -94,8 +189,9 @@ static __always_inline void refresh(const int six, struct xdp_md *ctx, void *dat
 		return;
 	known->seen = now;
 	known->interface = r.interface;
+	known->mtu = r.mtu;
 	if (closing)
-		known->closing = 1;
+		known->closing |= closing;
 	__builtin_memcpy(known->destination_mac, r.destination_mac, 6);
 	__builtin_memcpy(known->source_mac, r.source_mac, 6);
 }

@@ -27,6 +27,7 @@ struct packet {
 	__u32 length;	/* of the IP packet, its header included */
 	__u32 id;	/* of the fragments */
 	__u8 protocol;
+	__u8 carries; /* of a fragment, what the IP or fragment header says that it carries */
 	__u8 fragmented;
 	__u8 tcp_flags; /* byte 13 of the header */
 	__u8 tos;
@@ -58,7 +59,7 @@ static __always_inline int parse4(void *data, void *end, struct packet *p)
 		return -1 - DROP_IPV4_HEADER;
 	__u16 fragment = bpf_ntohs(ip->frag_off);
 	p->l4 = L3 + header;
-	p->protocol = ip->protocol;
+	p->protocol = p->carries = ip->protocol;
 	p->tos = ip->tos;
 	p->id = ip->id;
 	p->fragmented = WHOLE;
@@ -140,8 +141,10 @@ static __always_inline int read_extensions(struct xdp_md *ctx, void *data, void 
 	p->protocol = found >> 9 & 0xff;
 	p->fragmented = found >> 17 & 3;
 	struct fragment_header *f = at(data, found >> 19);
-	if (p->fragmented != WHOLE && (void *)(f + 1) <= end)
+	if (p->fragmented != WHOLE && (void *)(f + 1) <= end) {
 		p->id = f->id;
+		p->carries = f->next; /* options may come after it, but only in the first fragment */
+	}
 	return 0;
 }
 
@@ -183,7 +186,15 @@ static __always_inline int ports(void *data, void *end, struct packet *p)
 		if ((void *)(t + 1) > end)
 			return -1 - DROP_TRANSPORT_HEADER;
 		p->tcp_flags = ((__u8 *)t)[13];
-		needed = sizeof(*t);
+		needed = (((__u8 *)t)[12] >> 4) * 4;
+		if (needed < sizeof(*t) || (p->tcp_flags & TCP_SYN && p->tcp_flags & (TCP_FIN | TCP_RST)))
+			return -1 - DROP_TRANSPORT_HEADER;
+	} else if (p->protocol == IPPROTO_UDP) {
+		__u32 stated = bpf_ntohs(u->len);
+		if (stated < needed)
+			return -1 - DROP_TRANSPORT_HEADER;
+		if (p->fragmented == WHOLE)
+			needed = stated;
 	}
 	if (p->l4 + needed > L3 + p->length)
 		return -1 - DROP_TRANSPORT_HEADER;

@@ -44,6 +44,22 @@ static __always_inline struct member *live_member(__u32 index, __u32 epoch)
 	return m;
 }
 
+/* can_be_client says whether a flow may begin at an address. The node's own connections do not
+ * come in on an interface; who forges their source would have the replies to them translated. */
+static __always_inline int can_be_client(const int six, const struct address *client, const struct address *vip)
+{
+	__u32 first = bpf_ntohl(client->word[0]);
+	if (six) {
+		if (first >> 24 == 0xff)
+			return 0; /* ff00::/8 */
+		if (!first && !client->word[1] && !client->word[2] && bpf_ntohl(client->word[3]) <= 1)
+			return 0; /* :: and ::1 */
+	} else if (first >> 24 == 0 || first >> 24 == 127 || first >> 28 >= 14) {
+		return 0; /* 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4, 240.0.0.0/4 */
+	}
+	return !same(client, vip) && !is_own(client);
+}
+
 /* member_of is the backend of a known flow, or none if it is to be hashed again. */
 static __always_inline struct member *member_of(const struct flow *f, __u8 protocol, __u32 now)
 {
@@ -52,11 +68,11 @@ static __always_inline struct member *member_of(const struct flow *f, __u8 proto
 	return live_member(f->member, f->epoch);
 }
 
-/* pick chooses for a new flow. */
+/* pick chooses for a new flow. It stores nothing: see remember_client. */
 static __always_inline struct member *pick(const struct vip *v, __u32 hash, const struct address *client, __u32 *index)
 {
-	struct client_key k = {*client, v->id};
 	if (v->flags & VIP_AFFINITY) {
+		struct client_key k = {*client, v->id};
 		struct client *c = bpf_map_lookup_elem(&clients, &k);
 		if (c) {
 			struct member *m = live_member(c->member, c->epoch);
@@ -83,11 +99,38 @@ static __always_inline struct member *pick(const struct vip *v, __u32 hash, cons
 	/* The table may be older than the member's state by a moment. */
 	if (!m || m->state == STATE_UNUSED || m->state == STATE_DOWN)
 		return 0;
-	if (v->flags & VIP_AFFINITY) {
-		struct client c = {m->epoch, *index};
-		bpf_map_update_elem(&clients, &k, &c, BPF_ANY);
-	}
 	return m;
+}
+
+/* remember_client notes the backend that a client's next flows shall get. */
+static __always_inline void remember_client(const struct vip *v, const struct address *client, const struct member *m,
+					    __u32 index)
+{
+	struct client_key k = {*client, v->id};
+	struct client c = {m->epoch, index};
+	struct client *known = bpf_map_lookup_elem(&clients, &k);
+	if (!known || known->member != c.member || known->epoch != c.epoch)
+		bpf_map_update_elem(&clients, &k, &c, BPF_ANY);
+}
+
+/* has_room says whether a VIP may put another flow into the tables. */
+static __always_inline int has_room(const struct budget *b)
+{
+	return b && b->room > 0;
+}
+
+/* adopts says whether a segment that no SYN began may begin a flow's entry. Two CPUs may
+ * count one less, which does not matter. */
+static __always_inline int adopts(struct budget *b)
+{
+	if (!b)
+		return 0;
+	__u32 second = bpf_ktime_get_coarse_ns() >> 30; /* near enough */
+	if (b->second != second) {
+		b->second = second;
+		b->adopted = 0;
+	}
+	return b->adopted++ < ADOPTED_PER_SECOND;
 }
 
 #define FLOW_TOKENS 1000000000ULL

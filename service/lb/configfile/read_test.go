@@ -1,0 +1,69 @@
+package configfile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/lb/configfile"
+)
+
+func TestOnlyRegularFilesAreReadAndNothingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := syscall.Mkfifo(at("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(at("written"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(at("written"), os.O_RDWR, 0) // so that a reader would wait for content
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = writer.Close() })
+	if err := os.Symlink("/proc/kmsg", at("kmsg")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(at("fifo"), at("link")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		at("fifo"): "not a regular file", at("written"): "not a regular file", at("link"): "not a regular file",
+		dir: "not a regular file", "/dev/zero": "not a regular file", "/dev/tty": "cannot read",
+		at("kmsg"): "cannot read", // also where it may not be opened
+	} {
+		for what, read := range map[string]func() error{
+			"document": func() error { _, err := configfile.Load(name); return err },
+			"password": func() error { _, err := configfile.ParseIn(dir, []byte(bgp("passwordFile: "+name))); return err },
+		} {
+			done := make(chan error, 1)
+			go func() { done <- read() }()
+			select {
+			case err := <-done:
+				if err == nil || !strings.Contains(err.Error(), want) || !fault.Is(err, fault.Invalid) {
+					t.Errorf("%s as %s: %v, want %q", name, what, err, want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Errorf("%s as %s: it is waited for", name, what)
+			}
+		}
+	}
+}
+
+func TestALongFileIsReadWhole(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "long")
+	want := strings.Repeat("0123456789", 100000)
+	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := configfile.Read(path); err != nil || string(got) != want {
+		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+}
