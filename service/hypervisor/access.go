@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -49,10 +48,11 @@ type gate struct {
 	oidc         *auth.TokenVerifier
 	tenantClaim  string
 	adminClaim   string
+	names        []string // of this host, for those who come without credentials
 }
 
 func newGate(cfg *Config, doc *configfile.Auth, now func() time.Time) *gate {
-	g := &gate{tokens: map[string]Caller{}, certificates: map[string]Caller{}}
+	g := &gate{tokens: map[string]Caller{}, certificates: map[string]Caller{}, names: cfg.names()}
 	if cfg.Token != "" {
 		g.tokens[auth.HashToken(cfg.Token)] = Caller{Name: "admin", Admin: true}
 	}
@@ -84,10 +84,7 @@ var (
 func (g *gate) caller(r *http.Request) (Caller, error) {
 	if g.open() {
 		// Without credentials, any page that a browser on this host shows could ask.
-		if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r.Host) {
-			return Caller{}, fault.New(fault.Denied, "a page of %s may not ask this daemon", origin)
-		}
-		return anonymous, nil
+		return anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
 	token, ok := auth.Bearer(r)
 	if !ok {
@@ -113,12 +110,6 @@ func (g *gate) caller(r *http.Request) (Caller, error) {
 		return Caller{}, errBadToken
 	}
 	return Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
-}
-
-// sameHost says whether a page's origin is the host that was asked.
-func sameHost(origin, host string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, host)
 }
 
 func (g *gate) byCertificate(state *tls.ConnectionState) (Caller, bool) {
@@ -147,9 +138,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 			}
 		}
 		if lasting[op.ID] {
-			// What lasts as long as a guest takes is ended by its own limits.
-			control := http.NewResponseController(w)
-			_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+			httpserve.Lasting(w, r) // as long as a guest takes; it is ended by its own limits
 		}
 		next.ServeHTTP(w, r)
 	}))
@@ -166,7 +155,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		if ticket := r.URL.Query().Get("ticket"); op.Access == accessSocket && ticket != "" {
 			c.caller, err = s.tickets.redeem(ticket, r.PathValue("id"))
 		} else {
-			c.caller, err = s.gate.caller(r)
+			c.caller, err = s.gate.Load().caller(r)
 		}
 		if err != nil {
 			s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.render(w, r, err) })).ServeHTTP(w, r)
@@ -204,10 +193,8 @@ func (s *Service) refused(r *http.Request, op *contract.Operation, caller Caller
 	if op.Audit == "" || op.Audit == "none" {
 		return denied
 	}
-	ctx := r.Context()
-	if err := s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Result: audit.Denied, Message: denied.Message})
-	}); err != nil {
+	e := entryOf(caller, audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message})
+	if err := s.audit.Deny(r.Context(), httpserve.RemoteIP(r), e, nil); err != nil {
 		return err
 	}
 	return denied
@@ -215,10 +202,14 @@ func (s *Service) refused(r *http.Request, op *contract.Operation, caller Caller
 
 // note writes an audit entry in the transaction of the change that it tells of.
 func (s *Service) note(ctx context.Context, tx *db.Tx, e audit.Entry) error {
-	c := callerFrom(ctx)
+	return s.audit.Append(ctx, tx, entryOf(callerFrom(ctx), e), nil)
+}
+
+// entryOf completes what the caller says of itself.
+func entryOf(c Caller, e audit.Entry) audit.Entry {
 	e.Actor, e.ActorType = c.Name, c.actorType()
 	if e.Tenant == "" {
 		e.Tenant = c.Tenant
 	}
-	return s.audit.Append(ctx, tx, e, nil)
+	return e
 }

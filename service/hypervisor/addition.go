@@ -11,12 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"aead.dev/minisign"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/sandbox"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 )
@@ -45,6 +48,8 @@ func (s *Service) Add(ctx context.Context, a Addition) (Operation, error) {
 		return Operation{}, fault.InvalidField("path", "give either path or kernel")
 	case a.Initrd != "" && a.Kernel == "":
 		return Operation{}, fault.InvalidField("initrd", "needs a kernel")
+	case strings.ContainsFunc(a.KernelArgs, unicode.IsControl):
+		return Operation{}, fault.InvalidField("kernel_args", "must not contain control characters")
 	case a.Signature != "" && a.Path == "":
 		return Operation{}, fault.InvalidField("signature", "takes a path: only disks are signed")
 	case a.Demo && s.agentProgram() == "":
@@ -54,7 +59,7 @@ func (s *Service) Add(ctx context.Context, a Addition) (Operation, error) {
 		if path == "" {
 			continue
 		}
-		f, err := s.openPath(path)
+		f, err := s.filesFor(ctx, "").ImageOrFolder(path)
 		if err != nil {
 			return Operation{}, renamed(err, field)
 		}
@@ -80,7 +85,7 @@ func (s *Service) beginAddition(ctx context.Context, a Addition) (Operation, err
 	if a.Incoming == "" {
 		a.Incoming = newID()
 	}
-	return s.enqueue(ctx, Operation{Kind: kindImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: a.Source})
+	return s.enqueue(ctx, Operation{Kind: kindImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: withFiles(a.Source, "kernel", a.Kernel, "initrd", a.Initrd)})
 }
 
 // replaceable says whether an image may be put under a name. The demonstration's guest
@@ -172,18 +177,24 @@ func (s *Service) take(ctx context.Context, a Addition, progress func(float64)) 
 	path, sum := filepath.Join(folder, uploadFile), a.SHA256
 	signature := a.Signature
 	if !a.Uploaded {
-		if isFolder(a.Path) {
+		files := s.filesFor(ctx, "")
+		f, folder, err := imageOrFolder(files, a.Path)
+		if err != nil {
+			return c, nil, signedAt, err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		if folder {
 			if a.Signature != "" {
 				return c, nil, signedAt, fault.InvalidField("signature", "a root file system cannot have one")
 			}
-			c, err = s.takeFolder(ctx, a.Incoming, a.Path)
+			c, err = s.takeFolder(ctx, a.Incoming, f)
 			return c, nil, signedAt, err
 		}
-		if sum, err = s.keepPath(ctx, a.Path, path); err != nil {
+		if sum, err = catalog.Keep(ctx, f, path, s.contents.MaxSize()); err != nil {
 			return c, nil, signedAt, err
 		}
 		if signature == "" {
-			signature = s.signatureBeside(a.Path)
+			signature = signatureBeside(files, a.Path)
 		}
 	}
 	progress(0.2)
@@ -198,32 +209,42 @@ func (s *Service) take(ctx context.Context, a Addition, progress func(float64)) 
 	return c, valid, signedAt, err
 }
 
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// filesFor are the files of the host, as the caller may name them in a request for a tenant.
+//
+// An admin may name what tenants may not. The fleet's token is an admin's, and carries what
+// callers ask of a registry, who may be a tenant's: what it asks for a tenant, the tenant asks.
+func (s *Service) filesFor(ctx context.Context, tenant string) admission.Files {
+	c := callerFrom(ctx)
+	forTenant := c.Tenant != "" || c.Node && c != anonymous && tenant != ""
+	return s.policy.Files(c.Admin && !forTenant)
 }
 
-// keepPath copies a file of the host that the policy allows, and says its SHA-256.
-func (s *Service) keepPath(ctx context.Context, from, to string) (string, error) {
-	f, err := s.policy.OpenImage(from)
+// withFiles is a message of the audit log with the paths of files of the host that the entry
+// is about, each after its field's name; empty paths are left out.
+func withFiles(message string, named ...string) string {
+	for i := 0; i+1 < len(named); i += 2 {
+		if path := named[i+1]; path != "" {
+			message += "; " + named[i] + " " + path
+		}
+	}
+	return message
+}
+
+// imageOrFolder opens what is at a path, and says whether that is a folder.
+func imageOrFolder(files admission.Files, path string) (f *os.File, folder bool, err error) {
+	if f, err = files.ImageOrFolder(path); err != nil {
+		return nil, false, err
+	}
+	info, err := f.Stat()
 	if err != nil {
-		return "", err
+		return nil, false, errors.Join(err, f.Close())
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	return catalog.Keep(ctx, f, to, s.contents.MaxSize())
-}
-
-// openPath opens a file or a folder of the host that the policy allows.
-func (s *Service) openPath(path string) (*os.File, error) {
-	if isFolder(path) {
-		return s.policy.OpenFolder(path)
-	}
-	return s.policy.OpenImage(path)
+	return f, info.IsDir(), nil
 }
 
 // signatureBeside is the signature that minisign put beside a file; empty: none.
-func (s *Service) signatureBeside(path string) string {
-	f, err := s.policy.OpenImage(path + ".minisig")
+func signatureBeside(files admission.Files, path string) string {
+	f, err := files.Image(path + ".minisig")
 	if err != nil {
 		return ""
 	}
@@ -236,7 +257,8 @@ func (s *Service) signatureBeside(path string) string {
 }
 
 func (s *Service) takeKernel(ctx context.Context, a Addition) (catalog.Content, error) {
-	kernel, err := s.policy.OpenImage(a.Kernel)
+	files := s.filesFor(ctx, "")
+	kernel, err := files.Image(a.Kernel)
 	if err != nil {
 		return catalog.Content{}, renamed(err, "kernel")
 	}
@@ -244,7 +266,7 @@ func (s *Service) takeKernel(ctx context.Context, a Addition) (catalog.Content, 
 	if a.Initrd == "" {
 		return s.contents.TakeKernel(ctx, a.Incoming, kernel, nil)
 	}
-	initrd, err := s.policy.OpenImage(a.Initrd)
+	initrd, err := files.Image(a.Initrd)
 	if err != nil {
 		return catalog.Content{}, renamed(err, "initrd")
 	}
@@ -274,31 +296,41 @@ func (s *Service) takeDemo(ctx context.Context, id string, progress func(float64
 }
 
 // takePath makes a content of an image that a VM's request names by its path.
-func (s *Service) takePath(ctx context.Context, path string) (catalog.Content, error) {
+func (s *Service) takePath(ctx context.Context, files admission.Files, path string) (catalog.Content, error) {
+	f, isFolder, err := imageOrFolder(files, path)
+	if err != nil {
+		return catalog.Content{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
 	id := newID()
 	defer func() { _ = s.contents.Drop(id) }()
-	if isFolder(path) {
-		return s.takeFolder(ctx, id, path)
+	if isFolder {
+		return s.takeFolder(ctx, id, f)
 	}
 	folder, err := s.contents.Incoming(id)
 	if err != nil {
 		return catalog.Content{}, err
 	}
 	kept := filepath.Join(folder, uploadFile)
-	sum, err := s.keepPath(ctx, path, kept)
+	sum, err := catalog.Keep(ctx, f, kept, s.contents.MaxSize())
 	if err != nil {
 		return catalog.Content{}, err
 	}
 	return s.contents.TakeDisk(ctx, kept, sum, nil)
 }
 
-func (s *Service) takeFolder(ctx context.Context, id, path string) (catalog.Content, error) {
-	f, err := s.policy.OpenFolder(path)
+// takeFolder makes a content of a folder that is open.
+func (s *Service) takeFolder(ctx context.Context, id string, f *os.File) (catalog.Content, error) {
+	check, err := s.policy.RefuseOwn()
 	if err != nil {
 		return catalog.Content{}, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	return s.contents.TakeRootFS(ctx, id, f)
+	return s.contents.TakeRootFS(ctx, id, f, check, func(root *os.Root) error {
+		if err := sandbox.Prepare(root); err != nil {
+			return fault.Wrap(fault.Invalid, err, "path: the folder cannot be a sandbox's root file system: %v", err)
+		}
+		return nil
+	})
 }
 
 var signedAtComment = regexp.MustCompile(`(?:^|\s)timestamp:(\d{1,12})(?:\s|$)`)

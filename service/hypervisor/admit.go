@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
@@ -44,6 +45,17 @@ func (s *Service) check(ctx context.Context, req *Request) error {
 	case spec.Storage != storage.Dir && s.pools[spec.Storage] == nil:
 		return fault.InvalidField("storage", "%s is not configured on this host; see storage in the daemon's document", spec.Storage)
 	}
+	if strings.ContainsFunc(spec.KernelArgs, unicode.IsControl) {
+		return fault.InvalidField("kernel_args", "must not contain control characters")
+	}
+	if strings.ContainsRune(spec.CloudInit.UserData, 0) {
+		return fault.InvalidField("cloud_init.user_data", "must not contain NUL")
+	}
+	for key, value := range req.Labels {
+		if strings.ContainsFunc(key+value, unicode.IsControl) {
+			return fault.InvalidField("labels", "must not contain control characters")
+		}
+	}
 	for i, key := range spec.CloudInit.SSHAuthorizedKeys {
 		if strings.ContainsAny(key, "\n\r") {
 			return fault.InvalidField(fmt.Sprintf("cloud_init.ssh_authorized_keys.%d", i), "must be one line")
@@ -73,6 +85,11 @@ func (s *Service) checkNetwork(req *Request) error {
 			return fault.InvalidField("network.ip", "takes the mode bridge or tap")
 		}
 	}
+	if n.IP != "" && n.Mode == networkBridge && (n.Bridge == "" || n.Bridge == s.doc.Network.Bridge) && s.network != nil {
+		if addr, err := netip.ParseAddr(n.IP); err == nil && !s.network.Usable(addr) {
+			return fault.InvalidField("network.ip", "must be an address in the network %s that a guest can use", s.doc.Network.Subnet)
+		}
+	}
 	if n.Bridge == "" {
 		return nil
 	}
@@ -85,6 +102,18 @@ func (s *Service) checkNetwork(req *Request) error {
 		return fault.InvalidField("network.bridge", "VMs may not join %s; see network.allowed_bridges in the daemon's document", n.Bridge)
 	}
 	return nil
+}
+
+// admitEarly refuses a request that exceeds a limit whatever its image is. It reserves nothing; admit
+// checks again.
+func (s *Service) admitEarly(ctx context.Context, req *Request) error {
+	usage, err := usageOf(ctx, s.db, req.Tenant)
+	if err != nil {
+		return err
+	}
+	policy, spec := s.policy, &req.Spec
+	policy.AllowedBackends = nil // it is not chosen yet
+	return policy.Check(admission.Request{Tenant: req.Tenant, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB, DiskGiB: spec.DiskGiB, TTL: time.Duration(spec.TTLSeconds) * time.Second}, usage)
 }
 
 // admit holds a request against the policy and, if it passes, makes the VM's row: under
@@ -153,10 +182,16 @@ func (s *Service) admit(ctx context.Context, req *Request, content *base, action
 		} else if err != nil {
 			return err
 		}
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: r.Name})
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: withFiles(r.Name, content.files...)})
 	})
 	if err == nil {
 		s.nudgeFleet()
+	}
+	if err == nil && !r.ExpiresAt.IsZero() {
+		select {
+		case s.timed <- struct{}{}:
+		default: // keepTime looks anyway
+		}
 	}
 	return r, err
 }

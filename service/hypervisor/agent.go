@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
@@ -26,42 +27,168 @@ const (
 func (s *Service) keepAgent(m *machine, r Record, instance backend.Instance) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go func() {
+	routine.Go(s.log, "guest agent", func() {
+		defer cancel()
 		select {
 		case <-instance.Done():
 		case <-s.leaving:
 		case <-ctx.Done():
 		}
-		cancel()
-	}()
+	})
+	observer, _ := instance.(backend.Observer)
 	for ctx.Err() == nil {
-		client, err := s.connectAgent(ctx, m, instance)
-		if err != nil {
+		changes := s.awaitAgent(ctx, observer)
+		session, stop := s.whileAgentStays(ctx, observer, changes)
+		client, err := s.connectAgent(session, m, instance)
+		if err == nil {
+			s.useAgent(session, m, client, instance)
+		} else {
 			select {
 			case <-time.After(agentPause):
-			case <-ctx.Done():
+			case <-session.Done():
 			}
-			continue
 		}
-		m.mu.Lock()
-		m.guest, m.version = client, client.Version()
-		rotate := m.rotate
-		m.mu.Unlock()
-		m.ring()
-		if rotate {
-			s.rotateAgent(ctx, m)
+		stop()
+	}
+}
+
+// awaitAgent waits until a program in the guest has the agent's channel open, and returns the
+// count of changes since when it has. It does not wait for longer than an attempt lasts, since a
+// process that was started by an earlier version of the daemon does not tell.
+func (s *Service) awaitAgent(ctx context.Context, o backend.Observer) (changes int) {
+	if o == nil {
+		return 0
+	}
+	timer := time.NewTimer(agentPatience)
+	defer timer.Stop()
+	for {
+		condition, changed := o.Condition()
+		if condition.AgentOpen {
+			return condition.AgentChanges
 		}
 		select {
-		case <-client.Done():
+		case <-changed:
+		case <-timer.C:
+			return condition.AgentChanges
 		case <-ctx.Done():
+			return condition.AgentChanges
 		}
-		m.mu.Lock()
-		if m.guest == client {
-			m.guest = nil
+	}
+}
+
+// whileAgentStays is a context that ends when another program than before may have the agent's
+// channel open, or none: nobody answers any more then.
+func (s *Service) whileAgentStays(ctx context.Context, o backend.Observer, changes int) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if o == nil {
+		return ctx, cancel
+	}
+	routine.Go(s.log, "guest agent", func() {
+		defer cancel()
+		for {
+			condition, changed := o.Condition()
+			if condition.AgentChanges != changes {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
 		}
-		m.mu.Unlock()
-		_ = client.Close() // it is over, or no longer wanted
-		m.ring()
+	})
+	return ctx, cancel
+}
+
+// useAgent has a session be the VM's until it is over, or ctx ends.
+func (s *Service) useAgent(ctx context.Context, m *machine, client *guest.Client, instance backend.Instance) {
+	m.mu.Lock()
+	m.guest, m.version, m.silent = client, client.Version(), false
+	rotate := m.rotate
+	m.mu.Unlock()
+	m.ring()
+	if rotate {
+		s.rotateAgent(ctx, m)
+	}
+	s.pingAgent(ctx, m, client, instance)
+	m.mu.Lock()
+	if m.guest == client {
+		m.guest = nil
+	}
+	m.mu.Unlock()
+	_ = client.Close() // it is over, or no longer wanted
+	m.ring()
+}
+
+const (
+	// pingEvery is the time between an agent's answer and the next ping.
+	pingEvery = 10 * time.Second
+	// silentAfter is how long an agent may take to answer a ping before it is not called
+	// connected any more, and lostAfter before its session is given up. The agent kills what it
+	// runs for a session that is over, hence long: a guest may be slow.
+	silentAfter = 5 * time.Second
+	lostAfter   = 2 * time.Minute
+	// doubtLimit is lostAfter where another program may have the channel open than before: that
+	// one does not know the session, and never answers.
+	doubtLimit = 10 * time.Second
+)
+
+// pingAgent asks an agent for an answer time and again, and at once when it may be another than
+// before, until the session is over, or the agent is lost, or ctx ends.
+func (s *Service) pingAgent(ctx context.Context, m *machine, client *guest.Client, instance backend.Instance) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	observer, _ := instance.(backend.Observer)
+	for doubts := 0; ; {
+		patience := lostAfter
+		var condition backend.Condition
+		var changed <-chan struct{}
+		if observer != nil {
+			condition, changed = observer.Condition()
+		}
+		if condition.AgentDoubts != doubts {
+			doubts, patience = condition.AgentDoubts, doubtLimit
+		} else {
+			select {
+			case <-time.After(pingEvery):
+			case <-changed:
+				continue
+			case <-client.Done():
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+		answered := routine.Start(s.log, "guest agent ping", func() error { return client.Ping(ctx) })
+		if err := s.awaitPing(ctx, m, answered, patience, instance); err != nil {
+			return
+		}
+	}
+}
+
+var errAgentLost = errors.New("the agent does not answer")
+
+// awaitPing waits for the answer to a ping. A guest that is paused is waited for as long as it is.
+func (s *Service) awaitPing(ctx context.Context, m *machine, answered <-chan error, patience time.Duration, instance backend.Instance) error {
+	silent, lost := time.NewTimer(silentAfter), time.NewTimer(patience)
+	defer silent.Stop()
+	defer lost.Stop()
+	for {
+		select {
+		case err := <-answered:
+			m.setSilent(false)
+			return err
+		case <-silent.C:
+			m.setSilent(true)
+		case <-lost.C:
+			asking, cancel := context.WithTimeout(ctx, haltLimit)
+			paused, err := instance.Paused(asking)
+			cancel()
+			if err == nil && !paused {
+				return errAgentLost
+			}
+			lost.Reset(patience) // who does not even say that may be saving the guest's memory
+		}
 	}
 }
 

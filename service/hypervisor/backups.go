@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -54,6 +55,16 @@ const (
 
 func (s *Service) backupPath(id string) string {
 	return filepath.Join(s.data, "backups", filepath.Base(id)+".qcow2")
+}
+
+// bootPath is the folder with what the VM of a backup boots from beside its disk.
+func (s *Service) bootPath(id string) string {
+	return filepath.Join(s.data, "backups", filepath.Base(id)+".boot")
+}
+
+// dropBackup removes a backup's files.
+func (s *Service) dropBackup(id string) error {
+	return errors.Join(os.RemoveAll(s.bootPath(id)), os.RemoveAll(s.backupPath(id)))
 }
 
 // backup reads a backup in the caller's scope.
@@ -118,9 +129,9 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		if err != nil {
 			return err
 		}
-		work := filepath.Join(s.folder(r.ID), "copy.qcow2")
+		work := filepath.Join(s.folder(r.ID), copyName)
 		defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
-		if b.VirtualSize, err = storage.VirtualSize(ctx, s.pool(&r).Disk(s.volume(&r)).Target); err != nil {
+		if b.VirtualSize, err = image.VirtualSize(s.pool(&r).Disk(s.volume(&r)).Target); err != nil {
 			return err
 		}
 		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, s.volume(&r)); err != nil {
@@ -140,7 +151,7 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 			return err
 		}
 		if err := s.keepBackup(ctx, &b, work, parent); err != nil {
-			return errors.Join(err, os.Remove(s.backupPath(b.ID)))
+			return errors.Join(err, s.dropBackup(b.ID))
 		}
 		message := fmt.Sprintf("backup %s (%s), %s", b.ID, b.Kind, how)
 		if _, err := s.change(context.WithoutCancel(ctx), r.ID, eventDisk, "", message, func(tx *db.Tx, _ *Record) error {
@@ -149,7 +160,7 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 			}
 			return tx.Insert(ctx, "backups", b)
 		}); err != nil {
-			return errors.Join(err, os.Remove(s.backupPath(b.ID)))
+			return errors.Join(err, s.dropBackup(b.ID))
 		}
 		// Only now may the notes that this backup was made by go. What stays goes next time.
 		if err := d.DropBitmaps(context.WithoutCancel(ctx), b.Bitmap); err != nil {
@@ -183,46 +194,54 @@ func (s *Service) parentOf(ctx context.Context, r *Record, d backend.Disks, kind
 // copyQuietly copies a disk as it is while the guest's file systems are at rest: the
 // moment that is copied is the beginning, so they need not rest any longer.
 func (s *Service) copyQuietly(ctx context.Context, r *Record, d backend.Disks, c backend.DiskCopy, progress func(float64)) (how string, err error) {
-	var frozen bool
 	thaw := func() {}
-	if client, agentErr := s.machines.get(r.ID).agent(); agentErr == nil && r.State == vm.Running {
+	how = "as the disk was"
+	client, agentErr := s.machines.get(r.ID).agent()
+	switch {
+	case r.State != vm.Running || !r.Spec.V.Agent: // nobody writes, or nobody can see to it
+	case agentErr != nil:
+		how = "as the disk was, since the guest's agent is not connected"
+	default:
 		freezing, cancel := context.WithTimeout(ctx, freezePatience)
-		_, freezeErr := client.Freeze(freezing, freezeLimit)
+		_, err := client.Freeze(freezing, freezeLimit)
 		cancel()
-		frozen = freezeErr == nil
-		thaw = func() {
-			if !frozen {
-				return
-			}
+		if err != nil {
+			how = "as the disk was, since the guest's file systems could not be stopped"
+			break
+		}
+		how = "with the guest's file systems at rest"
+		thaw = sync.OnceFunc(func() {
 			thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
 			defer cancel()
 			_, _ = client.Thaw(thawing) // it thaws by itself else
-		}
+		})
 	}
 	c.Begun = thaw
-	err = d.Copy(ctx, c, progress)
-	if frozen {
-		return "with the guest's file systems at rest", err
-	}
-	return "as the disk was", err
+	defer thaw() // of a copy that did not begin
+	return how, d.Copy(ctx, c, progress)
 }
 
-// keepBackup puts a copy in its place, durably.
+// keepBackup puts a copy in its place, durably. The VM's process could write to the copy, and
+// may do so still: the backup is a file of the daemon's own, which was inspected.
 func (s *Service) keepBackup(ctx context.Context, b *Backup, work string, parent *Backup) error {
-	if parent != nil {
-		// The path begins at the file's folder, so that backups can be moved together.
-		if err := os.Rename(work, s.backupPath(b.ID)); err != nil {
+	path := s.backupPath(b.ID)
+	if err := s.dropBackup(b.ID); err != nil {
+		return err // it is begun anew
+	}
+	if boot := &b.Spec.V.Boot; len(bootFiles(boot)) > 0 {
+		if err := os.Mkdir(s.bootPath(b.ID), 0o700); err != nil {
 			return err
 		}
-		if err := storage.SetBacking(ctx, s.backupPath(b.ID), filepath.Base(s.backupPath(parent.ID))); err != nil {
+		if err := copyBoot(ctx, boot, s.folder(b.VM), s.bootPath(b.ID), 0, 0); err != nil {
 			return err
 		}
-	} else if err := os.Rename(work, s.backupPath(b.ID)); err != nil {
+	}
+	if err := image.Adopt(ctx, work, path, image.LimitsOf(b.VirtualSize)); err != nil {
 		return err
 	}
-	path := s.backupPath(b.ID)
-	if os.Geteuid() == 0 {
-		if err := os.Lchown(path, 0, 0); err != nil {
+	if parent != nil {
+		// The name begins at the file's folder, so that backups can be moved together.
+		if err := storage.SetBacking(ctx, path, filepath.Base(s.backupPath(parent.ID))); err != nil {
 			return err
 		}
 	}
@@ -230,13 +249,88 @@ func (s *Service) keepBackup(ctx context.Context, b *Backup, work string, parent
 	if err != nil {
 		return err
 	}
-	hash := sha256.New()
-	n, err := io.Copy(hash, f)
-	b.Size, b.SHA256 = n, hex.EncodeToString(hash.Sum(nil))
+	b.Size, b.SHA256, err = sumOf(ctx, f)
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// DeleteBackup removes a backup that no other builds on.
+// sumOf is the length and SHA-256 of what a file holds.
+func sumOf(ctx context.Context, f *os.File) (size int64, sum string, err error) {
+	hash := sha256.New()
+	buffer := make([]byte, 1<<20)
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, "", err
+		}
+		n, err := f.Read(buffer)
+		size += int64(n)
+		hash.Write(buffer[:n])
+		if errors.Is(err, io.EOF) {
+			return size, hex.EncodeToString(hash.Sum(nil)), nil
+		}
+		if err != nil {
+			return 0, "", err
+		}
+	}
+}
+
+// readBackup writes the disk of a backup to a new file, once the backup, and all that it
+// builds on, was found to be as it was stored.
+func (s *Service) readBackup(ctx context.Context, b *Backup, result string, progress func(float64)) error {
+	chain, err := s.chainOf(ctx, b)
+	if err != nil {
+		return err
+	}
+	return image.Flatten(ctx, chain, result, image.LimitsOf(b.VirtualSize), progress)
+}
+
+// chainOf are the files of a backup and of those it builds on.
+func (s *Service) chainOf(ctx context.Context, b *Backup) (chain []string, err error) {
+	for one := *b; ; {
+		if err := s.checkBackup(ctx, &one); err != nil {
+			return nil, err
+		}
+		if chain = append(chain, s.backupPath(one.ID)); one.Parent == "" {
+			return chain, nil
+		}
+		// It is in the scope of whoever sees the one that builds on it.
+		if one, err = s.backup(byItself(ctx), s.db, one.Parent); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// checkBackup refuses a backup that is not as it was stored, or refers to what it must not.
+func (s *Service) checkBackup(ctx context.Context, b *Backup) error {
+	damaged := func(cause error) error {
+		return fault.Wrap(fault.Conflict, cause, "the backup %s is damaged: its file is not the one that was stored", b.ID).WithCode("backup_damaged")
+	}
+	f, err := os.Open(s.backupPath(b.ID))
+	if errors.Is(err, os.ErrNotExist) {
+		return damaged(err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	backing := ""
+	if b.Parent != "" {
+		backing = filepath.Base(s.backupPath(b.Parent))
+	}
+	size, sum, err := sumOf(ctx, f)
+	if err != nil {
+		return err
+	}
+	if size != b.Size || sum != b.SHA256 {
+		return damaged(fmt.Errorf("it has %d bytes and the SHA-256 %s", size, sum))
+	}
+	if _, err := image.InspectLayer(f, size, backing); err != nil {
+		return damaged(err)
+	}
+	return nil
+}
+
+// DeleteBackup removes a backup that no other builds on, nor may come to build on by an
+// operation that has begun.
 func (s *Service) DeleteBackup(ctx context.Context, id string) error {
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		b, err := s.backup(ctx, tx, id)
@@ -250,6 +344,14 @@ func (s *Service) DeleteBackup(ctx context.Context, id string) error {
 		if children > 0 {
 			return fault.New(fault.Conflict, "later backups build on this one; remove those first").WithCode("backup_in_use")
 		}
+		var using int
+		if err := tx.Get(ctx, &using, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id WHERE j.finished_at IS NULL
+			AND (o.kind = ? AND o.backup_id = ? OR o.kind = ? AND o.vm_id = ?)`, kindRestore, id, kindBackup, b.VM); err != nil {
+			return err
+		}
+		if using > 0 {
+			return fault.New(fault.Conflict, "the backup is being restored, or another is being made of its VM; wait for that operation, or cancel it").WithCode("backup_in_use")
+		}
 		if _, err := tx.Exec(ctx, "DELETE FROM backups WHERE id = ?", id); err != nil {
 			return err
 		}
@@ -258,7 +360,7 @@ func (s *Service) DeleteBackup(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return os.Remove(s.backupPath(id))
+	return s.dropBackup(id)
 }
 
 // sweepBackups removes files of backups that were never stored.
@@ -269,7 +371,7 @@ func (s *Service) sweepBackups(ctx context.Context) error {
 	}
 	known := map[string]bool{}
 	for _, id := range ids {
-		known[filepath.Base(s.backupPath(id))] = true
+		known[filepath.Base(s.backupPath(id))], known[filepath.Base(s.bootPath(id))] = true, true
 	}
 	entries, err := os.ReadDir(filepath.Join(s.data, "backups"))
 	if err != nil {
@@ -277,7 +379,7 @@ func (s *Service) sweepBackups(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if !known[e.Name()] {
-			err = errors.Join(err, os.Remove(filepath.Join(s.data, "backups", e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.data, "backups", e.Name())))
 		}
 	}
 	return err
@@ -289,17 +391,14 @@ func (s *Service) ExportBackup(ctx context.Context, id string) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Join(s.data, "backups"), ".export-*.qcow2")
+	folder, err := os.MkdirTemp(filepath.Join(s.data, "backups"), ".export-")
 	if err != nil {
 		return nil, err
 	}
 	// Without its name the file goes with its last reader, whatever happens to the daemon.
-	path := f.Name()
-	defer func() { _ = os.Remove(path) }()
-	if err := image.Copy(ctx, s.backupPath(b.ID), path, nil); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
+	defer func() { _ = os.RemoveAll(folder) }()
+	path := filepath.Join(folder, "disk.qcow2")
+	if err := s.readBackup(ctx, &b, path, nil); err != nil {
 		return nil, err
 	}
 	return os.Open(path) //nolint:gosec // made above

@@ -2,10 +2,12 @@ package hypervisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
@@ -17,7 +19,9 @@ type base struct {
 	boot   Boot
 	// copies are files of the host that become the VM's own.
 	copies []copied
-	done   func()
+	// files are the fields that name files of the host, each with its path.
+	files []string
+	done  func()
 }
 
 // copied is an open file, which was checked, and its name in the VM's folder.
@@ -45,8 +49,14 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		}
 	}()
 	b.done = s.hold()
+	files := s.filesFor(ctx, req.Tenant)
+	for _, one := range []struct{ field, path string }{{"image", spec.Image}, {"kernel", spec.Kernel}, {"initrd", spec.Initrd}, {"firmware", spec.Firmware}} {
+		if strings.Contains(one.path, "/") {
+			b.files = append(b.files, one.field, one.path)
+		}
+	}
 	if spec.Image != "" {
-		content, args, err := s.contentOf(ctx, spec.Image)
+		content, args, err := s.contentOf(ctx, files, spec.Image)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +77,7 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		if file.path == "" {
 			continue
 		}
-		f, err := s.policy.OpenImage(file.path)
+		f, err := files.Image(file.path)
 		if err != nil {
 			return nil, renamed(err, file.field)
 		}
@@ -78,7 +88,7 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		b.boot.KernelArgs = spec.KernelArgs
 	}
 	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
-	return b, s.findFirmware(b, spec.Firmware)
+	return b, s.findFirmware(files, b, spec.Firmware)
 }
 
 // renamed is a fault about an image as one about another field.
@@ -87,11 +97,15 @@ func renamed(err error, field string) error {
 	if f.Field != "image" {
 		return err
 	}
-	return fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: "))
+	named := fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: "))
+	if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {
+		return &admission.Refusal{Limit: refusal.Limit, Fault: named.WithCode(f.PublicCode())}
+	}
+	return named
 }
 
 // contentOf is what an image's name or path stands for, and the arguments of its kernel.
-func (s *Service) contentOf(ctx context.Context, name string) (catalog.Content, string, error) {
+func (s *Service) contentOf(ctx context.Context, files admission.Files, name string) (catalog.Content, string, error) {
 	if !strings.Contains(name, "/") {
 		i, err := s.image(ctx, s.db, name)
 		if fault.Is(err, fault.NotFound) {
@@ -109,6 +123,6 @@ func (s *Service) contentOf(ctx context.Context, name string) (catalog.Content, 
 	if s.doc.Images.RequireSigned {
 		return catalog.Content{}, "", fault.InvalidField("image", "must be a signed image of the catalog, since images.require_signed is set")
 	}
-	content, err := s.takePath(ctx, name)
+	content, err := s.takePath(ctx, files, name)
 	return content, "", err
 }

@@ -1,15 +1,19 @@
 package hypervisor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/accel"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -44,12 +48,12 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 		if one == nil {
 			continue
 		}
-		if allowed := s.policy.AllowedBackends; len(allowed) > 0 && !contains(allowed, name) {
+		if allowed := s.policy.AllowedBackends; len(allowed) > 0 && !slices.Contains(allowed, name) {
 			passed = append(passed, name+" is not allowed (policy.allowed_backends)")
 			continue
 		}
 		if err := one.Check(s.sketch(req, b, name)); err != nil {
-			passed, refused = append(passed, name+" cannot run it: "+fault.From(err).Message), firstError(refused, err)
+			passed, refused = append(passed, name+" cannot run it: "+fault.From(err).Message), cmp.Or(refused, err)
 			continue
 		}
 		info := s.probe(ctx, name)
@@ -69,22 +73,6 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 	return "", "", fault.New(fault.Unavailable, "no backend of this host can run the VM: %s", strings.Join(passed, "; ")).WithCode("backend_unavailable")
 }
 
-func contains(all []string, one string) bool {
-	for _, a := range all {
-		if a == one {
-			return true
-		}
-	}
-	return false
-}
-
-func firstError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
 // sketch is a VM that is not made yet, as far as a backend looks at it.
 func (s *Service) sketch(req *Request, b *base, name string) *backend.Spec {
 	r := Record{Backend: name, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
@@ -97,7 +85,7 @@ func (s *Service) sketch(req *Request, b *base, name string) *backend.Spec {
 }
 
 // findFirmware is the file that a request's firmware stands for.
-func (s *Service) findFirmware(b *base, firmware string) error {
+func (s *Service) findFirmware(files admission.Files, b *base, firmware string) error {
 	switch firmware {
 	case "", "bios":
 		return nil
@@ -112,16 +100,16 @@ func (s *Service) findFirmware(b *base, firmware string) error {
 	if !strings.Contains(name, "_CODE") {
 		return wrong
 	}
-	f, err := s.policy.OpenImage(firmware)
+	f, err := files.Image(firmware)
 	if err != nil {
 		return renamed(err, "firmware")
 	}
 	b.copies = append(b.copies, copied{f, "firmware_CODE.fd"})
-	vars, err := s.policy.OpenImage(folder + strings.Replace(name, "_CODE", "_VARS", 1))
+	vars, err := files.Image(folder + strings.Replace(name, "_CODE", "_VARS", 1))
 	if err != nil {
 		return wrong
 	}
-	b.copies = append(b.copies, copied{vars, "firmware_VARS.fd"})
+	b.copies = append(b.copies, copied{vars, firmwareVars})
 	b.boot.Firmware = "firmware_CODE.fd"
 	return nil
 }
@@ -177,7 +165,7 @@ func (s *Service) remember(name string, info backend.Info) backend.Info {
 func (s *Service) probeKVM(ctx context.Context, name string) backend.Info {
 	info := s.backends[name].Probe(context.WithoutCancel(ctx))
 	if info.Available && s.backends[backend.QEMU] != nil {
-		if found := s.probe(ctx, backend.QEMU); found.Available && strings.HasPrefix(found.Detail, "tcg") {
+		if found := s.probe(ctx, backend.QEMU); found.Available && found.Accelerator == string(accel.TCG) {
 			info.Available, info.Detail = false, "it takes KVM, which does not work here ("+found.Detail+")"
 		}
 	}

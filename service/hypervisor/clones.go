@@ -47,7 +47,7 @@ func (s *Service) Clone(ctx context.Context, id, name string, linked bool) (Oper
 		return Operation{}, err
 	}
 	args := copyArgs{VM: r.ID, Source: id, Linked: linked, Actor: callerFrom(ctx)}
-	return s.enqueue(ctx, Operation{Kind: kindClone, Tenant: r.Tenant, VM: r.ID}, args, audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
+	return s.begin(ctx, Operation{Kind: kindClone, Tenant: r.Tenant, VM: r.ID}, args, audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
 }
 
 // admitCopy makes the row of a VM that is a copy, which is held against the policy like
@@ -67,8 +67,9 @@ func (s *Service) linkable(ctx context.Context, r *Record) error {
 	case r.State != vm.Stopped && r.State != vm.Failed:
 		return fault.New(fault.Conflict, "the VM is %s; linked clones take one that is stopped", r.State).WithCode("wrong_state")
 	}
+	// The remains of a snapshot that failed do not count: they are removed when the disk is opened.
 	var n int
-	if err := s.db.Get(ctx, &n, "SELECT COUNT(*) FROM snapshots WHERE vm_id = ?", r.ID); err != nil {
+	if err := s.db.Get(ctx, &n, "SELECT COUNT(*) FROM snapshots WHERE vm_id = ? AND state = ?", r.ID, snapshotReady); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -84,7 +85,8 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 		if err != nil {
 			return err
 		}
-		if err := s.copyBoot(ctx, &source, r); err != nil {
+		uid, gid := s.owner(r)
+		if err := copyBoot(ctx, &source.Spec.V.Boot, s.folder(source.ID), s.folder(r.ID), uid, gid); err != nil {
 			return err
 		}
 		switch {
@@ -94,9 +96,9 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 			return s.link(ctx, source.ID, r)
 		}
 		return s.withDisk(ctx, a.Source, func(ctx context.Context, source Record, d backend.Disks) error {
-			work := filepath.Join(s.folder(source.ID), "copy.qcow2")
+			work := filepath.Join(s.folder(source.ID), copyName)
 			defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
-			size, err := storage.VirtualSize(ctx, s.pool(&source).Disk(s.volume(&source)).Target)
+			size, err := image.VirtualSize(s.pool(&source).Disk(s.volume(&source)).Target)
 			if err != nil {
 				return err
 			}
@@ -106,13 +108,46 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 			if _, err := s.copyQuietly(ctx, &source, d, backend.DiskCopy{Target: work}, progress); err != nil {
 				return err
 			}
+			// The other VM's process may have the copy open still, so the clone gets a file that
+			// it never had.
 			disk := s.pool(r).Disk(s.volume(r)).Target
-			return errors.Join(os.Rename(work, disk), storage.Own(disk, s.volume(r)))
+			if err := image.Adopt(ctx, work, disk, image.LimitsOf(size)); err != nil {
+				return err
+			}
+			return storage.Own(disk, s.volume(r))
 		})
 	})
 }
 
-// makeCopy makes a VM whose row is there, with what fill puts into its folder, or undoes it.
+// begin enqueues the operation that makes a VM whose row is there, or puts a disk back.
+func (s *Service) begin(ctx context.Context, op Operation, args copyArgs, entry audit.Entry) (Operation, error) {
+	op, err := s.enqueue(ctx, op, args, entry)
+	if err != nil {
+		return op, errors.Join(err, s.unmake(ctx, args.VM, fault.From(err).Message))
+	}
+	return op, nil
+}
+
+// unmake removes the VM that an operation was to make and will not. A VM that was made, or
+// was there before, stays.
+func (s *Service) unmake(ctx context.Context, id, why string) error {
+	ctx = context.WithoutCancel(ctx)
+	r, err := s.record(ctx, s.db, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil || r.State != vm.Creating {
+		return err
+	}
+	m := s.machines.get(id)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	return s.undo(ctx, r, why)
+}
+
+// makeCopy makes a VM whose row is there, with what fill puts into its folder.
 func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx context.Context, r *Record) error) error {
 	defer s.hold()()
 	m := s.machines.get(a.VM)
@@ -141,14 +176,10 @@ func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx contex
 			err = s.writeSeed(&r, firstOf(secrets))
 		}
 	}
-	if err != nil && brokenOff(ctx) {
-		return err // the daemon ends: it goes on when it is there again
-	}
-	ctx = context.WithoutCancel(ctx)
 	if err != nil {
-		return s.undo(ctx, r, err)
+		return err
 	}
-	_, err = s.move(ctx, r.ID, vm.Made, "", "", func(row *Record) { row.DiskBase, row.Base = r.DiskBase, r.Base })
+	_, err = s.move(context.WithoutCancel(ctx), r.ID, vm.Made, "", "", func(row *Record) { row.DiskBase, row.Base = r.DiskBase, r.Base })
 	return err
 }
 
@@ -159,38 +190,55 @@ func firstOf(all []string) string {
 	return all[0]
 }
 
-// copyBoot copies the files to boot that a VM has in its own folder.
-func (s *Service) copyBoot(ctx context.Context, from, to *Record) error {
-	boot := &from.Spec.V.Boot
+// firmwareVars is the file beside firmware_CODE.fd.
+const firmwareVars = "firmware_VARS.fd"
+
+// bootFiles are the files in a VM's own folder that it boots from, and in which its firmware
+// remembers how.
+func bootFiles(boot *Boot) (names []string) {
 	for _, name := range []string{boot.Kernel, boot.Initrd, boot.Firmware} {
-		if name == "" || filepath.IsAbs(name) {
-			continue
+		if name != "" && !filepath.IsAbs(name) {
+			names = append(names, name)
 		}
-		names := []string{name}
-		if name == boot.Firmware {
-			names = append(names, "firmware_VARS.fd")
+	}
+	if boot.Firmware != "" && !filepath.IsAbs(boot.Firmware) {
+		names = append(names, firmwareVars)
+	}
+	if boot.Firmware != "" {
+		names = append(names, backend.VarsFile)
+	}
+	return names
+}
+
+// copyBoot copies them from one folder to another, to files of a user's; 0: the daemon's.
+func copyBoot(ctx context.Context, boot *Boot, from, to string, uid, gid int) error {
+	for _, name := range bootFiles(boot) {
+		limit := int64(2 << 30)
+		if name == backend.VarsFile || name == firmwareVars {
+			limit = 64 << 20 // OVMF's take half a MiB
 		}
-		for _, name := range names {
-			if err := s.copyFile(ctx, from, to, name); err != nil {
-				return err
-			}
+		err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name), limit)
+		if errors.Is(err, os.ErrNotExist) && name == backend.VarsFile {
+			continue // the VM has never run
+		}
+		if err != nil {
+			return err
+		}
+		if err := chown(filepath.Join(to, name), uid, gid); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *Service) copyFile(ctx context.Context, from, to *Record, name string) error {
-	f, err := os.Open(filepath.Join(s.folder(from.ID), name)) //nolint:gosec // our own folder
+func copyFile(ctx context.Context, from, to string, limit int64) error {
+	f, err := os.Open(from) //nolint:gosec // our own folder
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	path := filepath.Join(s.folder(to.ID), name)
-	if _, err := catalog.Keep(ctx, f, path, 2<<30); err != nil {
-		return err
-	}
-	uid, gid := s.owner(to)
-	return chown(path, uid, gid)
+	_, err = catalog.Keep(ctx, f, to, limit)
+	return err
 }
 
 func (s *Service) basePath(id string) string {
@@ -212,9 +260,12 @@ func (s *Service) link(ctx context.Context, source string, clone *Record) error 
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
+	if err := s.tidyStopped(ctx, m, &r); err != nil {
+		return err
+	}
 	v := s.volume(&r)
 	disk := s.pool(&r).Disk(v).Target
-	size, err := storage.VirtualSize(ctx, disk)
+	size, err := s.shareable(&r, disk)
 	if err != nil {
 		return err
 	}
@@ -265,6 +316,29 @@ func (s *Service) link(ctx context.Context, source string, clone *Record) error 
 	return (storage.DirPool{}).Create(ctx, cv, stands)
 }
 
+// shareable says how large a stopped VM's disk is, if it stands on nothing but what it was
+// made on: its process could write into its header what it shall stand on, and what else
+// its clones would read.
+func (s *Service) shareable(r *Record, disk string) (int64, error) {
+	f, err := os.Open(disk) //nolint:gosec // our own folder
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	stat, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	backing := ""
+	if r.DiskBase != "" {
+		backing = s.basePath(r.DiskBase)
+	} else if content, err := s.contents.Get(r.Base); err == nil && content.Kind == catalog.Disk {
+		backing = content.DiskPath()
+	}
+	info, err := image.InspectLayer(f, stat.Size(), backing)
+	return info.VirtualSize, err
+}
+
 // sweepBases removes disks that no VM stands on any more.
 func (s *Service) sweepBases(ctx context.Context) error {
 	for {
@@ -305,11 +379,8 @@ func (s *Service) RestoreBackup(ctx context.Context, id, name, into string) (Ope
 			return Operation{}, err
 		}
 	} else {
-		boot := &b.Spec.V.Boot
-		if relative := boot.Kernel != "" && !filepath.IsAbs(boot.Kernel); relative {
-			if _, err := s.record(ctx, s.db, b.VM); err != nil {
-				return Operation{}, fault.New(fault.Conflict, "the VM of the backup, whose kernel a new one needs, is gone; restore into a VM that has one")
-			}
+		if _, err := s.bootOf(ctx, &b); err != nil {
+			return Operation{}, err
 		}
 		r, err := s.admitCopy(ctx, name, b.Tenant, b.Backend, &b.Spec.V, b.Base, "backup.restore")
 		if err != nil {
@@ -317,18 +388,42 @@ func (s *Service) RestoreBackup(ctx context.Context, id, name, into string) (Ope
 		}
 		args.VM = r.ID
 	}
-	return s.enqueue(ctx, Operation{Kind: kindRestore, Tenant: b.Tenant, VM: args.VM, Backup: id}, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName})
+	return s.begin(ctx, Operation{Kind: kindRestore, Tenant: b.Tenant, VM: args.VM, Backup: id}, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName})
+}
+
+// bootOf is the folder with the files that a VM made of a backup boots from: the backup's
+// own, or the VM's where the backup is of a time when they were not kept.
+func (s *Service) bootOf(ctx context.Context, b *Backup) (string, error) {
+	kept := s.bootPath(b.ID)
+	_, err := os.Stat(kept)
+	if err == nil || !errors.Is(err, os.ErrNotExist) {
+		return kept, err
+	}
+	names := bootFiles(&b.Spec.V.Boot)
+	if len(names) == 0 || len(names) == 1 && names[0] == backend.VarsFile {
+		return kept, nil
+	}
+	if _, err := s.record(ctx, s.db, b.VM); err != nil {
+		return "", fault.New(fault.Conflict, "the VM of the backup, whose kernel or firmware a new one needs, is gone; restore into a VM that has one")
+	}
+	return s.folder(b.VM), nil
 }
 
 // replaceableDisk says whether a VM's disk can be put in another's place.
 func (s *Service) replaceableDisk(ctx context.Context, r *Record) error {
-	if err := s.linkable(ctx, r); err != nil {
-		if fault.From(err).PublicCode() == "has_snapshots" {
-			return fault.New(fault.Conflict, "the VM has snapshots, which its disk would lose: remove them first").WithCode("has_snapshots")
-		}
-		return err
+	err := s.linkable(ctx, r)
+	if err == nil {
+		return nil
 	}
-	return nil
+	switch code := fault.From(err).PublicCode(); code {
+	case "has_snapshots":
+		return fault.New(fault.Conflict, "the VM has snapshots, which its disk would lose: remove them first").WithCode(code)
+	case "wrong_state":
+		return fault.New(fault.Conflict, "the VM is %s: stop it before a backup is put in the place of its disk", r.State).WithCode(code)
+	case "disk_unsupported":
+		return fault.New(fault.Conflict, "the VM has no disk on the storage dir, where a backup can be put").WithCode(code)
+	}
+	return err
 }
 
 // runRestore is the job behind a restore. If it is repeated, it begins anew.
@@ -343,17 +438,19 @@ func (s *Service) runRestore(ctx context.Context, a copyArgs, progress func(floa
 	}
 	if target.State == vm.Creating {
 		return s.makeCopy(ctx, a, func(ctx context.Context, r *Record) error {
-			if boot := &r.Spec.V.Boot; boot.Kernel != "" && !filepath.IsAbs(boot.Kernel) {
-				source, err := s.record(ctx, s.db, b.VM)
-				if err != nil {
-					return err
-				}
-				if err := s.copyBoot(ctx, &source, r); err != nil {
-					return err
-				}
+			from, err := s.bootOf(ctx, &b)
+			if err != nil {
+				return err
+			}
+			uid, gid := s.owner(r)
+			if err := copyBoot(ctx, &b.Spec.V.Boot, from, s.folder(r.ID), uid, gid); err != nil {
+				return err
 			}
 			disk := s.pool(r).Disk(s.volume(r)).Target
-			return errors.Join(image.Copy(ctx, s.backupPath(b.ID), disk, progress), os.Chmod(disk, 0o600), storage.Own(disk, s.volume(r)))
+			if err := s.readBackup(ctx, &b, disk, progress); err != nil {
+				return err
+			}
+			return errors.Join(os.Chmod(disk, 0o600), storage.Own(disk, s.volume(r)))
 		})
 	}
 	return s.replaceDisk(ctx, a.VM, &b, progress)
@@ -374,9 +471,12 @@ func (s *Service) replaceDisk(ctx context.Context, id string, b *Backup, progres
 		return err
 	}
 	v := s.volume(&r)
-	work := filepath.Join(v.Folder, "copy.qcow2")
+	work := filepath.Join(v.Folder, copyName)
 	defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
-	if err := image.Copy(ctx, s.backupPath(b.ID), work, progress); err != nil {
+	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // what a daemon that was killed left
+	}
+	if err := s.readBackup(ctx, b, work, progress); err != nil {
 		return err
 	}
 	if err := errors.Join(os.Chmod(work, 0o600), storage.Own(work, v)); err != nil {
@@ -386,6 +486,10 @@ func (s *Service) replaceDisk(ctx context.Context, id string, b *Backup, progres
 	// this is known before.
 	_, err = s.change(ctx, id, eventDisk, "", fmt.Sprintf("the disk is as in backup %s", b.ID), func(tx *db.Tx, r *Record) error {
 		if _, err := tx.Exec(ctx, "UPDATE backups SET bitmap = '' WHERE vm_id = ?", id); err != nil {
+			return err
+		}
+		// The remains of failed snapshots go with the old disk.
+		if _, err := tx.Exec(ctx, "DELETE FROM snapshots WHERE vm_id = ?", id); err != nil {
 			return err
 		}
 		r.Spec.V.DiskGiB = int((b.VirtualSize + gib - 1) / gib)

@@ -2,13 +2,14 @@ package hypervisor
 
 import (
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
@@ -24,8 +25,15 @@ type Config struct {
 	Listen     string `key:"listen" default:"127.0.0.1:7070" help:"Address of the API."`
 	Data       string `key:"data" default:".mainstay/hypervisor" help:"Folder for VMs, images, backups and the database."`
 
-	Token     string `key:"token" secret:"true" help:"Bearer token of an admin. Further ones stand in the document. Without any credentials everybody is an admin."`
+	Token     string `key:"token" secret:"true" help:"Bearer token of an admin. Further ones stand in the document. Without any credentials everybody is an admin, and the daemon listens on loopback addresses only."`
+	Insecure  bool   `key:"insecure" help:"Start without any credentials on an address that others reach: everybody there is an admin."`
 	SecretKey string `key:"secret-key" secret:"true" help:"Key that protects the secrets of guests and signs the audit log; without one it is made and kept in the data folder."`
+
+	AuditCheckpoints      string `key:"audit-checkpoints" help:"File for signed checkpoints of the audit log, best on other storage than the database's. Default: audit-checkpoints.jsonl in the data folder."`
+	AuditCheckpointURL    string `key:"audit-checkpoint-url" help:"URL that checkpoints of the audit log are sent to, at most one a minute, as Standard Webhooks."`
+	AuditCheckpointSecret string `key:"audit-checkpoint-secret" secret:"true" help:"Secret (whsec_...) that signs what is sent to audit-checkpoint-url."`
+
+	ReplaceLostKeys bool `key:"replace-lost-keys" default:"false" help:"Start although the secret key is not the one that the database was made with. Agents of VMs made before cannot be reached any more."`
 
 	TLSCert       string `key:"tls-cert" help:"Certificate file to serve HTTPS with."`
 	TLSKey        string `key:"tls-key" help:"Key file of the certificate."`
@@ -51,6 +59,8 @@ type Config struct {
 	NodeVCPUs         int           `key:"node-vcpus" default:"0" min:"0" max:"1000000" help:"Processors that the fleet may give to VMs of this host; 0: as many as it has. More lets VMs share them."`
 	NodeMemoryMiB     int           `key:"node-memory-mib" default:"0" min:"0" help:"Memory that the fleet may give to VMs of this host, in MiB; 0: as much as it has."`
 	HeartbeatInterval time.Duration `key:"heartbeat-interval" default:"10s" min:"100ms" max:"10m" help:"How often hosts report; after three missed reports a host is unhealthy. The same on all of them."`
+
+	TrustedProxies []string `key:"trusted-proxies" help:"Addresses and networks of proxies whose Forwarded and X-Forwarded-For headers are believed."`
 
 	MaxInFlight int    `key:"max-in-flight" default:"1024" min:"1" help:"Requests served at once; more get 503."`
 	AccessLog   string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
@@ -92,10 +102,41 @@ func (c *Config) Validate(doc *configfile.Config) error {
 	if len(doc.Auth.ClientCertificates) > 0 && c.TLSClientCA == "" {
 		return fault.InvalidField("tls-client-ca", "is needed by auth.client_certificates of the document")
 	}
+	for key, token := range map[string]string{"token": c.Token, "fleet-token": c.FleetToken} {
+		if token == "" {
+			continue
+		}
+		if _, err := auth.CheckToken(key, token); err != nil {
+			return err
+		}
+	}
 	if err := c.checkRequired(doc); err != nil {
 		return err
 	}
-	return c.server().Validate()
+	server := c.server()
+	if err := server.Validate(); err != nil {
+		return err
+	}
+	if c.exposed(doc) && !c.Insecure {
+		return fault.New(fault.Invalid, "listen: others reach %s, and without credentials each of them would be an admin: set HYPERVISOR_TOKEN or HYPERVISOR_TOKEN_FILE, or give auth.tokens, auth.oidc or auth.client_certificates in the document; or listen on 127.0.0.1; --insecure starts all the same", c.Listen)
+	}
+	return nil
+}
+
+// exposed says whether everybody who reaches the daemon from elsewhere is an admin.
+func (c *Config) exposed(doc *configfile.Config) bool {
+	return !c.server().Local() && newGate(c, &doc.Auth, time.Now).open()
+}
+
+// warnings tell of credentials that are accepted and should be better.
+func (c *Config) warnings(doc *configfile.Config) []string {
+	all := slices.Clone(doc.Warnings)
+	for key, token := range map[string]string{"token": c.Token, "fleet-token": c.FleetToken} {
+		if warning, err := auth.CheckToken(key, token); err == nil && warning != "" {
+			all = append(all, warning)
+		}
+	}
+	return all
 }
 
 // checkRequired is what auth.require asks for.
@@ -106,22 +147,25 @@ func (c *Config) checkRequired(doc *configfile.Config) error {
 	if newGate(c, &doc.Auth, time.Now).open() {
 		return fault.New(fault.Invalid, "auth.require: there are no credentials: give HYPERVISOR_TOKEN, or auth.tokens, auth.oidc or auth.client_certificates in the document")
 	}
-	if !loopback(c.Listen) && !doc.Jailer.Enabled {
+	if !c.server().Local() && !doc.Jailer.Enabled {
 		return fault.New(fault.Invalid, "auth.require: listening on %s, which others reach, demands that VMs are confined: set jailer.enabled = true in the document, or listen on loopback", c.Listen)
 	}
 	return nil
 }
 
-func loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
+// names are those that this host is asked for by.
+func (c *Config) names() []string {
+	names := []string{c.NodeName}
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
 	}
-	if host == "localhost" {
-		return true
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil {
+		names = append(names, host)
 	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+	if u, err := url.Parse(c.Advertise); err == nil {
+		names = append(names, u.Hostname())
+	}
+	return names
 }
 
 func (c *Config) labels() (map[string]string, error) {
@@ -137,7 +181,7 @@ func (c *Config) labels() (map[string]string, error) {
 }
 
 func (c *Config) server() httpserve.Config {
-	server := httpserve.Config{Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, MaxInFlight: c.MaxInFlight}
+	server := httpserve.Config{Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, MaxInFlight: c.MaxInFlight, TrustedProxies: c.TrustedProxies}
 	server.Defaults()
 	return server
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -52,18 +53,21 @@ func (s *Service) watchConsole(m *machine, instance backend.Instance) {
 	}
 	m.console = c
 	m.mu.Unlock()
-	s.watchers.Go(func() {
+	s.inBackground("VM console", func() {
 		select {
 		case <-s.leaving:
 		case <-instance.Done():
 		}
 		_ = stream.Close() // ends read
 	})
-	s.watchers.Go(c.read)
+	s.watchers.Go(func() {
+		defer c.end()
+		routine.Keep(s.ending, s.log, "VM console", c.read)
+	})
 }
 
 // read hands on what is printed.
-func (c *hub) read() {
+func (c *hub) read(context.Context) {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := c.stream.Read(buffer)
@@ -71,9 +75,13 @@ func (c *hub) read() {
 			c.printed(append([]byte(nil), buffer[:n]...))
 		}
 		if err != nil {
-			break
+			return
 		}
 	}
+}
+
+// end lets go of the viewers.
+func (c *hub) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true

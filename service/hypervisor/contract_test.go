@@ -159,6 +159,13 @@ func tourImages(tr *tour, dir string) {
 	op := as[hypervisorapi.Operation](a)
 	tr.ok("CancelOperation", "/v1/operations/"+op.Id+"/cancel", nil, 200)
 	tr.ok("ListAudit", "/v1/audit?limit=3", nil, 200)
+	tr.ok("VerifyAudit", "/v1/audit/verify", nil, 200)
+	tr.restart(func() { tamper(tr.T, tr.cfg.Data, "UPDATE audit_head SET signature = ''") })
+	broken := as[hypervisorapi.AuditVerification](tr.call("GET", "/v1/audit/verify", adminToken, nil).want(200))
+	if broken.Ok || len(broken.Breaks) != 1 {
+		tr.Fatalf("tampering was not found: %+v", broken)
+	}
+	tr.ok("AcknowledgeAudit", "/v1/audit/acknowledge", object{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204)
 }
 
 func tourFleet(tr *tour) {

@@ -34,6 +34,18 @@ func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
 	if err := s.check(ctx, &req); err != nil {
 		return Record{}, err
 	}
+	if strings.Contains(req.Spec.Image, "/") {
+		// The file is copied before the size of the VM is known. To keep a burst of requests from
+		// filling the disk with copies, limits are checked first, and a tenant makes one copy at a time.
+		done, err := s.copying.take(ctx, req.Tenant)
+		if err != nil {
+			return Record{}, err
+		}
+		defer done()
+		if err := s.admitEarly(ctx, &req); err != nil {
+			return Record{}, err
+		}
+	}
 	content, err := s.findBase(ctx, &req)
 	if err != nil {
 		return Record{}, err
@@ -51,7 +63,7 @@ func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
 	}
 	defer m.unlock()
 	if err := s.make(ctx, &r, &req, content); err != nil {
-		return r, s.undo(ctx, r, err)
+		return r, errors.Join(err, s.undo(ctx, r, fault.From(err).Message))
 	}
 	if r, err = s.move(ctx, r.ID, vm.Made, "", "", nil); err != nil {
 		return r, err
@@ -63,7 +75,7 @@ func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
 	if err != nil {
 		return r, err
 	}
-	s.watchers.Go(func() {
+	s.inBackground("VM start", func() {
 		if err := m.lock(ctx); err != nil {
 			return
 		}
@@ -76,14 +88,14 @@ func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
 }
 
 // undo removes what there is of a VM that could not be made.
-func (s *Service) undo(ctx context.Context, r Record, cause error) error {
-	if _, err := s.move(ctx, r.ID, vm.Crashed, "", fault.From(cause).Message, nil); err != nil {
-		return errors.Join(cause, err)
+func (s *Service) undo(ctx context.Context, r Record, why string) error {
+	if _, err := s.move(ctx, r.ID, vm.Crashed, "", why, nil); err != nil {
+		return err
 	}
 	if err := s.erase(ctx, r); err != nil {
 		s.log.Error("a VM that could not be made is not removed; that is tried again at the next start", "vm", r.ID, "error", err)
 	}
-	return cause
+	return nil
 }
 
 // make gives a VM its folder, disk and seed.

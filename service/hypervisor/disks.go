@@ -25,6 +25,8 @@ func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.C
 		return err
 	}
 	defer m.unlock()
+	ctx, done := m.working(ctx)
+	defer done()
 	r, err := s.record(ctx, s.db, id)
 	if err != nil {
 		return err
@@ -34,6 +36,9 @@ func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.C
 		return err
 	}
 	err = do(ctx, r, d)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errDeleted) {
+		err = cause
+	}
 	if !r.State.HasProcess() {
 		err = errors.Join(err, d.Close())
 	}
@@ -57,7 +62,8 @@ func (s *Service) diskKeeper(r *Record) (backend.DiskKeeper, error) {
 	return keeper, nil
 }
 
-// openDisk finds who has the VM's disk, or opens it. The VM's work is locked.
+// openDisk finds who has the VM's disk, or opens it, and has what was left unfinished in it
+// cleaned up. The VM's work is locked.
 func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.Disks, error) {
 	keeper, err := s.diskKeeper(r)
 	if err != nil {
@@ -70,15 +76,26 @@ func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.
 		if !ok {
 			return nil, fault.New(fault.Conflict, "the VM is ending")
 		}
-		return d, nil
+		return d, s.tidy(ctx, r.ID, d)
 	case vm.Stopped, vm.Failed:
-		return keeper.OpenDisks(ctx, s.spec(r))
+		d, err := keeper.OpenDisks(ctx, s.spec(r))
+		if err != nil && ctx.Err() == nil && fault.From(err).Kind == fault.Internal {
+			err = fault.Wrap(fault.Conflict, err, "the VM's disk cannot be opened: %s", firstLine(err.Error())).WithCode("disk_broken")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := s.tidy(ctx, r.ID, d); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		return d, nil
 	case vm.Creating, vm.Starting, vm.Stopping, vm.Deleting:
 	}
 	return nil, fault.New(fault.Conflict, "the VM is %s; try again when that is over", r.State).WithCode("wrong_state")
 }
 
-// change stores something about a VM beside its state, with an event and an audit entry.
+// change stores something about a VM beside its state, with an event and an audit entry, which names
+// the VM.
 func (s *Service) change(ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *Record) error) (Record, error) {
 	var r Record
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -92,7 +109,7 @@ func (s *Service) change(ctx context.Context, id, kind, action, message string, 
 			return err
 		}
 		if action != "" {
-			if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: message}); err != nil {
+			if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name + ": " + message}); err != nil {
 				return err
 			}
 		}

@@ -217,10 +217,12 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 	if fifth := backup("incremental"); fifth.Kind != "full" {
 		t.Errorf("%+v", fifth)
 	}
-	// Backups outlive their VM, but not the kernel that it was given as a file.
+	// Backups outlive their VM, with the kernel that it was given as a file.
 	d.call("DELETE", path, adminToken, nil).want(204)
 	d.call("GET", "/v1/backups/"+fourth.Id+"/export", adminToken, nil).want(200)
-	d.call("POST", "/v1/backups/"+fourth.Id+"/restore", adminToken, object{"name": "again"}).refused(409, "conflict", "", "")
+	again := d.finished(d.call("POST", "/v1/backups/"+fourth.Id+"/restore", adminToken, object{"name": "again"}))
+	d.call("POST", "/v1/vms/"+*again.VmId+"/start", adminToken, nil).want(200)
+	d.connected(*again.VmId)
 }
 
 func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
@@ -296,6 +298,63 @@ func TestADiskGrowsAlsoWhileTheVMRunsAndNeverShrinks(t *testing.T) {
 	none := d.boot("none", nil)
 	d.call("POST", "/v1/vms/"+none.Id+"/resize", adminToken, object{"disk_gib": 3}).refused(409, "no_disk", "", "")
 	d.call("POST", "/v1/vms/"+none.Id+"/backups", adminToken, nil).refused(409, "no_disk", "", "")
+}
+
+func TestBackupsAndClonesKeepTheFirmwareAndWhatItRemembers(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	d := start(t, usualDocument)
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "firmware": firmwareAt(t, t.TempDir())}).want(201))
+	path, folder := "/v1/vms/"+vm.Id, func(id string) string { return filepath.Join(d.cfg.Data, "vms", id) }
+	never := d.finished(d.call("POST", path+"/backups", adminToken, nil)) // it has no variables yet
+	if err := os.WriteFile(filepath.Join(folder(vm.Id), "vars.fd"), []byte("what it remembers"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	backup := d.finished(d.call("POST", path+"/backups", adminToken, nil))
+	made := map[string]string{"full clone": *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})).VmId}
+	made["linked clone"] = *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true})).VmId
+	d.call("DELETE", path, adminToken, nil).want(204)
+	d.restart(nil) // which sweeps what is of no backup
+	made["restored"] = *d.finished(d.call("POST", "/v1/backups/"+*backup.BackupId+"/restore", adminToken, object{"name": "restored"})).VmId
+	for what, id := range made {
+		if got, err := os.ReadFile(filepath.Join(folder(id), "vars.fd")); err != nil || string(got) != "what it remembers" {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+		if info, err := os.Stat(filepath.Join(folder(id), "firmware_CODE.fd")); err != nil || info.Size() != 1<<20 {
+			t.Errorf("%s: %v, %v", what, info, err)
+		}
+	}
+	d.finished(d.call("POST", "/v1/backups/"+*never.BackupId+"/restore", adminToken, object{"name": "never"}))
+	for _, op := range []hypervisorapi.Operation{never, backup} {
+		d.call("DELETE", "/v1/backups/"+*op.BackupId, adminToken, nil).want(204)
+	}
+	if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "backups")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestARevertBringsBackTheSizeOfTheDiskToo(t *testing.T) {
+	t.Parallel()
+	d, _, vm := withTakenOver(t) // which is QEMU as usual, unless it is told otherwise
+	path := "/v1/vms/" + vm.Id
+	d.call("POST", path+"/snapshots", acmeToken, object{"name": "s1"}).want(201)
+	d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 3}).want(200)
+	reverted := as[hypervisorapi.VM](d.call("POST", path+"/snapshots/s1/revert", acmeToken, nil).want(200))
+	if reverted.DiskGib != 1 {
+		t.Errorf("%d GiB after the revert", reverted.DiskGib)
+	}
+	if again := as[hypervisorapi.VM](d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 2}).want(200)); again.DiskGib != 2 {
+		t.Errorf("%d GiB", again.DiskGib)
+	}
+	// With its memory, of a VM that runs.
+	d.call("POST", path+"/start", acmeToken, nil).want(200)
+	d.await(vm.Id, "running")
+	d.call("POST", path+"/snapshots", acmeToken, object{"name": "s2", "kind": "full"}).want(201)
+	d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 3}).want(200)
+	d.call("POST", path+"/snapshots/s2/revert", acmeToken, nil).want(200)
+	if vm := d.vm(vm.Id); vm.DiskGib != 2 {
+		t.Errorf("%d GiB after the revert with memory", vm.DiskGib)
+	}
 }
 
 func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {

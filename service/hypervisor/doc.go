@@ -10,6 +10,7 @@
 //	outfit.go                 what a VM has on the host while it runs
 //	machine.go                what the daemon holds of a VM in memory
 //	recover.go                after the daemon was away
+//	halt.go                   VMs that their backend halts of its own accord
 //	agent.go                  the session with the guest's agent
 //	console.go, socket.go     consoles and screens, and the sockets to them (ticket.go)
 //	images.go, addition.go    the catalog, and taking in what is added to it
@@ -33,10 +34,14 @@
 //     is started twice: what may be left of a process is ended before a new one is started.
 //   - What was acknowledged is in the database. A VM that was never acknowledged leaves
 //     nothing on the host.
+//   - What is made or removed within a disk is stored before, and found again by a daemon that
+//     comes back (settle).
 //   - Whoever changes what a VM has on the host holds the machine's work lock; its state is
-//     changed by move alone, which asks vm.Next.
+//     changed by move alone, which asks vm.Next. Only destroy kills processes without it.
+//   - No call of a VM's process or guest is without an end.
 //   - Caps are checked and VMs are counted under one lock and in one transaction.
 //   - Another tenant's VM is not there: callers see what Caller.sees.
 //   - The guest, and the process that its guest may have taken over, are enemies: they are
-//     bounded in what they send, and their files are never followed.
+//     bounded in what they send, and their files are never followed: what they wrote a disk
+//     to is copied to a file of the daemon's own first, and inspected there (image.Adopt).
 package hypervisor

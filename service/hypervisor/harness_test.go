@@ -3,6 +3,7 @@
 package hypervisor_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -29,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/require"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo/demotest"
 )
@@ -60,7 +62,9 @@ type daemon struct {
 	url      string
 	recorder *contracttest.Recorder
 	contract *contract.Contract
-	skew     *atomic.Int64 // nanoseconds that the service's clock is ahead
+	skew     *atomic.Int64              // nanoseconds that the service's clock is ahead
+	backends map[string]backend.Backend // nil: all that there are
+	deps     func(*hypervisor.Deps)     // changes them, if it is not nil
 	stop     func()
 }
 
@@ -75,7 +79,14 @@ var built struct {
 	folder    string
 }
 
+// mortalSettings makes this program a daemon with these settings, which can be killed.
+const mortalSettings = "MAINSTAY_HYPERVISOR_TEST_SETTINGS"
+
 func TestMain(m *testing.M) {
+	if text := os.Getenv(mortalSettings); text != "" {
+		fmt.Fprintln(os.Stderr, beMortal(text))
+		os.Exit(1)
+	}
 	folder, err := os.MkdirTemp("", "hypervisor-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -150,39 +161,61 @@ func settings(t testing.TB, dir, document string) hypervisor.Config {
 // start runs a daemon until the test ends, and removes its VMs then.
 func start(t *testing.T, document string, change ...func(*hypervisor.Config)) *daemon {
 	t.Helper()
-	d := &daemon{T: t, skew: new(atomic.Int64), cfg: settings(t, t.TempDir(), document)}
+	d := &daemon{T: t, cfg: settings(t, t.TempDir(), document)}
 	for _, f := range change {
 		f(&d.cfg)
 	}
+	d.begin()
+	return d
+}
+
+// begin runs the daemon until the test ends.
+func (d *daemon) begin() {
+	d.Helper()
+	d.skew = new(atomic.Int64)
 	var err error
 	if d.contract, err = hypervisor.Contract(); err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
 	d.recorder = contracttest.New(d.contract, hypervisorapi.BasePath)
 	d.run()
-	t.Cleanup(func() {
+	d.Cleanup(func() {
 		for _, vm := range d.vms() {
 			d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil)
 		}
 		d.stop()
 	})
-	return d
 }
 
 // run starts the service, which stop ends.
 func (d *daemon) run() {
 	d.Helper()
-	svc, err := hypervisor.New(d.Context(), d.cfg, hypervisor.Deps{
+	d.serve((*hypervisor.Service).Run)
+}
+
+// idle is run of a service that answers but does nothing of itself: operations stay queued.
+func (d *daemon) idle() {
+	d.Helper()
+	d.serve((*hypervisor.Service).RunIdle)
+}
+
+func (d *daemon) serve(run func(*hypervisor.Service, context.Context) error) {
+	d.Helper()
+	deps := hypervisor.Deps{
 		Log: slog.New(slog.NewTextHandler(d.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(),
-		Now: func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
-	})
+		Now: func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) }, Backends: d.backends,
+	}
+	if d.deps != nil {
+		d.deps(&deps)
+	}
+	svc, err := hypervisor.New(d.Context(), d.cfg, deps)
 	if err != nil {
 		d.Fatal(err)
 	}
 	server := httptest.NewServer(d.recorder.Wrap(d.T, svc.Handler()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx) }()
+	go func() { done <- run(svc, ctx) }()
 	d.url = server.URL
 	d.stop = sync.OnceFunc(func() {
 		cancel()
@@ -194,6 +227,55 @@ func (d *daemon) run() {
 			d.Errorf("close: %v", err)
 		}
 	})
+}
+
+// beMortal serves until it is killed. It prints its URL.
+func beMortal(settings string) error {
+	var cfg hypervisor.Config
+	if err := json.Unmarshal([]byte(settings), &cfg); err != nil {
+		return err
+	}
+	svc, err := hypervisor.New(context.Background(), cfg, hypervisor.Deps{
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(), Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	return svc.Serve(context.Background(), func(url string) { _, _ = fmt.Fprintln(os.Stdout, url) })
+}
+
+// mortal runs the daemon in a process of its own, which kill ends as kill -9 does, until the
+// daemon of the test itself goes on with what is there.
+func (d *daemon) mortal() (kill func()) {
+	d.Helper()
+	d.stop()
+	d.cfg.Listen = "127.0.0.1:0"
+	text, err := json.Marshal(d.cfg)
+	if err != nil {
+		d.Fatal(err)
+	}
+	process := exec.CommandContext(context.Background(), os.Args[0]) //nolint:gosec // this program
+	process.Env = append(os.Environ(), mortalSettings+"="+string(text))
+	process.Stderr = d.Output()
+	out, err := process.StdoutPipe()
+	if err != nil {
+		d.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		d.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	d.Cleanup(kill)
+	d.stop = kill
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		d.Fatalf("the daemon does not come up: %v", err)
+	}
+	d.url = strings.TrimSpace(url)
+	return kill
 }
 
 // restart ends the service in good order, does something, and starts it again.

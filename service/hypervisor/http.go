@@ -31,7 +31,7 @@ func (s *Service) Handler() http.Handler {
 	s.contract.Mount(router)
 	router.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") }))
 	router.Handle("GET /readyz", http.HandlerFunc(s.ready))
-	router.Handle("GET /metrics", telemetry.MetricsHandler(s.registry))
+	router.Handle("GET /metrics", s.guardMetrics(telemetry.MetricsHandler(s.registry)))
 	var served http.Handler = router
 	if s.console != nil {
 		served = s.console.Wrap(router, router.Knows)
@@ -50,6 +50,28 @@ func (s *Service) Handler() http.Handler {
 		httpserve.Recover(s.render, s.log),
 		httpserve.LimitInFlight(s.cfg.MaxInFlight, s.render),
 	)
+}
+
+// guardMetrics lets admins read the metrics only, where credentials are required and the
+// operator has not opened them: they tell what all tenants have and do.
+func (s *Service) guardMetrics(next http.Handler) http.Handler {
+	if a := &s.doc.Auth; !a.Require || a.OpenMetrics {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := s.gate.Load().caller(r)
+		if err == nil && !c.Admin {
+			err = fault.New(fault.Denied, "%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", c.Name)
+		}
+		r = r.WithContext(withCall(r.Context(), &call{caller: c, w: w, r: r}))
+		s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err != nil {
+				s.render(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})).ServeHTTP(w, r)
+	})
 }
 
 // ready says whether VMs can be run.
@@ -110,7 +132,7 @@ func renderer(log *slog.Logger) httpserve.ErrorRenderer {
 		body := errorBody{Error: "internal error", Code: fault.Internal.Code(), RequestID: httpserve.RequestIDFrom(r.Context())}
 		status := 0
 		if f != nil {
-			body.Error, body.Code, body.Field = f.Message, f.PublicCode(), f.Field
+			body.Error, body.Code, body.Field = httpserve.PublicMessage(r.Context(), f), f.PublicCode(), f.Field
 			status = statusOf[f.PublicCode()]
 		}
 		if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {

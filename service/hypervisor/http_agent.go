@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -43,7 +45,7 @@ func (s *Service) noteAgent(ctx context.Context, id, action, message string) err
 		return err
 	}
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: message})
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name + ": " + message})
 	})
 }
 
@@ -113,16 +115,7 @@ func exitCode(e guest.Exit) int {
 	if e.Code >= 0 {
 		return e.Code
 	}
-	return 128 + signalNumber(e.Signal)
-}
-
-func signalNumber(name string) int {
-	for n, known := range map[int]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM"} {
-		if known == name {
-			return n
-		}
-	}
-	return 0
+	return 128 + int(unix.SignalNum(e.Signal))
 }
 
 // bounded keeps the first maxOutput bytes.
@@ -260,7 +253,7 @@ func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
 			h.Set("Content-Length", strconv.FormatInt(file.Size, 10))
 		}
 		w.WriteHeader(http.StatusOK)
-		return w, nil
+		return timedWriter{w, http.NewResponseController(w)}, nil
 	})
 	if err == nil {
 		return nil
@@ -273,6 +266,17 @@ func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
 		f.s.log.Warn("a file of a guest was cut off", "bytes", n, "error", err)
 	}
 	panic(http.ErrAbortHandler) // so that the caller does not take a part for the whole
+}
+
+// timedWriter lets go of a caller who takes nothing, for whom the guest's file would be kept open.
+type timedWriter struct {
+	io.Writer
+	control *http.ResponseController
+}
+
+func (w timedWriter) Write(b []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(socketWrite))
+	return w.Writer.Write(b)
 }
 
 // GetFile reads a file of a guest.

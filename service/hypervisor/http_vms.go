@@ -9,7 +9,6 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
@@ -25,6 +24,7 @@ func (s *Service) apiVM(r Record) hypervisorapi.VM {
 		Network: hypervisorapi.Network{Mode: ref(hypervisorapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge), Mac: some(r.MAC), Ip: some(v.Network.IP)},
 		Labels:  r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
+		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)),
 	}
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}
@@ -34,7 +34,10 @@ func (s *Service) apiVM(r Record) hypervisorapi.VM {
 			out.Pid = some(instance.PID())
 		}
 		m.mu.Lock()
-		out.Agent.Connected, out.Agent.Version = m.guest != nil, m.version
+		if r.State == vm.Running && m.halt != "" {
+			out.State, out.PauseReason = hypervisorapi.State(vm.Paused), some(hypervisorapi.PauseReason(m.halt))
+		}
+		out.Agent.Connected, out.Agent.Version = m.guest != nil && !m.silent && out.State != hypervisorapi.State(vm.Paused), m.version
 		m.mu.Unlock()
 	}
 	return out
@@ -281,21 +284,7 @@ func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
 // GetMe tells who calls.
 func (a api) GetMe(ctx context.Context, _ hypervisorapi.GetMeRequestObject) (hypervisorapi.GetMeResponseObject, error) {
 	c := callerFrom(ctx)
-	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin}, nil
-}
-
-// ListAudit tells who changed what.
-func (a api) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
-	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]audit.Entry, error) {
-		before, err := number(after)
-		if err != nil {
-			return nil, err
-		}
-		return a.s.audit.List(ctx, a.s.db, audit.Filter{Before: before, Limit: limit})
-	}, func(e audit.Entry) string { return strconv.FormatInt(e.Seq, 10) }, func(e audit.Entry) hypervisorapi.AuditEntry {
-		return hypervisorapi.AuditEntry{Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant, Result: string(e.Result), Message: e.Message}
-	})
-	return hypervisorapi.ListAudit200JSONResponse{Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.s.exposed()}, nil
 }
 
 // statuses of operations, by their jobs'.

@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -28,6 +29,12 @@ func (s *Service) move(ctx context.Context, id string, m vm.Move, action, messag
 		}
 		from := r.State
 		r.State = next
+		if next != vm.Paused {
+			r.PauseReason = ""
+		}
+		if !next.HasProcess() {
+			r.Reverting = ""
+		}
 		if change != nil {
 			change(&r)
 		}
@@ -83,11 +90,17 @@ func (s *Service) bringUp(ctx context.Context, m *machine, r Record) (Record, er
 
 func (s *Service) bringUpBy(ctx context.Context, m *machine, r Record, how begin) (Record, error) {
 	began := s.now()
-	instance, r, err := s.launch(ctx, r, how)
+	var instance backend.Instance
+	// After a panic the VM has failed, too: in state starting nobody could do anything with it.
+	err := routine.Call(s.log, "VM start", func() (err error) {
+		instance, r, err = s.launch(ctx, r, how)
+		return err
+	})
 	s.metrics.starts.WithLabelValues(r.Backend, map[bool]string{true: "ok", false: "error"}[err == nil]).Observe(s.now().Sub(began).Seconds())
 	if err != nil {
-		failed, moveErr := s.move(ctx, r.ID, vm.Crashed, "", fault.From(err).Message, func(r *Record) { r.LastError = startMessage(err) })
-		if moveErr != nil {
+		why := startMessage(err)
+		failed, moveErr := s.move(ctx, r.ID, vm.Crashed, "", why, func(r *Record) { r.LastError = why })
+		if moveErr != nil && !fault.Is(moveErr, fault.Conflict) && !fault.Is(moveErr, fault.NotFound) { // it is being deleted
 			s.log.Error("a VM that did not start is not noted as failed", "vm", r.ID, "error", moveErr)
 		}
 		return failed, startFault(err)
@@ -136,7 +149,9 @@ func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Inst
 	if err != nil {
 		return nil, r, err
 	}
-	instance, err := how(ctx, spec)
+	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB)) // memory may be loaded
+	instance, err := how(starting, spec)
+	cancel()
 	if err != nil {
 		s.strip(ctx, &r)
 		return nil, r, err
@@ -157,12 +172,22 @@ func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Inst
 func (s *Service) adopt(ctx context.Context, m *machine, r Record, instance backend.Instance) {
 	m.attach(instance)
 	ctx = byItself(context.WithoutCancel(ctx))
-	s.watchers.Go(func() { s.follow(ctx, m, r, instance) })
+	s.watchers.Go(func() {
+		// Without it, nobody would learn that the VM has ended.
+		routine.Keep(ctx, s.log, "VM end", func(ctx context.Context) { s.follow(ctx, m, r, instance) })
+	})
+	if o, ok := instance.(backend.Observer); ok {
+		s.watchers.Go(func() {
+			routine.Keep(s.ending, s.log, "VM halt", func(context.Context) { s.followHalts(ctx, m, instance, o) })
+		})
+	}
 	if r.Backend != backend.Sandbox {
-		s.watchers.Go(func() { s.watchConsole(m, instance) })
+		s.inBackground("VM console", func() { s.watchConsole(m, instance) })
 	}
 	if r.Spec.V.Agent {
-		s.watchers.Go(func() { s.keepAgent(m, r, instance) })
+		s.watchers.Go(func() {
+			routine.Keep(s.ending, s.log, "guest agent", func(context.Context) { s.keepAgent(m, r, instance) })
+		})
 	}
 }
 
@@ -249,16 +274,26 @@ func (s *Service) bringDown(ctx context.Context, m *machine, r Record, force boo
 	return s.kill(ctx, instance, ended)
 }
 
+var errEnding = fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
+
+// killLimit is how long the kernel may take to end a process that was killed. One that waits
+// for a disk which does not answer takes as long as that.
+const killLimit = 30 * time.Second
+
 // kill ends a process, and returns when that is stored.
 func (s *Service) kill(ctx context.Context, instance backend.Instance, ended <-chan struct{}) error {
 	if err := instance.Kill(ctx); err != nil {
 		return err
 	}
+	timer := time.NewTimer(killLimit)
+	defer timer.Stop()
 	select {
 	case <-ended:
 		return nil
+	case <-timer.C:
+		return fault.New(fault.Unavailable, "the VM's process (%d) was killed and does not end: it waits for a disk of the host that does not answer", instance.PID()).WithCode("vm_silent")
 	case <-s.leaving:
-		return fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
+		return errEnding
 	}
 }
 
@@ -368,7 +403,7 @@ func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit tim
 		case <-timer.C:
 			return r, fault.New(fault.Conflict, "the VM is %s, and was not %s in time", r.State, state).WithCode("wait_timeout")
 		case <-s.leaving:
-			return r, fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
+			return r, errEnding
 		case <-ctx.Done():
 			return r, ctx.Err()
 		}
@@ -394,22 +429,84 @@ func (s *Service) Metrics(ctx context.Context, id string) (backend.Metrics, erro
 	return metrics, err
 }
 
-// Delete stops a VM at once and removes all it has on the host.
+// errDeleted ends the work on the disk of a VM that is deleted.
+var errDeleted = fault.New(fault.Conflict, "the VM is being deleted")
+
+// Delete stops a VM at once and removes all it has on the host. It waits for nobody who works
+// on the VM: operations are cancelled, and the process is killed first.
 func (s *Service) Delete(ctx context.Context, id string) error {
-	r, err := s.move(ctx, id, vm.Delete, "vm.delete", "", nil)
+	r, err := s.doom(ctx, id)
 	if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
+	return s.destroy(context.WithoutCancel(ctx), r)
+}
+
+// doom stores that a VM is to be deleted, and cancels its operations.
+func (s *Service) doom(ctx context.Context, id string) (Record, error) {
+	r, err := s.move(ctx, id, vm.Delete, "vm.delete", "", nil)
+	if err != nil {
+		return r, err
 	}
-	defer m.unlock()
-	if instance, ended := m.runs(); instance != nil {
-		if err := s.kill(ctx, instance, ended); err != nil {
+	return r, s.db.Update(ctx, func(tx *db.Tx) error {
+		var open []string
+		if err := tx.Select(ctx, &open, "SELECT o.id FROM operations o JOIN jobs j ON j.id = o.id WHERE o.vm_id = ? AND j.finished_at IS NULL", id); err != nil {
 			return err
 		}
+		for _, operation := range open {
+			if err := s.jobs.Cancel(ctx, tx, operation); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// destroy removes all that a VM in state deleting has. It can be repeated.
+func (s *Service) destroy(ctx context.Context, r Record) error {
+	m := s.machines.get(r.ID)
+	m.deleting(1)
+	defer m.deleting(-1)
+	for pause := firstDestroyPause; ; pause = min(2*pause, maxDestroyPause) {
+		if err := s.destroyProcesses(ctx, m, &r); err != nil {
+			return err
+		}
+		m.stopWork(errDeleted)
+		// Whoever works on the VM may have started a process since.
+		waiting, cancel := context.WithTimeout(ctx, pause)
+		err := m.lock(waiting)
+		cancel()
+		if err == nil {
+			break
+		}
+		if s.ending.Err() != nil {
+			return errEnding
+		}
+	}
+	defer m.unlock()
+	if err := s.destroyProcesses(ctx, m, &r); err != nil {
+		return err
 	}
 	return s.erase(ctx, r)
+}
+
+// The pauses are how long a VM that is being deleted is left to those who work on it, before
+// their processes are killed once more.
+const (
+	firstDestroyPause = 100 * time.Millisecond
+	maxDestroyPause   = 2 * time.Second
+)
+
+// destroyProcesses kills the process of a VM, or the one that has its disk open meanwhile.
+func (s *Service) destroyProcesses(ctx context.Context, m *machine, r *Record) error {
+	if instance, ended := m.runs(); instance != nil {
+		return s.kill(ctx, instance, ended)
+	}
+	b := s.backends[r.Backend]
+	if _, ok := b.(backend.DiskKeeper); !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
+	defer cancel()
+	return b.Clean(ctx, s.spec(r))
 }

@@ -4,10 +4,12 @@ package hypervisor_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,18 +61,26 @@ func TestAVMIsStartedPausedResumedStoppedByItsGuestAndDeleted(t *testing.T) {
 }
 
 // processesOf counts the processes with a VM's id on their command line.
-func processesOf(t *testing.T, id string) (n int) {
+func processesOf(t *testing.T, id string) int {
+	t.Helper()
+	return len(pidsOf(t, id))
+}
+
+// pidsOf are their numbers.
+func pidsOf(t *testing.T, id string) (pids []int) {
 	t.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	for _, path := range commands {
 		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(id)) {
-			n++
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				pids = append(pids, pid)
+			}
 		}
 	}
-	return n
+	return pids
 }
 
 func TestAGuestThatDoesNotHearIsKilledWhenItsTimeIsOverOrSomebodyHasLessPatience(t *testing.T) {
@@ -95,6 +105,22 @@ func TestAGuestThatDoesNotHearIsKilledWhenItsTimeIsOverOrSomebodyHasLessPatience
 	d.call("POST", two+"/stop", adminToken, object{"force": true}).want(200)
 	if status := <-patient; status != 200 {
 		t.Errorf("who had more patience got %d", status)
+	}
+}
+
+func TestTheEventOfAStartThatFailedTellsWhy(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	need(t, "qemu-system-x86_64", "qemu-img")
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201))
+	if err := os.Truncate(filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2"), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).refused(503, "start_failed", "", "")
+	failed := d.vm(vm.Id)
+	events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events?limit=1", adminToken, nil).want(200))
+	if !strings.Contains(failed.LastError, "Image is not in qcow2 format") || len(events) != 1 || !strings.HasSuffix(events[0].Message, failed.LastError) {
+		t.Errorf("%q, %+v", failed.LastError, events)
 	}
 }
 
@@ -127,8 +153,7 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 		d.connected(id)
 	}
 	d.call("POST", "/v1/vms/"+ids[1]+"/pause", adminToken, nil).want(200)
-	// In a session of its own, since what is left of a program's group is killed with it.
-	d.sh(ids[2], "setsid sh -c ': >/tmp/alone; sleep 0.5; poweroff -f' </dev/null >/dev/null 2>&1 & while [ ! -e /tmp/alone ]; do sleep 0.05; done")
+	d.alone(ids[2], "sleep 0.5; poweroff -f")
 	pids := map[string]int{}
 	for _, id := range ids {
 		pids[id] = *d.vm(id).Pid
@@ -194,6 +219,22 @@ func TestEnabledVMsStartWithTheHostAndNotWithTheDaemon(t *testing.T) {
 	d.await(on, "running")
 	if vm := d.vm(off); vm.State != "stopped" {
 		t.Errorf("one that is not enabled is %s", vm.State)
+	}
+}
+
+func TestACopyThatAKilledDaemonLeftGoesThoughNobodyRepeatsTheOperation(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "network": object{"mode": "none"}}).want(201))
+	left := filepath.Join(d.cfg.Data, "vms", vm.Id, "copy.qcow2")
+	d.restart(func() {
+		if err := os.WriteFile(left, []byte("half a disk"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	d.call("POST", "/v1/vms/"+vm.Id+"/enable", adminToken, nil).want(200) // changes wait until all is brought back
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
 	}
 }
 

@@ -18,13 +18,17 @@ type machine struct {
 	work chan struct{}
 
 	mu       sync.Mutex
-	instance backend.Instance // nil: no process
-	settled  chan struct{}    // closed when the end of the process is stored
-	guest    *guest.Client    // nil: not connected
-	version  string           // of the agent, since it was connected last
-	rotate   bool             // the agent is to get a new secret
-	console  *hub             // nil: nobody has looked since the process was started
-	changed  chan struct{}    // closed, and made anew, at every change
+	breakOff context.CancelCauseFunc // ends the work on the disk that is under way; nil: none is
+	deletes  int                     // how many are deleting it
+	instance backend.Instance        // nil: no process
+	settled  chan struct{}           // closed when the end of the process is stored
+	guest    *guest.Client           // nil: not connected
+	version  string                  // of the agent, since it was connected last
+	silent   bool                    // the agent was asked and has not answered yet
+	halt     backend.Halt            // why its backend has halted it of its own accord
+	rotate   bool                    // the agent is to get a new secret
+	console  *hub                    // nil: nobody has looked since the process was started
+	changed  chan struct{}           // closed, and made anew, at every change
 }
 
 // machines are all VMs of the host.
@@ -77,7 +81,54 @@ func (m *machine) lock(ctx context.Context) error {
 	}
 }
 
+// tryLock is lock for who does not wait.
+func (m *machine) tryLock() bool {
+	select {
+	case m.work <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 func (m *machine) unlock() { <-m.work }
+
+// working is the context of work on the disk, which stopWork ends. done is called when the work
+// is. The VM's work is locked.
+func (m *machine) working(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.breakOff = cancel
+	return ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.breakOff = nil
+		cancel(nil)
+	}
+}
+
+// stopWork ends the work on the disk that is under way, with a cause.
+func (m *machine) stopWork(cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.breakOff != nil {
+		m.breakOff(cause)
+	}
+}
+
+// deleting counts those who delete the VM.
+func (m *machine) deleting(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deletes += n
+}
+
+func (m *machine) isBeingDeleted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.deletes > 0
+}
 
 // ring tells those who wait that something has changed.
 func (m *machine) ring() {
@@ -113,12 +164,26 @@ func (m *machine) attach(i backend.Instance) {
 func (m *machine) detach() {
 	m.mu.Lock()
 	client, settled := m.guest, m.settled
-	m.instance, m.guest, m.console = nil, nil, nil
+	m.instance, m.guest, m.console, m.halt = nil, nil, nil, ""
 	m.mu.Unlock()
 	if client != nil {
 		_ = client.Close() // its stream has ended with the process
 	}
 	close(settled)
+}
+
+// setSilent notes whether the agent owes an answer.
+func (m *machine) setSilent(silent bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silent = silent
+}
+
+// setHalt notes why the VM is halted, also while a disk that is full keeps that from being stored.
+func (m *machine) setHalt(halt backend.Halt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.halt = halt
 }
 
 // agent is the session with the guest's agent, or why there is none.

@@ -24,6 +24,14 @@ func newMetrics(reg *prometheus.Registry, s *Service) *metrics {
 		prometheus.NewDesc("hypervisor_memory_given_bytes", "Memory of all VMs.", nil, nil),
 		prometheus.NewDesc("hypervisor_agents_connected", "Guest agents with a session.", nil, nil),
 	})
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "hypervisor_insecure", Help: "1 if everybody who reaches the daemon from elsewhere is an admin, since there are no credentials.",
+	}, func() float64 {
+		if s.exposed() {
+			return 1
+		}
+		return 0
+	}))
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
 )
 
 //go:embed migrations/*.sql
@@ -23,5 +24,5 @@ func Migrations() []Migration {
 	if err != nil {
 		panic(err) // the folder is compiled in
 	}
-	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"hypervisor", own}}
+	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"keyring", keyring.Migrations()}, {"hypervisor", own}}
 }

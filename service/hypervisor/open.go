@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
@@ -51,10 +53,13 @@ func (s *Service) advertised() string {
 	return ""
 }
 
-func policyOf(doc *configfile.Config) admission.Policy {
+func policyOf(doc *configfile.Config, data string) admission.Policy {
 	p := &doc.Policy
 	out := admission.Policy{MaxVCPUs: p.MaxVCPUs, MaxMemoryMiB: p.MaxMemoryMiB, MaxDiskGiB: p.MaxDiskGiB, MaxTTL: time.Duration(p.MaxTTLSeconds) * time.Second,
-		AllowedBackends: p.AllowedBackends, AllowedImageDirs: p.AllowedImageDirs}
+		AllowedBackends: p.AllowedBackends, AllowedImageDirs: p.AllowedImageDirs, OwnDirs: []string{data}}
+	if jails := doc.Jailer.ChrootBaseDir; jails != "" {
+		out.OwnDirs = append(out.OwnDirs, jails)
+	}
 	for _, t := range p.Tenants {
 		out.Tenants = append(out.Tenants, admission.Tenant{Name: t.Tenant, MaxVCPUs: t.MaxVCPUsTotal, MaxMemoryMiB: t.MaxMemoryMiBTotal, MaxVMs: t.MaxVMsTotal})
 	}
@@ -92,6 +97,10 @@ func (s *Service) openFolders() error {
 func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 	// What this host has is told by this host alone: see docs/decisions/0023.
 	d, err := db.Open(ctx, db.Config{Path: filepath.Join(data, "state", "hypervisor.db"), CacheKiB: 16 << 10})
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		// What package db says of the lock recommends PostgreSQL, which this service does not use.
+		return nil, fault.New(fault.Unavailable, "data: another process uses %s; one daemon runs a host's VMs: stop the other one, or choose another data folder", data)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,21 +112,53 @@ func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 	return d, nil
 }
 
-func (s *Service) openSecrets() error {
-	key, err := auth.SecretKey(s.cfg.SecretKey, s.data)
+func (s *Service) openSecrets(ctx context.Context) error {
+	key, _, err := keyring.SecretKey(ctx, s.db, keyring.Config{Configured: s.cfg.SecretKey, Data: s.data, Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits})
 	if err != nil {
 		return err
 	}
 	s.cfg.SecretKey, s.cfg.Token = "", ""
-	if s.secrets, err = auth.NewSealer(key, "hypervisor guest secrets"); err != nil {
+	if s.secrets, err = newSecretSealer(key); err != nil {
 		return err
 	}
 	seed, err := hkdf.Key(sha256.New, key, nil, "hypervisor audit head", 32)
 	if err != nil {
 		return fmt.Errorf("derive audit key: %w", err)
 	}
-	s.audit = audit.NewLog(seed, s.now)
-	return nil
+	checkpoints := s.cfg.AuditCheckpoints
+	if checkpoints == "" {
+		checkpoints = filepath.Join(s.data, "audit-checkpoints.jsonl")
+	}
+	s.audit, err = audit.Open(ctx, audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
+		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}})
+	s.cfg.AuditCheckpointSecret = ""
+	return err
+}
+
+func newSecretSealer(key []byte) (*auth.Sealer, error) {
+	return auth.NewSealer(key, "hypervisor guest secrets")
+}
+
+// keyFits holds a key against a database that knows no fingerprint yet: the secret of a VM's agent
+// opens with the right one.
+func (s *Service) keyFits(ctx context.Context, key []byte) (used, fits bool, err error) {
+	var vm struct {
+		ID     string `db:"id"`
+		Secret string `db:"secret"`
+	}
+	err = s.db.Get(ctx, &vm, "SELECT id, secret FROM vms WHERE secret <> '' ORDER BY id LIMIT 1")
+	if errors.Is(err, db.ErrNoRows) {
+		return false, true, nil
+	}
+	if err != nil || key == nil {
+		return true, false, err
+	}
+	sealer, err := newSecretSealer(key)
+	if err != nil {
+		return true, false, err
+	}
+	_, err = sealer.Open(vm.Secret, vm.ID)
+	return true, err == nil, nil
 }
 
 func (s *Service) openPools() {
@@ -159,7 +200,7 @@ func (s *Service) openNetwork() error {
 	if err != nil {
 		return err
 	}
-	o := network.Options{Log: s.log, LeaseFile: filepath.Join(s.data, "state", "leases.json"), Bridge: s.doc.Network.Bridge, Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()), NoNAT: s.doc.Network.DisableNAT}
+	o := network.Options{Log: s.log, Owner: s.data, ShareBridge: s.doc.Network.ShareBridge, LeaseFile: filepath.Join(s.data, "state", "leases.json"), Bridge: s.doc.Network.Bridge, Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()), NoNAT: s.doc.Network.DisableNAT}
 	for _, server := range s.doc.Network.DNS {
 		addr, err := netip.ParseAddr(server)
 		if err != nil {

@@ -27,6 +27,13 @@ type Operation struct {
 // queue is the one queue of operations.
 const queue = "operations"
 
+// workers is how many operations run at once, and workersOfTenant how many of one tenant, so that
+// operations that take long, or hang, do not hold up those of other tenants.
+const (
+	workers         = 4
+	workersOfTenant = 2
+)
+
 // operationLife is how long an operation that has ended can be asked for.
 const operationLife = 24 * time.Hour
 
@@ -39,7 +46,7 @@ func (s *Service) enqueue(ctx context.Context, op Operation, args any, entry aud
 		op.Tenant = callerFrom(ctx).Tenant
 	}
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		if op.ID, err = s.jobs.Enqueue(ctx, tx, op.Kind, args, jobs.Options{MaxAttempts: 3}); err != nil {
+		if op.ID, err = s.jobs.Enqueue(ctx, tx, op.Kind, args, jobs.Options{MaxAttempts: 3, Group: op.Tenant}); err != nil {
 			return err
 		}
 		op.CreatedAt = db.At(s.now())
@@ -70,27 +77,31 @@ func (s *Service) enqueue(ctx context.Context, op Operation, args any, entry aud
 
 // operations registers what runs behind operations.
 func (s *Service) operations() {
-	register(s, kindImage, func(ctx context.Context, _ string, a Addition, progress func(float64)) error {
+	register(s, kindImage, func(ctx context.Context, a Addition, progress func(float64)) error {
 		return s.runAddition(withCall(ctx, &call{caller: a.Actor}), a, progress)
 	})
-	register(s, kindBackup, func(ctx context.Context, _ string, a backupArgs, progress func(float64)) error {
+	register(s, kindBackup, func(ctx context.Context, a backupArgs, progress func(float64)) error {
 		return s.runBackup(withCall(ctx, &call{caller: a.Actor}), a, progress)
 	})
-	register(s, kindClone, func(ctx context.Context, _ string, a copyArgs, progress func(float64)) error {
-		return s.runClone(withCall(ctx, &call{caller: a.Actor}), a, progress)
-	})
-	register(s, kindRestore, func(ctx context.Context, _ string, a copyArgs, progress func(float64)) error {
-		return s.runRestore(withCall(ctx, &call{caller: a.Actor}), a, progress)
-	})
+	for kind, run := range map[string]func(context.Context, copyArgs, func(float64)) error{kindClone: s.runClone, kindRestore: s.runRestore} {
+		register(s, kind, func(ctx context.Context, a copyArgs, progress func(float64)) error {
+			ctx = withCall(ctx, &call{caller: a.Actor})
+			err := run(ctx, a, progress)
+			if err == nil || brokenOff(ctx) {
+				return err
+			}
+			return errors.Join(err, s.unmake(ctx, a.VM, fault.From(err).Message))
+		})
+	}
 }
 
 // register has the jobs of a kind done by run. What fails fails for good; only what was
 // broken off by the daemon's end is tried again.
-func register[T any](s *Service, kind string, run func(ctx context.Context, id string, args T, progress func(float64)) error) {
+func register[T any](s *Service, kind string, run func(ctx context.Context, args T, progress func(float64)) error) {
 	jobs.Register(s.jobs, queue, kind, func(ctx context.Context, job *jobs.Job, args T) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		err := run(ctx, job.ID, args, func(done float64) {
+		err := run(ctx, args, func(done float64) {
 			if err := job.Progress(ctx, int64(min(max(done, 0), 1)*progressScale), progressScale); errors.Is(err, context.Canceled) {
 				cancel(err)
 			}
@@ -102,7 +113,7 @@ func register[T any](s *Service, kind string, run func(ctx context.Context, id s
 			return cause
 		}
 		s.log.Warn("an operation failed", "kind", kind, "operation", job.ID, "error", err)
-		return jobs.Permanent(errors.New(publicText(err)))
+		return jobs.Permanent(errors.New(publicText(err, job.ID)))
 	})
 }
 
@@ -113,8 +124,15 @@ func brokenOff(ctx context.Context) bool {
 	return errors.Is(cause, jobs.ErrStopping) || errors.Is(cause, jobs.ErrLeaseLost)
 }
 
-// publicText is an error as the caller may read it.
-func publicText(err error) string { return fault.From(err).Message }
+// publicText is an error of an operation as the caller may read it. The log has the details
+// of the daemon's own failure under the operation's id.
+func publicText(err error, operation string) string {
+	f := fault.From(err)
+	if f.Kind != fault.Internal {
+		return f.Message
+	}
+	return f.Message + "; the daemon's log has the details under operation " + operation
+}
 
 // Operations lists operations in the caller's scope, newest first, before an id.
 func (s *Service) Operations(ctx context.Context, before string, limit int) ([]Operation, error) {
@@ -183,7 +201,16 @@ func (s *Service) CancelOperation(ctx context.Context, id string) (Operation, er
 	}); err != nil {
 		return op, err
 	}
-	return s.Operation(ctx, id)
+	if op, err = s.Operation(ctx, id); err != nil || !op.Job.State.Finished() {
+		return op, err // one that runs cleans up after itself
+	}
+	switch op.Kind {
+	case kindClone, kindRestore:
+		err = s.unmake(ctx, op.VM, "the operation was cancelled")
+	case kindImage:
+		err = s.contents.Drop(incomingOf(op.Job.Args))
+	}
+	return op, err
 }
 
 // expireOperations forgets operations that ended a day ago.

@@ -94,7 +94,7 @@ func (s *Service) outfit(ctx context.Context, r *Record) (*backend.Spec, error) 
 			return nil, err
 		}
 		uid, _ := s.owner(r)
-		port := network.Port{VM: r.ID, MAC: mac, OwnerUID: uint32(uid), Hostname: r.Name} //nolint:gosec // checked with the document
+		port := network.Port{VM: r.ID, Tenant: r.Tenant, MAC: mac, OwnerUID: uint32(uid), Hostname: r.Name} //nolint:gosec // checked with the document
 		if b := r.Spec.V.Network.Bridge; b != s.doc.Network.Bridge {
 			port.Bridge = b
 		}
@@ -161,11 +161,12 @@ func (s *Service) strip(ctx context.Context, r *Record) {
 			s.log.Error("a VM's control group is not removed", "vm", r.ID, "error", err)
 		}
 	}
-	if r.Tap == "" || s.network == nil {
+	// The row names the device only once the VM runs: a daemon that is killed before leaves it unnamed.
+	if mode := r.Spec.V.Network.Mode; s.network == nil || mode != networkBridge && mode != networkTap {
 		return
 	}
 	if err := s.network.Detach(ctx, r.ID); err != nil {
-		s.log.Error("a VM's network device is not removed", "vm", r.ID, "device", r.Tap, "error", err)
+		s.log.Error("a VM's network device is not removed", "vm", r.ID, "error", err)
 	}
 }
 

@@ -62,30 +62,32 @@ type Boot struct {
 
 // Record is a VM as it is stored.
 type Record struct {
-	ID         string                     `db:"id"`
-	Name       string                     `db:"name"`
-	Tenant     string                     `db:"tenant"`
-	Backend    string                     `db:"backend"`
-	State      vm.State                   `db:"state"`
-	Spec       db.JSON[Spec]              `db:"spec"`
-	Base       string                     `db:"base"`      // the content of the catalog that it stands on
-	DiskBase   string                     `db:"disk_base"` // the disk that it shares with linked clones
-	Labels     db.JSON[map[string]string] `db:"labels"`
-	VCPUs      int                        `db:"vcpus"`
-	MemoryMiB  int                        `db:"memory_mib"`
-	Slot       int                        `db:"slot"`
-	Secret     string                     `db:"secret"` // sealed
-	MAC        string                     `db:"mac"`
-	Tap        string                     `db:"tap"`
-	IPs        db.JSON[[]string]          `db:"ips"`
-	Autostart  bool                       `db:"autostart"`
-	Generation int64                      `db:"generation"`
-	LastError  string                     `db:"last_error"`
-	CreatedAt  db.Time                    `db:"created_at"`
-	StartedAt  db.Time                    `db:"started_at"`
-	ExpiresAt  db.Time                    `db:"expires_at"`
-	KillAt     db.Time                    `db:"kill_at"`
-	Events     int64                      `db:"events"` // how many there were
+	ID          string                     `db:"id"`
+	Name        string                     `db:"name"`
+	Tenant      string                     `db:"tenant"`
+	Backend     string                     `db:"backend"`
+	State       vm.State                   `db:"state"`
+	Spec        db.JSON[Spec]              `db:"spec"`
+	Base        string                     `db:"base"`      // the content of the catalog that it stands on
+	DiskBase    string                     `db:"disk_base"` // the disk that it shares with linked clones
+	Labels      db.JSON[map[string]string] `db:"labels"`
+	VCPUs       int                        `db:"vcpus"`
+	MemoryMiB   int                        `db:"memory_mib"`
+	Slot        int                        `db:"slot"`
+	Secret      string                     `db:"secret"` // sealed
+	MAC         string                     `db:"mac"`
+	Tap         string                     `db:"tap"`
+	IPs         db.JSON[[]string]          `db:"ips"`
+	Autostart   bool                       `db:"autostart"`
+	Generation  int64                      `db:"generation"`
+	LastError   string                     `db:"last_error"`
+	CreatedAt   db.Time                    `db:"created_at"`
+	StartedAt   db.Time                    `db:"started_at"`
+	ExpiresAt   db.Time                    `db:"expires_at"`
+	KillAt      db.Time                    `db:"kill_at"`
+	Events      int64                      `db:"events"`       // how many there were
+	PauseReason string                     `db:"pause_reason"` // why it is paused though nobody asked for it
+	Reverting   string                     `db:"reverting"`    // the full snapshot that it is being put back to
 }
 
 // newID makes an id that sorts by the time it was made (UUID version 7).
@@ -107,9 +109,9 @@ func (s *Service) record(ctx context.Context, q db.Querier, id string) (Record, 
 func save(ctx context.Context, tx *db.Tx, r *Record) error {
 	r.Generation++
 	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?, autostart = ?,
-		generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?, base = ?, disk_base = ? WHERE id = ?`,
+		generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?, base = ?, disk_base = ?, pause_reason = ?, reverting = ? WHERE id = ?`,
 		r.Name, r.Backend, r.State, r.Spec, r.Secret, r.MAC, r.Tap, r.IPs, r.Autostart,
-		r.Generation, r.LastError, r.StartedAt, r.KillAt, r.Events, r.VCPUs, r.MemoryMiB, r.Base, r.DiskBase, r.ID)
+		r.Generation, r.LastError, r.StartedAt, r.KillAt, r.Events, r.VCPUs, r.MemoryMiB, r.Base, r.DiskBase, r.PauseReason, r.Reverting, r.ID)
 	return err
 }
 

@@ -5,25 +5,32 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
+
+// restoredAtOnce is how many VMs are brought back at once.
+const restoredAtOnce = 16
 
 // restore brings what the database says and what the host has together, after the daemon
 // was away for whatever reason:
 //
 //	creating            what there is of it is removed, unless an operation goes on with it
-//	deleting            removed
-//	starting            its process is ended, if there is one, and it is started anew
+//	deleting            removed, by expire
+//	starting            its process is ended, if there is one, and it is started anew, from
+//	                    the snapshot that it was to be started from
 //	running, paused     its process is met again; without one it has stopped
 //	stopping            its process is met again, and stopped; without one it has stopped
 //	stopped, failed     nothing, but a process that was left is ended
 //
-// It does not wait for what takes long. Folders and network devices of no VM are removed.
+// What was begun with its disk is finished or undone: see settle. It does not wait for what
+// takes long. Folders and network devices of no VM are removed.
 func (s *Service) restore(ctx context.Context) error {
 	ctx = byItself(ctx)
 	var all []Record
@@ -31,13 +38,23 @@ func (s *Service) restore(ctx context.Context) error {
 		return err
 	}
 	known := map[string]bool{}
+	var work sync.WaitGroup
+	places := make(chan struct{}, restoredAtOnce)
 	for i := range all {
 		known[all[i].ID] = true
-		if err := s.restoreOne(ctx, all[i]); err != nil {
-			// One VM's trouble is not the others'.
-			s.log.Error("a VM could not be brought back", "vm", all[i].ID, "state", all[i].State, "error", err)
-		}
+		places <- struct{}{}
+		work.Go(func() {
+			defer func() { <-places }()
+			// One VM's trouble is not the others', and a process that does not answer does not
+			// hold them up.
+			_ = routine.Run(s.log, "VM restore", func() { // logged
+				if err := s.restoreOne(ctx, all[i]); err != nil {
+					s.log.Error("a VM could not be brought back", "vm", all[i].ID, "state", all[i].State, "error", err)
+				}
+			})
+		})
 	}
+	work.Wait()
 	if s.network != nil {
 		swept, err := s.network.Sweep(ctx, func(id string) bool { return known[id] })
 		if err != nil {
@@ -54,7 +71,11 @@ func (s *Service) restore(ctx context.Context) error {
 	return errors.Join(s.sweepFolders(known), s.sweepIncoming(ctx), s.sweepBackups(ctx), s.sweepBases(ctx))
 }
 
-// sweepFolders removes folders of VMs that never were.
+// copyName is the file in a VM's folder that its disk is copied to, while that is under way.
+const copyName = "copy.qcow2"
+
+// sweepFolders removes folders of VMs that never were, and copies of disks that a killed daemon
+// left: the operation may not be repeated, as when the VM that was to be made is gone.
 func (s *Service) sweepFolders(known map[string]bool) error {
 	entries, err := os.ReadDir(filepath.Join(s.data, "vms"))
 	if err != nil {
@@ -63,6 +84,10 @@ func (s *Service) sweepFolders(known map[string]bool) error {
 	for _, e := range entries {
 		if !known[e.Name()] {
 			err = errors.Join(err, os.RemoveAll(s.folder(e.Name())))
+			continue
+		}
+		if left := os.Remove(filepath.Join(s.folder(e.Name()), copyName)); !errors.Is(left, os.ErrNotExist) {
+			err = errors.Join(err, left)
 		}
 	}
 	return err
@@ -92,31 +117,112 @@ func (s *Service) restoreOne(ctx context.Context, r Record) error {
 		}
 		return s.erase(ctx, r)
 	case vm.Deleting:
-		s.watchers.Go(func() {
-			if err := s.Delete(ctx, r.ID); err != nil && !fault.Is(err, fault.NotFound) {
-				s.log.Error("a VM is not removed", "vm", r.ID, "error", err)
-			}
-		})
-		return nil
+		return nil // expire removes it
 	case vm.Starting:
 		s.strip(ctx, &r)
 		m := s.machines.get(r.ID)
-		s.watchers.Go(func() {
+		s.inBackground("VM start", func() {
 			if err := m.lock(ctx); err != nil {
 				return
 			}
 			defer m.unlock()
-			if _, err := s.bringUp(ctx, m, r); err != nil {
+			if err := s.bringUpAgain(ctx, m, r); err != nil {
 				s.log.Warn("a VM did not start", "vm", r.ID, "error", err)
 			}
 		})
 		return nil
 	case vm.Running, vm.Paused, vm.Stopping:
-		return s.meet(ctx, r)
 	case vm.Stopped, vm.Failed:
 		s.strip(ctx, &r)
 	}
+	names, err := s.unfinished(ctx, r.ID)
+	switch {
+	case err != nil:
+		return err
+	case len(names) > 0 || r.Reverting != "":
+		return s.settle(ctx, r)
+	case r.State.HasProcess():
+		if err := s.meet(ctx, r, meetLimit); err != nil {
+			return err
+		}
+		return s.agree(ctx, r, "as it was found after the daemon came back")
+	}
 	return nil
+}
+
+// bringUpAgain is bringUp after the daemon was away. The VM's work is locked.
+func (s *Service) bringUpAgain(ctx context.Context, m *machine, r Record) error {
+	if r.Reverting != "" {
+		snap, err := s.snapshot(ctx, s.db, r.ID, r.Reverting)
+		if err == nil {
+			return s.bringUpFrom(ctx, m, r, &snap)
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	_, err := s.bringUp(ctx, m, r)
+	return err
+}
+
+// settle brings back a VM whose disk the daemon was working on when it was killed: a snapshot
+// that was not finished is removed, and a revert is done again. The process may be busy with
+// that until then, and answers nothing; nobody else works on the VM meanwhile.
+func (s *Service) settle(ctx context.Context, r Record) error {
+	m := s.machines.get(r.ID)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	s.inBackground("VM restore", func() {
+		defer m.unlock()
+		err := s.settleNow(ctx, m, r)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			s.log.Error("what was begun with a VM's disk before the daemon ended is not cleaned up; that is tried again when the disk is used", "vm", r.ID, "error", err)
+		}
+	})
+	return nil
+}
+
+func (s *Service) settleNow(ctx context.Context, m *machine, r Record) error {
+	if r.State.HasProcess() {
+		if err := s.meet(ctx, r, backend.MemoryLimit(r.MemoryMiB)); err != nil {
+			return err
+		}
+		var err error
+		if r, err = s.record(ctx, s.db, r.ID); err != nil {
+			return err
+		}
+	}
+	if r.Backend == backend.Sandbox {
+		return s.tidy(ctx, r.ID, nil)
+	}
+	if r.State == vm.Stopping || r.State == vm.Deleting {
+		return nil // the disk is used by nobody until that is over
+	}
+	d, err := s.openDisk(ctx, m, &r) // which tidies up
+	if err != nil {
+		return err
+	}
+	instance, _ := m.runs()
+	if instance == nil {
+		return d.Close()
+	}
+	if r.Reverting != "" {
+		snap, err := s.snapshot(ctx, s.db, r.ID, r.Reverting)
+		if err == nil {
+			return s.load(ctx, m, r, &snap)
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	if r.State == vm.Running {
+		// What was begun had halted it, and nobody else did.
+		if err := instance.Resume(ctx); err != nil {
+			return err
+		}
+	}
+	return s.agree(ctx, r, "as it was found after the daemon came back")
 }
 
 // isBeingMade says whether an operation goes on with making a VM.
@@ -126,13 +232,18 @@ func (s *Service) isBeingMade(ctx context.Context, id string) bool {
 	return err != nil || n > 0
 }
 
-// meet finds the process of a VM again.
-func (s *Service) meet(ctx context.Context, r Record) error {
+// meetLimit is how long a VM's process may take to answer when the daemon is back.
+const meetLimit = time.Minute
+
+// meet finds the process of a VM again, which must answer within a limit.
+func (s *Service) meet(ctx context.Context, r Record, limit time.Duration) error {
 	b, err := s.backendOf(&r)
 	if err != nil {
 		return err
 	}
-	instance, err := b.Find(ctx, s.spec(&r))
+	finding, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	instance, err := b.Find(finding, s.spec(&r))
 	if err != nil {
 		// It cannot be told what it does: an end is better than a VM that nobody keeps.
 		s.log.Error("a VM's process does not answer and is ended", "vm", r.ID, "error", err)
@@ -154,18 +265,22 @@ func (s *Service) meet(ctx context.Context, r Record) error {
 	m := s.machines.get(r.ID)
 	s.adopt(ctx, m, r, instance)
 	if r.State == vm.Stopping {
-		s.watchers.Go(func() {
+		s.inBackground("VM stop", func() {
 			if err := s.bringDown(ctx, m, r, s.now().After(r.KillAt.Time)); err != nil {
 				s.log.Error("a VM is not stopped", "vm", r.ID, "error", err)
 			}
 		})
-		return nil
 	}
-	return s.agree(ctx, r, instance)
+	return nil
 }
 
-// agree notes whether a VM's processors are halted, as its backend says.
-func (s *Service) agree(ctx context.Context, r Record, instance backend.Instance) error {
+// agree notes whether the processors of a VM that runs, or is paused, are halted, as its
+// backend says, and why.
+func (s *Service) agree(ctx context.Context, r Record, why string) error {
+	instance, _ := s.machines.get(r.ID).runs()
+	if instance == nil || r.State != vm.Running && r.State != vm.Paused {
+		return nil // it has ended, or is about to
+	}
 	ctx, cancel := context.WithTimeout(ctx, haltLimit)
 	defer cancel()
 	paused, err := instance.Paused(ctx)
@@ -176,7 +291,7 @@ func (s *Service) agree(ctx context.Context, r Record, instance backend.Instance
 		return nil
 	}
 	kind := map[bool]vm.Move{true: vm.Pause, false: vm.Resume}[paused]
-	_, err = s.move(ctx, r.ID, kind, "", "as it was found after the daemon came back", nil)
+	_, err = s.move(ctx, r.ID, kind, "", why, nil)
 	return err
 }
 
@@ -209,20 +324,36 @@ func (s *Service) autostart(ctx context.Context) {
 	}
 }
 
-// expire deletes VMs whose time is over.
+// expire begins to delete VMs whose time is over, and those whose deletion has failed. It waits
+// for none of them.
 func (s *Service) expire(ctx context.Context) error {
 	ctx = byItself(ctx)
-	var ids []string
-	if err := s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE expires_at <= ? AND state <> ? ORDER BY expires_at LIMIT 100", db.At(s.now()), vm.Deleting); err != nil {
+	var due []Record
+	if err := s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at", db.At(s.now()), vm.Deleting); err != nil {
 		return err
 	}
-	for _, id := range ids {
-		s.log.Info("a VM's time is over", "vm", id)
-		if err := s.Delete(ctx, id); err != nil && !fault.Is(err, fault.NotFound) {
-			return err
+	var errs []error
+	for _, r := range due {
+		if m := s.machines.peek(r.ID); m != nil && m.isBeingDeleted() {
+			continue
 		}
+		if r.State != vm.Deleting {
+			s.log.Info("a VM's time is over", "vm", r.ID)
+			var err error
+			if r, err = s.doom(ctx, r.ID); fault.Is(err, fault.NotFound) {
+				continue
+			} else if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		s.inBackground("VM delete", func() {
+			if err := s.destroy(ctx, r); err != nil && s.ending.Err() == nil {
+				s.log.Error("a VM is not removed; that is tried again", "vm", r.ID, "error", err)
+			}
+		})
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // untilNextExpiry is how long to wait for the next VM whose time is over, at most limit.
@@ -231,5 +362,5 @@ func (s *Service) untilNextExpiry(ctx context.Context, limit time.Duration) time
 	if err := s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ?", vm.Deleting); err != nil || next.IsZero() {
 		return limit
 	}
-	return min(max(next.Sub(s.now()), 10*time.Millisecond), limit)
+	return min(max(next.Sub(s.now()), 0), limit)
 }

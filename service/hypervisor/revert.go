@@ -8,6 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -55,11 +56,25 @@ func (s *Service) revertDisk(ctx context.Context, id string, snap *Snapshot) err
 	if err := s.forgetBitmaps(ctx, m, &r); err != nil {
 		return err
 	}
-	if err := storage.Revert(ctx, s.pool(&r).Disk(s.volume(&r)).Target, snap.Name); err != nil {
+	if err := (storage.DirPool{}).Revert(ctx, s.volume(&r), snap.Name); err != nil {
 		return err
 	}
-	_, err = s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the disk is as in snapshot "+snap.Name, func(*db.Tx, *Record) error { return nil })
+	_, err = s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the disk is as in snapshot "+snap.Name, func(_ *db.Tx, r *Record) error { return s.measure(r) })
 	return err
+}
+
+// measure corrects what a VM's row says of the size of its disk: a snapshot brings back the
+// size, too, that the disk had.
+func (s *Service) measure(r *Record) error {
+	if r.Spec.V.DiskGiB == 0 || !r.hasDisk() {
+		return nil
+	}
+	size, err := image.VirtualSize(s.pool(r).Disk(s.volume(r)).Target)
+	if err != nil {
+		return err
+	}
+	r.Spec.V.DiskGiB = int((size + gib - 1) / gib)
+	return nil
 }
 
 // forgetBitmaps has the next backup be a full one. The VM's work is locked.
@@ -92,6 +107,28 @@ func (s *Service) revertRunning(ctx context.Context, id string, snap *Snapshot) 
 	if err != nil {
 		return err
 	}
+	return s.load(ctx, m, r, snap)
+}
+
+// load puts a VM that runs back to a full snapshot. That is stored first, so that a daemon that
+// is killed meanwhile does it again: it may have left the VM halted, or half put back. The VM's
+// work is locked.
+func (s *Service) load(ctx context.Context, m *machine, r Record, snap *Snapshot) error {
+	if err := s.setReverting(ctx, r.ID, snap.Name); err != nil {
+		return err
+	}
+	if err := s.loadNow(ctx, m, r, snap); err != nil {
+		return errors.Join(err, s.setReverting(ctx, r.ID, ""))
+	}
+	if r.State == vm.Paused {
+		if _, err := s.move(ctx, r.ID, vm.Resume, "", "reverted to snapshot "+snap.Name, nil); err != nil {
+			return err
+		}
+	}
+	return s.reverted(ctx, r.ID, m, snap)
+}
+
+func (s *Service) loadNow(ctx context.Context, m *machine, r Record, snap *Snapshot) error {
 	if err := s.forgetBitmaps(ctx, m, &r); err != nil {
 		return err
 	}
@@ -99,18 +136,23 @@ func (s *Service) revertRunning(ctx context.Context, id string, snap *Snapshot) 
 	if err != nil {
 		return err
 	}
-	if err := s.secretOfSnapshot(ctx, id, snap); err != nil {
+	if err := s.secretOfSnapshot(ctx, r.ID, snap); err != nil {
 		return err
 	}
 	if err := d.RevertFull(ctx, snap.Name); err != nil {
+		if agreeErr := s.agree(ctx, r, "the snapshot "+snap.Name+" could not be loaded"); agreeErr != nil {
+			s.log.Warn("whether a VM is halted is not known", "vm", r.ID, "error", agreeErr)
+		}
 		return err
 	}
-	if r.State == vm.Paused {
-		if _, err := s.move(ctx, id, vm.Resume, "", "reverted to snapshot "+snap.Name, nil); err != nil {
-			return err
-		}
-	}
-	return s.reverted(ctx, id, m, snap)
+	return nil
+}
+
+func (s *Service) setReverting(ctx context.Context, id, snapshot string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "UPDATE vms SET reverting = ? WHERE id = ?", snapshot, id)
+		return err
+	})
 }
 
 // startFrom starts a VM from a full snapshot. A sandbox that runs is ended before.
@@ -128,11 +170,17 @@ func (s *Service) startFrom(ctx context.Context, id string, snap *Snapshot) erro
 		return err
 	}
 	defer m.unlock()
-	r, err := s.move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *Record) { r.LastError = "" })
+	r, err := s.move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *Record) { r.LastError, r.Reverting = "", snap.Name })
 	if err != nil {
 		return err
 	}
-	if err := s.secretOfSnapshot(ctx, id, snap); err != nil {
+	return s.bringUpFrom(ctx, m, r, snap)
+}
+
+// bringUpFrom starts the process of a VM in state starting from a full snapshot. The VM's work
+// is locked.
+func (s *Service) bringUpFrom(ctx context.Context, m *machine, r Record, snap *Snapshot) error {
+	if err := s.secretOfSnapshot(ctx, r.ID, snap); err != nil {
 		return err
 	}
 	b, err := s.backendOf(&r)
@@ -141,7 +189,7 @@ func (s *Service) startFrom(ctx context.Context, id string, snap *Snapshot) erro
 	}
 	begin := func(ctx context.Context, spec *backend.Spec) (backend.Instance, error) {
 		if restores, ok := b.(restorer); ok {
-			return restores.Restore(ctx, spec, s.checkpointFolder(id, snap.Name))
+			return restores.Restore(ctx, spec, s.checkpointFolder(r.ID, snap.Name))
 		}
 		if keeper, ok := b.(backend.DiskKeeper); ok {
 			return keeper.StartFrom(ctx, spec, snap.Name)
@@ -151,7 +199,7 @@ func (s *Service) startFrom(ctx context.Context, id string, snap *Snapshot) erro
 	if _, err := s.bringUpBy(ctx, m, r, begin); err != nil {
 		return err
 	}
-	return s.reverted(ctx, id, m, snap)
+	return s.reverted(ctx, r.ID, m, snap)
 }
 
 // secretOfSnapshot has the daemon try the secret that the snapshot's memory holds, beside
@@ -181,7 +229,10 @@ func (s *Service) reverted(ctx context.Context, id string, m *machine, snap *Sna
 	if client, err := m.agent(); err == nil {
 		_ = client.Close() // it was with the guest as it was before
 	}
-	_, err := s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the VM is as in snapshot "+snap.Name, func(*db.Tx, *Record) error { return nil })
+	_, err := s.change(ctx, id, eventDisk, "vm.snapshot.revert", "the VM is as in snapshot "+snap.Name, func(_ *db.Tx, r *Record) error {
+		r.Reverting = ""
+		return s.measure(r)
+	})
 	return err
 }
 

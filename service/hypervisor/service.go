@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
@@ -40,6 +42,10 @@ type Deps struct {
 	Console  fs.FS // the built web console; nil: none
 	// Backends are those that run VMs; nil: all that there are.
 	Backends map[string]backend.Backend
+	// Reload gets a value when credentials shall be read again, as on SIGHUP; nil: never.
+	Reload <-chan struct{}
+	// Settings reads the settings again. Reload needs it.
+	Settings func() (Config, error)
 }
 
 // Service is the daemon of one host.
@@ -58,19 +64,26 @@ type Service struct {
 	policy   admission.Policy
 	backends map[string]backend.Backend
 	pools    map[string]storage.Pool
-	network  *network.Manager  // nil: networks of mode bridge and tap are not to be had
-	groups   *cgroup.Hierarchy // nil: VMs are not confined, or the host grants none
-	gate     *gate
+	network  *network.Manager     // nil: networks of mode bridge and tap are not to be had
+	groups   *cgroup.Hierarchy    // nil: VMs are not confined, or the host grants none
+	gate     atomic.Pointer[gate] // replaced by reload
 	tickets  *tickets
 	machines machines
 	probes   probes
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
+	// reloading and settings are those of Deps.
+	reloading <-chan struct{}
+	settings  func() (Config, error)
+	begun     restartable
 	// url is where this daemon answers, once it listens.
 	url atomic.Pointer[string]
 
 	admission sync.Mutex   // held while a request is held against what is there already
+	copying   turns        // by tenant: held while a file of the host is copied for a new VM
 	cleaning  sync.RWMutex // held for reading by who uses contents that no VM stands on yet
+
+	timed chan struct{} // holds one: a VM with a time to live was made
 
 	// watchers are the goroutines that follow VMs, until leaving is closed.
 	watchers sync.WaitGroup
@@ -105,8 +118,14 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	}
 	s := &Service{
 		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry, render: renderer(deps.Log),
-		policy: policyOf(doc), gate: newGate(&cfg, &doc.Auth, deps.Now), tickets: newTickets(deps.Now),
+		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
 		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}), restored: make(chan struct{}),
+		timed: make(chan struct{}, 1),
+	}
+	s.gate.Store(newGate(&cfg, &doc.Auth, deps.Now))
+	s.begun = withoutCredentials(cfg, doc)
+	for _, warning := range cfg.warnings(doc) {
+		s.log.Warn(warning)
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.limit = s.rateLimit()
@@ -121,6 +140,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if s.data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
+	s.policy = policyOf(doc, s.data)
 	if err := s.openFolders(); err != nil {
 		return nil, err
 	}
@@ -132,7 +152,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
-	if err := s.openSecrets(); err != nil {
+	if err := s.openSecrets(ctx); err != nil {
 		return nil, err
 	}
 	if s.contents, err = catalog.Open(filepath.Join(s.data, "images"), int64(doc.Images.MaxGiB)*gib); err != nil {
@@ -146,7 +166,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.openBackends(deps.Backends)
-	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: 2}, Lease: 10 * time.Second, Worker: newID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
+	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: workers}, PerGroup: map[string]int{queue: workersOfTenant}, Lease: 10 * time.Second, Worker: newID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
 	return s, s.openFleet()
@@ -162,27 +182,44 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	close(s.restored)
-	s.watchers.Go(func() { s.autostart(ctx) })
-	var work sync.WaitGroup
+	s.inBackground("autostart", func() { s.autostart(ctx) })
 	var jobsErr error
-	work.Go(func() { jobsErr = s.jobs.Run(ctx) })
+	loops := map[string]func(context.Context){
+		"reload": s.keepReloading,
+		"jobs":   func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) },
+		"expiry": s.keepTime,
+		"audit":  s.audit.Run,
+		"forget operations": func(ctx context.Context) {
+			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.expireOperations, Log: s.log})
+		},
+	}
 	if s.network != nil {
-		work.Go(func() {
-			if err := s.network.Run(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("guests get no addresses: the DHCP server ended", "error", err)
-			}
-		})
+		loops["network"] = s.keepNetwork
 	}
-	work.Go(func() { s.keepTime(ctx) })
 	if s.reporter != nil {
-		work.Go(func() { s.reporter.Run(ctx) })
+		loops["heartbeats"] = s.reporter.Run
 	}
-	work.Go(func() {
-		jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.expireOperations, Log: s.log})
-	})
+	var work sync.WaitGroup
+	for name, loop := range loops {
+		work.Go(func() { routine.Keep(ctx, s.log, name, loop) })
+	}
 	work.Wait()
 	s.depart()
 	return jobsErr
+}
+
+// inBackground calls f in a goroutine of its own, which depart waits for.
+func (s *Service) inBackground(name string, f func()) {
+	s.watchers.Go(func() {
+		_ = routine.Run(s.log, name, f) // logged
+	})
+}
+
+// keepNetwork answers guests that ask for addresses.
+func (s *Service) keepNetwork(ctx context.Context) {
+	if err := s.network.Run(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("guests get no addresses: the DHCP server ended", "error", err)
+	}
 }
 
 // depart has all who follow VMs let go of them.
@@ -196,38 +233,45 @@ func (s *Service) depart() {
 
 // keepTime deletes VMs when their time is over.
 func (s *Service) keepTime(ctx context.Context) {
-	const longest = 30 * time.Second
+	const (
+		longest  = 30 * time.Second
+		afterErr = time.Second // so that a database that fails is not asked without a pause
+	)
 	for ctx.Err() == nil {
-		if err := s.expire(ctx); err != nil && ctx.Err() == nil {
+		err := s.expire(ctx)
+		wait := s.untilNextExpiry(ctx, longest)
+		if err != nil && ctx.Err() == nil {
 			s.log.Error("VMs whose time is over are not deleted", "error", err)
+			wait = max(wait, afterErr)
 		}
-		timer := time.NewTimer(max(s.untilNextExpiry(ctx, longest), time.Second))
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
+		case <-s.timed: // its time may be over before that of all others
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-// StandsOn says what VMs are run by.
+// StandsOn says what VMs are run by, for example qemu (tcg).
 func (s *Service) StandsOn(ctx context.Context) string {
-	text := ""
+	var found []string
 	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
 		if s.backends[name] == nil {
 			continue
 		}
 		if info := s.probe(ctx, name); info.Available {
-			if text != "" {
-				text += ", "
+			if info.Accelerator != "" {
+				name += " (" + info.Accelerator + ")"
 			}
-			text += name + " " + info.Version
+			found = append(found, name)
 		}
 	}
-	if text == "" {
+	if len(found) == 0 {
 		return "nothing that runs VMs: apt-get install qemu-system-x86 qemu-utils"
 	}
-	return text
+	return strings.Join(found, ", ")
 }
 
 // Serve listens where the configuration says and answers requests until ctx ends. ready
@@ -238,14 +282,16 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 		return err
 	}
 	s.url.Store(ref(server.URL()))
+	s.log.Info("listening on " + server.Listening())
+	if s.exposed() {
+		s.log.Warn("everybody who reaches this daemon is an admin: there are no credentials, and --insecure is set; set HYPERVISOR_TOKEN", "address", server.Listening())
+	}
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
-	done := make(chan error, 1)
-	go func() {
-		err := s.Run(background)
-		stop()
-		done <- err
-	}()
+	done := routine.Start(s.log, "hypervisor", func() error {
+		defer stop()
+		return s.Run(background)
+	})
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	context.AfterFunc(background, cancel) // what cannot run does not serve

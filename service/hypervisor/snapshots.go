@@ -22,7 +22,17 @@ type Snapshot struct {
 	MemoryBytes int64   `db:"memory_bytes"`
 	Secret      string  `db:"secret"` // the agent's in the memory that is kept, sealed
 	CreatedAt   db.Time `db:"created_at"`
+	State       string  `db:"state"`
 }
+
+// The states of snapshots. A snapshot is stored before it is made and until it is removed, so
+// that whatever a daemon that is killed leaves in the disk is known. Callers see those that are
+// ready.
+const (
+	snapshotMaking   = "making"
+	snapshotReady    = "ready"
+	snapshotRemoving = "removing"
+)
 
 // The kinds of snapshots.
 const (
@@ -49,13 +59,13 @@ func (s *Service) Snapshots(ctx context.Context, id string) ([]Snapshot, error) 
 		return nil, err
 	}
 	var all []Snapshot
-	err := s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE vm_id = ? ORDER BY created_at, name", id)
+	err := s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE vm_id = ? AND state = ? ORDER BY created_at, name", id, snapshotReady)
 	return all, err
 }
 
 func (s *Service) snapshot(ctx context.Context, q db.Querier, id, name string) (Snapshot, error) {
 	var snap Snapshot
-	err := q.Get(ctx, &snap, "SELECT * FROM snapshots WHERE vm_id = ? AND name = ?", id, name)
+	err := q.Get(ctx, &snap, "SELECT * FROM snapshots WHERE vm_id = ? AND name = ? AND state = ?", id, name, snapshotReady)
 	return snap, db.NotFound(err, "the VM has no snapshot %s", name)
 }
 
@@ -70,42 +80,115 @@ func (s *Service) CreateSnapshot(ctx context.Context, id string, snap Snapshot) 
 	if err != nil {
 		return snap, err
 	}
-	snap.VM, snap.CreatedAt = id, db.At(s.now())
-	var how string
+	snap.VM, snap.CreatedAt, snap.State = id, db.At(s.now()), snapshotMaking
 	take := func(ctx context.Context, r Record, d backend.Disks) error {
 		if err := s.snapshotFits(ctx, &r, &snap); err != nil {
 			return err
 		}
-		// Once it is begun it is finished, so that no snapshot is there that nobody knows.
+		// Once it is begun it is finished.
 		ctx = context.WithoutCancel(ctx)
-		var err error
-		switch {
-		case d == nil:
-			err, how = s.checkpoint(ctx, &r, &snap), "with its memory"
-		case snap.Kind == snapshotFull:
-			// Memory and disk fit together as they are, and the guest shall not find its file
-			// systems at rest when it is back.
-			how = "with its memory"
-			snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, true)
-		default:
-			how, err = s.quiet(ctx, &r, func() error {
-				_, err := d.Snapshot(ctx, snap.Name, false)
+		snap.Secret = r.Secret
+		if err := s.db.Update(ctx, func(tx *db.Tx) error { return tx.Insert(ctx, "snapshots", snap) }); err != nil {
+			return err
+		}
+		how, err := s.makeSnapshot(ctx, &r, d, &snap)
+		if err == nil {
+			_, err = s.change(ctx, id, eventDisk, "vm.snapshot", fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how), func(tx *db.Tx, _ *Record) error {
+				_, err := tx.Exec(ctx, "UPDATE snapshots SET state = ?, memory_bytes = ? WHERE vm_id = ? AND name = ?", snapshotReady, snap.MemoryBytes, id, snap.Name)
 				return err
 			})
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			return nil
 		}
-		_, err = s.change(ctx, id, eventDisk, "vm.snapshot", fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how), func(tx *db.Tx, r *Record) error {
-			snap.Secret = r.Secret
-			return tx.Insert(ctx, "snapshots", snap)
-		})
+		if dropErr := s.dropSnapshot(ctx, id, snap.Name, d); dropErr != nil {
+			s.log.Warn("what there is of a snapshot that failed is not removed yet", "vm", id, "snapshot", snap.Name, "error", dropErr)
+		}
 		return err
 	}
 	if r.Backend == backend.Sandbox {
-		return snap, s.withSandbox(ctx, id, take)
+		err = s.withSandbox(ctx, id, take)
+	} else {
+		err = s.withDisk(ctx, id, take)
 	}
-	return snap, s.withDisk(ctx, id, take)
+	return snap, err
+}
+
+// makeSnapshot makes a snapshot that is stored, and says how it went.
+func (s *Service) makeSnapshot(ctx context.Context, r *Record, d backend.Disks, snap *Snapshot) (how string, err error) {
+	switch {
+	case d == nil:
+		return "with its memory", s.checkpoint(ctx, r, snap)
+	case snap.Kind == snapshotFull:
+		// Memory and disk fit together as they are, and the guest shall not find its file
+		// systems at rest when it is back.
+		snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, true)
+		return "with its memory", err
+	}
+	return s.quiet(ctx, r, func() error {
+		_, err := d.Snapshot(ctx, snap.Name, false)
+		return err
+	})
+}
+
+// dropSnapshot removes a snapshot, or what there is of one, and then its row. d is nil for a
+// sandbox.
+func (s *Service) dropSnapshot(ctx context.Context, id, name string, d backend.Disks) error {
+	var err error
+	if d == nil {
+		err = os.RemoveAll(s.checkpointFolder(id, name))
+	} else {
+		err = d.DeleteSnapshot(ctx, name)
+	}
+	if err != nil {
+		return err
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM snapshots WHERE vm_id = ? AND name = ?", id, name)
+		return err
+	})
+}
+
+// unfinished are the snapshots that a VM's disk may hold a part of: the daemon was killed while
+// it made or removed them, or could not clean up.
+func (s *Service) unfinished(ctx context.Context, id string) (names []string, err error) {
+	return names, s.db.Select(ctx, &names, "SELECT name FROM snapshots WHERE vm_id = ? AND state <> ? ORDER BY name", id, snapshotReady)
+}
+
+// tidy removes them. The VM's work is locked; d is nil for a sandbox.
+func (s *Service) tidy(ctx context.Context, id string, d backend.Disks) error {
+	names, err := s.unfinished(ctx, id)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if d != nil {
+		if err := d.Recover(ctx); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := s.dropSnapshot(ctx, id, name, d); err != nil {
+			return err
+		}
+		if _, err := s.change(byItself(ctx), id, eventDisk, "", "snapshot "+name+" was not finished, and is removed", func(*db.Tx, *Record) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidyStopped is tidy for a VM whose disk nobody has open. The VM's work is locked.
+func (s *Service) tidyStopped(ctx context.Context, m *machine, r *Record) error {
+	names, err := s.unfinished(ctx, r.ID)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	d, err := s.openDisk(ctx, m, r)
+	if err != nil {
+		return err
+	}
+	return d.Close()
 }
 
 // withSandbox is withDisk for a VM that has none.
@@ -117,6 +200,9 @@ func (s *Service) withSandbox(ctx context.Context, id string, do func(ctx contex
 	defer m.unlock()
 	r, err := s.record(ctx, s.db, id)
 	if err != nil {
+		return err
+	}
+	if err := s.tidy(ctx, id, nil); err != nil {
 		return err
 	}
 	return do(ctx, r, nil)
@@ -132,7 +218,9 @@ func (s *Service) checkpoint(ctx context.Context, r *Record, snap *Snapshot) err
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
 		return err
 	}
-	if err := c.Checkpoint(ctx, folder); err != nil {
+	limited, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB))
+	defer cancel()
+	if err := c.Checkpoint(limited, folder); err != nil {
 		return errors.Join(err, os.RemoveAll(folder))
 	}
 	size, err := sizeOf(folder)
@@ -189,19 +277,21 @@ func (s *Service) DeleteSnapshot(ctx context.Context, id, name string) error {
 	if _, err := s.snapshot(ctx, s.db, id, name); err != nil {
 		return err
 	}
-	forget := func(ctx context.Context, _ Record, d backend.Disks) error {
-		ctx = context.WithoutCancel(ctx)
-		if d == nil {
-			if err := os.RemoveAll(s.checkpointFolder(id, name)); err != nil {
-				return err
-			}
-		} else if err := d.DeleteSnapshot(ctx, name); err != nil {
-			return err
-		}
-		_, err := s.change(ctx, id, eventDisk, "vm.snapshot.delete", "snapshot "+name+" removed", func(tx *db.Tx, _ *Record) error {
-			_, err := tx.Exec(ctx, "DELETE FROM snapshots WHERE vm_id = ? AND name = ?", id, name)
+	mark := func(ctx context.Context, state string) error {
+		return s.db.Update(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE snapshots SET state = ? WHERE vm_id = ? AND name = ?", state, id, name)
 			return err
 		})
+	}
+	forget := func(ctx context.Context, _ Record, d backend.Disks) error {
+		ctx = context.WithoutCancel(ctx)
+		if err := mark(ctx, snapshotRemoving); err != nil {
+			return err
+		}
+		if err := s.dropSnapshot(ctx, id, name, d); err != nil {
+			return errors.Join(err, mark(ctx, snapshotReady)) // to be removed once more
+		}
+		_, err := s.change(ctx, id, eventDisk, "vm.snapshot.delete", "snapshot "+name+" removed", func(*db.Tx, *Record) error { return nil })
 		return err
 	}
 	if r.Backend == backend.Sandbox {

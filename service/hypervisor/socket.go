@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -102,6 +105,9 @@ func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, record *R
 
 // serveSocket copies between a WebSocket and a stream until one of them ends.
 func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser) error {
+	if err := httpserve.ReserveStream(r); err != nil {
+		return errors.Join(err, stream.Close())
+	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return stream.Close() // the library has answered
@@ -117,8 +123,8 @@ func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.
 		func() error { return keepAlive(ctx, conn) },
 	} {
 		work.Go(func() {
-			_ = part() // either side has ended, which is what there is to know
-			ended <- struct{}{}
+			defer func() { ended <- struct{}{} }()
+			_ = routine.Call(s.log, "socket", part) // either side has ended, which is what there is to know
 		})
 	}
 	select {

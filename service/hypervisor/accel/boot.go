@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 const (
@@ -53,14 +55,13 @@ func run(ctx context.Context, limit time.Duration, program string, args ...strin
 	p.SysProcAttr = ownGroup()
 	p.Cancel = func() error { return syscall.Kill(-p.Process.Pid, syscall.SIGKILL) }
 	p.WaitDelay = killGrace
-	ended := make(chan error, 1)
-	go func() {
+	ended := routine.Start(nil, "KVM probe", func() error {
 		// Linux counts the death of the thread that started a process as the death of
 		// its parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		ended <- p.Run()
-	}()
+		return p.Run()
+	})
 	select {
 	case err = <-ended:
 	case <-ctx.Done():

@@ -104,7 +104,7 @@ func TestImagesComeFromAllowedFoldersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"a.img": "a", "sub/b.img": "b", "sub/../a.img": "a", "in": "a"} {
-		f, err := p.OpenImage(dir + "/" + path)
+		f, err := p.Files(false).Image(dir + "/" + path)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -115,7 +115,7 @@ func TestImagesComeFromAllowedFoldersOnly(t *testing.T) {
 		_ = f.Close()
 	}
 	for _, path := range []string{outside, dir + "/../secret", dir + "/out", dir + "/up", dir + "/dir/secret", dir + "x/a.img", dir, dir + "/sub", dir + "/fifo", dir + "/loop", dir + "/none", "a.img", "", "/dev/zero", dir + "/a.img\x00"} {
-		if f, err := p.OpenImage(path); err == nil {
+		if f, err := p.Files(false).Image(path); err == nil {
 			_ = f.Close()
 			t.Errorf("%q was opened", path)
 		} else if !fault.Is(err, fault.Invalid) {
@@ -144,7 +144,7 @@ func TestALinkThatIsPutThereMeanwhileDoesNotLeadOut(t *testing.T) {
 		}
 	})
 	for range 3000 {
-		f, err := p.OpenImage(path)
+		f, err := p.Files(false).Image(path)
 		if err != nil {
 			continue
 		}
@@ -157,4 +157,76 @@ func TestALinkThatIsPutThereMeanwhileDoesNotLeadOut(t *testing.T) {
 	}
 	close(done)
 	work.Wait()
+}
+
+func TestWithoutAllowedFoldersOnlyAdminsNameFilesOfTheHost(t *testing.T) {
+	t.Parallel()
+	dir, _ := imageDir(t)
+	var open admission.Policy
+	_, err := open.Files(false).Image(filepath.Join(dir, "a.img"))
+	var refusal *admission.Refusal
+	if !errors.As(err, &refusal) || refusal.Limit != "policy.allowed_image_dirs" || refusal.Fault.Field != "image" || !strings.Contains(err.Error(), "catalog") {
+		t.Errorf("a tenant: %v", err)
+	}
+	if _, err := open.Files(false).Image(filepath.Join(dir, "none")); !errors.As(err, &refusal) {
+		t.Errorf("a tenant learns what is not there: %v", err)
+	}
+	f, err := open.Files(true).Image(filepath.Join(dir, "a.img"))
+	if err != nil {
+		t.Fatalf("an admin: %v", err)
+	}
+	_ = f.Close()
+}
+
+// The daemon never takes its own files as an image, however they are reached and whatever is allowed.
+func TestNothingOfTheDaemonsOwnFoldersIsOpenedForAnybody(t *testing.T) {
+	t.Parallel()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(path string) string { return filepath.Join(top, path) }
+	for _, path := range []string{"data/vms/1/disk", "data/secret.key", "moved/backups/b", "srv/disk", "data2/disk"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at(path)), 0o700), os.WriteFile(at(path), []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A part of the data is on another disk; the others are ways to the data.
+	for link, target := range map[string]string{
+		"data/backups": "moved/backups", "srv/file": "data/vms/1/disk", "srv/folder": "data/vms", "alias": "data", "data/out": "srv/disk",
+	} {
+		if err := os.Symlink(at(target), at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(at("data/secret.key"), at("srv/key")); err != nil {
+		t.Fatal(err)
+	}
+	own := []string{at("alias"), at("never made")}
+	for name, p := range map[string]admission.Policy{"everywhere": {OwnDirs: own}, "allowed": {OwnDirs: own, AllowedImageDirs: []string{top, at("data")}}} {
+		for _, admin := range []bool{true, false} {
+			if !admin && len(p.AllowedImageDirs) == 0 {
+				continue
+			}
+			files := p.Files(admin)
+			for _, path := range []string{
+				"data", "data/", "data/vms", "data/vms/1/disk", "data/secret.key", "alias/vms/1/disk", "srv/file", "srv/folder/1/disk", "srv/folder", "srv/key",
+				"data/backups/b", "moved/backups/b", "moved/backups", "moved", "srv/../data/secret.key", "srv/disk", "",
+			} {
+				f, err := files.ImageOrFolder(at(path))
+				if err == nil {
+					_ = f.Close()
+				}
+				if !fault.Is(err, fault.Invalid) {
+					t.Errorf("%s, admin %v: %q: %v", name, admin, path, err)
+				}
+			}
+			f, err := files.ImageOrFolder(at("data2/disk"))
+			if err != nil {
+				t.Errorf("%s, admin %v: what is beside: %v", name, admin, err)
+				continue
+			}
+			_ = f.Close()
+		}
+	}
 }

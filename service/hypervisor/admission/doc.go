@@ -8,4 +8,6 @@
 //     usage is counted until the VM counts too, or two VMs would pass a cap together.
 //   - An image's path is followed once, by the kernel, below an allowed folder: neither
 //     .. nor a symbolic link, not even one that is changed meanwhile, leads out of it.
+//   - Nothing of the daemon's own folders is handed out for an image, to nobody and by no
+//     path: what was opened is asked where it is, not the path by which it was named.
 package admission

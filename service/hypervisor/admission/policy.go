@@ -16,7 +16,8 @@ type Policy struct {
 	MaxDiskGiB       int
 	MaxTTL           time.Duration // with one, every VM must have a time to live
 	AllowedBackends  []string      // empty: all
-	AllowedImageDirs []string      // empty: everywhere
+	AllowedImageDirs []string      // empty: the catalog only, and for admins everywhere
+	OwnDirs          []string      // the daemon's own, of which nothing is opened for anybody
 	Tenants          []Tenant
 }
 

@@ -19,6 +19,7 @@ package backend
 import (
 	"context"
 	"io"
+	"time"
 )
 
 // The names of the backends, as requests call them.
@@ -67,9 +68,10 @@ type NIC struct {
 
 // Info is what a backend can do on this host.
 type Info struct {
-	Available bool
-	Version   string
-	Detail    string // its accelerator, or what is missing and how to get it
+	Available   bool
+	Version     string
+	Accelerator string // kvm or tcg; empty where there is no choice
+	Detail      string // why that accelerator, or what is missing and how to get it
 }
 
 // Backend runs VMs. Its methods may be called at once by many goroutines, but not for
@@ -82,7 +84,8 @@ type Backend interface {
 	Check(s *Spec) error
 	// Start starts a VM that has no process, and returns when its processors run.
 	Start(ctx context.Context, s *Spec) (Instance, error)
-	// Find is the VM that an earlier daemon started; nil if it has no process any more.
+	// Find is the VM that an earlier daemon started; nil if it has no process any more. One
+	// whose process does not answer before the end of ctx is an error.
 	Find(ctx context.Context, s *Spec) (Instance, error)
 	// Clean removes what a VM without a process has on the host beside its folder.
 	Clean(ctx context.Context, s *Spec) error
@@ -110,6 +113,36 @@ type Instance interface {
 	Close() error
 }
 
+// Condition is how a VM that runs is, beside what was asked of it.
+type Condition struct {
+	// Known is false until the VM's process has answered; the rest means nothing before.
+	Known bool
+	// Halt is why the processors are halted though nobody asked for it; empty: they are not.
+	Halt Halt
+	// AgentOpen says whether a program in the guest has the agent's channel open, and
+	// AgentChanges counts how often that changed, or the guest was reset. Who spoke with an
+	// agent before such a change speaks with nobody after it. AgentDoubts counts how often
+	// that may have happened, and has to be found out.
+	AgentOpen                 bool
+	AgentChanges, AgentDoubts int
+}
+
+// Halt is why a VM's processors were halted without being asked to.
+type Halt string
+
+// The reasons.
+const (
+	HaltNoSpace  Halt = "no_space"       // the host has no room for what the guest writes
+	HaltIOError  Halt = "io_error"       // the host cannot write or read the disk
+	HaltInternal Halt = "internal_error" // the virtual processor does not know how to go on
+)
+
+// Observer is an Instance that is told how its VM is.
+type Observer interface {
+	// Condition is what was told last, and a channel that is closed when more is told.
+	Condition() (Condition, <-chan struct{})
+}
+
 // Channel is a way into a VM.
 type Channel string
 
@@ -135,7 +168,12 @@ type Metrics struct {
 	NetReceivedBytes, NetSentBytes  int64
 }
 
-// DiskKeeper is a backend that can work on disks of VMs that do not run.
+// VarsFile is the file in a VM's folder in which its UEFI firmware remembers its variables.
+// It is there once the VM has run, and its process writes it.
+const VarsFile = "vars.fd"
+
+// DiskKeeper is a backend that can work on disks of VMs that do not run. Its Clean may be called
+// while another call works on the VM, and ends that by killing the process.
 type DiskKeeper interface {
 	// OpenDisks makes a VM's disks available without running it. Close ends that.
 	OpenDisks(ctx context.Context, s *Spec) (Disks, error)
@@ -146,9 +184,15 @@ type DiskKeeper interface {
 // Disks are a VM's disks while somebody has them open: the VM itself, whose Instance
 // implements this too, or OpenDisks. The system's disk is meant throughout.
 type Disks interface {
+	// Recover ends what a daemon that was killed has begun on the disk and nobody waits for
+	// any more.
+	Recover(ctx context.Context) error
 	// Snapshot keeps the disk as it is now, and of a VM that runs with full its memory too,
-	// of which it says how much that was.
+	// of which it says how much that was. If it fails, the VM goes on as before, but a part of
+	// the snapshot may be there.
 	Snapshot(ctx context.Context, name string, full bool) (memory int64, err error)
+	// DeleteSnapshot removes a snapshot, or what there is of one that failed. It is no error
+	// if there is none.
 	DeleteSnapshot(ctx context.Context, name string) error
 	// RevertFull puts a VM that runs back to a snapshot with its memory.
 	RevertFull(ctx context.Context, name string) error
@@ -161,6 +205,12 @@ type Disks interface {
 	// Resize makes the disk larger.
 	Resize(ctx context.Context, size int64) error
 	Close() error
+}
+
+// MemoryLimit is how long a backend may take to save the memory of a VM, or to load it, during
+// which its process may answer nothing. 8 MiB a second are few for a disk.
+func MemoryLimit(memoryMiB int) time.Duration {
+	return 2*time.Minute + time.Duration(memoryMiB/8)*time.Second
 }
 
 // DiskCopy says what is to be copied.

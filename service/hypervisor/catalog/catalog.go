@@ -134,9 +134,6 @@ func Keep(ctx context.Context, r io.Reader, path string, limit int64) (sum strin
 	defer func() { err = errors.Join(err, out.Close()) }()
 	hash := sha256.New()
 	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(heedful{ctx, r}, limit+1))
-	if errors.Is(err, syscall.ENOSPC) {
-		return "", fault.Wrap(fault.StorageFailed, err, "the host's storage is full")
-	}
 	if err != nil {
 		return "", err
 	}

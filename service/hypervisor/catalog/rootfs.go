@@ -15,8 +15,9 @@ import (
 
 // TakeRootFS makes a content of an open folder with a root file system. Owners, permissions and
 // links are kept; devices, sockets and pipes are left out, since a sandbox makes its own.
-// The sum is that of a listing of all names, permissions and bytes.
-func (s *Store) TakeRootFS(ctx context.Context, id string, root *os.File) (Content, error) {
+// The sum is that of a listing of all names, permissions and bytes. What check refuses is
+// not copied, and nor is anything else then. prepare adds to the copy what is not part of the sum.
+func (s *Store) TakeRootFS(ctx context.Context, id string, root *os.File, check func(fs.FileInfo) error, prepare func(*os.Root) error) (Content, error) {
 	folder, err := s.Incoming(id)
 	if err != nil {
 		return Content{}, err
@@ -41,9 +42,12 @@ func (s *Store) TakeRootFS(ctx context.Context, id string, root *os.File) (Conte
 		return Content{}, err
 	}
 	defer func() { _ = to.Close() }() // what was written is synced at the end
-	t := &tree{ctx: ctx, from: from, to: to, left: s.MaxSize()}
+	t := &tree{ctx: ctx, from: from, to: to, left: s.MaxSize(), check: check}
 	t.listing = sha256.New()
 	if err := fs.WalkDir(from.FS(), ".", t.copy); err != nil {
+		return Content{}, err
+	}
+	if err := prepare(to); err != nil {
 		return Content{}, err
 	}
 	c.SHA256 = hex.EncodeToString(t.listing.Sum(nil))
@@ -58,7 +62,8 @@ type tree struct {
 		io.Writer
 		Sum(b []byte) []byte
 	}
-	left int64 // bytes that may be copied yet
+	left  int64 // bytes that may be copied yet
+	check func(fs.FileInfo) error
 }
 
 func (t *tree) copy(name string, e fs.DirEntry, err error) error {
@@ -70,6 +75,9 @@ func (t *tree) copy(name string, e fs.DirEntry, err error) error {
 	}
 	info, err := e.Info()
 	if err != nil {
+		return err
+	}
+	if err := t.check(info); err != nil {
 		return err
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)

@@ -16,6 +16,9 @@ type Config struct {
 	Storage Storage `toml:"storage"`
 	Network Network `toml:"network"`
 	Images  Images  `toml:"images"`
+
+	// Warnings tell of what is accepted and should be better.
+	Warnings []string `toml:"-"`
 }
 
 // Policy are the limits of VMs on this host. Zero is no limit.
@@ -25,7 +28,7 @@ type Policy struct {
 	MaxDiskGiB       int            `toml:"max_disk_gib" help:"System disk of one VM, in GiB."`
 	MaxTTLSeconds    int64          `toml:"max_ttl_seconds" help:"Longest life of a VM. With it, every VM must have a ttl_seconds."`
 	AllowedBackends  []string       `toml:"allowed_backends" help:"Backends that may be used; empty: all."`
-	AllowedImageDirs []string       `toml:"allowed_image_dirs" help:"Folders of the host that image, kernel, initrd and firmware may lie in; empty: everywhere. The catalog is always allowed."`
+	AllowedImageDirs []string       `toml:"allowed_image_dirs" help:"Folders of the host that image, kernel, initrd and firmware may lie in; empty: tenants take images of the catalog only, and admins name any file. The catalog is always allowed, and the folders of the daemon never."`
 	Tenants          []TenantPolicy `toml:"tenants" help:"Limits of what a tenant has in all, a table for each."`
 }
 
@@ -40,6 +43,7 @@ type TenantPolicy struct {
 // Auth says who may call.
 type Auth struct {
 	Require            bool         `toml:"require" help:"Refuse to start without credentials, and to listen beyond loopback without the jailer."`
+	OpenMetrics        bool         `toml:"open_metrics" help:"With require, answer /metrics without credentials all the same; else it takes an admin's."`
 	RateLimitRPS       float64      `toml:"rate_limit_rps" help:"Requests a second of one caller in the long run; set together with rate_limit_burst."`
 	RateLimitBurst     int          `toml:"rate_limit_burst" help:"Requests of one caller at once."`
 	Tokens             []Token      `toml:"tokens" help:"Bearer tokens, a table for each."`
@@ -92,11 +96,12 @@ type Storage struct {
 
 // Network is the bridge that the daemon keeps for VMs.
 type Network struct {
-	Bridge     string   `toml:"bridge" help:"Name of the bridge that the daemon makes. Default: mainstay0."`
-	Subnet     string   `toml:"subnet" help:"Its addresses; the first is the host's. Default: 10.87.0.0/16."`
-	DisableNAT bool     `toml:"disable_nat" help:"Do not let guests reach out through the host."`
-	DNS        []string `toml:"dns" help:"Name servers that guests are told. Default: the host's."`
-	Bridges    []string `toml:"allowed_bridges" help:"Bridges of the host's own that VMs may join."`
+	Bridge      string   `toml:"bridge" help:"Name of the bridge that the daemon makes. Default: mainstay0."`
+	Subnet      string   `toml:"subnet" help:"Its addresses; the first is the host's. Default: 10.87.0.0/16."`
+	ShareBridge bool     `toml:"share_bridge" help:"Let VMs of different tenants reach each other on the bridge. Without it, a VM reaches those of its own tenant only."`
+	DisableNAT  bool     `toml:"disable_nat" help:"Do not let guests reach out through the host."`
+	DNS         []string `toml:"dns" help:"Name servers that guests are told. Default: the host's."`
+	Bridges     []string `toml:"allowed_bridges" help:"Bridges of the host's own that VMs may join."`
 }
 
 // Images are the catalog's rules.

@@ -53,6 +53,9 @@ func TestADocumentIsReadAndCompletedAndItsTokensAreHashed(t *testing.T) {
 	if token.Token != "" || token.SHA256 != auth.HashToken("0123456789abcdef") || token.Tenant != "acme" {
 		t.Errorf("%+v", token)
 	}
+	if len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "auth.tokens[0].token: ") || strings.Contains(c.Warnings[0], "0123456789abcdef") {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
 	if c.Policy.Tenants[0].MaxVMsTotal != 3 || c.Jailer.GID != 300000 || c.Storage.CephConf == "" || c.Network.Bridge != "mainstay0" || c.Auth.OIDC.TenantClaim != "tenant" {
 		t.Errorf("%+v", c)
 	}
@@ -90,11 +93,13 @@ func TestWhatIsWrongIsNamedByItsPathAndSecretsAreNotShown(t *testing.T) {
 		"[policy\ns3cret":                                 {"line 1", "no valid TOML"},
 		"[policy]\nmax_vcpus = -1\nallowed_backends = [\"xen\"]\nallowed_image_dirs = [\"../x\"]":      {"3 problems", "policy.max_vcpus", `policy.allowed_backends[0]: there is no backend "xen"`, "policy.allowed_image_dirs[0]"},
 		"[[policy.tenants]]\ntenant = \"a\"\n[[policy.tenants]]\ntenant = \"a\"\n[[policy.tenants]]\n": {`policy.tenants[1].tenant: "a" has limits already`, "policy.tenants[2].tenant: is required"},
-		"[auth]\nrate_limit_rps = 1":                         {"auth.rate_limit_burst"},
-		"[auth]\nrate_limit_rps = nan\nrate_limit_burst = 1": {"auth.rate_limit_rps"},
-		"[[auth.tokens]]\nname = \"a\"\ntoken = \"s3cret\"":  {"auth.tokens[0]: the token must have at least 16"},
-		"[[auth.tokens]]\nname = \"a\"":                      {"auth.tokens[0]: give exactly one of"},
-		"[[auth.tokens]]\nname = \"a\"\nsha256 = \"abc\"":    {"auth.tokens[0].sha256"},
+		"[auth]\nrate_limit_rps = 1":                                      {"auth.rate_limit_burst"},
+		"[auth]\nrate_limit_rps = nan\nrate_limit_burst = 1":              {"auth.rate_limit_rps"},
+		"[[auth.tokens]]\nname = \"a\"\ntoken = \"s3cret\"":               {"auth.tokens[0].token: must have at least 16"},
+		"[[auth.tokens]]\nname = \"a\"\ntoken = \"s3cret s3cret s3cret\"": {"auth.tokens[0].token: must be at most 4096 printable"},
+		"Warnings = [\"s3cret\"]":                                         {"line 1: Warnings: there is no such key"},
+		"[[auth.tokens]]\nname = \"a\"":                                   {"auth.tokens[0]: give exactly one of"},
+		"[[auth.tokens]]\nname = \"a\"\nsha256 = \"abc\"":                 {"auth.tokens[0].sha256"},
 		"[[auth.tokens]]\nname=\"a\"\ntoken=\"s3crets3crets3cret\"\n[[auth.tokens]]\nname=\"a\"\ntoken=\"s3crets3crets3cret\"": {`auth.tokens[1].name: "a" is given twice`, "auth.tokens[1]: another entry has the same token"},
 		"[auth.oidc]\nissuer = \"id\"":                                         {"auth.oidc.issuer", "auth.oidc.audience"},
 		"[[auth.client_certificates]]\ntenant = \"a b\"":                       {"auth.client_certificates[0].common_name", "auth.client_certificates[0].tenant"},

@@ -114,14 +114,12 @@ func (p *problems) fault() error {
 	return fault.New(fault.Invalid, "%d problems:\n%s", len(p.lines), strings.Join(p.lines, "\n"))
 }
 
-// minToken is the shortest token that is taken, in characters.
-const minToken = 16
-
 // readTokens replaces tokens by their hashes.
 func (c *Config) readTokens(folder string, p *problems) {
 	for i := range c.Auth.Tokens {
 		t := &c.Auth.Tokens[i]
 		path := fmt.Sprintf("auth.tokens[%d]", i)
+		from := path + ".token"
 		given := 0
 		for _, form := range []string{t.Token, t.SHA256, t.File} {
 			if form != "" {
@@ -142,6 +140,7 @@ func (c *Config) readTokens(folder string, p *problems) {
 				p.add(path+".file", "%s", fault.From(unreadable(file, err)).Message)
 				continue
 			}
+			from = path + ".file"
 			t.Token, t.File = strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r"), ""
 		}
 		if t.SHA256 != "" {
@@ -151,8 +150,12 @@ func (c *Config) readTokens(folder string, p *problems) {
 			}
 			continue
 		}
-		if len(t.Token) < minToken {
-			p.add(path, "the token must have at least %d characters", minToken)
+		warning, err := auth.CheckToken(from, t.Token)
+		if err != nil {
+			p.lines = append(p.lines, fault.From(err).Message)
+		}
+		if warning != "" {
+			c.Warnings = append(c.Warnings, warning)
 		}
 		t.SHA256, t.Token = auth.HashToken(t.Token), ""
 	}

@@ -5,13 +5,11 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -28,6 +26,8 @@ type Options struct {
 	// Folder gets the kernel and the initial RAM disk, and keeps the kernel's package so
 	// that it is fetched once.
 	Folder string
+	// Host is the root folder of the system whose packages are used; empty: /.
+	Host string
 	// Agent is the guest agent's program, static; empty: a guest without one.
 	Agent string
 	// Progress is told what is being done; nil: nobody is.
@@ -37,14 +37,6 @@ type Options struct {
 // Guest are the files to boot from.
 type Guest struct {
 	Kernel, Initrd string
-}
-
-// modules are what a VM's devices need, in an order in which each finds what it needs.
-// They are below the kernel's folder of modules.
-var modules = []string{
-	"drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev", "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/virtio/virtio_mmio",
-	"drivers/block/virtio_blk", "drivers/char/virtio_console", "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net", "drivers/cdrom/cdrom", "fs/isofs/isofs",
-	"drivers/acpi/button", "drivers/input/evdev",
 }
 
 // commands are those of busybox that have a name of their own in the guest.
@@ -76,72 +68,39 @@ type builder struct {
 }
 
 func (b *builder) build(ctx context.Context) (Guest, error) {
-	kernel, err := b.fetch(ctx)
+	k, err := b.kernel(ctx)
 	if err != nil {
-		return Guest{}, err
-	}
-	b.Progress("unpacking the kernel")
-	unpacked := filepath.Join(b.work, "kernel")
-	if _, err := run(ctx, b.work, "dpkg-deb", "-x", kernel, unpacked); err != nil {
 		return Guest{}, err
 	}
 	b.Progress("making the initial RAM disk")
 	root := filepath.Join(b.work, "root")
-	if err := b.fill(root, unpacked); err != nil {
+	if err := b.fill(ctx, root, k); err != nil {
 		return Guest{}, err
 	}
 	initrd := filepath.Join(b.work, "initrd.gz")
 	if err := pack(ctx, root, initrd); err != nil {
 		return Guest{}, err
 	}
-	image, err := only(filepath.Join(unpacked, "boot", "vmlinuz-*"))
-	if err != nil {
+	image := filepath.Join(b.work, "vmlinuz") // a copy, since the kernel may be the host's own
+	if err := copyFile(k.image, image, 0o644); err != nil {
 		return Guest{}, err
 	}
 	guest := Guest{Kernel: filepath.Join(b.Folder, "vmlinuz"), Initrd: filepath.Join(b.Folder, "initrd.gz")}
 	return guest, errors.Join(os.Rename(image, guest.Kernel), os.Rename(initrd, guest.Initrd))
 }
 
-// fetch finds the package of the newest kernel, and downloads it unless it is there.
-func (b *builder) fetch(ctx context.Context) (string, error) {
-	out, err := run(ctx, b.work, "apt-cache", "depends", "linux-image-cloud-"+runtime.GOARCH)
-	if err != nil {
-		return "", err
-	}
-	name := ""
-	for line := range strings.Lines(out) {
-		if depends, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: linux-image-"); ok {
-			name = "linux-image-" + depends
-			break
-		}
-	}
-	if name == "" {
-		return "", fault.New(fault.Unavailable, "apt knows no kernel for clouds (linux-image-cloud-%s); run apt-get update", runtime.GOARCH)
-	}
-	if kept, err := only(filepath.Join(b.Folder, name+"_*.deb")); err == nil {
-		return kept, nil
-	}
-	b.Progress("downloading " + name)
-	if _, err := run(ctx, b.work, "apt-get", "-q", "download", name); err != nil {
-		return "", err
-	}
-	fetched, err := only(filepath.Join(b.work, name+"_*.deb"))
-	if err != nil {
-		return "", err
-	}
-	kept := filepath.Join(b.Folder, filepath.Base(fetched))
-	return kept, os.Rename(fetched, kept)
-}
-
 // fill makes the guest's root folder.
-func (b *builder) fill(root, kernel string) error {
+func (b *builder) fill(ctx context.Context, root string, k kernel) error {
 	for _, dir := range []string{"bin", "dev", "proc", "sys", "etc", "lib/modules", "root", "run", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil { //nolint:gosec // the guest's
 			return err
 		}
 	}
-	if err := copyFile("/bin/busybox", filepath.Join(root, "bin/busybox"), 0o755); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "the guest is made of busybox: apt-get install busybox-static")
+	if err := static(busybox); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "the guest is made of a busybox that needs no libraries: apt-get install busybox-static")
+	}
+	if err := copyFile(busybox, filepath.Join(root, "bin/busybox"), 0o755); err != nil {
+		return err
 	}
 	for _, name := range commands {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
@@ -158,27 +117,7 @@ func (b *builder) fill(root, kernel string) error {
 			return err
 		}
 	}
-	return addModules(root, kernel)
-}
-
-func addModules(root, kernel string) error {
-	from, err := only(filepath.Join(kernel, "lib", "modules", "*", "kernel"))
-	if err != nil {
-		return err
-	}
-	var order []string
-	for _, path := range modules {
-		name := filepath.Base(path)
-		err := copyFile(filepath.Join(from, path+".ko"), filepath.Join(root, "lib/modules", name+".ko"), 0o644)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it is a part of this kernel itself
-		}
-		if err != nil {
-			return err
-		}
-		order = append(order, name)
-	}
-	return os.WriteFile(filepath.Join(root, "lib/modules.order"), []byte(strings.Join(order, "\n")+"\n"), 0o644) //nolint:gosec // the guest's
+	return k.copyModules(ctx, root)
 }
 
 // pack makes an archive of a folder, as the kernel unpacks it.
@@ -232,19 +171,16 @@ func failed(program, said string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return fault.Wrap(fault.Unavailable, err, "the guest is built with %s, as there is on Debian and Ubuntu", program)
 	}
-	return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(said))
+	if said = lastLine(said); said != "" {
+		said = ": " + said
+	}
+	return fault.Wrap(fault.Unavailable, err, "the guest could not be built: %s failed%s", program, said)
 }
 
-// only is the one file that matches.
-func only(pattern string) (string, error) {
-	found, err := filepath.Glob(pattern)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
-	}
-	if err != nil {
-		return "", err
-	}
-	return found[len(found)-1], nil
+// lastLine is what a program said last, where the reason mostly stands.
+func lastLine(said string) string {
+	said = strings.TrimSpace(said)
+	return strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
 }
 
 func copyFile(from, to string, mode fs.FileMode) error {

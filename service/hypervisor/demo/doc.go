@@ -3,6 +3,9 @@
 // boots in seconds without a disk, which is what a first look, tests and benchmarks
 // want; it is no system to work on.
 //
+// The kernel's package is downloaded once. Where it cannot be had, a kernel that is
+// installed on the host does, if it has the modules.
+//
 // The guest mounts what is needed, asks for an address on each network device, starts
 // the agent and leaves a shell on its serial console. It says Ready there.
 package demo

@@ -11,6 +11,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 const (
@@ -41,20 +42,11 @@ func (r *Registry) VMs(ctx context.Context, tenant string) (hypervisorapi.FleetV
 	var budget budget
 	var asked sync.WaitGroup
 	for i := range rows {
+		reasons[i] = "asking it broke; see the registry's log" // unless it is asked
 		asked.Go(func() {
-			deadline := r.cfg.Deadline
-			switch silence := r.silence(&rows[i]); {
-			case r.healthy(&rows[i]):
-			case silence > goneIntervals*r.cfg.Interval:
-				reasons[i] = r.silent(&rows[i])
-				return
-			default:
-				deadline /= 3
-			}
-			var err error
-			if answers[i], err = r.list(ctx, &rows[i], tenant, deadline, &budget); err != nil {
-				reasons[i] = explain(err)
-			}
+			_ = routine.Run(r.cfg.Log, "fleet list", func() { // logged
+				answers[i], reasons[i] = r.askFor(ctx, &rows[i], tenant, &budget)
+			})
 		})
 	}
 	asked.Wait()
@@ -68,6 +60,23 @@ func (r *Registry) VMs(ctx context.Context, tenant string) (hypervisorapi.FleetV
 		}
 	}
 	return list, nil
+}
+
+// askFor asks a node for its VMs, or tells why it has no answer.
+func (r *Registry) askFor(ctx context.Context, row *nodeRow, tenant string, budget *budget) (vms []hypervisorapi.FleetVM, reason string) {
+	deadline := r.cfg.Deadline
+	switch silence := r.silence(row); {
+	case r.healthy(row):
+	case silence > goneIntervals*r.cfg.Interval:
+		return nil, r.silent(row)
+	default:
+		deadline /= 3
+	}
+	vms, err := r.list(ctx, row, tenant, deadline, budget)
+	if err != nil {
+		return vms, explain(err)
+	}
+	return vms, ""
 }
 
 // NodeVMs are the VMs of one node, of one tenant or, where that is empty, of all.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"unicode"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
@@ -153,9 +154,9 @@ func (c *Client) abandon(call *call, err error) error {
 	}
 	if open {
 		// Waits behind others; ends with the session at the latest.
-		go func() {
+		routine.Go(nil, "guest agent's commands", func() {
 			_ = c.sender.Send(context.Background(), wire.Frame{ID: call.id, Op: wire.OpCancel})
-		}()
+		})
 	}
 	return err
 }

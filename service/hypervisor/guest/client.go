@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
@@ -24,7 +25,7 @@ var (
 	ErrViolation = errors.New("the guest broke the protocol")
 	// ErrClosed is the error of a client that was closed.
 	ErrClosed = errors.New("the guest agent's client is closed")
-	// ErrLost is in the error of a session whose stream has ended.
+	// ErrLost is in the error of a session whose stream has ended, or that the agent has ended.
 	ErrLost = errors.New("the connection to the guest agent is lost")
 )
 
@@ -75,8 +76,8 @@ func Connect(ctx context.Context, stream io.ReadWriteCloser, secret string) (*Cl
 		stream.Close()
 		return nil, fmt.Errorf("connect to the guest agent: %w", err)
 	}
-	go c.write()
-	go c.read(reader)
+	c.keep("guest agent's commands", c.write)
+	c.keep("guest agent's answers", func() error { return c.read(reader) })
 	return c, nil
 }
 
@@ -168,22 +169,30 @@ func (l limited) Write(b []byte) (int, error) {
 	return l.stream.Write(b)
 }
 
-func (c *Client) write() {
-	if err := c.sender.Run(limited{c}); err != nil {
-		c.end(fmt.Errorf("%w: %w", ErrLost, err))
-	}
+// keep runs a half of the session, whose error ends the whole.
+func (c *Client) keep(name string, half func() error) {
+	routine.Go(nil, name, func() {
+		if err := routine.Call(nil, name, half); err != nil {
+			c.end(err)
+		}
+	})
 }
 
-func (c *Client) read(r *wire.Reader) {
+func (c *Client) write() error {
+	if err := c.sender.Run(limited{c}); err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return nil
+}
+
+func (c *Client) read(r *wire.Reader) error {
 	for {
 		f, err := r.Frame()
 		if err != nil {
-			c.end(readError(err))
-			return
+			return readError(err)
 		}
 		if err := c.dispatch(f); err != nil {
-			c.end(err)
-			return
+			return err
 		}
 	}
 }
@@ -193,6 +202,9 @@ func (c *Client) dispatch(f wire.Frame) error {
 	c.mu.Lock()
 	call := c.calls[f.ID]
 	c.mu.Unlock()
+	if f.ID == 0 && f.Op == wire.OpError {
+		return fmt.Errorf("%w: the agent has ended the session: %s", ErrLost, refusal(f.Body).Message)
+	}
 	if call == nil {
 		return violation("a frame for call %d, which is not open", f.ID)
 	}
@@ -240,7 +252,7 @@ type Refusal struct {
 
 func (e *Refusal) Error() string { return fmt.Sprintf("the guest says: %s (%s)", e.Message, e.Code) }
 
-func refusal(body json.RawMessage) error {
+func refusal(body json.RawMessage) *Refusal {
 	var e wire.Error
 	if wire.Body(body, &e) != nil {
 		return &Refusal{Code: wire.Failed, Message: "an error without a reason"}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
@@ -49,7 +50,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Exit, error) {
 		return Exit{}, err
 	}
 	if cmd.Stdin != nil {
-		go c.sendInput(call, cmd.Stdin)
+		routine.Go(nil, "guest input", func() { c.sendInput(call, cmd.Stdin) })
 	}
 	limit := int64(-1)
 	if cmd.MaxOutput > 0 {
@@ -69,10 +70,12 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Exit, error) {
 }
 
 func (c *Client) sendInput(call *call, r io.Reader) {
-	_, err := c.sender.Copy(call.sending, call.id, wire.Input, r, call.budget)
-	if err == nil {
-		err = c.sender.Send(call.sending, wire.Frame{ID: call.id, Op: wire.OpEnd})
-	}
+	err := routine.Call(nil, "guest input", func() error {
+		if _, err := c.sender.Copy(call.sending, call.id, wire.Input, r, call.budget); err != nil {
+			return err
+		}
+		return c.sender.Send(call.sending, wire.Frame{ID: call.id, Op: wire.OpEnd})
+	})
 	if err != nil && call.sending.Err() == nil {
 		call.cancel(err) // the reader failed
 	}

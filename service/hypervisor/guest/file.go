@@ -8,14 +8,33 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
+// fileIdle is how long a guest may take for the next piece of a file. A disk of the guest's, or
+// what is in the place of one, may never answer.
+const fileIdle = time.Minute
+
+var errIdle = fmt.Errorf("the guest has sent or taken nothing of the file for %v: %w", fileIdle, context.DeadlineExceeded)
+
+// idleTimer cancels a call that makes no progress.
+type idleTimer struct{ *time.Timer }
+
+func (call *call) idle() idleTimer {
+	return idleTimer{time.AfterFunc(fileIdle, func() { call.cancel(errIdle) })}
+}
+
+// pause is called before something that is not the guest's to do, and progress after it.
+func (t idleTimer) pause()    { t.Stop() }
+func (t idleTimer) progress() { t.Reset(fileIdle) }
+
 // PutFile makes a file of the guest, of exactly size bytes of r, in the place of what is
 // there. The path is absolute and its folder exists; of mode only permissions are used.
 // The file is there whole and on disk when PutFile returns, and not at all after an error,
-// unless the answer was lost (ErrLost, or the end of ctx).
+// unless the answer was lost (ErrLost, or the end of ctx). A guest that takes nothing for a
+// minute ends the call.
 func (c *Client) PutFile(ctx context.Context, path string, mode fs.FileMode, size int64, r io.Reader) error {
 	if size < 0 {
 		return wire.Errorf(wire.Invalid, "a file cannot have %d bytes", size)
@@ -24,8 +43,11 @@ func (c *Client) PutFile(ctx context.Context, path string, mode fs.FileMode, siz
 	if err != nil {
 		return err
 	}
+	idle := call.idle()
+	defer idle.pause()
 	hash := sha256.New()
-	n, err := c.sender.Copy(call.sending, call.id, wire.Input, io.TeeReader(io.LimitReader(r, size), hash), call.budget)
+	read := timedReader{io.TeeReader(io.LimitReader(r, size), hash), idle}
+	n, err := c.sender.Copy(call.sending, call.id, wire.Input, read, call.budget)
 	if err == nil && n != size {
 		err = fmt.Errorf("%w: the file has %d bytes instead of %d", io.ErrUnexpectedEOF, n, size)
 	}
@@ -59,12 +81,15 @@ func (c *Client) GetFile(ctx context.Context, path string, w io.Writer) (fs.File
 
 // GetFileTo is GetFile for who must know of the file before its content: open is called
 // first, and the content written to what it returns. An error of open ends the call. The
-// number of bytes is returned; it is the announced Size, unless that was -1.
+// number of bytes is returned; it is the announced Size, unless that was -1. A guest that sends
+// nothing for a minute ends the call.
 func (c *Client) GetFileTo(ctx context.Context, path string, open func(File) (io.Writer, error)) (int64, error) {
 	call, err := c.open(ctx, wire.OpGetFile, wire.GetFile{Path: path}, wire.Output)
 	if err != nil {
 		return 0, err
 	}
+	idle := call.idle()
+	defer idle.pause()
 	var body json.RawMessage
 	select {
 	case body = <-call.head:
@@ -87,7 +112,7 @@ func (c *Client) GetFileTo(ctx context.Context, path string, open func(File) (io
 		return 0, c.abandon(call, err)
 	}
 	hash := sha256.New()
-	counter := &counted{w: io.MultiWriter(w, hash)}
+	counter := &counted{w: io.MultiWriter(w, hash), idle: idle}
 	if err := c.receive(call, head.Size, [...]io.Writer{nil, counter, nil}); err != nil {
 		return counter.n, err
 	}
@@ -104,13 +129,29 @@ func (c *Client) GetFileTo(ctx context.Context, path string, open func(File) (io
 	return counter.n, nil
 }
 
+// counted counts what is written. Whoever takes it may be as slow as they like.
 type counted struct {
-	w io.Writer
-	n int64
+	w    io.Writer
+	n    int64
+	idle idleTimer
 }
 
 func (c *counted) Write(b []byte) (int, error) {
+	c.idle.pause()
+	defer c.idle.progress()
 	n, err := c.w.Write(b)
 	c.n += int64(n)
 	return n, err
+}
+
+// timedReader is what a guest gets. Whoever gives it may be as slow as they like.
+type timedReader struct {
+	io.Reader
+	idle idleTimer
+}
+
+func (r timedReader) Read(b []byte) (int, error) {
+	r.idle.pause()
+	defer r.idle.progress()
+	return r.Reader.Read(b)
 }

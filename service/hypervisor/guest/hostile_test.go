@@ -82,6 +82,66 @@ func connect(t testing.TB, behave func(*enemy)) *guest.Client {
 	return c
 }
 
+// breaking is a stream that panics when it is read, once broken is closed.
+type breaking struct {
+	net.Conn
+	broken chan struct{}
+}
+
+func (s breaking) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	select {
+	case <-s.broken:
+		panic("boom")
+	default:
+		return n, err
+	}
+}
+
+func TestASessionThatTheAgentEndsIsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	c := connect(t, func(e *enemy) {
+		e.next(wire.OpPutFile)
+		e.send(wire.With(0, wire.OpError, wire.Errorf(wire.Invalid, "malformed frame")))
+		e.ignore()
+	})
+	err := c.PutFile(t.Context(), "/f", 0o600, 1<<40, endless{})
+	if !errors.Is(err, guest.ErrLost) || !strings.Contains(err.Error(), "the agent has ended the session: malformed frame") {
+		t.Errorf("%v", err)
+	}
+	if refusal := (*guest.Refusal)(nil); errors.As(err, &refusal) {
+		t.Errorf("it is taken for a refusal of the call: %v", err)
+	}
+}
+
+func TestAPanicInASessionEndsItAndItsCalls(t *testing.T) {
+	t.Parallel()
+	host, far := net.Pipe()
+	stream := breaking{host, make(chan struct{})}
+	go func() {
+		e := &enemy{t, far, wire.NewReader(far)}
+		nonce, err := e.r.Preamble(nil, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = far.Write(nonce.Preamble())
+		e.send(wire.With(0, wire.OpHello, wire.Hello{Proto: wire.Proto}))
+		f := e.next(wire.OpPing)
+		close(stream.broken)
+		e.send(wire.With(f.ID, wire.OpResult, struct{}{}))
+	}()
+	c, err := guest.Connect(t.Context(), stream, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); far.Close() })
+	if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: boom") {
+		t.Errorf("the call ended with %v", err)
+	}
+	<-c.Done()
+}
+
 // The calls that a case makes.
 func ping(ctx context.Context, c *guest.Client) error { return c.Ping(ctx) }
 func run(ctx context.Context, c *guest.Client) error {
@@ -260,6 +320,68 @@ func TestAGuestThatSaysNothingCostsACallItsDeadline(t *testing.T) {
 		})
 	}
 }
+
+// What a file is read from, or written to, may be a device that never answers.
+func TestAFileThatAGuestDoesNotGoOnWithEndsTheCallAndNotTheSession(t *testing.T) {
+	t.Parallel()
+	for name, it := range map[string]struct {
+		behave func(*enemy)
+		call   func(context.Context, *guest.Client) error
+	}{
+		"no head": {(*enemy).ignore, get},
+		"half a file": {func(e *enemy) {
+			id := e.next(wire.OpGetFile).ID
+			e.send(wire.With(id, wire.OpHead, wire.Head{Mode: 0o644, Size: 1000}), data(id, 500))
+			e.ignore()
+		}, get},
+		"no credit": {(*enemy).ignore, func(ctx context.Context, c *guest.Client) error {
+			return c.PutFile(ctx, "/f", 0o644, 4*wire.Window, bytes.NewReader(make([]byte, 4*wire.Window)))
+		}},
+		"no end": {(*enemy).ignore, func(ctx context.Context, c *guest.Client) error {
+			return c.PutFile(ctx, "/f", 0o644, 3, strings.NewReader("abc"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := connect(t, it.behave)
+				if err := it.call(t.Context(), c); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				if err := c.Err(); err != nil {
+					t.Errorf("the session is over: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestAFileGoesOnForAsLongAsTheOtherEndOfItTakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, func(e *enemy) {
+			id := e.next(wire.OpGetFile).ID
+			e.send(wire.With(id, wire.OpHead, wire.Head{Mode: 0o644, Size: -1}))
+			for range 10 {
+				e.send(data(id, 1))
+				e.next(wire.OpCredit)
+				time.Sleep(50 * time.Second)
+			}
+			e.ignore()
+		})
+		slow := writerFunc(func(b []byte) (int, error) {
+			time.Sleep(time.Hour)
+			return len(b), nil
+		})
+		if _, n, err := c.GetFile(t.Context(), "/f", slow); n != 10 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d bytes, %v; want 10, and the end of the guest's time", n, err)
+		}
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestAGuestThatTakesNothingEndsTheSession(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,25 +48,57 @@ func Convert(ctx context.Context, path string, info Info, result string, limits 
 			err = errors.Join(err, removed(result))
 		}
 	}()
-	args := []string{"prlimit",
-		"--fsize=" + strconv.FormatInt(limits.Written, 10), "--as=" + strconv.FormatInt(limits.Memory, 10),
-		"--cpu=" + strconv.Itoa(int(limits.CPU/time.Second)), "--core=0", "--nofile=64",
-		"qemu-img", "convert", "-p", "-t", "none", "-O", string(Qcow2), source(path, info.Format), result}
-	return convert(ctx, args, progress)
+	return convert(ctx, append(limits.args(), source(info.Format, path), result), progress)
 }
 
-// Copy writes a qcow2 image of our own making, with all that it stands on, as one to
-// result, and says how far it is by calling progress, which may be nil, with values from
-// 0 to 1. What is at result is written over.
-func Copy(ctx context.Context, path, result string, progress func(float64)) error {
-	return convert(ctx, []string{"qemu-img", "convert", "-p", "--force-share", "-f", string(Qcow2), "-O", string(Qcow2), path, result}, progress)
+// args are those of a conversion to qcow2 within the limits, but for its source and result.
+func (l Limits) args() []string {
+	return []string{"prlimit",
+		"--fsize=" + strconv.FormatInt(l.Written, 10), "--as=" + strconv.FormatInt(l.Memory, 10),
+		"--cpu=" + strconv.Itoa(int(l.CPU/time.Second)), "--core=0", "--nofile=" + strconv.Itoa(files),
+		"qemu-img", "convert", "-p", "-t", "none", "-O", string(Qcow2)}
+}
+
+const (
+	files         = 1024     // that a conversion may have open: a chain has one a layer
+	layerMemory   = 64 << 20 // that a further layer of a chain may take
+	mostLayers    = files - 64
+	metadata      = 64 << 20      // beside the bytes of a disk
+	conversionCPU = 4 * time.Hour // of what takes some minutes
+)
+
+// LimitsOf are limits for a disk of a size that is known.
+func LimitsOf(virtualSize int64) Limits {
+	return Limits{VirtualSize: virtualSize, Written: virtualSize + virtualSize/8 + metadata, CPU: conversionCPU, Memory: DefaultMemory}
+}
+
+// Flatten writes a chain of qcow2 images, of which each stands on the next, as one to result,
+// which must not exist, and says how far it is by calling progress, which may be nil. What
+// the images' headers say of other files is not followed: they have been inspected, and
+// the chain is what it is told to be.
+func Flatten(ctx context.Context, chain []string, result string, limits Limits, progress func(float64)) (err error) {
+	if len(chain) > mostLayers {
+		return fault.New(fault.Conflict, "%d images stand on each other; %d can be read", len(chain), mostLayers)
+	}
+	if _, err := os.Lstat(result); err == nil {
+		return fault.New(fault.Conflict, "%s exists", result)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removed(result))
+		}
+	}()
+	limits.Memory += int64(len(chain)) * layerMemory
+	return convert(ctx, append(limits.args(), source(Qcow2, chain...), result), progress)
 }
 
 // convert runs qemu-img and follows what it says.
 func convert(ctx context.Context, args []string, progress func(float64)) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // paths are values, not options
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	// Each thread's own arena would take 64 MiB of the address space that limits.args allows, and a busy
+	// machine has many threads at once: qemu-img then aborts.
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MALLOC_ARENA_MAX=1"}
 	confine(cmd)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var said bytes.Buffer
@@ -83,14 +116,18 @@ func convert(ctx context.Context, args []string, progress func(float64)) error {
 	return failure(ctx, cmd.Wait(), said.String())
 }
 
-// source names the image so that qemu-img neither guesses its format nor opens what it
-// refers to.
-func source(path string, format Format) string {
-	options := map[string]any{"driver": string(format), "file": map[string]any{"driver": "file", "filename": path}}
-	if format == Qcow2 {
-		options["backing"] = nil
+// source names an image, and those that it stands on, so that qemu-img neither guesses a
+// format nor opens what a header refers to.
+func source(format Format, chain ...string) string {
+	var below any // none
+	for _, path := range slices.Backward(chain) {
+		options := map[string]any{"driver": string(format), "file": map[string]any{"driver": "file", "filename": path}}
+		if format == Qcow2 {
+			options["backing"] = below
+		}
+		below = options
 	}
-	text, err := json.Marshal(options)
+	text, err := json.Marshal(below)
 	if err != nil {
 		panic(err) // texts only
 	}

@@ -6,5 +6,9 @@
 // not known; Convert then lets qemu-img read it as the format that was found, with
 // references to other files switched off, in a process with limits.
 //
+// The file that a VM's process wrote a copy of its disk to is hostile, too, and that process
+// may have it open still: Adopt copies it to a file that is the daemon's own, and inspects
+// that. Flatten reads a chain of such files by the names that it is told.
+//
 // Two formats are taken: qcow2 and raw. Others are told by their name, and refused.
 package image

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -43,12 +45,12 @@ const (
 // Inspect finds out what an image of so many bytes is. It refuses, as fault of kind
 // Invalid, images that refer to other files, are encrypted, or are not understood.
 func Inspect(r io.ReaderAt, size int64) (Info, error) {
-	head := make([]byte, min(size, 128))
-	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return Info{}, fmt.Errorf("read the image: %w", err)
+	head, err := headOf(r, size)
+	if err != nil {
+		return Info{}, err
 	}
 	if bytes.HasPrefix(head, []byte(qcow2Magic)) {
-		return qcow2Info(head, size)
+		return qcow2Info(r, head, size, "")
 	}
 	for _, s := range strangers {
 		if bytes.HasPrefix(head, []byte(s.magic)) {
@@ -59,6 +61,63 @@ func Inspect(r io.ReaderAt, size int64) (Info, error) {
 		return Info{}, refused("is neither qcow2 nor raw: a raw disk has a multiple of %d bytes, and this has %d", sector, size)
 	}
 	return Info{Format: Raw, VirtualSize: size}, nil
+}
+
+// InspectLayer is Inspect of a qcow2 image that may stand on another, by exactly the name
+// that is given. A file that a VM's process could write to names what the daemon wrote there,
+// or was tampered with.
+func InspectLayer(r io.ReaderAt, size int64, backing string) (Info, error) {
+	head, err := headOf(r, size)
+	if err != nil {
+		return Info{}, err
+	}
+	if !bytes.HasPrefix(head, []byte(qcow2Magic)) {
+		return Info{}, refused("is not qcow2")
+	}
+	return qcow2Info(r, head, size, backing)
+}
+
+func headOf(r io.ReaderAt, size int64) ([]byte, error) {
+	head := make([]byte, min(size, 128))
+	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the image: %w", err)
+	}
+	return head, nil
+}
+
+// VirtualSize is the size of the disk in a qcow2 file, as its guest sees it, by its header and
+// nothing else: what it refers to is not opened.
+func VirtualSize(path string) (int64, error) {
+	f, err := os.Open(path) //nolint:gosec // a file of ours
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	head, err := headOf(f, 128)
+	if err != nil {
+		return 0, err
+	}
+	h, err := parsed(head)
+	if err != nil {
+		return 0, err
+	}
+	if h.Magic != binary.BigEndian.Uint32([]byte(qcow2Magic)) || h.Size == 0 || h.Size%sector != 0 || h.Size > 1<<62 {
+		return 0, refused("claims a size of %d bytes", h.Size)
+	}
+	return int64(h.Size), nil //nolint:gosec // it was checked to have 62 bits
+}
+
+// standsOn is the name of the image that another stands on.
+func standsOn(r io.ReaderAt, h *qcow2Header) (string, error) {
+	const longest = 1023 // QEMU's own bound
+	if h.BackingSize > longest || h.BackingOffset > math.MaxInt64 {
+		return "", refused("refers to a backing file by a name of %d bytes", h.BackingSize)
+	}
+	name := make([]byte, h.BackingSize)
+	if _, err := r.ReadAt(name, int64(h.BackingOffset)); err != nil { //nolint:gosec // it was checked above
+		return "", refused("refers to a backing file beyond its end")
+	}
+	return string(name), nil
 }
 
 func refused(format string, args ...any) error {
@@ -97,15 +156,31 @@ const (
 	known        = 1<<0 | 1<<1 | 1<<3 | 1<<4
 )
 
-func qcow2Info(head []byte, size int64) (Info, error) {
+func parsed(head []byte) (h qcow2Header, err error) {
 	padded := make([]byte, binary.Size(qcow2Header{}))
 	copy(padded, head)
-	var h qcow2Header
-	if err := binary.Read(bytes.NewReader(padded), binary.BigEndian, &h); err != nil {
+	err = binary.Read(bytes.NewReader(padded), binary.BigEndian, &h)
+	return h, err
+}
+
+// qcow2Info looks at a header. The image stands on none, or on one of the name in backing.
+func qcow2Info(r io.ReaderAt, head []byte, size int64, backing string) (Info, error) {
+	h, err := parsed(head)
+	if err != nil {
 		return Info{}, err
 	}
 	if len(head) < 72 || h.Version == 3 && len(head) < 104 {
 		return Info{}, refused("has an incomplete qcow2 header")
+	}
+	if backing != "" && h.BackingOffset != 0 {
+		name, err := standsOn(r, &h)
+		if err != nil {
+			return Info{}, err
+		}
+		if name != backing {
+			return Info{}, refused("refers to a backing file that is not the one it was made on")
+		}
+		h.BackingOffset, h.BackingSize = 0, 0 // it is known
 	}
 	if h.Version < 3 {
 		h.Incompatible = 0 // what follows the header of version 2 is something else

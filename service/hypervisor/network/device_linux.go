@@ -35,7 +35,12 @@ func ensureBridge(o Options) (made bool, err error) {
 		if link, err = netlink.LinkByName(o.Bridge); err != nil {
 			return false, kernel(err)
 		}
+		if err := netlink.LinkSetAlias(link, o.bridgeAlias()); err != nil {
+			return false, errors.Join(kernel(err), netlink.LinkDel(link))
+		}
 		made = true
+	} else if err := ownBridge(o, link); err != nil {
+		return false, err
 	}
 	if err := setUpBridge(o, link); err != nil {
 		if made {
@@ -44,6 +49,20 @@ func ensureBridge(o Options) (made bool, err error) {
 		return false, err
 	}
 	return made, nil
+}
+
+// ownBridge refuses a bridge that another daemon made: both would give the same addresses away.
+func ownBridge(o Options, link netlink.Link) error {
+	alias := link.Attrs().Alias
+	rest, marked := strings.CutPrefix(alias, "mainstay ")
+	if !marked || strings.HasPrefix(rest, o.mark()+" ") {
+		return nil
+	}
+	_, owner, _ := strings.Cut(rest, " ")
+	if _, err := os.Stat(owner); errors.Is(err, fs.ErrNotExist) {
+		return kernel(netlink.LinkSetAlias(link, o.bridgeAlias())) // nobody's any more
+	}
+	return fault.New(fault.Conflict, "bridge %s belongs to the daemon of %s; set network.bridge and network.subnet to others", o.Bridge, owner)
 }
 
 func setUpBridge(o Options, link netlink.Link) error {
@@ -114,8 +133,8 @@ func operatorsBridge(name string) (mtu int, err error) {
 
 // ensureTap makes the tap of a VM, down and on no bridge, or finds it. It reports
 // whether the tap is new.
-func ensureTap(l lease, owner uint32) (tap netlink.Link, made bool, err error) {
-	name := TapName(l.VM)
+func ensureTap(o Options, l lease, owner uint32) (tap netlink.Link, made bool, err error) {
+	name := o.tapName(l.VM)
 	link, err := findLink(name)
 	if err != nil {
 		return nil, false, err
@@ -192,15 +211,15 @@ func plug(tap netlink.Link, bridge string, mtu int, isolate bool) error {
 	return nil
 }
 
-// taps are the devices with names of ours, and which VM each is for.
-func taps() (map[string]string, error) {
+// taps are the devices with this daemon's mark, and which VM each is for.
+func taps(o Options) (map[string]string, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, kernel(err)
 	}
 	found := map[string]string{}
 	for _, l := range links {
-		if a := l.Attrs(); strings.HasPrefix(a.Name, tapPrefix) {
+		if a := l.Attrs(); strings.HasPrefix(a.Name, o.tapPrefix()) {
 			found[a.Name] = a.Alias
 		}
 	}

@@ -26,7 +26,8 @@
 //     ICMPv6, in which these could hide. If the VM was attached there without an
 //     address, the same holds for IPv4: any address, but no DHCP answers.
 //
-// Guests of the managed bridge reach each other, unless Options.Isolate. Of the host
+// Guests of the managed bridge reach those of their own tenant, unless Options.Isolate, and those of
+// other tenants only with Options.ShareBridge: neither directly nor by way of the host. Of the host
 // they reach DHCP, DNS and ICMP, and what the host has asked them for. Link-local
 // networks, where clouds serve the credentials of their machines, are closed to them
 // but for DNS. With NAT nobody outside begins a connection to a guest.
@@ -38,8 +39,8 @@
 //     pass only if they are in the sets. While a daemon is down or restarts, the rules
 //     of its taps stay.
 //   - The rules of one VM change in one transaction, the rebuilding of all is another.
-//   - There is one daemon in a network namespace: Sweep removes the taps that no VM of
-//     this one has.
+//   - Several daemons can share a host: the names of taps and tables, and the bridge, bear the
+//     mark of the daemon that made them (Options.Owner). None touches what has another mark.
 //
 // Other tables of the host see the packets, too: where another program's rules refuse
 // to forward (as Docker's do), they win.

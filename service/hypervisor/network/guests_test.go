@@ -134,7 +134,7 @@ func TestTheHostsServicesAreClosedToGuests(t *testing.T) {
 			t.Errorf("a guest reaches %s", address)
 		}
 	}
-	s.nft("delete table inet mainstay_hypervisor")
+	s.nft("delete table inet " + s.m.o.tableName())
 	for _, address := range closed { // so that it was the rules that closed them
 		s.must(dial(g, address, patience))
 	}
@@ -159,7 +159,7 @@ func TestGuestsDoNotReachTheCredentialsOfTheCloud(t *testing.T) {
 	if err := dial(g, "169.254.169.254:80", 500*time.Millisecond); err == nil {
 		t.Error("a guest reaches the metadata service")
 	}
-	s.nft("flush chain inet mainstay_hypervisor forward")
+	s.nft("flush chain inet " + s.m.o.tableName() + " forward")
 	s.must(dial(g, "169.254.169.254:80", patience))
 }
 

@@ -24,6 +24,7 @@ const maxFile = 64 << 20
 type lease struct {
 	VM       string     `json:"vm"`
 	MAC      mac        `json:"mac"`
+	Tenant   string     `json:"tenant,omitempty"`
 	Bridge   string     `json:"bridge"`
 	IP       netip.Addr `json:"ip,omitzero"`
 	Hostname string     `json:"hostname,omitempty"`

@@ -182,7 +182,7 @@ func TestOptionsAndPortsAreChecked(t *testing.T) {
 		"a multicast MAC":        func(p *Port) { p.MAC = net.HardwareAddr{3, 0, 0, 0, 0, 1} },
 		"the bridge's MAC":       func(p *Port) { p.MAC = own[:] },
 		"a bridge with a slash":  func(p *Port) { p.Bridge = "a/b" },
-		"a tap for a bridge":     func(p *Port) { p.Bridge = TapName("a") },
+		"a tap for a bridge":     func(p *Port) { p.Bridge = o.tapName("a") },
 		"a long bridge":          func(p *Port) { p.Bridge = "a234567890123456" },
 		"IPv6 on another bridge": func(p *Port) { p.Bridge, p.IP = "lan0", netip.MustParseAddr("fd00::1") },
 	} {
@@ -202,7 +202,7 @@ func TestTapsHaveNamesThatFitAndDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for i := range 1000 {
-		name := TapName(fmt.Sprint("0198c3b4-aaaa-7000-8000-", i))
+		name := Options{}.tapName(fmt.Sprint("0198c3b4-aaaa-7000-8000-", i))
 		if seen[name] || len(name) != maxName || !isDevice(name) {
 			t.Fatal(name)
 		}

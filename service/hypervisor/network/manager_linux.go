@@ -18,6 +18,7 @@ type Manager struct {
 	ready bool       // the rules were made since the start
 	// guarded are the ports whose rules the kernel has.
 	guarded map[string]lease
+	numbers numbers // of tenants
 
 	serverMu sync.Mutex
 	server   interface{ wake() } // of the DHCP server, while it listens
@@ -37,7 +38,7 @@ func New(o Options) (*Manager, error) {
 	for _, l := range strange {
 		o.Log.Warn("the address of a VM is not in the guests' network; it gets another when it starts", "vm", l.VM, "ip", l.IP, "network", o.Address.Masked())
 	}
-	return &Manager{o: o, book: b, guarded: map[string]lease{}, bridged: make(chan struct{}, 1)}, nil
+	return &Manager{o: o, book: b, guarded: map[string]lease{}, numbers: numbers{}, bridged: make(chan struct{}, 1)}, nil
 }
 
 // Check says what the host lacks for networks of VMs, as a fault.Unavailable.
@@ -45,7 +46,7 @@ func (m *Manager) Check() error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return unavailable(err, "this host has no /dev/net/tun; load the kernel module tun (modprobe tun)")
 	}
-	_, err := rulesStand()
+	_, err := rulesStand(m.o)
 	return err
 }
 
@@ -62,7 +63,7 @@ func (m *Manager) Attach(ctx context.Context, p Port) (Attached, error) {
 	if err := ctx.Err(); err != nil {
 		return Attached{}, err
 	}
-	a := Attached{Tap: TapName(l.VM), Bridge: l.Bridge, MTU: m.o.MTU}
+	a := Attached{Tap: m.o.tapName(l.VM), Bridge: l.Bridge, MTU: m.o.MTU}
 	if l.Bridge != m.o.Bridge {
 		if a.MTU, err = operatorsBridge(l.Bridge); err != nil {
 			return Attached{}, err
@@ -106,7 +107,7 @@ func (m *Manager) connect(l lease, owner uint32) error {
 			return err
 		}
 	}
-	tap, made, err := ensureTap(l, owner)
+	tap, made, err := ensureTap(m.o, l, owner)
 	if err != nil {
 		return err
 	}
@@ -164,13 +165,13 @@ func (m *Manager) prepare() error {
 
 // rebuild makes all rules, of the taps that are there and known.
 func (m *Manager) rebuild() error {
-	there, err := taps()
+	there, err := taps(m.o)
 	if err != nil {
 		return err
 	}
 	guarded := map[string]lease{}
 	for _, l := range m.book.all() {
-		if there[TapName(l.VM)] == l.VM {
+		if there[m.o.tapName(l.VM)] == l.VM {
 			guarded[l.VM] = l
 		}
 	}
@@ -178,7 +179,7 @@ func (m *Manager) rebuild() error {
 	for _, l := range guarded {
 		leases = append(leases, l)
 	}
-	if err := rebuildRules(m.o, leases); err != nil {
+	if err := rebuildRules(m.o, m.numbers, leases); err != nil {
 		return err
 	}
 	m.guarded = guarded
@@ -194,7 +195,7 @@ func (m *Manager) guard(vm string, l *lease) error {
 	if before == nil && l == nil {
 		return nil
 	}
-	if err := changeRules(m.o.Bridge, before, l); err != nil {
+	if err := changeRules(m.o, m.numbers, before, l); err != nil {
 		// Somebody has changed or removed our tables: they are made anew, with this VM's
 		// rules if its tap is there.
 		m.o.Log.Warn("the rules of the guests were changed by another; making them anew", "error", err)
@@ -223,7 +224,7 @@ func (m *Manager) Detach(ctx context.Context, vm string) error {
 }
 
 func (m *Manager) detach(vm string) error {
-	if err := removeLink(TapName(vm)); err != nil {
+	if err := removeLink(m.o.tapName(vm)); err != nil {
 		return err
 	}
 	return m.guard(vm, nil)
@@ -250,11 +251,11 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var s Swept
-	there, err := taps()
+	there, err := taps(m.o)
 	if err != nil {
 		return s, err
 	}
-	guarded, err := guardedTaps()
+	guarded, err := guardedTaps(m.o)
 	if err != nil {
 		return s, err
 	}
@@ -263,7 +264,7 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 		if err := ctx.Err(); err != nil {
 			return s, err
 		}
-		if vm != "" && TapName(vm) == name && keep(vm) {
+		if vm != "" && m.o.tapName(vm) == name && keep(vm) {
 			kept[name] = true
 			continue
 		}

@@ -69,13 +69,13 @@ func (s *site) sweep(keep func(string) bool) (swept Swept) {
 
 func (s *site) taps() (found map[string]string) {
 	s.t.Helper()
-	s.must(s.do(func() (err error) { found, err = taps(); return err }))
+	s.must(s.do(func() (err error) { found, err = taps(s.m.o); return err }))
 	return found
 }
 
 func (s *site) guarded() (names []string) {
 	s.t.Helper()
-	s.must(s.do(func() (err error) { names, err = guardedTaps(); return err }))
+	s.must(s.do(func() (err error) { names, err = guardedTaps(s.m.o); return err }))
 	slices.Sort(names)
 	return names
 }
@@ -128,7 +128,7 @@ func TestSweepRemovesWhatNoVMHasAndRebuildsTheRest(t *testing.T) {
 	a, b := s.attach(Port{VM: "a", MAC: hw(1)}), s.attach(Port{VM: "b", MAC: hw(2)})
 	c := s.attach(Port{VM: "c", MAC: hw(3)})
 	s.must(s.host.Run("ip", "link", "delete", c.Tap)) // its rules remain
-	half := tapPrefix + "half"
+	half := s.m.o.tapPrefix() + "half"
 	s.must(s.host.Run("ip", "tuntap", "add", half, "mode", "tap"))
 	queue := open(t, s.host, a.Tap) // QEMU outlives the daemon
 
@@ -310,13 +310,13 @@ func TestTheRulesOfThousandsOfVMsAreOneTransaction(t *testing.T) {
 		a = a.Next()
 	}
 	start := time.Now()
-	s.must(s.do(func() error { return rebuildRules(s.m.o, leases) }))
+	s.must(s.do(func() error { return rebuildRules(s.m.o, s.m.numbers, leases) }))
 	t.Logf("made in %v", time.Since(start))
 	if n := len(s.guarded()); n != len(leases) {
 		t.Errorf("rules of %d VMs", n)
 	}
 	start = time.Now()
-	s.must(s.do(func() error { return changeRules(DefaultBridge, &leases[7], nil) }))
+	s.must(s.do(func() error { return changeRules(s.m.o, s.m.numbers, &leases[7], nil) }))
 	t.Logf("one removed in %v", time.Since(start))
 	if n := len(s.guarded()); n != len(leases)-1 {
 		t.Errorf("rules of %d VMs after one was removed", n)

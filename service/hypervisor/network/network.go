@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	tapPrefix = "mstap"
+	tapPrefix = "mst"
 	// maxName is the longest name of a network device, in bytes.
 	maxName = 15
 	maxVM   = 128 // of the id of a VM, in bytes; the kernel keeps aliases of up to 255
@@ -45,8 +45,14 @@ type Options struct {
 	MTU int
 	// NoNAT leaves the way from and to the guests to the operator's routes.
 	NoNAT bool
+	// Owner names the daemon among those of a host: the path of its data folder. Devices and
+	// tables of nftables have a mark made of it, and nobody touches those of another mark.
+	Owner string
 	// Isolate keeps guests of the managed bridge from reaching each other.
 	Isolate bool
+	// ShareBridge lets guests of different tenants reach each other on the managed bridge. Those of
+	// one tenant always may, unless Isolate.
+	ShareBridge bool
 	// DNS is what guests ask for names. Default: what the host itself asks, without
 	// the servers on its loopback; read for every answer.
 	DNS []netip.Addr
@@ -56,6 +62,8 @@ type Options struct {
 type Port struct {
 	VM  string           // its id: letters, digits, '.', '_' and '-'
 	MAC net.HardwareAddr // six bytes, unicast
+	// Tenant is whose VM it is; empty: nobody's in particular, which is like a tenant.
+	Tenant string
 	// Bridge is the name of a bridge. Empty: the managed one.
 	Bridge string
 	// IP is a wish. On the managed bridge it is met if the address can be had, and if
@@ -87,10 +95,33 @@ type Swept struct {
 	Leases int // addresses
 }
 
-// TapName is the name of the tap of a VM.
-func TapName(vm string) string {
-	sum := sha256.Sum256([]byte(vm))
-	return tapPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:maxName-len(tapPrefix)]
+// short is the beginning of a text's hash, in characters that any name may have.
+func short(text string, length int) string {
+	sum := sha256.Sum256([]byte(text))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:length]
+}
+
+// mark tells this daemon's devices and tables from those of others.
+func (o Options) mark() string { return short(o.Owner, 4) }
+
+// tapPrefix begins the names of this daemon's taps, and of no other's.
+func (o Options) tapPrefix() string { return TapPrefix(o.Owner) }
+
+// TapPrefix begins the names of the taps of a daemon, and of no other's; see Options.Owner.
+func TapPrefix(owner string) string { return tapPrefix + Options{Owner: owner}.mark() }
+
+// tapName is the name of the tap of a VM.
+func (o Options) tapName(vm string) string {
+	prefix := o.tapPrefix()
+	return prefix + short(vm, maxName-len(prefix))
+}
+
+// tableName is that of this daemon's tables of nftables.
+func (o Options) tableName() string { return "mainstay_hypervisor_" + o.mark() }
+
+// bridgeAlias marks the managed bridge. The path is there for people.
+func (o Options) bridgeAlias() string {
+	return strings.ToValidUTF8(fmt.Sprintf("mainstay %s %.200s", o.mark(), o.Owner), "?")
 }
 
 // withDefaults checks options.
@@ -147,7 +178,7 @@ func isDevice(name string) bool { return len(name) <= maxName && deviceName.Matc
 // lease makes what is kept of a port out of what a caller asks for. Its address is
 // the wish as yet.
 func (o Options) lease(p Port) (lease, error) {
-	l := lease{VM: p.VM, Bridge: p.Bridge, IP: p.IP.Unmap()}
+	l := lease{VM: p.VM, Tenant: p.Tenant, Bridge: p.Bridge, IP: p.IP.Unmap()}
 	if l.Bridge == "" {
 		l.Bridge = o.Bridge
 	}
@@ -204,3 +235,7 @@ func (m *mac) UnmarshalText(text []byte) error {
 	*m = mac(hw)
 	return nil
 }
+
+// Usable says whether a guest of the daemon's own bridge may have an address: it is one of the
+// bridge's network, and neither the host's nor one for all.
+func (m *Manager) Usable(a netip.Addr) bool { return m.book.usable(a) }

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	tableName = "mainstay_hypervisor"
 	// chunk is how many elements go into one message, whose length is 16 bits.
 	chunk = 500
 	// transactionSize is that of the largest transaction, in bytes: all rules of some
@@ -34,14 +34,27 @@ type ports struct {
 	senders *nftables.Set // tap . Ethernet address . address: what it may send from
 	anyIP   *nftables.Set // taps that may send from any IPv4 address
 	foreign *nftables.Set // taps on bridges of the operator's
+	tenants *nftables.Set // a map: tap to the number of its tenant, on the managed bridge
+	members *nftables.Set // tap . number of its tenant: whose frames it gets
 }
 
-func bridgeTable() *nftables.Table {
-	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: tableName}
+func (o Options) bridgeTable() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: o.tableName()}
 }
 
-func inetTable() *nftables.Table {
-	return &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
+func (o Options) inetTable() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyINet, Name: o.tableName()}
+}
+
+// numbers are those of tenants, by which rules know them.
+type numbers map[string]uint32
+
+// of is the number of a tenant, always the same.
+func (n numbers) of(tenant string) uint32 {
+	if n[tenant] == 0 {
+		n[tenant] = uint32(len(n)) + 1 //nolint:gosec // there are not so many
+	}
+	return n[tenant]
 }
 
 func newPorts(t *nftables.Table) ports {
@@ -53,24 +66,32 @@ func newPorts(t *nftables.Table) ports {
 		senders: &nftables.Set{Table: t, ID: 2, Name: "senders", KeyType: nftables.MustConcatSetType(name, hw, ip), Concatenation: true},
 		anyIP:   &nftables.Set{Table: t, ID: 3, Name: "any_ip", KeyType: name},
 		foreign: &nftables.Set{Table: t, ID: 4, Name: "foreign", KeyType: name},
+		tenants: &nftables.Set{Table: t, ID: 6, Name: "tenants", KeyType: name, DataType: nftables.TypeMark, IsMap: true},
+		members: &nftables.Set{Table: t, ID: 7, Name: "members", KeyType: nftables.MustConcatSetType(name, nftables.TypeMark), Concatenation: true},
 	}
 }
 
-func (p ports) sets() []*nftables.Set { return []*nftables.Set{p.macs, p.senders, p.anyIP, p.foreign} }
+func (p ports) sets() []*nftables.Set {
+	return []*nftables.Set{p.macs, p.senders, p.anyIP, p.foreign, p.tenants, p.members}
+}
 
 // elements are what the sets have of one port.
-func (p ports) elements(l lease, managed string) map[*nftables.Set][]byte {
-	tap := ifname(TapName(l.VM))
+func (p ports) elements(o Options, n numbers, l lease) map[*nftables.Set]nftables.SetElement {
+	tap := ifname(o.tapName(l.VM))
 	hw := append(slices.Clone(l.MAC[:]), 0, 0) // a multiple of four bytes
-	e := map[*nftables.Set][]byte{p.macs: slices.Concat(tap, hw)}
+	e := map[*nftables.Set]nftables.SetElement{p.macs: {Key: slices.Concat(tap, hw)}}
 	if l.IP.IsValid() {
-		e[p.senders] = slices.Concat(tap, hw, l.IP.AsSlice())
+		e[p.senders] = nftables.SetElement{Key: slices.Concat(tap, hw, l.IP.AsSlice())}
 	}
-	if l.Bridge != managed {
-		e[p.foreign] = tap
-		if !l.IP.IsValid() {
-			e[p.anyIP] = tap
-		}
+	if l.Bridge == o.Bridge {
+		number := binaryutil.NativeEndian.PutUint32(n.of(l.Tenant))
+		e[p.tenants] = nftables.SetElement{Key: tap, Val: number}
+		e[p.members] = nftables.SetElement{Key: slices.Concat(tap, number)}
+		return e
+	}
+	e[p.foreign] = nftables.SetElement{Key: tap}
+	if !l.IP.IsValid() {
+		e[p.anyIP] = nftables.SetElement{Key: tap}
 	}
 	return e
 }
@@ -86,17 +107,17 @@ func connect() (*nftables.Conn, error) {
 }
 
 // rebuildRules replaces all that is ours in nftables, in one transaction.
-func rebuildRules(o Options, leases []lease) error {
+func rebuildRules(o Options, n numbers, leases []lease) error {
 	c, err := connect()
 	if err != nil {
 		return noRules(err)
 	}
-	for _, t := range []*nftables.Table{bridgeTable(), inetTable()} {
+	for _, t := range []*nftables.Table{o.bridgeTable(), o.inetTable()} {
 		c.AddTable(t) // so that there is one to delete
 		c.DelTable(t)
 		c.AddTable(t)
 	}
-	if err := guardPorts(c, o.Bridge, leases); err != nil {
+	if err := guardPorts(c, o, n, leases); err != nil {
 		return err
 	}
 	guardHost(c, o)
@@ -104,8 +125,8 @@ func rebuildRules(o Options, leases []lease) error {
 }
 
 // guardPorts makes the bridge table: what guests may send.
-func guardPorts(c *nftables.Conn, managed string, leases []lease) error {
-	t := bridgeTable()
+func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
+	t := o.bridgeTable()
 	p := newPorts(t)
 	asked := &nftables.Set{Table: t, ID: 5, Name: "asked", KeyType: nftables.TypeIFName, Dynamic: true, HasTimeout: true, Timeout: time.Minute, Size: 1 << 16}
 	for _, s := range append(p.sets(), asked) {
@@ -115,8 +136,8 @@ func guardPorts(c *nftables.Conn, managed string, leases []lease) error {
 	}
 	all := map[*nftables.Set][]nftables.SetElement{}
 	for _, l := range leases {
-		for set, key := range p.elements(l, managed) {
-			all[set] = append(all[set], nftables.SetElement{Key: key})
+		for set, element := range p.elements(o, n, l) {
+			all[set] = append(all[set], element)
 		}
 	}
 	for set, elements := range all {
@@ -132,15 +153,33 @@ func guardPorts(c *nftables.Conn, managed string, leases []lease) error {
 	input := c.AddChain(&nftables.Chain{
 		Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: first, Policy: &policy,
 	})
-	arp, ipv4, ipv6 := guardARP(c, t, p), guardIPv4(c, t, p, guardDHCP(c, t, p, asked)), guardIPv6(c, t, p)
+	arp, ipv4, ipv6 := guardARP(c, t, p), guardIPv4(c, o, p, guardDHCP(c, t, p, asked)), guardIPv6(c, t, p)
 	addRules(c, t, input,
-		rule(meta(expr.MetaKeyIIFNAME), compare(expr.CmpOpNeq, []byte(tapPrefix)), accept()),
+		rule(meta(expr.MetaKeyIIFNAME), compare(expr.CmpOpNeq, []byte(o.tapPrefix())), accept()),
 		rule(sender(expr.PayloadBaseLLHeader, 6), in(p.macs), etherType(unix.ETH_P_ARP), goTo(arp)),
 		rule(sender(expr.PayloadBaseLLHeader, 6), in(p.macs), etherType(unix.ETH_P_IP), goTo(ipv4)),
 		rule(sender(expr.PayloadBaseLLHeader, 6), in(p.macs), etherType(unix.ETH_P_IPV6), goTo(ipv6)),
 		drop(),
 	)
+	if !o.ShareBridge {
+		guardTenants(c, t, p)
+	}
 	return nil
+}
+
+// guardTenants lets a frame from a tap of the managed bridge to another one pass only if both are of
+// one tenant. What leaves the bridge, or comes in, passes.
+func guardTenants(c *nftables.Conn, t *nftables.Table, p ports) {
+	policy := nftables.ChainPolicyAccept
+	forward := c.AddChain(&nftables.Chain{
+		Table: t, Name: "forward", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRef(-300), Policy: &policy,
+	})
+	number := []expr.Any{&expr.Lookup{SourceRegister: r1, DestRegister: afterR1, IsDestRegSet: true, SetName: p.tenants.Name, SetID: p.tenants.ID}}
+	addRules(c, t, forward,
+		rule(meta(expr.MetaKeyIIFNAME), number, meta(expr.MetaKeyOIFNAME), in(p.members), accept()),
+		// Not the sender's tenant: dropped if both are taps that have one.
+		rule(meta(expr.MetaKeyOIFNAME), number, meta(expr.MetaKeyIIFNAME), number, drop()),
+	)
 }
 
 // sender loads the tap that a packet comes from and an Ethernet address in it.
@@ -190,8 +229,15 @@ func guardDHCP(c *nftables.Conn, t *nftables.Table, p ports, asked *nftables.Set
 	return chain
 }
 
-func guardIPv4(c *nftables.Conn, t *nftables.Table, p ports, dhcp *nftables.Chain) *nftables.Chain {
+func guardIPv4(c *nftables.Conn, o Options, p ports, dhcp *nftables.Chain) *nftables.Chain {
+	t := o.bridgeTable()
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "ipv4"})
+	if o.Isolate || !o.ShareBridge {
+		// What is meant for a neighbour does not go by the host, which would forward it.
+		router, gateway := bridgeMAC(o), o.Address.Addr().As4()
+		addRules(c, t, chain, rule(meta(expr.MetaKeyIIFNAME), notIn(p.foreign), field(expr.PayloadBaseLLHeader, 0, expr.CmpOpEq, router[:]...),
+			within(destinationIP, o.Address), field(expr.PayloadBaseNetworkHeader, destinationIP, expr.CmpOpNeq, gateway[:]...), drop()))
+	}
 	addRules(c, t, chain,
 		rule(port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, serverPort), drop()),
 		rule(port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, serverPort), goTo(dhcp)),
@@ -225,7 +271,7 @@ func guardIPv6(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
 // guardHost makes the inet table: what the guests of the managed bridge reach of the
 // host and beyond it.
 func guardHost(c *nftables.Conn, o Options) {
-	t := inetTable()
+	t := o.inetTable()
 	policy := nftables.ChainPolicyAccept
 	base := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
 		return c.AddChain(&nftables.Chain{Table: t, Name: name, Type: kind, Hooknum: hook, Priority: priority, Policy: &policy})
@@ -266,22 +312,22 @@ func guardHost(c *nftables.Conn, o Options) {
 
 // changeRules takes the rules of one port away and adds those of one, in one
 // transaction; either may be nil.
-func changeRules(managed string, before, after *lease) error {
+func changeRules(o Options, n numbers, before, after *lease) error {
 	c, err := connect()
 	if err != nil {
 		return noRules(err)
 	}
-	p := newPorts(bridgeTable())
+	p := newPorts(o.bridgeTable())
 	if before != nil {
-		for set, key := range p.elements(*before, managed) {
-			if err := c.SetDeleteElements(set, []nftables.SetElement{{Key: key}}); err != nil {
+		for set, element := range p.elements(o, n, *before) {
+			if err := c.SetDeleteElements(set, []nftables.SetElement{element}); err != nil {
 				return err
 			}
 		}
 	}
 	if after != nil {
-		for set, key := range p.elements(*after, managed) {
-			if err := c.SetAddElements(set, []nftables.SetElement{{Key: key}}); err != nil {
+		for set, element := range p.elements(o, n, *after) {
+			if err := c.SetAddElements(set, []nftables.SetElement{element}); err != nil {
 				return err
 			}
 		}
@@ -290,15 +336,15 @@ func changeRules(managed string, before, after *lease) error {
 }
 
 // guardedTaps are the names of the taps that the kernel has rules for.
-func guardedTaps() ([]string, error) {
+func guardedTaps(o Options) ([]string, error) {
 	c, err := connect()
 	if err != nil {
 		return nil, noRules(err)
 	}
-	if stands, err := tableStands(c, bridgeTable()); !stands || err != nil {
+	if stands, err := tableStands(c, o.bridgeTable()); !stands || err != nil {
 		return nil, err
 	}
-	elements, err := c.GetSetElements(newPorts(bridgeTable()).macs)
+	elements, err := c.GetSetElements(newPorts(o.bridgeTable()).macs)
 	if err != nil {
 		return nil, noRules(err)
 	}
@@ -312,12 +358,12 @@ func guardedTaps() ([]string, error) {
 }
 
 // rulesStand reports whether our tables are there: other programs flush them all.
-func rulesStand() (bool, error) {
+func rulesStand(o Options) (bool, error) {
 	c, err := connect()
 	if err != nil {
 		return false, noRules(err)
 	}
-	for _, t := range []*nftables.Table{bridgeTable(), inetTable()} {
+	for _, t := range []*nftables.Table{o.bridgeTable(), o.inetTable()} {
 		if stands, err := tableStands(c, t); !stands || err != nil {
 			return false, err
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // checkEvery is how often Run looks whether rules and bridge still are as they were
@@ -138,7 +140,8 @@ func (m *Manager) serve(ctx context.Context, s *server) {
 				}
 				break
 			}
-			m.answer(s, buffer[:n])
+			// A question that nobody foresaw must not keep other guests from their addresses.
+			_ = routine.Run(m.o.Log, "DHCP answer", func() { m.answer(s, buffer[:n]) }) // logged
 			if !time.Now().Before(next) {
 				break
 			}
@@ -175,7 +178,7 @@ func (m *Manager) repair() {
 	if !m.ready {
 		return
 	}
-	stand, err := rulesStand()
+	stand, err := rulesStand(m.o)
 	if err == nil && stand {
 		return
 	}

@@ -99,7 +99,7 @@ func TestAGuestCannotPretendToBeAnother(t *testing.T) {
 		}
 	}
 	// Without the rules all of them pass, so that it was the rules that stopped them.
-	s.nft("delete table bridge mainstay_hypervisor")
+	s.nft("delete table bridge " + s.m.o.tableName())
 	for _, tr := range trials(a.IP.String()) {
 		if !try(t, from, at, tr, mark) {
 			t.Errorf("%s: not seen without the rules", tr.name)
@@ -176,7 +176,7 @@ func TestATapThatIsNotKnownMaySendNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{})
 	a, b := s.attach(Port{VM: "a", MAC: hw(1)}), s.attach(Port{VM: "b", MAC: hw(2)})
-	stranger := tapPrefix + "stranger"
+	stranger := s.m.o.tapPrefix() + "odd"
 	from := open(t, s.host, stranger)
 	s.must(s.host.Run("ip", "link", "set", stranger, "master", DefaultBridge, "up"))
 	at, own := open(t, s.host, b.Tap), open(t, s.host, a.Tap)
@@ -189,7 +189,7 @@ func TestATapThatIsNotKnownMaySendNothing(t *testing.T) {
 	if slices.ContainsFunc(before, func(f []byte) bool { return bytes.HasPrefix(f, asked) }) {
 		t.Error("seen")
 	}
-	s.nft("delete table bridge mainstay_hypervisor")
+	s.nft("delete table bridge " + s.m.o.tableName())
 	join(t, from, at, asked) // it was the rules
 }
 

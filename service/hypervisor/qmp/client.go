@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // maxLine bounds a line in either direction, in bytes. The longest known answer,
@@ -23,7 +26,27 @@ const maxLine = 16 << 20
 // (it wraps net.ErrClosed then).
 var ErrLost = errors.New("the connection to QEMU is lost")
 
+// ErrSilent is why a call fails that QEMU did not answer in time: its process is halted, or
+// busy. It may carry out the command yet.
+var ErrSilent = errors.New("QEMU does not answer")
+
 var errUnsubscribed = errors.New("the subscription is closed")
+
+// callLimit is how long QEMU may take to answer a command, and diskLimit one that it answers
+// only when it has written to a disk.
+const (
+	callLimit = 30 * time.Second
+	diskLimit = 2 * time.Minute
+)
+
+// limitOf is how long QEMU may take to answer a command.
+func limitOf(command string) time.Duration {
+	switch command {
+	case "blockdev-snapshot-internal-sync", "blockdev-snapshot-delete-internal-sync", "transaction":
+		return diskLimit
+	}
+	return callLimit
+}
 
 // Options of Dial. The zero value is what a running QEMU is met with.
 type Options struct {
@@ -37,6 +60,9 @@ type Options struct {
 	Check func(net.Conn) error
 	// MaxLine is the longest line that is read, in bytes; 0 is 16 MiB.
 	MaxLine int
+	// CallLimit is how long QEMU may take to answer a command whose context has no deadline;
+	// 0 is what Execute says.
+	CallLimit time.Duration
 }
 
 // Client is a connection to one QEMU. Its methods may be called at once by many
@@ -44,13 +70,16 @@ type Options struct {
 type Client struct {
 	conn     net.Conn
 	version  Version
-	limit    int         // of a line that is read
-	outgoing chan []byte // lines for the writer
+	limit    int           // of a line that is read
+	patience time.Duration // with a call; 0: what limitOf says
+	outgoing chan []byte   // lines for the writer
 	done     chan struct{}
 	loops    sync.WaitGroup
 
-	mu            sync.Mutex
-	last          uint64                 // the last id that was given to a command
+	mu sync.Mutex
+	// Ids begin with 31 bits of this client's own: QEMU gives an answer that a client did not
+	// wait for to the next one. first is the one before the first, last the last that was given.
+	first, last   uint64
 	pending       map[uint64]chan answer // calls that wait; each has room for its answer
 	subscriptions map[*Subscription]bool
 	err           error // set before done is closed
@@ -101,20 +130,26 @@ func dial(ctx context.Context, path string, wait bool) (net.Conn, error) {
 // start makes a client of a connection, which it closes if it fails.
 func start(ctx context.Context, conn net.Conn, o Options) (*Client, error) {
 	c := &Client{
-		conn: conn, limit: o.MaxLine,
+		conn: conn, limit: o.MaxLine, patience: o.CallLimit,
 		outgoing: make(chan []byte), done: make(chan struct{}),
 		pending: map[uint64]chan answer{}, subscriptions: map[*Subscription]bool{},
 	}
 	if c.limit == 0 {
 		c.limit = maxLine
 	}
+	c.first = (1 + rand.Uint64N(1<<31-1)) << 32
+	c.last = c.first
 	r := bufio.NewReader(conn)
 	var err error
 	if c.version, err = greeting(ctx, conn, r, c.limit); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	c.loops.Go(func() { c.lose(c.read(r)) })
-	c.loops.Go(c.write)
+	c.loops.Go(func() {
+		c.lose(routine.Call(nil, "QEMU's answers", func() error { return c.read(r) }))
+	})
+	c.loops.Go(func() {
+		c.lose(routine.Call(nil, "QEMU's commands", c.write))
+	})
 	if err := c.Execute(ctx, "qmp_capabilities", nil, nil); err != nil {
 		c.Close()
 		return nil, err
@@ -166,8 +201,19 @@ func (c *Client) Close() {
 // Execute sends a command and decodes its result into a value, unless that is nil.
 // Arguments are anything that encodes to a JSON object, or nil. A refusal by QEMU is
 // an *Error. When ctx ends the call fails at once, but a command that was sent is
-// carried out all the same; its answer is dropped.
+// carried out all the same; its answer is dropped. If ctx has no deadline, QEMU has 30
+// seconds to answer, or two minutes where the command writes to disks: the error is
+// ErrSilent then.
 func (c *Client) Execute(ctx context.Context, command string, arguments, into any) error {
+	if _, limited := ctx.Deadline(); !limited {
+		limit := c.patience
+		if limit == 0 {
+			limit = limitOf(command)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrSilent)
+		defer cancel()
+	}
 	result, err := c.execute(ctx, command, arguments)
 	if err != nil {
 		return fmt.Errorf("QEMU's %s: %w", command, err)
@@ -184,8 +230,8 @@ func (c *Client) Execute(ctx context.Context, command string, arguments, into an
 func (c *Client) execute(ctx context.Context, command string, arguments any) (json.RawMessage, error) {
 	// Of several reasons to fail the end of the context is looked at first, so that
 	// nothing is sent for a caller who has gone.
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	id, answered, err := c.register()
 	if err != nil {
@@ -206,7 +252,7 @@ func (c *Client) execute(ctx context.Context, command string, arguments any) (js
 	select {
 	case c.outgoing <- append(line, '\n'):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	case <-c.done:
 		return nil, c.Err()
 	}
@@ -214,7 +260,7 @@ func (c *Client) execute(ctx context.Context, command string, arguments any) (js
 	case a := <-answered:
 		return a.outcome()
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	case <-c.done:
 		err = c.Err()
 	}
@@ -253,16 +299,15 @@ func (c *Client) forget(id uint64) {
 
 // write is apart from the callers, so that one whose context ends can leave without
 // leaving half a command behind.
-func (c *Client) write() {
+func (c *Client) write() error {
 	for {
 		select {
 		case line := <-c.outgoing:
 			if _, err := c.conn.Write(line); err != nil {
-				c.lose(err)
-				return
+				return err
 			}
 		case <-c.done:
-			return
+			return net.ErrClosed
 		}
 	}
 }
@@ -303,7 +348,10 @@ func (c *Client) publish(e Event) {
 func (c *Client) settle(a answer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.id == 0 || a.id > c.last {
+	if a.id>>32 != c.first>>32 {
+		return nil // it is for a client of before, who left without it
+	}
+	if a.id == c.first || a.id > c.last {
 		return fmt.Errorf("an answer to command %d, which was never sent", a.id)
 	}
 	if answered, waits := c.pending[a.id]; waits {

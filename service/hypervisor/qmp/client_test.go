@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,13 +111,12 @@ func (q *standIn) untilHungUp() { _, _ = io.Copy(io.Discard, q.r) }
 func TestWhatIsNoQMPLosesTheConnectionAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
-		"garbage\n":                       "no QMP",
-		"\n":                              "no QMP",
-		`{"return": {}, "id": 99}` + "\n": "command 99, which was never sent",
-		`{"return": {}, "id": 0}` + "\n":  "never sent",
-		`{"return": {}}` + "\n":           "no id",
-		hello:                             "a second greeting",
-		strings.Repeat("x", 2<<20):        "longer than 1048576 bytes",
+		"garbage\n":                         "no QMP",
+		"\n":                                "no QMP",
+		`{"return": {}, "id": NEXT}` + "\n": "which was never sent",
+		`{"return": {}}` + "\n":             "no id",
+		hello:                               "a second greeting",
+		strings.Repeat("x", 2<<20):          "longer than 1048576 bytes",
 		`{"event": "E", "data": "` + strings.Repeat("x", qmp.MaxEvent) + "\"}\n": "an event is longer",
 		`{"return": {"status": "ru`: "QEMU ended or hung up",
 		"":                          "QEMU ended or hung up",
@@ -124,8 +124,8 @@ func TestWhatIsNoQMPLosesTheConnectionAndSaysWhy(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			c := connect(t, func(q *standIn) {
-				q.command()
-				q.say("%s", said)
+				_, id := q.command()
+				q.say("%s", strings.ReplaceAll(said, "NEXT", strconv.FormatUint(id+1, 10)))
 				if strings.Contains(want, "hung up") {
 					return
 				}
@@ -159,14 +159,14 @@ func TestNoClientComesOfASocketThatDoesNotGreetAsQEMU(t *testing.T) {
 		`{"return": {}, "id": 1}` + "\n": "no greeting",
 		`{"QMP": `:                       "no QMP",
 		hello:                            "hung up",
-		hello + `{"id": 1, "error": {"class": "CommandNotFound", "desc": "out of modes"}}` + "\n": "out of modes",
+		hello + `{"id": THIS, "error": {"class": "CommandNotFound", "desc": "out of modes"}}` + "\n": "out of modes",
 	} {
 		path := listen(t, func(q *standIn) {
 			greeting, answer, _ := strings.Cut(said, "\r\n")
 			q.say("%s\r\n", greeting)
 			if answer != "" {
-				q.command()
-				q.say("%s", answer)
+				_, id := q.command()
+				q.say("%s", strings.ReplaceAll(answer, "THIS", strconv.FormatUint(id, 10)))
 			}
 			if said != hello && strings.HasSuffix(said, "\n") {
 				q.untilHungUp()
@@ -221,6 +221,55 @@ func TestACallerWhoseContextEndsLeavesAtOnceAndTheLateAnswerHurtsNobody(t *testi
 	}
 	if _, err := c.Status(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller who had left before: %v", err)
+	}
+}
+
+// QEMU gives it to whoever is there: a daemon that was killed did not wait for its answers.
+func TestAnAnswerToAClientOfBeforeIsIgnored(t *testing.T) {
+	t.Parallel()
+	path := listen(t, func(q *standIn) {
+		q.say(hello)
+		q.answer(9, "{}")
+		_, id := q.command()
+		q.answer(1, `{"status": "another's"}`)
+		q.answer(id, "{}")
+		_, id = q.command()
+		q.say(`{"error": {"class": "GenericError", "desc": "another's"}, "id": %d}`+"\n", 2)
+		q.answer(id, `{"status": "running", "running": true}`)
+		q.untilHungUp()
+	})
+	c, err := qmp.Dial(deadline(t), path, qmp.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if s, err := c.Status(deadline(t)); err != nil || !s.Running {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestAQEMUThatDoesNotAnswerCostsACallItsTimeAndTheConnectionStands(t *testing.T) {
+	t.Parallel()
+	path := listen(t, func(q *standIn) {
+		q.say(hello)
+		_, id := q.command()
+		q.answer(id, "{}")
+		_, silent := q.command()
+		_, id = q.command()
+		q.answer(silent, "{}") // late
+		q.answer(id, `{"status": "running", "running": true}`)
+		q.untilHungUp()
+	})
+	c, err := qmp.Dial(deadline(t), path, qmp.Options{CallLimit: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Stop(t.Context()); !errors.Is(err, qmp.ErrSilent) {
+		t.Errorf("stop: %v", err)
+	}
+	if s, err := c.Status(deadline(t)); err != nil || !s.Running {
+		t.Errorf("the next command: %+v, %v", s, err)
 	}
 }
 

@@ -33,3 +33,47 @@ func (c *Client) Cont(ctx context.Context) error { return c.Execute(ctx, "cont",
 // Quit ends QEMU without asking the guest. QEMU answers first; it has ended when its
 // parent, or the loss of this connection, says so.
 func (c *Client) Quit(ctx context.Context) error { return c.Execute(ctx, "quit", nil, nil) }
+
+// IOStatus is how the latest access to a disk ended on which QEMU halts the guest: ok, failed
+// or nospace.
+type IOStatus struct {
+	// Node is the name of the disk's node.
+	Node   string
+	Status string
+}
+
+// IOStatuses asks for those of all disks that a guest has.
+func (c *Client) IOStatuses(ctx context.Context) ([]IOStatus, error) {
+	var devices []struct {
+		Status   string `json:"io-status"`
+		Inserted struct {
+			Node string `json:"node-name"`
+		} `json:"inserted"`
+	}
+	if err := c.Execute(ctx, "query-block", nil, &devices); err != nil {
+		return nil, err
+	}
+	all := make([]IOStatus, len(devices))
+	for i, d := range devices {
+		all[i] = IOStatus{Node: d.Inserted.Node, Status: d.Status}
+	}
+	return all, nil
+}
+
+// PortIsOpen says whether a program in the guest has the port open that the character
+// device of a name leads to.
+func (c *Client) PortIsOpen(ctx context.Context, name string) (bool, error) {
+	var devices []struct {
+		Name string `json:"label"`
+		Open bool   `json:"frontend-open"`
+	}
+	if err := c.Execute(ctx, "query-chardev", nil, &devices); err != nil {
+		return false, err
+	}
+	for _, d := range devices {
+		if d.Name == name {
+			return d.Open, nil
+		}
+	}
+	return false, nil
+}

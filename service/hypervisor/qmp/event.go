@@ -14,7 +14,9 @@ const (
 	EventReset             = "RESET"
 	EventStop              = "STOP"
 	EventResume            = "RESUME"
+	EventBlockIOError      = "BLOCK_IO_ERROR"
 	EventGuestPanicked     = "GUEST_PANICKED"
+	EventVSerPortChange    = "VSERPORT_CHANGE" // its data is a VSerPortChange
 	EventDeviceDeleted     = "DEVICE_DELETED"
 	EventJobStatusChange   = "JOB_STATUS_CHANGE"
 	EventBlockJobReady     = "BLOCK_JOB_READY"
@@ -48,6 +50,15 @@ type Shutdown struct {
 	// Reason is one of QEMU's ShutdownCause: guest-shutdown, guest-reset,
 	// guest-panic, host-qmp-quit, host-signal, ...
 	Reason string `json:"reason"`
+}
+
+// VSerPortChange is the data of EventVSerPortChange: a program in the guest opened a
+// virtio-serial port, or closed it. QEMU tells of a port once a second at most, and leaves
+// out what happened between.
+type VSerPortChange struct {
+	// ID is that of the port's device.
+	ID   string `json:"id"`
+	Open bool   `json:"open"`
 }
 
 // Subscription is a bounded queue of events. Its methods may be called at once by

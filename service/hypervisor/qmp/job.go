@@ -58,6 +58,20 @@ func (c *Client) WaitJob(ctx context.Context, id string, progress func(current, 
 	}
 }
 
+// EndJob cancels a job that nobody waits for any more, waits for its end and dismisses it.
+// It is no error if there is none, or if it has ended.
+func (c *Client) EndJob(ctx context.Context, id string) error {
+	// One that has ended, or was never there, refuses.
+	if err := c.Execute(ctx, "job-cancel", map[string]string{"id": id}, nil); err != nil && !errors.As(err, new(*Error)) {
+		return err
+	}
+	err := c.WaitJob(ctx, id, nil)
+	if errors.Is(err, ErrNoJob) || errors.As(err, new(*JobError)) {
+		return nil
+	}
+	return err
+}
+
 func (c *Client) job(ctx context.Context, id string) (job, error) {
 	var all []job
 	if err := c.Execute(ctx, "query-jobs", nil, &all); err != nil {

@@ -297,3 +297,30 @@ func TestAClientThatComesBackMeetsTheSameMachine(t *testing.T) {
 		}
 	}
 }
+
+func TestAJobThatWasLeftIsEndedWhateverItsState(t *testing.T) {
+	t.Parallel()
+	c, _ := qemu(t, "-M", "none")
+	ctx := deadline(t)
+	must(t, c.EndJob(ctx, "none"))
+	path := filepath.Join(t.TempDir(), "disk")
+	create := func() error {
+		return c.Execute(ctx, "blockdev-create", map[string]any{"job-id": "left", "options": map[string]any{"driver": "file", "filename": path, "size": 1 << 20}}, nil)
+	}
+	for range 3 { // each is in the way of the next
+		must(t, create())
+		must(t, c.EndJob(ctx, "left"))
+	}
+	must(t, create())
+	for { // until it has concluded
+		var jobs []struct {
+			Status string `json:"status"`
+		}
+		must(t, c.Execute(ctx, "query-jobs", nil, &jobs))
+		if len(jobs) == 1 && jobs[0].Status == "concluded" {
+			break
+		}
+	}
+	must(t, c.EndJob(ctx, "left"))
+	must(t, create())
+}

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -30,13 +29,17 @@ func (p DirPool) Create(ctx context.Context, v Volume, base *Base) error {
 	if err := p.Remove(ctx, v); err != nil {
 		return err
 	}
-	args := []string{"create", "-q", "-f", "qcow2"}
+	args, size := []string{"create", "-q", "-f", "qcow2"}, v.Size
 	if base != nil {
-		args = append(args, "-b", base.Path, "-F", base.Format)
+		// The base may be another VM's disk that is shared: it is not opened here (-u).
+		args = append(args, "-u", "-b", base.Path, "-F", base.Format)
+		if size == 0 {
+			size = base.Size
+		}
 	}
 	args = append(args, path)
-	if v.Size > 0 {
-		args = append(args, strconv.FormatInt(v.Size, 10))
+	if size > 0 {
+		args = append(args, strconv.FormatInt(size, 10))
 	}
 	if _, err := run(ctx, "qemu-img", "qemu-utils", args...); err != nil {
 		return err
@@ -59,7 +62,7 @@ func (p DirPool) Disk(v Volume) backend.Disk {
 
 // Resize makes the disk larger.
 func (p DirPool) Resize(ctx context.Context, v Volume, size int64) error {
-	_, err := run(ctx, "qemu-img", "qemu-utils", "resize", "-q", "-f", "qcow2", p.Path(v), strconv.FormatInt(size, 10))
+	_, err := runAs(ctx, v, "qemu-img", "qemu-utils", "resize", "-q", "-f", "qcow2", p.Path(v), strconv.FormatInt(size, 10))
 	return err
 }
 
@@ -71,9 +74,9 @@ func (p DirPool) Remove(_ context.Context, v Volume) error {
 	return nil
 }
 
-// Revert puts a qcow2 file that nobody has open back to a snapshot within it.
-func Revert(ctx context.Context, path, name string) error {
-	_, err := run(ctx, "qemu-img", "qemu-utils", "snapshot", "-q", "-a", name, path)
+// Revert puts a VM's disk that nobody has open back to a snapshot within it.
+func (p DirPool) Revert(ctx context.Context, v Volume, name string) error {
+	_, err := runAs(ctx, v, "qemu-img", "qemu-utils", "snapshot", "-q", "-a", name, p.Path(v))
 	return err
 }
 
@@ -91,21 +94,9 @@ func CreateQcow2(ctx context.Context, path string, size int64, v Volume) error {
 // Own gives a file to the owner of a volume.
 func Own(path string, v Volume) error { return own(path, v) }
 
-// SetBacking has a qcow2 file, which holds what differs, stand on another. Nothing is
-// compared or copied.
+// SetBacking has a qcow2 file that was inspected, and holds what differs, stand on another.
+// Nothing is compared or copied, and the other is not opened.
 func SetBacking(ctx context.Context, path, backing string) error {
 	_, err := run(ctx, "qemu-img", "qemu-utils", "rebase", "-q", "-u", "-f", "qcow2", "-b", backing, "-F", "qcow2", path)
 	return err
-}
-
-// VirtualSize is how large the disk in a qcow2 file of ours is, in bytes.
-func VirtualSize(ctx context.Context, path string) (int64, error) {
-	out, err := run(ctx, "qemu-img", "qemu-utils", "info", "--force-share", "--output=json", "-f", "qcow2", path)
-	if err != nil {
-		return 0, err
-	}
-	var info struct {
-		VirtualSize int64 `json:"virtual-size"`
-	}
-	return info.VirtualSize, json.Unmarshal([]byte(out), &info)
 }

@@ -48,7 +48,7 @@ func (p RawPool) Disk(v Volume) backend.Disk {
 
 // Resize makes the disk larger.
 func (p RawPool) Resize(ctx context.Context, v Volume, size int64) error {
-	_, err := run(ctx, "qemu-img", "qemu-utils", "resize", "-q", "-f", "raw", p.path(v), strconv.FormatInt(size, 10))
+	_, err := runAs(ctx, v, "qemu-img", "qemu-utils", "resize", "-q", "-f", "raw", p.path(v), strconv.FormatInt(size, 10))
 	return err
 }
 

@@ -6,13 +6,17 @@
 //   - Create and Remove can be repeated: a daemon that was killed in the middle does them
 //     again, and nothing is left or lost.
 //   - A base is never written.
+//   - What a VM's process could write to is opened by programs under the VM's uid only: such
+//     a file may name others of the host.
 package storage
 
 import (
 	"context"
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
@@ -58,7 +62,22 @@ type Pool interface {
 
 // run runs a program of the host's, and answers with what it printed.
 func run(ctx context.Context, program, install string, args ...string) (string, error) {
+	return outputOf(ctx, exec.CommandContext(ctx, program, args...), install) //nolint:gosec // arguments are values of ours
+}
+
+// runAs is run of a program that opens a VM's disk: it may open what the VM's process may,
+// and has nothing of the daemon's in its environment, which that process could read.
+func runAs(ctx context.Context, v Volume, program, install string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // arguments are values of ours
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	if v.UID != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(v.UID), Gid: uint32(v.GID)}} //nolint:gosec // checked with the document
+	}
+	return outputOf(ctx, cmd, install)
+}
+
+func outputOf(ctx context.Context, cmd *exec.Cmd, install string) (string, error) {
+	program := filepath.Base(cmd.Path)
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()

@@ -168,3 +168,49 @@ func TestDisksThatSomebodyExports(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// The disk of a VM says itself what it stands on, and its process may have written that.
+func TestAVMsDiskIsOpenedUnderItsUIDOnly(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		require.Missing(t, "running programs under other uids takes root")
+	}
+	top, err := os.MkdirTemp("", "storage-uid-") // a folder of the test's own is closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // the VM's uid passes through
+		t.Fatal(err)
+	}
+	p, v := storage.DirPool{}, storage.Volume{VM: "one", Folder: top, Size: 16 << 20, UID: 310900, GID: 310900}
+	if err := p.Create(t.Context(), v, nil); err != nil {
+		t.Fatal(err)
+	}
+	tool(t, "qemu-img", "snapshot", "-c", "s1", p.Path(v))
+	if err := p.Revert(t.Context(), v, "s1"); err != nil {
+		t.Errorf("a disk as the daemon made it: %v", err)
+	}
+	secret := filepath.Join(top, "secret")
+	if err := os.WriteFile(secret, make([]byte, 16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tool(t, "qemu-img", "rebase", "-u", "-f", "qcow2", "-b", secret, "-F", "raw", p.Path(v))
+	for what, err := range map[string]error{"revert": p.Revert(t.Context(), v, "s1"), "resize": p.Resize(t.Context(), v, 32<<20)} {
+		if err == nil || !strings.Contains(err.Error(), "Permission denied") {
+			t.Errorf("%s opened root's file: %v", what, err)
+		}
+	}
+	// What stands on such a disk is made without opening it.
+	over := v
+	over.Folder = filepath.Join(top, "over")
+	if err := os.Mkdir(over.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Create(t.Context(), over, &storage.Base{Path: p.Path(v), Format: "qcow2", Size: 16 << 20}); err != nil {
+		t.Errorf("%v", err)
+	}
+}

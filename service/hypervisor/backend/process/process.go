@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/durable"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Process is a process that runs, or ran when it was got.
@@ -22,6 +24,9 @@ type Process struct {
 	PID  int
 	file *os.File // a pidfd
 	done chan struct{}
+
+	reaped chan struct{}    // closed when state is known; nil: it is nobody's child here
+	state  *os.ProcessState // once reaped is closed
 }
 
 // RecordFile is the name of the file in a VM's folder that says which process it has.
@@ -47,12 +52,33 @@ func Hold(pid int) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.file.Close())
 	}
-	go func() {
+	routine.Go(nil, "process end", func() {
 		if raw.Read(readable) == nil {
 			close(p.done)
 		}
-	}()
+	})
 	return p, nil
+}
+
+// Reap takes note of the exit of a process that this one has started, so that it does not
+// stay a zombie and State can tell of it. It is called once, before the process is shared.
+func (p *Process) Reap(cmd *exec.Cmd) {
+	p.reaped = make(chan struct{})
+	routine.Go(nil, "process exit", func() {
+		defer close(p.reaped)
+		_ = cmd.Wait() // its state says how it ended
+		p.state = cmd.ProcessState
+	})
+}
+
+// State is how the process has ended, once Done is closed; nil if another one started it,
+// which the kernel told.
+func (p *Process) State() *os.ProcessState {
+	if p.reaped == nil {
+		return nil
+	}
+	<-p.reaped
+	return p.state
 }
 
 // Note writes the record of the process to a VM's folder.

@@ -54,7 +54,7 @@ func (b *Backend) Probe(ctx context.Context) backend.Info {
 	if err != nil {
 		return backend.Info{Version: version, Detail: err.Error()}
 	}
-	return backend.Info{Available: true, Version: version, Detail: string(result.Accelerator) + ": " + result.Reason}
+	return backend.Info{Available: true, Version: version, Accelerator: string(result.Accelerator), Detail: string(result.Accelerator) + ": " + result.Reason}
 }
 
 func (b *Backend) version(ctx context.Context) (string, error) {
@@ -118,7 +118,7 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		}
 	}
 	if s.Firmware != "" {
-		m.Firmware, m.FirmwareVars = s.Firmware, filepath.Join(s.Folder, "vars.fd")
+		m.Firmware, m.FirmwareVars = s.Firmware, filepath.Join(s.Folder, backend.VarsFile)
 		if err := firmwareVars(s, m.FirmwareVars); err != nil {
 			return nil, err
 		}
@@ -139,13 +139,20 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 	return m, nil
 }
 
+// mostVars bounds what firmware remembers, in bytes. OVMF's takes half a MiB.
+const mostVars = 64 << 20
+
 // firmwareVars gives a machine its own copy of what its firmware remembers.
 func firmwareVars(s *backend.Spec, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
 	template := strings.Replace(s.Firmware, "_CODE", "_VARS", 1)
-	raw, err := os.ReadFile(template) //nolint:gosec // beside the firmware that the operator installed
+	// It may be one of the VM's own files, which its process can write to.
+	raw, err := process.Head(template, mostVars+1)
+	if err == nil && len(raw) > mostVars {
+		return fault.New(fault.Conflict, "the file %s for the firmware's variables is longer than %d bytes", filepath.Base(template), mostVars)
+	}
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the firmware %s has no file %s beside it for its variables", s.Firmware, filepath.Base(template))
 	}
@@ -185,7 +192,7 @@ func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Ins
 	if err != nil {
 		return nil, err
 	}
-	return newInstance(s.Folder, p, monitor), nil
+	return newInstance(s, p, monitor), nil
 }
 
 // Find meets the VM again.
@@ -194,8 +201,6 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 	if err != nil || p == nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	monitor, err := dialMonitor(ctx, s.Folder, p, false)
 	if err != nil {
 		if p.HasEnded() {
@@ -203,16 +208,16 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 		}
 		return nil, errors.Join(fmt.Errorf("QEMU (process %d) runs and does not answer: %w", p.PID, err), p.Close())
 	}
-	return newInstance(s.Folder, p, monitor), nil
+	return newInstance(s, p, monitor), nil
 }
 
 // Clean ends what was launched for the VM by a daemon that was killed before it could
 // note the process, which waits for its first client then.
-func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
+func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	if p, err := process.Find(s.Folder); err != nil {
 		b.o.Log.Warn("the record of a VM's process is damaged", "vm", s.ID, "error", err)
 	} else if p != nil {
-		if err := end(p); err != nil {
+		if err := end(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -222,16 +227,16 @@ func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
 		return err
 	}
 	for _, path := range commands {
-		raw, err := os.ReadFile(path)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return err
+		}
+		raw, err := process.CommandLine(pid)
 		if err != nil || !strings.Contains(string(raw), mark) {
 			continue
 		}
 		if folder, err := os.Readlink(filepath.Join(filepath.Dir(path), "cwd")); err != nil || folder != s.Folder {
 			continue // it only looks like it
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			return err
 		}
 		p, err := process.Hold(pid)
 		if errors.Is(err, unix.ESRCH) {
@@ -240,7 +245,7 @@ func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
 		if err != nil {
 			return err
 		}
-		if err := end(p); err != nil {
+		if err := end(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -248,12 +253,16 @@ func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
 }
 
 // end kills a process and waits until it is gone.
-func end(p *process.Process) error {
-	if err := p.Kill(); err != nil {
-		return errors.Join(err, p.Close())
+func end(ctx context.Context, p *process.Process) error {
+	err := p.Kill()
+	if err == nil {
+		select {
+		case <-p.Done():
+		case <-ctx.Done():
+			err = fmt.Errorf("QEMU (process %d) was killed and does not end: %w", p.PID, ctx.Err())
+		}
 	}
-	<-p.Done()
-	return p.Close()
+	return errors.Join(err, p.Close())
 }
 
 var (

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -40,17 +41,29 @@ func (b *Backend) OpenDisks(ctx context.Context, s *backend.Spec) (backend.Disks
 	if err != nil {
 		return nil, err
 	}
-	return &opened{newInstance(s.Folder, p, monitor)}, nil
+	return &opened{newInstance(s, p, monitor)}, nil
 }
 
 // opened is a VM of which only the disks are there.
 type opened struct{ *Instance }
 
+// closeLimit is how long a QEMU that has a VM's disks only may take to write what it has in
+// memory.
+const closeLimit = 30 * time.Second
+
 // Close ends the QEMU, which writes what it has in memory first.
 func (o *opened) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	if err := o.monitor.Quit(ctx); err != nil && !errors.Is(err, qmp.ErrLost) {
+	err := o.monitor.Quit(ctx)
+	if err == nil {
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil && !errors.Is(err, qmp.ErrLost) {
 		_ = o.process.Kill() // it does not listen
 	}
 	<-o.done
@@ -71,101 +84,127 @@ func (b *Backend) StartFrom(ctx context.Context, s *backend.Spec, snapshot strin
 	return i, nil
 }
 
+// Recover ends the jobs of a daemon that was killed, and closes the file that it had the disk
+// copied to. Memory that is being saved cannot be cancelled, and is waited for.
+func (i *Instance) Recover(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, backend.MemoryLimit(i.memoryMiB), qmp.ErrSilent)
+	defer cancel()
+	for _, id := range []string{snapshotJob, copyJob} {
+		if err := i.monitor.EndJob(ctx, id); err != nil {
+			return refusal(err, "what was begun before the daemon ended is not over")
+		}
+	}
+	i.dropTarget(ctx)
+	return nil
+}
+
 // Snapshot keeps the disk within itself.
 func (i *Instance) Snapshot(ctx context.Context, name string, full bool) (int64, error) {
 	if !full {
 		err := i.monitor.Execute(ctx, "blockdev-snapshot-internal-sync", map[string]any{"device": systemNode, "name": name}, nil)
 		return 0, refusal(err, "the snapshot was not made")
 	}
-	err := i.job(ctx, "snapshot-save", snapshotJob, map[string]any{"tag": name, "vmstate": systemNode, "devices": []string{systemNode}})
+	before, err := i.monitor.Status(ctx)
+	if err != nil {
+		return 0, refusal(err, "the snapshot was not made")
+	}
+	err = i.memoryJob(ctx, "snapshot-save", name)
+	if err != nil && before.Running {
+		err = errors.Join(err, i.monitor.Cont(ctx)) // QEMU may have left the guest halted
+	}
 	if err != nil {
 		return 0, refusal(err, "the snapshot was not made")
 	}
 	return i.memoryOf(ctx, name)
 }
 
-// memoryOf is how much memory a snapshot holds.
-func (i *Instance) memoryOf(ctx context.Context, name string) (int64, error) {
+// inner is a snapshot within a disk.
+type inner struct {
+	Name string `json:"name"`
+	Size int64  `json:"vm-state-size"`
+}
+
+// snapshots are those within the system's disk.
+func (i *Instance) snapshots(ctx context.Context) ([]inner, error) {
 	var nodes []struct {
 		Name  string `json:"node-name"`
 		Image struct {
-			Snapshots []struct {
-				Name string `json:"name"`
-				Size int64  `json:"vm-state-size"`
-			} `json:"snapshots"`
+			Snapshots []inner `json:"snapshots"`
 		} `json:"image"`
 	}
 	if err := i.monitor.Execute(ctx, "query-named-block-nodes", nil, &nodes); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, n := range nodes {
-		for _, s := range n.Image.Snapshots {
-			if n.Name == systemNode && s.Name == name {
-				return s.Size, nil
-			}
+		if n.Name == systemNode {
+			return n.Image.Snapshots, nil
+		}
+	}
+	return nil, nil
+}
+
+// memoryOf is how much memory a snapshot holds.
+func (i *Instance) memoryOf(ctx context.Context, name string) (int64, error) {
+	all, err := i.snapshots(ctx)
+	if err != nil {
+		return 0, refusal(err, "the snapshot cannot be looked at")
+	}
+	for _, s := range all {
+		if s.Name == name {
+			return s.Size, nil
 		}
 	}
 	return 0, fmt.Errorf("QEMU has no snapshot %s after making it", name)
 }
 
-// DeleteSnapshot removes one of either kind.
+// DeleteSnapshot removes a snapshot of either kind, if there is one of the name.
 func (i *Instance) DeleteSnapshot(ctx context.Context, name string) error {
-	err := i.monitor.Execute(ctx, "blockdev-snapshot-delete-internal-sync", map[string]any{"device": systemNode, "name": name}, nil)
+	all, err := i.snapshots(ctx)
+	if err == nil && slices.ContainsFunc(all, func(s inner) bool { return s.Name == name }) {
+		err = i.monitor.Execute(ctx, "blockdev-snapshot-delete-internal-sync", map[string]any{"device": systemNode, "name": name}, nil)
+	}
 	return refusal(err, "the snapshot was not removed")
 }
 
-// RevertFull loads a snapshot's disk and memory, and lets the VM run.
+// RevertFull loads a snapshot's disk and memory, and lets the VM run. If that fails, the VM
+// stays halted, since its memory and its disk may not fit together.
 func (i *Instance) RevertFull(ctx context.Context, name string) error {
 	if err := i.monitor.Stop(ctx); err != nil {
-		return err
-	}
-	if err := i.job(ctx, "snapshot-load", snapshotJob, map[string]any{"tag": name, "vmstate": systemNode, "devices": []string{systemNode}}); err != nil {
 		return refusal(err, "the snapshot was not loaded")
 	}
-	return i.monitor.Cont(ctx)
+	err := i.memoryJob(ctx, "snapshot-load", name)
+	if err == nil {
+		err = i.monitor.Cont(ctx)
+	}
+	return refusal(err, "the snapshot was not loaded")
 }
 
-// job runs a command that is a job, to its end.
-func (i *Instance) job(ctx context.Context, command, id string, arguments map[string]any) error {
-	arguments["job-id"] = id
+// memoryJob runs a job that saves a VM's memory, or loads it, to its end.
+func (i *Instance) memoryJob(ctx context.Context, command, snapshot string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, backend.MemoryLimit(i.memoryMiB), qmp.ErrSilent)
+	defer cancel()
+	// What a daemon that was killed left is in the way.
+	if err := i.monitor.EndJob(ctx, snapshotJob); err != nil {
+		return err
+	}
+	arguments := map[string]any{"job-id": snapshotJob, "tag": snapshot, "vmstate": systemNode, "devices": []string{systemNode}}
 	if err := i.monitor.Execute(ctx, command, arguments, nil); err != nil {
 		return err
 	}
-	return i.await(ctx, id, nil)
+	return i.monitor.WaitJob(ctx, snapshotJob, nil)
 }
 
-// await waits for a job. If ctx ends, the job is ended too.
-func (i *Instance) await(ctx context.Context, id string, progress func(current, total int64)) error {
-	err := i.monitor.WaitJob(ctx, id, progress)
-	if ctx.Err() == nil {
-		return err
-	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
-	defer cancel()
-	if cancelErr := i.monitor.Execute(cleanup, "job-cancel", map[string]any{"id": id}, nil); cancelErr != nil {
-		return errors.Join(ctx.Err(), cancelErr)
-	}
-	var cancelled *qmp.JobError
-	if waitErr := i.monitor.WaitJob(cleanup, id, nil); waitErr != nil && !errors.As(waitErr, &cancelled) {
-		return errors.Join(ctx.Err(), waitErr)
-	}
-	return ctx.Err()
-}
-
-// endJob ends a job that nobody waits for any more, if there is one.
-func (i *Instance) endJob(ctx context.Context, id string) {
-	if err := i.monitor.Execute(ctx, "job-cancel", map[string]any{"id": id}, nil); err != nil {
-		_ = i.monitor.Execute(ctx, "job-dismiss", map[string]any{"id": id}, nil) // it has ended, or there is none
-		return
-	}
-	_ = i.monitor.WaitJob(ctx, id, nil) // it was cancelled
-}
+// cleanupLimit is how long what is left of a copy may take to be cleaned up in all. It holds
+// up whoever cancelled it.
+const cleanupLimit = 15 * time.Second
 
 // Copy has QEMU write the disk, as it is at one moment, to another file, while the guest
 // goes on.
 func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(float64)) (err error) {
 	// What a daemon that was killed left is in the way.
-	i.endJob(ctx, copyJob)
+	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
+		return refusal(err, "the copy could not begin")
+	}
 	i.dropTarget(ctx)
 	if err := i.monitor.Execute(ctx, "blockdev-add", map[string]any{
 		"node-name": copyTarget, "driver": "qcow2", "backing": nil, "discard": "unmap", "detect-zeroes": "unmap",
@@ -173,7 +212,18 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 	}, nil); err != nil {
 		return refusal(err, "the copy's file cannot be opened")
 	}
-	defer func() { i.dropTarget(context.WithoutCancel(ctx)) }()
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+		defer cancel()
+		if err != nil {
+			// The next copy does what fails here, and nobody relies on the notes of one that failed.
+			_ = i.monitor.EndJob(cleanup, copyJob)
+			if c.Note != "" {
+				_ = i.dropBitmap(cleanup, c.Note)
+			}
+		}
+		i.dropTarget(cleanup)
+	}()
 	backup := map[string]any{"job-id": copyJob, "device": systemNode, "target": copyTarget, "sync": "full", "auto-dismiss": false}
 	if c.Since != "" {
 		backup["sync"], backup["bitmap"], backup["bitmap-mode"] = "bitmap", c.Since, "never"
@@ -189,13 +239,14 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 	if err != nil {
 		return refusal(err, "the copy could not begin")
 	}
-	err = i.await(ctx, copyJob, func(current, total int64) {
+	// The progress is asked for time and again, so a QEMU that does not answer is noticed.
+	err = i.monitor.WaitJob(ctx, copyJob, func(current, total int64) {
 		if total > 0 && progress != nil {
 			progress(float64(current) / float64(total))
 		}
 	})
-	if err != nil && c.Note != "" {
-		err = errors.Join(err, i.dropBitmap(context.WithoutCancel(ctx), c.Note))
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return refusal(err, "the disk was not copied")
 }
@@ -256,18 +307,22 @@ func (i *Instance) bitmaps(ctx context.Context) ([]bitmap, error) {
 // HasBitmap says whether the system's disk has a bitmap that can be relied on.
 func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 	all, err := i.bitmaps(ctx)
-	return slices.ContainsFunc(all, func(b bitmap) bool { return b.Name == name && !b.Inconsistent }), err
+	return slices.ContainsFunc(all, func(b bitmap) bool { return b.Name == name && !b.Inconsistent }), refusal(err, "the notes of what changed cannot be read")
 }
 
 // DropBitmaps removes all bitmaps of the system's disk but those to keep.
 func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
+	// A copy that was broken off may go on, with bitmaps of its own that have no name.
+	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
+		return refusal(err, "an earlier copy is not over")
+	}
 	all, err := i.bitmaps(ctx)
 	if err != nil {
-		return err
+		return refusal(err, "the notes of what changed cannot be read")
 	}
 	var errs []error
 	for _, b := range all {
-		if !slices.Contains(keep, b.Name) {
+		if b.Name != "" && !slices.Contains(keep, b.Name) {
 			errs = append(errs, i.dropBitmap(ctx, b.Name))
 		}
 	}
@@ -280,18 +335,35 @@ func (i *Instance) dropBitmap(ctx context.Context, name string) error {
 
 // Resize makes the disk larger; the guest sees that at once.
 func (i *Instance) Resize(ctx context.Context, size int64) error {
-	err := i.monitor.Execute(ctx, "block_resize", map[string]any{"node-name": systemNode, "size": size}, nil)
+	// QEMU does not resize a disk that has an inconsistent bitmap, which a full host disk can cause.
+	all, err := i.bitmaps(ctx)
+	for _, b := range all {
+		if b.Inconsistent && err == nil {
+			err = i.dropBitmap(ctx, b.Name)
+		}
+	}
+	if err != nil {
+		return refusal(err, "the disk keeps its size")
+	}
+	err = i.monitor.Execute(ctx, "block_resize", map[string]any{"node-name": systemNode, "size": size}, nil)
 	return refusal(err, "the disk keeps its size")
 }
 
-// refusal is what QEMU said as a fault, since mostly it is about the state of the VM.
+// refusal is what QEMU said as a fault, since mostly it is about the state of the VM. So is that
+// it says nothing.
 func refusal(err error, what string) error {
 	refused, failed := (*qmp.Error)(nil), (*qmp.JobError)(nil)
 	switch {
+	case err != nil && strings.Contains(err.Error(), "No space left on device"):
+		return fault.Wrap(fault.StorageFailed, err, "%s: the host's storage is full", what)
 	case errors.As(err, &refused):
 		return fault.Wrap(fault.Conflict, err, "%s: %s", what, refused.Description)
 	case errors.As(err, &failed):
 		return fault.Wrap(fault.Conflict, err, "%s: %s", what, failed.Description)
+	case errors.Is(err, qmp.ErrSilent), errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Unavailable, err, "%s: the VM's process does not answer; if it stays so, kill the VM and start it again", what).WithCode("vm_silent")
+	case errors.Is(err, qmp.ErrLost):
+		return fault.Wrap(fault.Conflict, err, "%s: the VM's process has ended", what)
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
@@ -23,33 +24,42 @@ import (
 
 // Instance is a VM that runs in QEMU.
 type Instance struct {
-	folder  string
-	process *process.Process
-	monitor *qmp.Client
-	done    chan struct{}
+	folder    string
+	memoryMiB int
+	process   *process.Process
+	monitor   *qmp.Client
+	done      chan struct{}
 
-	mu    sync.Mutex
-	ended backend.End
+	mu        sync.Mutex
+	ended     backend.End
+	condition backend.Condition
+	changed   chan struct{} // closed, and made anew, when something was told of the condition
 }
 
-func newInstance(folder string, p *process.Process, monitor *qmp.Client) *Instance {
-	i := &Instance{folder: folder, process: p, monitor: monitor, done: make(chan struct{})}
+func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Instance {
+	i := &Instance{folder: s.Folder, memoryMiB: s.MemoryMiB, process: p, monitor: monitor, done: make(chan struct{}), changed: make(chan struct{})}
 	// QEMU stays when the guest powered off (-no-shutdown), so that nothing of it is lost
 	// while nobody looks; it is ended here.
-	events := monitor.Subscribe(qmp.EventShutdown, qmp.EventGuestPanicked)
-	go i.watch(events)
+	// Its guest can cause as many of the others as it likes, so the end has a queue of its own.
+	events, others := monitor.Subscribe(qmp.EventShutdown, qmp.EventGuestPanicked), monitor.Subscribe(told...)
+	ctx, stop := context.WithCancel(context.Background())
+	routine.Go(nil, "VM end", func() {
+		<-p.Done()
+		defer close(i.done)
+		defer stop()
+		monitor.Close()
+	})
+	routine.Go(nil, "QEMU's events", func() {
+		routine.Keep(ctx, nil, "QEMU's events", func(ctx context.Context) { i.watch(ctx, events) })
+	})
+	routine.Go(nil, "VM's condition", func() {
+		routine.Keep(ctx, nil, "VM's condition", func(ctx context.Context) { i.observe(ctx, others) })
+	})
 	return i
 }
 
 // watch follows the VM to its end.
-func (i *Instance) watch(events *qmp.Subscription) {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	go func() {
-		<-i.process.Done()
-		i.monitor.Close()
-		close(i.done)
-	}()
+func (i *Instance) watch(ctx context.Context, events *qmp.Subscription) {
 	if s, err := i.monitor.Status(ctx); err == nil && s.State == "shutdown" {
 		// It happened while no daemon was there.
 		i.finish(backend.End{Clean: true, Reason: "the guest powered off"})
@@ -110,7 +120,7 @@ func (i *Instance) Ended() backend.End {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.ended == (backend.End{}) {
-		return backend.End{Reason: "QEMU ended; it said: " + lastWords(i.folder)}
+		return backend.End{Reason: howItEnded(i.process.State(), i.folder)}
 	}
 	return i.ended
 }
@@ -118,17 +128,23 @@ func (i *Instance) Ended() backend.End {
 // Paused says whether the guest's processors are halted.
 func (i *Instance) Paused(ctx context.Context) (bool, error) {
 	s, err := i.monitor.Status(ctx)
-	return !s.Running, err
+	return !s.Running, refusal(err, "whether the VM runs is not known")
 }
 
 // Pause halts them.
-func (i *Instance) Pause(ctx context.Context) error { return i.monitor.Stop(ctx) }
+func (i *Instance) Pause(ctx context.Context) error {
+	return refusal(i.monitor.Stop(ctx), "the VM was not paused")
+}
 
 // Resume lets them run.
-func (i *Instance) Resume(ctx context.Context) error { return i.monitor.Cont(ctx) }
+func (i *Instance) Resume(ctx context.Context) error {
+	return refusal(i.monitor.Cont(ctx), "the VM does not go on")
+}
 
 // PowerDown presses the power button.
-func (i *Instance) PowerDown(ctx context.Context) error { return i.monitor.PowerDown(ctx) }
+func (i *Instance) PowerDown(ctx context.Context) error {
+	return refusal(i.monitor.PowerDown(ctx), "the power button was not pressed")
+}
 
 // quitLimit is how long QEMU may take to end when it is told to.
 const quitLimit = 5 * time.Second
@@ -236,7 +252,7 @@ func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
 		} `json:"stats"`
 	}
 	if err := i.monitor.Execute(ctx, "query-blockstats", nil, &stats); err != nil {
-		return m, err
+		return m, refusal(err, "what its disks did is not known")
 	}
 	for _, s := range stats {
 		m.DiskReadBytes += s.Stats.ReadBytes

@@ -65,6 +65,12 @@ type NIC struct {
 // AgentPort is the name of the port that the guest agent looks for.
 const AgentPort = "org.mainstay.guest.0"
 
+// The names of the agent's port in the monitor. QEMU tells of a port that has an id only.
+const (
+	agentChardev = "agent"
+	agentDevice  = "agent-port"
+)
+
 // runFolder is the part of a machine's folder that QEMU itself can write to.
 const runFolder = "run"
 
@@ -118,8 +124,8 @@ func (m *Machine) Args() []string {
 	}
 	if m.Agent {
 		a.add("-device", m.device("virtio-serial"))
-		a.add("-chardev", "socket,id=agent,server=on,wait=off,path="+socket(agentSocket))
-		a.add("-device", "virtserialport,chardev=agent,name="+AgentPort)
+		a.add("-chardev", "socket,id="+agentChardev+",server=on,wait=off,path="+socket(agentSocket))
+		a.add("-device", "virtserialport,id="+agentDevice+",chardev="+agentChardev+",name="+AgentPort)
 	}
 	if m.Screen {
 		a.add("-device", "VGA")

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
@@ -51,10 +53,12 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 		return nil, nil, fmt.Errorf("start QEMU: %w", err)
 	}
 	p, err := process.Hold(cmd.Process.Pid)
-	go func() { _ = cmd.Wait() }() // so that it does not stay a zombie; done tells of the end
 	if err != nil {
-		return nil, nil, errors.Join(err, cmd.Process.Kill())
+		err = errors.Join(err, cmd.Process.Kill())
+		routine.Go(nil, "QEMU", func() { _ = cmd.Wait() }) // so that it does not stay a zombie
+		return nil, nil, err
 	}
+	p.Reap(cmd)
 	monitor, err := comeUp(ctx, p, m)
 	if err == nil {
 		return p, monitor, nil
@@ -63,7 +67,7 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 		return nil, nil, errors.Join(err, killErr, p.Close())
 	}
 	<-p.Done() // so that nothing of it is left
-	return nil, nil, errors.Join(fmt.Errorf("QEMU did not come up: %w; it said: %s", err, lastWords(m.Folder)), p.Close())
+	return nil, nil, errors.Join(fmt.Errorf("QEMU did not come up; it said: %s (%w)", lastWords(m.Folder), err), p.Close())
 }
 
 // clean makes the folder for QEMU's own anew, without what an earlier process left.
@@ -88,13 +92,13 @@ func comeUp(ctx context.Context, p *Process, m *Machine) (*qmp.Client, error) {
 	}
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() {
+	routine.Go(nil, "QEMU", func() {
+		defer stop()
 		select {
 		case <-p.Done():
-			stop()
 		case <-waiting.Done():
 		}
-	}()
+	})
 	return dialMonitor(waiting, m.Folder, p, true)
 }
 
@@ -102,12 +106,45 @@ func comeUp(ctx context.Context, p *Process, m *Machine) (*qmp.Client, error) {
 // launched; nil if there is none any more.
 func Find(folder string) (*Process, error) { return process.Find(folder) }
 
-// lastWords are the last lines that QEMU printed.
+// howItEnded is why a QEMU is gone that was not told to end. What it printed last is the cause
+// only if it ended by itself: one that was killed has had no time to say anything.
+func howItEnded(state *os.ProcessState, folder string) string {
+	said := lastWords(folder)
+	if state == nil {
+		return "QEMU, which an earlier daemon had started, ended; how is not known, and the last it said was: " + said
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		why := "QEMU was ended by the signal " + status.Signal().String()
+		if status.Signal() == syscall.SIGKILL {
+			why += ", by somebody on the host or by the kernel for want of memory (its log says)"
+		}
+		return why + "; the last it had said was: " + said
+	}
+	return fmt.Sprintf("QEMU ended with status %d; it said: %s", state.ExitCode(), said)
+}
+
+// lastWords are the last lines that QEMU printed, as one. A QEMU that was taken over may have
+// made the file as long as it likes, and of whatever bytes.
 func lastWords(folder string) string {
-	raw, err := os.ReadFile(logFile(folder)) //nolint:gosec // the daemon's own folder
-	if err != nil || len(raw) == 0 {
+	const most = 1000
+	raw, err := process.Tail(logFile(folder), most)
+	if err != nil {
 		return "nothing"
 	}
-	const most = 1000
-	return strings.TrimSpace(strings.ToValidUTF8(string(raw[max(0, len(raw)-most):]), "?"))
+	var lines []string
+	for line := range strings.Lines(strings.ToValidUTF8(string(raw), "?")) {
+		line = strings.TrimSpace(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, line))
+		if line != "" && !strings.Contains(line, "info: QEMU waiting for connection on:") { // which it always says
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return "nothing"
+	}
+	return strings.Join(lines, "; ")
 }

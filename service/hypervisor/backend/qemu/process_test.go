@@ -5,13 +5,17 @@ package qemu_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/qemu"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
@@ -165,7 +169,8 @@ func TestAMachineThatDoesNotComeUpSaysWhyAndLeavesNothing(t *testing.T) {
 	folder := place(t)
 	m := empty(folder)
 	m.Kernel = "/nowhere/vmlinuz"
-	if _, _, err := qemu.Launch(soon(t), program, m); err == nil || !strings.Contains(err.Error(), "/nowhere/vmlinuz") {
+	if _, _, err := qemu.Launch(soon(t), program, m); err == nil ||
+		!strings.HasPrefix(err.Error(), "QEMU did not come up; it said: qemu") || !strings.Contains(err.Error(), "/nowhere/vmlinuz") || strings.ContainsAny(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
 	if p, err := qemu.Find(folder); p != nil || err != nil {
@@ -182,5 +187,62 @@ func TestAMachineThatDoesNotComeUpSaysWhyAndLeavesNothing(t *testing.T) {
 	}
 	if p, err := qemu.Find(folder); p != nil || err != nil {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// QEMU has its log open, and a guest that has taken it over may make it as long as it likes.
+func TestALogAsLongAsQEMULikesIsNotReadWhole(t *testing.T) {
+	t.Parallel()
+	folder := place(t)
+	b := qemu.New(qemu.Options{Program: program, Accel: "tcg", Log: slog.New(slog.DiscardHandler)})
+	disk := filepath.Join(folder, "disk.qcow2")
+	if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", disk, "1M").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	i, err := b.Start(soon(t), &backend.Spec{ID: "00000000-0000-4000-8000-000000000003", Name: "one", Folder: folder, VCPUs: 1, MemoryMiB: 64, Disks: []backend.Disk{{ID: "system", Target: disk, Format: "qcow2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Close() })
+	log, err := os.OpenFile(filepath.Join(folder, "qemu.log"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.WriteAt([]byte("\x1b[2Jtaken over\n"), 1<<42); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(i.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-i.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("its end was not noticed")
+	}
+	if end := i.Ended(); end.Clean || !strings.HasPrefix(end.Reason, "QEMU was ended by the signal killed") || !strings.HasSuffix(end.Reason, "[2Jtaken over") || strings.ContainsAny(end.Reason, "\x00\x1b") || len(end.Reason) > 2000 {
+		t.Errorf("%+v", end)
+	}
+}
+
+// The file beside the firmware that a VM was given is the VM's, and its process may write it.
+func TestFirmwareVariablesOfAnyLengthAreNotReadWhole(t *testing.T) {
+	t.Parallel()
+	folder := place(t)
+	code, vars := filepath.Join(folder, "firmware_CODE.fd"), filepath.Join(folder, "firmware_VARS.fd")
+	for _, path := range []string{code, vars} {
+		if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Truncate(vars, 1<<42); err != nil {
+		t.Fatal(err)
+	}
+	b := qemu.New(qemu.Options{Program: program, Accel: "tcg", Log: slog.New(slog.DiscardHandler)})
+	_, err := b.Start(soon(t), &backend.Spec{ID: "00000000-0000-4000-8000-000000000004", Name: "one", Folder: folder, VCPUs: 1, MemoryMiB: 64, Firmware: code})
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
@@ -98,7 +99,7 @@ func (v *VM) Abandon(reason error, folder, root string) error {
 		err = Forget(folder, root)
 	}
 	if fault.From(reason).Kind == fault.Internal {
-		reason = fmt.Errorf("%s did not come up: %w; it said: %s", v.name, reason, v.log.lastWords())
+		reason = fmt.Errorf("%s did not come up; it said: %s (%w)", v.name, v.log.lastWords(), reason)
 	}
 	return errors.Join(reason, err, v.Close())
 }
@@ -143,12 +144,12 @@ func launch(p Program) (*VM, error) {
 	}
 	v := newVM(p.Name, run, p.EndMark, running, log)
 	v.exited = make(chan struct{})
-	go func() {
+	routine.Go(nil, p.Name, func() {
+		defer close(v.exited)
 		_ = cmd.Wait() // the status says it
 		v.status = cmd.ProcessState
-		close(v.exited)
-	}()
-	go v.watch()
+	})
+	routine.Go(nil, "VM end", v.watch)
 	return v, nil
 }
 
@@ -250,7 +251,7 @@ func Find(p Program) (*VM, error) {
 		log = &sayings{}
 	}
 	v := newVM(p.Name, run, p.EndMark, held, log)
-	go v.watch()
+	routine.Go(nil, "VM end", v.watch)
 	return v, nil
 }
 
@@ -260,7 +261,7 @@ const logLimit = time.Second
 // watch follows the process to its end, or until the VM is let go of.
 func (v *VM) watch() {
 	if v.log.pipe != nil {
-		go v.log.follow()
+		routine.Go(nil, "VM log", v.log.follow)
 	}
 	select {
 	case <-v.process.Done():

@@ -36,7 +36,11 @@ func Sweep(folder string, folders, arguments []string) (damaged, err error) {
 		return damaged, err
 	}
 	for _, path := range commands {
-		raw, err := os.ReadFile(path) //nolint:gosec // the kernel's
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return damaged, err
+		}
+		raw, err := process.CommandLine(pid)
 		if err != nil || !slices.ContainsFunc(strings.Split(string(raw), "\x00"), func(a string) bool { return slices.Contains(arguments, a) }) {
 			continue
 		}
@@ -44,10 +48,6 @@ func Sweep(folder string, folders, arguments []string) (damaged, err error) {
 		at, err := os.Stat(filepath.Join(filepath.Dir(path), "cwd"))
 		if err != nil || !slices.ContainsFunc(places, func(p os.FileInfo) bool { return os.SameFile(p, at) }) {
 			continue // it only looks like it
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			return damaged, err
 		}
 		p, err := process.Hold(pid)
 		if errors.Is(err, unix.ESRCH) {

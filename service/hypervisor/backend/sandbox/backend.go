@@ -174,7 +174,7 @@ func (b *Backend) create(ctx context.Context, s *backend.Spec, command ...string
 	if err := b.begin(ctx, lock, state, command...); err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(filepath.Join(state, pidFile)) //nolint:gosec // the daemon's own folder
+	raw, err := process.Head(filepath.Join(state, pidFile), mostSaid)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer unlock(lock)
 	// The record first: without it the rest is looked for again.
 	if err := process.Forget(s.Folder); err != nil {
 		return err

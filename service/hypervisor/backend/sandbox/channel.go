@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -59,10 +60,10 @@ func (i *Instance) dialAgent() (io.ReadWriteCloser, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())
 	}
-	go func() {
+	routine.Go(nil, "sandbox exec", func() {
+		defer close(s.ended)
 		s.err = s.cmd.Wait()
-		close(s.ended)
-	}()
+	})
 	return s, nil
 }
 
@@ -79,12 +80,20 @@ type agentStream struct {
 	cmd     *exec.Cmd
 	said    tail
 	started sync.Once
+	reason  error // why it did not start, once started is done; nil if it did
 
 	ended chan struct{}
 	err   error // of the run, once ended is closed
 }
 
-func (s *agentStream) Write(b []byte) (int, error) { return s.in.Write(b) }
+// Write writes to the agent. One that has not started may be found out here, before Read does.
+func (s *agentStream) Write(b []byte) (int, error) {
+	n, err := s.in.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		err = s.failed(err)
+	}
+	return n, err
+}
 
 // Read reads what the agent wrote. Once it has written something, the program that started
 // it is not needed any more, and would take memory.
@@ -93,9 +102,18 @@ func (s *agentStream) Read(b []byte) (int, error) {
 	if n > 0 {
 		s.started.Do(func() { _ = s.cmd.Process.Kill() })
 	} else if errors.Is(err, io.EOF) {
-		s.started.Do(func() { err = s.whyNot() })
+		err = s.failed(err)
 	}
 	return n, err
+}
+
+// failed is the error of a stream that has ended with err: why the agent did not start, if it did not.
+func (s *agentStream) failed(err error) error {
+	s.started.Do(func() { s.reason = s.whyNot() })
+	if s.reason != nil {
+		return s.reason
+	}
+	return err
 }
 
 // whyNot is the error of an agent that has not started.
@@ -146,10 +164,10 @@ func (i *Instance) dialConsole() (io.ReadWriteCloser, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, errors.Join(err, master.Close())
 	}
-	go func() {
+	routine.Go(nil, "sandbox exec", func() {
+		defer close(c.ended)
 		_ = c.cmd.Wait()
-		close(c.ended)
-	}()
+	})
 	return c, nil
 }
 
@@ -196,13 +214,13 @@ func (c *console) Close() (err error) {
 	c.once.Do(func() {
 		_ = c.cmd.Process.Signal(unix.SIGHUP) // runsc passes it on to what runs in the foreground
 		err = c.File.Close()
-		go func() {
+		routine.Go(nil, "sandbox exec", func() {
 			select {
 			case <-c.ended:
 			case <-time.After(hangUp):
 				_ = c.cmd.Process.Kill()
 			}
-		}()
+		})
 	})
 	return err
 }

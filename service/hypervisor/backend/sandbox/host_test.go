@@ -5,6 +5,7 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -81,7 +82,14 @@ func build(busybox string) (string, error) {
 			return folder, err
 		}
 	}
-	return folder, os.WriteFile(filepath.Join(folder, "rootfs", "motd"), []byte("hello\n"), 0o644) //nolint:gosec // a root file system
+	if err := os.WriteFile(filepath.Join(folder, "rootfs", "motd"), []byte("hello\n"), 0o644); err != nil { //nolint:gosec // a root file system
+		return folder, err
+	}
+	root, err := os.OpenRoot(filepath.Join(folder, "rootfs"))
+	if err != nil {
+		return folder, err
+	}
+	return folder, errors.Join(sandbox.Prepare(root), root.Close())
 }
 
 func TestMain(m *testing.M) {

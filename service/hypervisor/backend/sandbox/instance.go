@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
@@ -33,14 +34,14 @@ var _ backend.Instance = (*Instance)(nil)
 
 func (b *Backend) instance(s *backend.Spec, p *process.Process) *Instance {
 	i := &Instance{backend: b, process: p, state: stateFolder(s), agent: s.Agent, done: make(chan struct{}), released: make(chan struct{})}
-	go func() {
+	routine.Go(nil, "VM end", func() {
 		select {
 		case <-p.Done():
+			defer close(i.done)
 			i.ended = howItEnded(i.state)
-			close(i.done)
 		case <-i.released:
 		}
-	}()
+	})
 	return i
 }
 
@@ -50,7 +51,7 @@ func howItEnded(state string) backend.End {
 	if info, err := os.Stat(filepath.Join(state, endFile)); err == nil && info.Size() > 0 {
 		return backend.End{Clean: true, Reason: "the guest powered off"}
 	}
-	if said, err := os.ReadFile(filepath.Join(state, panicFile)); err == nil && len(said) > 0 { //nolint:gosec // the daemon's own folder
+	if said, err := process.Head(filepath.Join(state, panicFile), mostSaid); err == nil && len(said) > 0 {
 		return backend.End{Reason: "the sandbox's kernel broke: " + words(said)}
 	}
 	return backend.End{Reason: "the sandbox was killed"}

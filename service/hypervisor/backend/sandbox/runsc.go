@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
 // id is what each sandbox is called in its own state folder.
@@ -57,7 +58,7 @@ func (b *Backend) begin(ctx context.Context, lock *os.File, state string, comman
 	if err == nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}
-	said, readErr := os.ReadFile(log) //nolint:gosec // the daemon's own folder
+	said, readErr := process.Head(log, mostSaid)
 	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
 		return errors.Join(err, readErr)
 	}
@@ -71,12 +72,24 @@ func (b *Backend) begin(ctx context.Context, lock *os.File, state string, comman
 // run runs a command on the sandbox and returns what it printed.
 func (b *Backend) run(ctx context.Context, state string, command ...string) ([]byte, error) {
 	cmd := b.command(ctx, append(b.global(state), command...)...)
-	var out, said bytes.Buffer
+	var out, said head
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return nil, errors.Join(fmt.Errorf("runsc %s: %w: %s", command[0], err, words(said.Bytes())), ctx.Err())
+		return nil, errors.Join(fmt.Errorf("runsc %s: %w: %s", command[0], err, words(said.kept)), ctx.Err())
 	}
-	return out.Bytes(), nil
+	return out.kept, nil
+}
+
+// mostSaid bounds what is read of what a sandbox's processes said, in bytes: its kernel, which
+// its guest may have taken over, writes to their logs and is who answers runsc.
+const mostSaid = 1 << 20
+
+// head keeps the beginning of what is written.
+type head struct{ kept []byte }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.kept = append(h.kept, p[:min(len(p), mostSaid-len(h.kept))]...)
+	return len(p), nil
 }
 
 // command is a run of runsc in a session of its own: a signal to the daemon's terminal is

@@ -33,7 +33,8 @@ func sweepAndLock(ctx context.Context, folder, state string) (*os.File, error) {
 		}
 		if free {
 			if err := sweep(ctx, state); err != nil { // of what was made in between
-				return nil, errors.Join(err, lock.Close())
+				unlock(lock)
+				return nil, err
 			}
 			return lock, nil
 		}
@@ -58,6 +59,14 @@ func lockFolder(folder string) (lock *os.File, free bool, err error) {
 		return lock, err == nil, nil
 	}
 	return nil, false, errors.Join(fmt.Errorf("lock %s: %w", folder, err), lock.Close())
+}
+
+// unlock gives up a lock that no process of the sandbox's has any more. Closing the file alone would
+// not do: a process that another goroutine starts at this moment has it, too, until it runs its
+// program.
+func unlock(lock *os.File) {
+	_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) //nolint:gosec // a file's number is small
+	_ = lock.Close()
 }
 
 // sweep ends every process of the sandbox with a state folder: the sandbox, its gofer, and
@@ -94,7 +103,7 @@ func processes(state string) ([]int, error) {
 
 // belongs says whether a process was given the state folder. One that has ended was not.
 func belongs(pid int, state string) bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	line, err := process.CommandLine(pid)
 	if err != nil {
 		return false
 	}

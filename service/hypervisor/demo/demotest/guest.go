@@ -26,20 +26,8 @@ func Guest(t testing.TB) demo.Guest {
 // test as require.Missing does.
 func GuestWith(t testing.TB, agent string) demo.Guest {
 	t.Helper()
-	for _, program := range []string{"apt-get", "dpkg-deb", "cpio", "busybox"} {
-		if _, err := exec.LookPath(program); err != nil {
-			require.Missing(t, "%s is not installed, and the guest is built with it", program)
-		}
-	}
-	shared := filepath.Join(os.TempDir(), fmt.Sprintf("mainstay-demo-guest-%d", os.Getuid()))
-	if err := os.MkdirAll(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	defer locked(t, shared)()
-	guest, err := demo.Build(t.Context(), demo.Options{Folder: shared, Agent: agent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guest, _, unlock := build(t, agent)
+	defer unlock()
 	// The next one that is built takes the place of these files.
 	own := t.TempDir()
 	kept := demo.Guest{Kernel: filepath.Join(own, "vmlinuz"), Initrd: filepath.Join(own, "initrd.gz")}
@@ -49,6 +37,41 @@ func GuestWith(t testing.TB, agent string) demo.Guest {
 		}
 	}
 	return kept
+}
+
+// Kernel is the package of the kernel that guests are built of. It ends the test as GuestWith
+// does.
+func Kernel(t testing.TB) string {
+	t.Helper()
+	_, folder, unlock := build(t, "")
+	defer unlock()
+	found, err := filepath.Glob(filepath.Join(folder, "linux-image-*.deb"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no kernel's package in %s: %v", folder, err)
+	}
+	return found[0]
+}
+
+// build builds a guest in the folder that all tests share, and keeps them out until unlock
+// is called.
+func build(t testing.TB, agent string) (guest demo.Guest, shared string, unlock func()) {
+	t.Helper()
+	for _, program := range []string{"apt-get", "dpkg-deb", "cpio", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			require.Missing(t, "%s is not installed, and the guest is built with it", program)
+		}
+	}
+	shared = filepath.Join(os.TempDir(), fmt.Sprintf("mainstay-demo-guest-%d", os.Getuid()))
+	if err := os.MkdirAll(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	unlock = locked(t, shared)
+	guest, err := demo.Build(t.Context(), demo.Options{Folder: shared, Host: shared, Agent: agent})
+	if err != nil {
+		unlock()
+		t.Fatal(err)
+	}
+	return guest, shared, unlock
 }
 
 // locked holds a folder's lock until the function that it returns is called.

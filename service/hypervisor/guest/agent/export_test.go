@@ -5,4 +5,5 @@ package agent
 var (
 	ParseMounts = parseMounts
 	FindPortIn  = findPort
+	UntilFree   = untilFree
 )

@@ -119,7 +119,7 @@ func (c *call) getFile(ctx context.Context, args wire.GetFile) (any, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, wire.Errorf(wire.Invalid, "path: %s is no regular file", args.Path)
+		return nil, wire.Errorf(wire.Invalid, "path: %s is not a regular file", args.Path)
 	}
 	var content io.Reader = f
 	size := info.Size()

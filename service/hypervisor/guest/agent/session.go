@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"sync"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
@@ -90,13 +91,27 @@ func (a *Agent) session(ctx context.Context, stream io.Writer, r *wire.Reader, n
 	}()
 	for {
 		f, err := r.Frame()
+		if err == nil {
+			err = s.dispatch(ctx, f)
+		}
+		if errors.Is(err, wire.ErrMalformed) {
+			s.farewell(ctx, err)
+		}
 		if err != nil {
 			return err
 		}
-		if err := s.dispatch(ctx, f); err != nil {
-			return err
-		}
 	}
+}
+
+// farewellLimit is how long a session that ends waits to say so.
+const farewellLimit = time.Second
+
+// farewell tells the host that the session is over. A port has no connection to close, so the
+// host would keep waiting for answers.
+func (s *session) farewell(ctx context.Context, why error) {
+	ctx, cancel := context.WithTimeout(ctx, farewellLimit)
+	defer cancel()
+	_ = s.answer(ctx, 0, nil, wire.Errorf(wire.Invalid, "%v", why)) // a host that does not read has left
 }
 
 // dispatch takes a frame and does not wait for any call.

@@ -222,6 +222,15 @@ func TestAMalformedFrameEndsTheSessionAndWhatItRan(t *testing.T) {
 				pid := <-told
 				eventually(t, "it is dead", func() bool { return !alive(pid) })
 			}
+			for { // the host is told
+				f, err := r.Frame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.ID == 0 && f.Op == wire.OpError && strings.Contains(string(f.Body), "malformed frame") {
+					break
+				}
+			}
 			// And the next session works.
 			_, _ = host.Write(wire.Nonce{7}.Preamble())
 			if _, err := r.Preamble(&wire.Nonce{7}, 0); err != nil {

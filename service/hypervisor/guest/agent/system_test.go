@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -219,4 +220,28 @@ func TestThePortIsFoundByItsName(t *testing.T) {
 	if _, err := agent.FindPortIn(class, "org.mainstay.guest.1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
+}
+
+// The kernel refuses a port that the agent before has open still, as while its threads end.
+func TestAPortThatIsBusyIsWaitedForAndNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		file, began := os.NewFile(0, "port"), time.Now()
+		port, err := agent.UntilFree(t.Context(), func() (*os.File, error) {
+			if time.Since(began) < 5*time.Second {
+				return nil, &os.PathError{Op: "open", Path: "/dev/vport", Err: unix.EBUSY}
+			}
+			return file, nil
+		})
+		if port != file || err != nil {
+			t.Errorf("%v, %v", port, err)
+		}
+		for _, want := range []error{unix.EBUSY, unix.ENOENT} { // one that stays so, and one that is not waited for
+			began = time.Now()
+			_, err = agent.UntilFree(t.Context(), func() (*os.File, error) { return nil, want })
+			if waited := time.Since(began); !errors.Is(err, want) || (want == unix.EBUSY) != (waited == 30*time.Second) {
+				t.Errorf("%v: %v after %v", want, err, waited)
+			}
+		}
+	})
 }

@@ -43,14 +43,35 @@ func findPort(class, name string) (string, error) {
 	return "", fmt.Errorf("virtio-serial port %s: %w", name, os.ErrNotExist)
 }
 
+// busyLimit is how long an agent waits for a port that another process has open.
+const busyLimit = 30 * time.Second
+
 // ServeVirtio serves the port until ctx ends.
 func (a *Agent) ServeVirtio(ctx context.Context, device string) error {
-	port, err := os.OpenFile(device, os.O_RDWR, 0)
+	port, err := untilFree(ctx, func() (*os.File, error) { return os.OpenFile(device, os.O_RDWR, 0) })
 	if err != nil {
 		return err
 	}
 	a.config.Log.Info("serving a virtio-serial port", "device", device)
 	return a.ServePort(ctx, port)
+}
+
+// untilFree opens a port. Only one process can have it open, and an agent that was killed holds it
+// until the last of its threads has exited.
+func untilFree(ctx context.Context, open func() (*os.File, error)) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, busyLimit)
+	defer cancel()
+	for {
+		port, err := open()
+		if !errors.Is(err, unix.EBUSY) {
+			return port, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // ServeUnix serves a Unix socket until ctx ends.

@@ -10,12 +10,14 @@
 // agent everything up to Magic, the host up to MaxStale bytes until the answer to its own
 // preamble.
 //
-// Magic begins with the byte 0xFF, which is in no frame and nowhere else in a preamble:
-// lengths are too small for it, JSON is UTF-8, and the random bytes are below 0x80.
+// Magic begins with the byte 0xFF, which occurs in no frame and nowhere else in a preamble: JSON
+// is UTF-8, a frame whose length would contain the byte is padded with spaces after its JSON, and
+// the random bytes are below 0x80.
 // Wherever an agent meets it, in the middle of a frame too, the session is over and
 // another may begin there. It is over also at the end of the stream and at a malformed
 // frame; then what the agent runs for it is killed, except for detached processes, and
-// frozen file systems are thawed.
+// frozen file systems are thawed. An agent that receives a malformed frame answers
+// with an error for call 0; otherwise the host would keep waiting.
 //
 // # Frames
 //

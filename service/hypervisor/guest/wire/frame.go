@@ -67,7 +67,19 @@ func (f *Frame) Encode() ([]byte, error) {
 	if len(body) > MaxFrame {
 		return nil, fmt.Errorf("a request of %d bytes is too large, at most %d can be sent", len(body), MaxFrame)
 	}
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, header+len(body)), uint32(len(body))), body...), nil
+	return measured(append(make([]byte, header, header+len(body)+1), body...)), nil
+}
+
+// measured writes the length of a frame in front of it. If the length contains the first byte of
+// Magic, spaces after the JSON change it: at most 257 of them, and never beyond MaxFrame.
+func measured(b []byte) []byte {
+	for {
+		binary.BigEndian.PutUint32(b, uint32(len(b)-header))
+		if bytes.IndexByte(b[:header], Magic[0]) < 0 {
+			return b
+		}
+		b = append(b, ' ')
+	}
 }
 
 // Data frames are nearly all that is sent, and a guest may be slow: they are written and
@@ -84,15 +96,13 @@ func (f *Frame) encodeData() []byte {
 	b = strconv.AppendUint(append(b, dataHead...), f.ID, 10)
 	b = strconv.AppendInt(append(b, dataStream...), int64(f.Stream), 10)
 	b = base64.StdEncoding.AppendEncode(append(b, dataData...), f.Data)
-	b = append(b, dataTail...)
-	binary.BigEndian.PutUint32(b, uint32(len(b)-header))
-	return b
+	return measured(append(b, dataTail...))
 }
 
 // decodeData reads what encodeData wrote. The data is put into room.
 func decodeData(b, room []byte) (f Frame, ok bool) {
 	b, ok1 := bytes.CutPrefix(b, []byte(dataHead))
-	b, ok2 := bytes.CutSuffix(b, []byte(dataTail))
+	b, ok2 := bytes.CutSuffix(bytes.TrimRight(b, " "), []byte(dataTail))
 	id, b, ok3 := bytes.Cut(b, []byte(dataStream))
 	stream, b, ok4 := bytes.Cut(b, []byte(dataData))
 	if !ok1 || !ok2 || !ok3 || !ok4 || len(stream) != 1 || bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {

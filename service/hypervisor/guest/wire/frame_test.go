@@ -53,6 +53,39 @@ func TestFramesArriveAsTheyWereSentInWhateverPieces(t *testing.T) {
 	}
 }
 
+// The byte that begins a preamble ends a session wherever it is, in a frame's length too.
+func TestFramesOfEveryLengthArriveWithoutTheByteThatBeginsAPreamble(t *testing.T) {
+	t.Parallel()
+	arrives := func(f wire.Frame) {
+		t.Helper()
+		sent := encode(t, f)
+		if strings.IndexByte(sent, wire.Magic[0]) >= 0 {
+			t.Fatalf("the byte is in a frame of %d bytes, with the length % x", len(sent), sent[:4])
+		}
+		if got, err := wire.NewReader(strings.NewReader(sent)).Frame(); err != nil || !reflect.DeepEqual(got, f) {
+			t.Fatalf("of %d bytes: %v", len(sent), err)
+		}
+	}
+	request := func(n int) wire.Frame {
+		return wire.Frame{ID: 1, Op: wire.OpExec, Body: json.RawMessage(`"` + strings.Repeat("x", n) + `"`)}
+	}
+	for n := range 1100 {
+		arrives(request(n))
+	}
+	for n := wire.MaxFrame - 600; n < wire.MaxFrame-50; n += 17 {
+		arrives(request(n))
+	}
+	content := bytes.Repeat([]byte{0xff, 0, 7}, wire.MaxChunk)
+	for _, id := range []uint64{1, 10, 100, 1000} { // one of which makes the last byte of a length 0xff
+		for n := 1; n < 1100; n += 3 {
+			arrives(wire.Frame{ID: id, Op: wire.OpData, Data: content[:n]})
+		}
+		for n := 48_850; n < 49_150; n += 9 { // base64 of which is about 0xff00 bytes long
+			arrives(wire.Frame{ID: id, Op: wire.OpData, Data: content[:n]})
+		}
+	}
+}
+
 func TestFramesThatBreakTheProtocolAreMalformed(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]string{

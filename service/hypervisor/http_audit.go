@@ -1,0 +1,62 @@
+package hypervisor
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// ListAudit tells who changed what.
+func (a api) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
+	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]audit.Entry, error) {
+		before, err := number(after)
+		if err != nil {
+			return nil, err
+		}
+		return a.s.audit.List(ctx, a.s.db, audit.Filter{Before: before, Limit: limit})
+	}, func(e audit.Entry) string { return strconv.FormatInt(e.Seq, 10) }, func(e audit.Entry) hypervisorapi.AuditEntry {
+		return hypervisorapi.AuditEntry{Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant, Result: string(e.Result), Message: e.Message}
+	})
+	return hypervisorapi.ListAudit200JSONResponse{Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link}}, err
+}
+
+// VerifyAudit recomputes the audit log's chain.
+func (a api) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditRequestObject) (hypervisorapi.VerifyAuditResponseObject, error) {
+	v, err := a.s.audit.Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	points := v.Checkpoints
+	out := hypervisorapi.VerifyAudit200JSONResponse{
+		Ok: v.OK, Entries: v.Entries, Verified: v.Verified, Reason: v.Reason, Genesis: v.Genesis, HeadSeq: v.HeadSeq, HeadHash: v.HeadHash,
+		Segments: []hypervisorapi.AuditSegment{}, Breaks: []hypervisorapi.AuditBreak{},
+		Checkpoints: hypervisorapi.AuditCheckpoints{Count: points.Count, Since: timeOrNil(points.First.Time), NewestAt: timeOrNil(points.Newest.Time), NewestSeq: points.Newest.Seq, Cut: points.Cut},
+	}
+	for _, s := range v.Segments {
+		out.Segments = append(out.Segments, hypervisorapi.AuditSegment{Number: s.Number, BegunAt: s.Time, First: s.First, Last: s.Last, Verified: s.Verified})
+	}
+	for _, b := range v.Breaks {
+		out.Breaks = append(out.Breaks, hypervisorapi.AuditBreak{Segment: b.Segment, Seq: b.Seq, Reason: b.Reason, Recorded: b.Recorded, FoundAt: b.FoundAt,
+			AcknowledgedAt: timeOrNil(b.AcknowledgedAt), AcknowledgedBy: b.AcknowledgedBy, Note: b.Note})
+	}
+	return out, nil
+}
+
+// AcknowledgeAudit ends the alarm of breaks that are known.
+func (a api) AcknowledgeAudit(ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
+	err := a.s.db.Update(ctx, func(tx *db.Tx) error {
+		return a.s.audit.Acknowledge(ctx, tx, req.Body.Through, entryOf(callerFrom(ctx), audit.Entry{Message: req.Body.Note}))
+	})
+	return hypervisorapi.AcknowledgeAudit204Response{}, err
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,91 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Adopt copies the qcow2 image at path, which a VM's process wrote and may have open still, to
+// a new file at result, which is this process's own, and looks at that: whatever becomes of
+// the old file, the new one is what was looked at. The image must be of the size in limits,
+// and stand on no other. What failed leaves no result.
+func Adopt(ctx context.Context, path, result string, limits Limits) (err error) {
+	in, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	out, err := os.OpenFile(result, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, out.Close()); err != nil {
+			err = errors.Join(err, removed(result))
+		}
+	}()
+	size, err := copySparse(ctx, out, in, limits.Written)
+	if err != nil {
+		return err
+	}
+	info, err := InspectLayer(out, size, "")
+	if err != nil {
+		return err
+	}
+	if info.VirtualSize != limits.VirtualSize {
+		return refused("is of a disk of %d bytes, and the VM's has %d", info.VirtualSize, limits.VirtualSize)
+	}
+	return nil
+}
+
+// copySparse copies a file with its holes, and says how long it is.
+func copySparse(ctx context.Context, out, in *os.File, limit int64) (size int64, err error) {
+	stat, err := in.Stat()
+	if err != nil {
+		return 0, err
+	}
+	// It may grow and shrink meanwhile; what is copied is bounded by what it was.
+	if size = stat.Size(); !stat.Mode().IsRegular() || size > limit {
+		return 0, refused("has a file of %d bytes; %d are allowed", size, limit)
+	}
+	for at := int64(0); at < size; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		begin, err := in.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // the rest is a hole
+		}
+		if err != nil {
+			return 0, fmt.Errorf("copy the image: %w", err)
+		}
+		end, err := in.Seek(begin, unix.SEEK_HOLE)
+		if err != nil {
+			return 0, fmt.Errorf("copy the image: %w", err)
+		}
+		const atOnce = 64 << 20 // so that the end of ctx is noticed
+		if end = min(end, size, begin+atOnce); end <= begin {
+			break
+		}
+		if err := copyPart(out, in, begin, end-begin); err != nil {
+			return 0, err
+		}
+		at = end
+	}
+	return size, out.Truncate(size)
+}
+
+func copyPart(out, in *os.File, at, length int64) error {
+	for _, f := range []*os.File{in, out} {
+		if _, err := f.Seek(at, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	_, err := io.Copy(out, io.LimitReader(in, length))
+	return err
+}

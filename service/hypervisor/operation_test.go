@@ -1,0 +1,74 @@
+//go:build linux
+
+package hypervisor_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+)
+
+// withEmptyDisk makes a VM that is not started.
+func (d *daemon) withEmptyDisk(name string) hypervisorapi.VM {
+	d.Helper()
+	need(d.T, "qemu-system-x86_64", "qemu-img")
+	return as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": name, "disk_gib": 1}).want(201))
+}
+
+// cancelled cancels an operation, which must not have begun.
+func (d *daemon) cancelled(a answer) {
+	d.Helper()
+	op := as[hypervisorapi.Operation](a.want(202))
+	if op = as[hypervisorapi.Operation](d.call("POST", "/v1/operations/"+op.Id+"/cancel", adminToken, nil).want(200)); op.State != "cancelled" {
+		d.Fatalf("%s: %+v", a.what, op)
+	}
+}
+
+func TestAnOperationThatIsCancelledBeforeItBeganLeavesNothing(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	path := "/v1/vms/" + d.withEmptyDisk("one").Id
+	d.stop()
+	d.idle()
+	for range 2 { // the name is free again
+		clone := d.call("POST", path+"/clone", adminToken, object{"name": "two"})
+		d.cancelled(clone)
+		d.call("GET", "/v1/vms/"+*as[hypervisorapi.Operation](clone).VmId, adminToken, nil).want(404)
+	}
+	d.cancelled(d.call("POST", "/v1/images/catalog/disk/upload", adminToken, make([]byte, 1<<20)))
+	if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "images", "incoming")); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+func TestACloneWhoseSourceIsGoneLeavesNothing(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	path := "/v1/vms/" + d.withEmptyDisk("one").Id
+	d.stop()
+	d.idle()
+	clone := d.call("POST", path+"/clone", adminToken, object{"name": "two"})
+	d.call("DELETE", path, adminToken, nil).want(204)
+	d.stop()
+	d.run()
+	d.failed(clone)
+	d.call("GET", "/v1/vms/"+*as[hypervisorapi.Operation](clone).VmId, adminToken, nil).want(404)
+}
+
+func TestABackupThatAnOperationTakesCannotBeRemoved(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	path := "/v1/vms/" + d.withEmptyDisk("one").Id
+	backup := "/v1/backups/" + *d.finished(d.call("POST", path+"/backups", adminToken, nil)).BackupId
+	d.stop()
+	d.idle()
+	incremental := d.call("POST", path+"/backups", adminToken, object{"kind": "incremental"})
+	d.call("DELETE", backup, adminToken, nil).refused(409, "backup_in_use", "", "")
+	d.cancelled(incremental)
+	restore := d.call("POST", backup+"/restore", adminToken, object{"name": "two"})
+	d.call("DELETE", backup, adminToken, nil).refused(409, "backup_in_use", "", "")
+	d.cancelled(restore)
+	d.call("DELETE", backup, adminToken, nil).want(204)
+}
