@@ -1,3 +1,4 @@
 // Package agent has the commands below `mainstay agent` that ask a running agent:
-// status. Running it, and the doctor, are in package app, which knows its settings.
+// status, and refused with what can be done about refused events. Running the agent,
+// and the doctor, are in package app, which knows its settings.
 package agent

@@ -11,10 +11,10 @@ import (
 )
 
 func (s *session) alerts() *cobra.Command {
-	var site, status string
+	var site, status, kind, severity string
 	cmd := list(s, verb{
 		use: "list", short: "List alerts, newest first",
-		example: "  mainstay edge alert list\n  mainstay edge alert list --status all --site ID",
+		example: "  mainstay edge alert list\n  mainstay edge alert list --severity critical\n  mainstay edge alert list --status all --site ID",
 	}, output.Columns[edgeapi.Alert]{
 		Heads: []string{"SEVERITY", "STATUS", "KIND", "SITE", "SUBJECT", "SINCE", "MESSAGE"},
 		Row: func(v edgeapi.Alert) []any {
@@ -22,10 +22,13 @@ func (s *session) alerts() *cobra.Command {
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
 		return c.api.ListAlerts(ctx, &edgeapi.ListAlertsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-			Status: given(c, "status", edgeapi.ListAlertsParamsStatus(status))})
+			Status: given(c, "status", edgeapi.ListAlertsParamsStatus(status)), Kind: given(c, "kind", edgeapi.AlertKind(kind)),
+			Severity: given(c, "severity", edgeapi.AlertSeverity(severity))})
 	})
 	cmd.Flags().StringVar(&site, "site", "", "only what concerns this site")
 	cmd.Flags().StringVar(&status, "status", "firing", "firing, resolved or all")
+	cmd.Flags().StringVar(&kind, "kind", "", "only this kind, for example site_offline")
+	cmd.Flags().StringVar(&severity, "severity", "", "only this severity: warning or critical")
 	parent := group("alert", "Alerts: what needs attention", "  mainstay edge alert list", "alerts")
 	parent.AddCommand(cmd)
 	return parent

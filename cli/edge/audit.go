@@ -2,23 +2,25 @@ package edge
 
 import (
 	"context"
-	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/auditlog"
+	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
 func (s *session) audit() *cobra.Command {
 	cmd := group("audit", "The audit log: who changed what", "  mainstay edge audit list --action site.revoke")
-	cmd.AddCommand(s.auditList(), s.auditVerify())
+	cmd.AddCommand(s.auditList(), s.auditVerify(), s.auditAcknowledge())
 	return cmd
 }
 
 func (s *session) auditList() *cobra.Command {
-	var site, actor, action string
+	var site, actor, action, without string
 	var from, to moment
 	cmd := list(s, verb{
 		use: "list", short: "List audit entries, newest first",
@@ -30,12 +32,14 @@ func (s *session) auditList() *cobra.Command {
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
 		return c.api.ListAudit(ctx, &edgeapi.ListAuditParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-			Actor: given(c, "actor", actor), Action: given(c, "action", action), From: from.at, To: to.at})
+			Actor: given(c, "actor", actor), Action: given(c, "action", action),
+			WithoutAction: given(c, "without-action", without), From: from.at, To: to.at})
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only what concerns this site")
 	f.StringVar(&actor, "actor", "", "only what this caller did")
 	f.StringVar(&action, "action", "", "only this action, for example site.revoke")
+	f.StringVar(&without, "without-action", "", "leave out what succeeded of this action, for example device.register")
 	f.Var(&from, "from", "only from this time on, or from so long ago")
 	f.Var(&to, "to", "only before this time")
 	return cmd
@@ -44,19 +48,36 @@ func (s *session) auditList() *cobra.Command {
 func (s *session) auditVerify() *cobra.Command {
 	return s.command(verb{
 		use: "verify", short: "Check that the audit log is whole; fails when it is not",
+		long: "Check that the audit log is whole: recompute its chain, and hold it against its signatures and the checkpoints outside of the database. " +
+			"It fails when there is a break that nobody has acknowledged.",
 		example: "  mainstay edge audit verify",
 	}, func(ctx context.Context, c *call) error {
 		a, err := c.send(c.api.VerifyAudit(ctx))
-		v, err := decode[edgeapi.AuditVerification](a, err)
 		if err != nil {
 			return err
 		}
-		if err := c.out.Object(a.body); err != nil {
+		return auditlog.Print(c.out, a.body, "mainstay edge audit acknowledge")
+	})
+}
+
+func (s *session) auditAcknowledge() *cobra.Command {
+	var note string
+	cmd := s.command(verb{
+		use: "acknowledge ENTRY", short: "Say that the breaks of the audit log are known, which ends the alert",
+		long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
+			"The alert ends. Verification goes on to show the breaks, with the note.",
+		example: `  mainstay edge audit acknowledge 1042 --note "restored the backup of last night"`,
+	}, func(ctx context.Context, c *call) error {
+		through, err := strconv.ParseInt(c.args[0], 10, 64)
+		if err != nil {
+			return exit.Usagef("%q is not a number; take it from: mainstay edge audit verify", c.args[0])
+		}
+		if _, err := c.send(c.api.AcknowledgeAudit(ctx, edgeapi.AuditAcknowledgement{Through: through, Note: note})); err != nil {
 			return err
 		}
-		if !v.Ok {
-			return fmt.Errorf("the audit log is not whole: %s", output.Escape(v.Reason))
-		}
-		return nil
+		return c.say("The breaks up to entry %d are acknowledged.", through)
 	})
+	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
+	_ = cmd.MarkFlagRequired("note") // it fails for a flag that there is not
+	return cmd
 }

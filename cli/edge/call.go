@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -78,16 +77,13 @@ func apiError(r *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 	var e edgeapi.Error
 	if json.Unmarshal(body, &e) != nil || e.Error.Message == "" {
-		return codedError(r, fmt.Errorf("the server answered %s", output.Escape(r.Status)))
+		return codedError(r, errors.New(client.Refused(r, "", "")))
 	}
 	details := []string{"code " + e.Error.Code}
 	if e.Error.Field != nil && *e.Error.Field != "" {
 		details = append(details, "field "+*e.Error.Field)
 	}
-	if e.Error.RequestId != "" {
-		details = append(details, "request "+e.Error.RequestId)
-	}
-	return codedError(r, errors.New(output.Escape(fmt.Sprintf("%s (%s)", e.Error.Message, strings.Join(details, ", ")))))
+	return codedError(r, errors.New(client.Refused(r, e.Error.Message, e.Error.RequestId, details...)))
 }
 
 func codedError(r *http.Response, err error) error {

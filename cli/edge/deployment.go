@@ -30,7 +30,20 @@ func (s *session) deployments() *cobra.Command {
 }
 
 func deploymentRow(v edgeapi.Deployment) []any {
-	return []any{v.Id, v.SiteId, v.Name, v.Image, v.Version, v.DesiredState, v.Status, v.UpdatedAt}
+	return []any{v.Id, v.SiteId, v.Name, v.Image, v.Version, v.DesiredState, knownStatus(v), v.UpdatedAt}
+}
+
+// knownStatus is the status of a deployment, as far as it is known: what the agent said last may not
+// hold any more when its site is not online.
+func knownStatus(v edgeapi.Deployment) string {
+	if v.SiteStatus == nil || *v.SiteStatus == edgeapi.SiteStatusOnline {
+		return string(v.Status)
+	}
+	switch v.Status {
+	case edgeapi.DeploymentStatusRunning, edgeapi.DeploymentStatusStopped, edgeapi.DeploymentStatusPulling:
+		return fmt.Sprintf("unknown (was %s)", v.Status)
+	}
+	return string(v.Status)
 }
 
 func deploymentHeads(more ...string) []string {

@@ -21,9 +21,9 @@ func TestAnErrorTellsWhatTheServerSaidAndExitsWithItsCode(t *testing.T) {
 		want                  []string
 	}{
 		{"not found", "GetSite", "site get s9", 404, `{"error":{"code":"not_found","message":"no such site","request_id":"q7"}}`, 3,
-			[]string{"mainstay: no such site (code not_found, request q7)\n", "hint: 'mainstay edge site list' shows what there is\n"}},
+			[]string{"mainstay: no such site (code not_found, request id q7)\n", "hint: 'mainstay edge site list' shows what there is\n"}},
 		{"a wrong field", "PatchSite", "site rename s1 x", 400, `{"error":{"code":"invalid","message":"too odd","field":"name","request_id":"q7"}}`, 1,
-			[]string{"too odd (code invalid, field name, request q7)"}},
+			[]string{"too odd (code invalid, field name, request id q7)"}},
 		{"no credentials", "GetMe", "whoami", 401, `{"error":{"code":"unauthenticated","message":"no token","request_id":"q"}}`, 4,
 			[]string{"no token", "hint: give a token with --token or EDGE_TOKEN"}},
 		{"not permitted", "ListOrgs", "org list", 403, `{"error":{"code":"denied","message":"not yours","request_id":"q"}}`, 4, []string{"not yours", "whoami"}},

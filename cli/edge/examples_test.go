@@ -7,7 +7,7 @@ func examples() map[string]string {
 		site     = `{"id":"s1","name":"plant-7","org_id":"","status":"online","version":"1.0","labels":{"tier":"gold"},"last_seen_at":null,"enrolled_at":` + at + `,"certificate":{"serial":"0a","not_after":` + at + `}}`
 		event    = `{"event_id":"e1","org_id":"","site_id":"s1","topic":"t","payload":{"n":1},"headers":{},"event_time":` + at + `,"received_at":` + at + `}`
 		receipt  = `{"event_id":"e1","duplicate":false}`
-		route    = `{"id":"r1","org_id":"","name":"alarms","site_id":"","topic":"*","target_url":"http://x/","method":"POST","enabled":true,"retry_max":5,"timeout_seconds":10,"created_at":` + at + `,"updated_at":` + at + `}`
+		route    = `{"id":"r1","org_id":"","name":"alarms","site_id":"","topic":"*","target_url":"http://x/","method":"POST","enabled":true,"retry_max":5,"timeout_seconds":10,"delivery":{"state":"failing","last_status":500,"last_error":"the target answered 500","last_success_at":null,"last_failure_at":` + at + `},"created_at":` + at + `,"updated_at":` + at + `}`
 		letter   = `{"id":"d1","event":` + event + `,"route_id":"r1","attempts":6,"last_status":500,"last_error":"boom","reason":"exhausted","status":"dead","created_at":` + at + `,"replay_count":0}`
 		device   = `{"device_id":"pump-1","site_id":"s1","org_id":"","name":"","model":"P100","firmware_version":"1","labels":{},"registered_at":` + at + `,"last_seen_at":` + at + `}`
 		twin     = `{"device_id":"pump-1","site_id":"s1","desired":{"interval":30},"reported":{},"desired_version":1,"reported_version":0,"updated_at":` + at + `}`
@@ -90,6 +90,6 @@ func examples() map[string]string {
 		"ListActivity":           list(activity),
 		"AddActivity":            list(activity),
 		"ListAudit":              list(audit),
-		"VerifyAudit":            `{"ok":true,"entries":1,"verified":1,"reason":"","head_seq":1,"head_hash":"00"}`,
+		"VerifyAudit":            `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"00","segments":[{"number":1,"begun_at":"2026-01-02T03:04:05Z","first":1,"last":1,"verified":1}],"breaks":[],"checkpoints":{"count":2,"since":"2026-01-02T03:04:05Z","newest_at":"2026-01-02T03:04:05Z","newest_seq":1,"cut":0}}`,
 	}
 }

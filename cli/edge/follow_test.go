@@ -60,7 +60,7 @@ func TestWatchPrintsEveryChangeUntilTheCampaignEnds(t *testing.T) {
 func TestAFailedCheckIsAFailure(t *testing.T) {
 	t.Parallel()
 	s := serve(t, loadContract(t), map[string]http.HandlerFunc{
-		"VerifyAudit": answer(200, `{"ok":false,"entries":3,"verified":1,"reason":"entry 2","head_seq":3,"head_hash":""}`),
+		"VerifyAudit": answer(200, `{"ok":false,"entries":3,"verified":1,"reason":"entry 2 was changed","genesis":"g","head_seq":3,"head_hash":"","segments":[],"breaks":[{"segment":1,"seq":2,"reason":"entry 2 was changed","recorded":3,"found_at":"2026-01-02T03:04:05Z","acknowledged_at":null,"acknowledged_by":"","note":""}],"checkpoints":{"count":0,"since":null,"newest_at":null,"newest_seq":0,"cut":0}}`),
 		"TestRoute":   answer(200, `{"delivered":false,"status":500,"duration_ms":1,"error":"HTTP 500"}`),
 	})
 	for _, line := range []string{"audit verify", "route test r1"} {

@@ -144,3 +144,16 @@ func answer(status int, body string) http.HandlerFunc {
 		_, _ = w.Write([]byte(body))
 	}
 }
+
+func TestADeploymentOfASiteThatIsNotHeardOfIsListedAsUnknown(t *testing.T) {
+	t.Parallel()
+	const list = `[{"id":"d1","site_id":"s1","org_id":"","name":"web","image":"nginx","version":"1","desired_state":"running","env":{},"ports":[],"pull_policy":"missing","restart":"always",
+		"health":null,"revision":1,"observed_revision":1,"previous":null,"status":"running","message":"","created_at":"2026-01-01T00:00:00Z","updated_at":"2026-01-01T00:00:00Z",
+		"site_status":%q,"site_last_seen_at":"2026-01-01T00:00:00Z"}]`
+	for _, status := range []string{"online", "offline", "revoked"} {
+		s := serve(t, loadContract(t), map[string]http.HandlerFunc{"ListDeployments": answer(200, fmt.Sprintf(list, status))})
+		if got := (run{server: s.URL}).ok(t, "deployment", "list").out; strings.Contains(got, "unknown (was running)") != (status != "online") {
+			t.Errorf("%s:\n%s", status, got)
+		}
+	}
+}

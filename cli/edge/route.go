@@ -31,9 +31,9 @@ func (s *session) routeList() *cobra.Command {
 		use: "list", short: "List routes",
 		example: "  mainstay edge route list",
 	}, output.Columns[edgeapi.Route]{
-		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED"},
+		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED", "DELIVERY", "LAST ERROR"},
 		Row: func(v edgeapi.Route) []any {
-			return []any{v.Id, v.Name, v.Topic, v.SiteId, v.Method, v.TargetUrl, v.Enabled}
+			return []any{v.Id, v.Name, v.Topic, v.SiteId, v.Method, v.TargetUrl, v.Enabled, v.Delivery.State, v.Delivery.LastError}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
 		return c.api.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.limit, Cursor: p.cursor})

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -99,14 +100,15 @@ func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 // simulate runs the fleet, tells every now and then how it does, and sums up.
 func (c *call) simulate(ctx context.Context, cfg simulator.Config) error {
 	stderr := c.cmd.ErrOrStderr()
-	cfg.Log = slog.New(slog.NewTextHandler(stderr, nil))
+	live, every := output.IsTerminal(stderr), 10*time.Second
+	log := stderr
+	if live {
+		every, log = time.Second, overLine{stderr}
+	}
+	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	fleet := simulator.New(cfg)
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
-	live, every := output.IsTerminal(stderr), 10*time.Second
-	if live {
-		every = time.Second
-	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for last := fleet.Stats(); ; {
@@ -130,6 +132,14 @@ func (c *call) simulate(ctx context.Context, cfg simulator.Config) error {
 			last = now
 		}
 	}
+}
+
+// overLine writes over the line that tells how the fleet does, which is drawn again.
+type overLine struct{ w io.Writer }
+
+func (o overLine) Write(b []byte) (int, error) {
+	n, err := o.w.Write(append([]byte("\r\x1b[K"), b...))
+	return max(n-len("\r\x1b[K"), 0), err
 }
 
 // simulationLine tells in a line what the fleet does.

@@ -58,9 +58,9 @@ func apiError(r *http.Response, body []byte) error {
 	e := &exit.Error{Code: exit.Failure}
 	var answer lbapi.Error
 	if json.Unmarshal(body, &answer) != nil || answer.Error.Message == "" {
-		e.Err = fmt.Errorf("the server answered %s", output.Escape(r.Status))
+		e.Err = errors.New(client.Refused(r, "", ""))
 	} else {
-		e.Err = errors.New(output.Escape(fmt.Sprintf("%s (code %s, request %s)", answer.Error.Message, answer.Error.Code, answer.Error.RequestId)))
+		e.Err = errors.New(client.Refused(r, answer.Error.Message, answer.Error.RequestId, "code "+answer.Error.Code))
 	}
 	switch r.StatusCode {
 	case http.StatusNotFound:

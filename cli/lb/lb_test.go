@@ -27,8 +27,8 @@ const (
 	row     = `{"vip":"192.0.2.10:80:tcp","id":3,"address":"10.0.0.12","port":8080,"weight":2,"weightOverridden":true,"healthy":true,"state":"draining","adminDraining":true,"detail":"no \u001b[31mroute","packets":7,"bytes":700}`
 	vip     = `{"name":"192.0.2.10:80:tcp","vipAddress":"192.0.2.10","vipPort":80,"vipPortEnd":90,"protocol":"tcp","mode":"nat","interface":"eth0","startedAt":"2026-01-02T03:04:05Z","packets":1,"bytes":2,"flows":3,` +
 		`"dropped":4,"droppedRateLimited":5,"droppedNoBackend":6,"unserved":7,"announced":true,"bgpCommunities":[],"bgpPeers":[],"backends":[` + backend + `]}`
-	node = `{"interface":"eth0","xdpMode":"auto","attached":true,"xdpModeAttached":"native","version":"1","startedAt":"2026-01-02T03:04:05Z","notReady":"","config":{"path":"/etc/lb.yaml","loadedAt":"2026-01-02T03:04:05Z","error":"vips: bad","errorAt":"2026-01-02T03:04:06Z"},` +
-		`"drops":{"malformed":3,"ttl":0},"flows":{"entries":5,"evictions":1},"bgp":[{"peer":"10.0.0.254","asn":65000,"state":"active","since":"2026-01-02T03:04:05Z","reason":"hold timer"}],"orchestratorDrains":[{"source":"kubernetes","backends":["10.0.0.1:0"]}]}`
+	node = `{"interface":"eth0","backendInterfaces":["eth1"],"xdpMode":"auto","attached":true,"xdpModeAttached":"native","version":"1","startedAt":"2026-01-02T03:04:05Z","notReady":"","insecure":false,"config":{"path":"/etc/lb.yaml","loadedAt":"2026-01-02T03:04:05Z","error":"vips: bad","errorAt":"2026-01-02T03:04:06Z"},` +
+		`"drops":{"malformed":3,"ttl":0},"flows":{"entries":5,"evictions":1,"lostReplies":9},"bgp":[{"peer":"10.0.0.254","asn":65000,"state":"active","since":"2026-01-02T03:04:05Z","reason":"hold timer"}],"orchestratorDrains":[{"source":"kubernetes","backends":["10.0.0.1:0"]}]}`
 )
 
 // server answers examples and holds requests against the contract.
@@ -119,7 +119,7 @@ func TestCommandsAskWhatTheyShouldAndShowWhatMatters(t *testing.T) {
 		{"weight 10.0.0.12:8080 0 --vip 192.0.2.10:80:tcp", `GET /api/v1/backends;POST /api/v1/backends/3/weight {"vip":"192.0.2.10:80:tcp","weight":0}`, nil},
 		{"explain 198.51.100.7:4000 192.0.2.10:80", "GET /api/v1/explain?client=198.51.100.7:4000&vip=192.0.2.10:80:tcp",
 			[]string{"192.0.2.10:80:tcp sends it to 10.0.0.12:8080, where the flow is already. A new flow would get 10.0.0.11:8080 (slot 7 of 65537)."}},
-		{"node", "GET /api/v1/node", []string{"eth0, attached as native (asked for: auto)", "vips: bad", "Dropped: malformed", "5 entries, 1 evicted", "AS 65000, active since", "hold timer", "Drained by kubernetes"}},
+		{"node", "GET /api/v1/node", []string{"eth0, eth1, attached as native (asked for: auto)", "vips: bad", "Dropped: malformed", "5 entries, 1 evicted", "AS 65000, active since", "hold timer", "Drained by kubernetes"}},
 	} {
 		s := serve(t, nil)
 		out, err := run(t, client.Environment{}, append(strings.Fields(tt.args), "--server", s.url)...)
@@ -209,7 +209,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		hint string
 	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backends"}, 503: {exit.Failure, "lb node"}} {
 		_, err := run(t, client.Environment{}, "drain", "3", "--server", serve(t, answers(status)).url)
-		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) || !strings.Contains(err.Error(), "the reason (code x, request r1)") {
+		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) || !strings.Contains(err.Error(), "the reason (code x, request id r1)") {
 			t.Errorf("%d: %v, hint %q", status, err, exit.Hint(err))
 		}
 	}

@@ -73,7 +73,7 @@ func nodeRows(p *output.Printer, n lbapi.Node) [][]any {
 		attached = "attached as " + n.XdpModeAttached
 	}
 	rows := [][]any{
-		{"Interface", fmt.Sprintf("%s, %s (asked for: %s)", n.Interface, attached, n.XdpMode)},
+		{"Interface", fmt.Sprintf("%s, %s (asked for: %s)", strings.Join(append([]string{n.Interface}, n.BackendInterfaces...), ", "), attached, n.XdpMode)},
 		{"Ready", cmp.Or(n.NotReady, "yes")},
 		{"Version", n.Version}, {"Started", n.StartedAt},
 		{"Configuration", fmt.Sprintf("%s, loaded %s", n.Config.Path, p.Time(n.Config.LoadedAt))},
@@ -81,7 +81,7 @@ func nodeRows(p *output.Printer, n lbapi.Node) [][]any {
 	if n.Config.Error != "" {
 		rows = append(rows, []any{"Refused file", n.Config.Error})
 	}
-	rows = append(rows, []any{"Flows", fmt.Sprintf("%d entries, %d evicted", n.Flows.Entries, n.Flows.Evictions)})
+	rows = append(rows, []any{"Flows", fmt.Sprintf("%d entries, %d evicted, %d replies of no known flow", n.Flows.Entries, n.Flows.Evictions, n.Flows.LostReplies)})
 	for _, reason := range slices.Sorted(maps.Keys(n.Drops)) {
 		if n.Drops[reason] > 0 {
 			rows = append(rows, []any{"Dropped: " + reason, n.Drops[reason]})

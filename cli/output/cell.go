@@ -10,9 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// widest bounds a cell of a list, so that one long text does not push the rest
-// off the screen. Objects shown alone are not cut.
-const widest = 60
+// How much of a text a person sees in a list. A long one does not push the cells behind it
+// off the screen; the last cell has none behind it. What is not read by a person, or is
+// shown alone, is never cut.
+const (
+	widest     = 60
+	widestLast = 500
+)
 
 // Cell is v as a table shows it: times as Time, nothing as "-", maps as sorted
 // k=v pairs, text escaped.
@@ -82,9 +86,15 @@ func about(d time.Duration) string {
 	}
 }
 
-func cut(s string) string {
-	if utf8.RuneCountInString(s) <= widest {
-		return s
+// cut cuts the cells of a row to what a person sees of them.
+func cut(row []string) {
+	for i, text := range row {
+		limit := widest
+		if i == len(row)-1 {
+			limit = widestLast
+		}
+		if utf8.RuneCountInString(text) > limit {
+			row[i] = string([]rune(text)[:limit-1]) + "…"
+		}
 	}
-	return string([]rune(s)[:widest-1]) + "…"
 }

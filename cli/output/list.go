@@ -97,7 +97,10 @@ func (l *List[T]) table(items []json.RawMessage) error {
 		}
 		cells := make([]string, len(l.columns.Heads))
 		for i, c := range l.columns.Row(v) {
-			cells[i] = cut(l.p.Cell(c))
+			cells[i] = l.p.Cell(c)
+		}
+		if l.p.People {
+			cut(cells)
 		}
 		if err := writeRow(tw, cells); err != nil {
 			return err

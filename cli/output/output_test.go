@@ -3,6 +3,7 @@ package output_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,25 @@ func TestAListOfPagesIsOneList(t *testing.T) {
 		}
 		if err := l.Close(); err != nil || b.String() != want {
 			t.Errorf("%s: %v %q", format, err, b.String())
+		}
+	}
+}
+
+func TestOnlyPeopleSeeCutCellsAndNearlyAllOfTheLast(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 600)
+	columns := output.Columns[string]{Heads: []string{"ID", "MESSAGE"}, Row: func(s string) []any { return []any{s, s} }}
+	for people, want := range map[bool]string{
+		true:  strings.Repeat("é", 59) + "…   " + strings.Repeat("é", 499) + "…\n",
+		false: long + "   " + long + "\n",
+	} {
+		var b bytes.Buffer
+		list := output.NewList(&output.Printer{Out: &b, Format: output.Table, People: people}, columns)
+		if err := list.Page([]json.RawMessage{json.RawMessage(`"` + long + `"`)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, row, _ := strings.Cut(b.String(), "\n"); row != want {
+			t.Errorf("people %v: %s", people, row)
 		}
 	}
 }

@@ -32,6 +32,8 @@ func commandLines(t *testing.T) map[string]string {
 	out := t.TempDir()
 	return map[string]string{
 		"vm run demo --name web --vcpus 2 --memory 1G --disk 8 --network user --backend qemu --kernel-args x --tenant acme --ttl 1h --label a=b --detach": "CreateVM StartVM",
+		"vm create web --image debian-12 --start --wait agent":           "CreateVM GetVM",
+		"vm run demo --name web --detach --wait agent --wait-timeout 1m": "CreateVM StartVM GetVM",
 		"vm create web --image debian-12 --kernel /k --initrd /i --firmware uefi --storage dir --network bridge --bridge br0 --mac 52:54:00:AE:b2:4d --ip 10.0.0.7 --agent=false --agent-token-file " + text +
 			" --autostart --start --user-data " + text + " --ssh-key " + text + " --hostname web": "CreateVM",
 		"vm list --tenant acme --state running --label role=web": "ListVMs",
@@ -44,7 +46,9 @@ func commandLines(t *testing.T) map[string]string {
 		"vm enable web":                         "ListVMs EnableVM",
 		"vm disable web":                        "ListVMs DisableVM",
 		"vm delete web -y":                      "ListVMs DeleteVM",
-		"vm wait web running --time-limit 5s":   "ListVMs WaitVM",
+		"vm start web --wait running":           "ListVMs StartVM GetVM",
+		"vm wait web --for running":             "ListVMs GetVM",
+		"vm wait web --for agent --timeout 5s":  "ListVMs GetVM",
 		"vm events web --limit 10":              "ListVMs ListVMEvents",
 		"vm metrics web":                        "ListVMs GetVMMetrics",
 		"vm ping web":                           "ListVMs PingAgent",
@@ -67,12 +71,14 @@ func commandLines(t *testing.T) map[string]string {
 		"vm clone web web-2 --linked":                             "ListVMs CloneVM GetOperation",
 		"vm resize web 40G":                                       "ListVMs ResizeVM",
 
-		"vm operation list":      "ListOperations",
-		"vm operation show o1":   "GetOperation",
-		"vm operation cancel o1": "CancelOperation",
-		"vm host":                "GetHost",
-		"vm whoami":              "GetMe",
-		"vm audit --limit 5":     "ListAudit",
+		"vm operation list":                      "ListOperations",
+		"vm operation show o1":                   "GetOperation",
+		"vm operation cancel o1":                 "CancelOperation",
+		"vm host":                                "GetHost",
+		"vm whoami":                              "GetMe",
+		"vm audit list --limit 5":                "ListAudit",
+		"vm audit verify":                        "VerifyAudit",
+		"vm audit acknowledge 3 --note restored": "AcknowledgeAudit",
 
 		"image build-demo": "BuildDemoImage GetOperation",
 		"image add a /srv/a.qcow2 --signature " + text:        "AddImage GetOperation",
@@ -111,6 +117,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	t.Parallel()
 	reached := []string{
 		"OpenConsole", "OpenScreen", // sockets, which have tests of their own
+		"WaitVM",       // by vm run, when a console has ended
 		"CreateTicket", // for browsers, which cannot send headers with sockets
 		"Heartbeat",    // what daemons say to each other
 	}

@@ -296,7 +296,7 @@ func TestARefusedConsoleSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, map[string]http.HandlerFunc{"OpenConsole": daemontest.Answer(409, `{"error":"the VM is stopped","code":"wrong_state","request_id":"q"}`)})
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "console", "web")
-	if got.Code != 1 || !strings.Contains(got.Err, "mainstay: the VM is stopped (code wrong_state, request q)") {
+	if got.Code != 1 || !strings.Contains(got.Err, "mainstay: the VM is stopped (code wrong_state, request id q)") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 }

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -13,12 +14,15 @@ import (
 
 func (s commands) create() *cobra.Command {
 	var flags spec.Flags
+	var w waiting
 	cmd := s.Command(daemon.Verb{
 		Use: "create [NAME]", Short: "Make a VM; it is stopped unless --start is given",
 		Long: `Make a VM; it is stopped unless --start is given.
 
-Fields that are neither given as flags nor in --file are the daemon's to decide. NAME may be left out if the file has it.`,
-		Example: "  mainstay vm create web --image debian-12 --vcpus 2 --memory 2G --disk 20G --start\n" +
+Fields that are neither given as flags nor in --file are the daemon's to decide. NAME may be left out if the file has it.
+With --start it answers as soon as the VM is made; --wait running waits until its processors run, and --wait agent until
+the agent in the guest is connected, which 'mainstay vm exec' and 'mainstay vm cp' need.`,
+		Example: "  mainstay vm create web --image debian-12 --vcpus 2 --memory 2G --disk 20G --start --wait agent\n" +
 			"  mainstay vm create web --image debian-12 --ssh-key id_ed25519.pub --hostname web --label role=web\n" +
 			"  mainstay vm create --file web.yaml\n" +
 			"  mainstay vm create tiny --kernel /boot/vmlinuz --initrd /boot/initrd.img --kernel-args console=ttyS0",
@@ -31,8 +35,14 @@ Fields that are neither given as flags nor in --file are the daemon's to decide.
 		if err != nil {
 			return err
 		}
-		if request.Name == "" {
+		switch {
+		case request.Name == "":
 			return exit.Usagef("NAME is missing")
+		case w.target != "" && (request.Start == nil || !*request.Start):
+			return exit.Usagef("--wait needs --start: a VM that is not started stays stopped")
+		}
+		if err := w.check(); err != nil {
+			return err
 		}
 		var a daemon.Answer
 		if err := c.While(ctx, "Making "+request.Name, func() (err error) {
@@ -45,7 +55,14 @@ Fields that are neither given as flags nor in --file are the daemon's to decide.
 		if err != nil {
 			return err
 		}
-		return c.Done(a, "Made the VM %s (%s); it is %s.", vm.Name, vm.Id, vm.State)
+		if w.target == "" {
+			return c.Done(a, "Made the VM %s (%s); it is %s.", vm.Name, vm.Id, vm.State)
+		}
+		w.up = true
+		if err := w.finish(ctx, c, vm.Id, vm.Name); err != nil {
+			return fmt.Errorf("the VM was made, but: %w", err)
+		}
+		return nil
 	})
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -54,5 +71,6 @@ Fields that are neither given as flags nor in --file are the daemon's to decide.
 		return nil
 	}
 	flags.Add(cmd)
+	w.addTo(cmd)
 	return cmd
 }

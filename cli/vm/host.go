@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -62,17 +61,5 @@ func (s commands) ping() *cobra.Command {
 				return err
 			}
 			return c.Done(a, "The agent of %s, version %s, answered in %.1f ms.", c.Args[0], pong.Version, pong.RoundTripMs)
-		})
-}
-
-func (s commands) audit() *cobra.Command {
-	return daemon.List(s.Session, daemon.Verb{Use: "audit", Short: "List who changed what, newest first", Example: "  mainstay vm audit --limit 20"},
-		output.Columns[hypervisorapi.AuditEntry]{
-			Heads: []string{"TIME", "ACTOR", "ACTION", "TARGET", "TENANT", "RESULT", "MESSAGE"},
-			Row: func(v hypervisorapi.AuditEntry) []any {
-				return []any{v.Time, v.Actor, v.Action, v.Target, v.Tenant, v.Result, v.Message}
-			},
-		}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
-			return c.API.ListAudit(ctx, &hypervisorapi.ListAuditParams{Limit: p.Limit, Cursor: p.Cursor})
 		})
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// longestWait is the most seconds that one request may wait for a state.
-const longestWait = 600
-
 // verb makes a command that does something to a VM and answers when it is done. doing is
 // shown meanwhile; in it and in done, %s stands for what the person called the VM.
 func (s commands) verb(v daemon.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error)) *cobra.Command {
@@ -36,10 +33,33 @@ func (s commands) verb(v daemon.Verb, doing, done string, r func(context.Context
 }
 
 func (s commands) start() *cobra.Command {
-	return s.verb(daemon.Verb{Use: "start VM", Short: "Start a VM", Example: "  mainstay vm start web"}, "Starting %s", "%s is running.",
-		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
-			return c.Slow.StartVM(ctx, id, hypervisorapi.Nothing{})
-		})
+	var w waiting
+	cmd := s.Command(daemon.Verb{
+		Use: "start VM", Short: "Start a VM",
+		Example: "  mainstay vm start web\n  mainstay vm start web --wait agent && mainstay vm exec web -- uname -a",
+	}, func(ctx context.Context, c *daemon.Call) error {
+		if err := w.check(); err != nil {
+			return err
+		}
+		id, err := c.VMID(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		var a daemon.Answer
+		if err := c.While(ctx, "Starting "+c.Args[0], func() (err error) {
+			a, err = c.Send(c.Slow.StartVM(ctx, id, hypervisorapi.Nothing{}))
+			return err
+		}); err != nil {
+			return err
+		}
+		if w.target == "" {
+			return c.Done(a, "%s is running.", c.Args[0])
+		}
+		w.up = true
+		return w.finish(ctx, c, id, c.Args[0])
+	})
+	w.addTo(cmd)
+	return cmd
 }
 
 func (s commands) stop() *cobra.Command {
@@ -115,44 +135,4 @@ func remove(ctx context.Context, c *daemon.Call, id, name string) error {
 		_, err := c.Send(c.Slow.DeleteVM(ctx, id))
 		return err
 	})
-}
-
-func (s commands) wait() *cobra.Command {
-	var limit time.Duration
-	cmd := s.Command(daemon.Verb{
-		Use: "wait VM STATE", Short: "Wait until a VM is in a state",
-		Long:    "Wait until a VM is creating, stopped, starting, running, paused, stopping, failed or deleting. Exits with 1 when the time is over.",
-		Example: "  mainstay vm wait web running\n  mainstay vm wait web stopped --time-limit 1h",
-	}, func(ctx context.Context, c *daemon.Call) error {
-		state := hypervisorapi.State(c.Args[1])
-		if !state.Valid() {
-			return exit.Usagef("STATE must be creating, stopped, starting, running, paused, stopping, failed or deleting, not %q", c.Args[1])
-		}
-		id, err := c.VMID(ctx, c.Args[0])
-		if err != nil {
-			return err
-		}
-		var a daemon.Answer
-		if err := c.While(ctx, fmt.Sprintf("Waiting until %s is %s", c.Args[0], state), func() (err error) {
-			a, err = waitFor(ctx, c, id, state, limit)
-			return err
-		}); err != nil {
-			return err
-		}
-		return c.Done(a, "%s is %s.", c.Args[0], state)
-	})
-	cmd.Flags().DurationVar(&limit, "time-limit", 10*time.Minute, "how long to wait")
-	return cmd
-}
-
-// waitFor waits until a VM is in a state, as long as limit says.
-func waitFor(ctx context.Context, c *daemon.Call, id string, state hypervisorapi.State, limit time.Duration) (daemon.Answer, error) {
-	for end := time.Now().Add(limit); ; {
-		left := max(time.Until(end), 0)
-		seconds := min(int((left+time.Second-1)/time.Second), longestWait)
-		a, err := c.Send(c.Slow.WaitVM(ctx, id, &hypervisorapi.WaitVMParams{State: state, Timeout: &seconds}))
-		if err == nil || !daemon.IsRefused(err, "wait_timeout") || seconds < longestWait {
-			return a, err
-		}
-	}
 }

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// settleTime is how long a VM whose console has ended may take to be told from one
-	// whose connection broke.
-	settleTime = 10 * time.Second
+	// settleTime is how many seconds a VM whose console has ended may take to be told from
+	// one whose connection broke.
+	settleTime = 10
 	// cleanupTime is how long removing a VM may take after Ctrl-C.
 	cleanupTime = 30 * time.Second
 )
@@ -28,6 +28,7 @@ type attempt struct {
 	*daemon.Call
 	id, name     string
 	keep, detach bool
+	waiting
 }
 
 func (s commands) run() *cobra.Command {
@@ -38,8 +39,14 @@ func (s commands) run() *cobra.Command {
 		Use: "run IMAGE", Short: "Make a VM of an image, start it, and attach its console",
 		Long: `Make a VM of an image, start it, and attach its console to this terminal; IMAGE is a name in the catalog, or an absolute
 path on the host. Ctrl-] detaches: the VM goes on. When the guest powers off, the VM is removed, unless --keep is given.`,
-		Example: "  mainstay vm run demo\n  mainstay vm run demo --name trial --memory 1G --keep\n  mainstay vm run /var/lib/images/debian.qcow2 --detach --label role=web",
+		Example: "  mainstay vm run demo\n  mainstay vm run demo --name trial --memory 1G --keep\n  mainstay vm run /var/lib/images/debian.qcow2 --detach --label role=web --wait agent",
 	}, func(ctx context.Context, c *daemon.Call) error {
+		if err := a.check(); err != nil {
+			return err
+		}
+		if a.target != "" && !a.detach {
+			return exit.Usagef("--wait needs --detach: the console shows how far the guest is")
+		}
 		request, err := flags.Spec(c, name)
 		if err != nil {
 			return err
@@ -56,6 +63,7 @@ path on the host. Ctrl-] detaches: the VM goes on. When the guest powers off, th
 	f.BoolVar(&a.keep, "keep", false, "do not remove the VM when the guest powers off")
 	f.BoolVarP(&a.detach, "detach", "d", false, "do not attach the console")
 	flags.AddShort(cmd)
+	a.addTo(cmd)
 	return cmd
 }
 
@@ -82,6 +90,10 @@ func (a *attempt) run(ctx context.Context, request hypervisorapi.VMSpec) error {
 	answer, err := a.boot(ctx, request)
 	if err != nil {
 		return err
+	}
+	if a.detach && a.target != "" {
+		a.up = true
+		return a.waiting.finish(ctx, a.Call, a.id, a.name)
 	}
 	if a.detach {
 		return a.Done(answer, "%s is running. 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it.", a.name, a.name, a.name)
@@ -126,7 +138,7 @@ func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answe
 // finish removes the VM when its guest has powered off.
 func (a *attempt) finish(ctx context.Context) error {
 	comeBack := fmt.Sprintf("'mainstay vm console %s' attaches it again, 'mainstay vm delete %s' removes the VM", a.name, a.name)
-	if _, err := waitFor(ctx, a.Call, a.id, hypervisorapi.StateStopped, settleTime); err != nil {
+	if _, err := a.Send(a.Slow.WaitVM(ctx, a.id, &hypervisorapi.WaitVMParams{State: hypervisorapi.StateStopped, Timeout: new(settleTime)})); err != nil {
 		vm, lookErr := daemon.Decode[hypervisorapi.VM](a.Send(a.API.GetVM(ctx, a.id)))
 		if lookErr != nil {
 			return lookErr

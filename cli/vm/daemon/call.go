@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"syscall"
 
 	"github.com/coder/websocket"
@@ -141,7 +140,7 @@ func apiError(r *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 	var e hypervisorapi.Error
 	if json.Unmarshal(body, &e) != nil || e.Error == "" {
-		return coded(r, fmt.Errorf("the server answered %s", output.Escape(r.Status)))
+		return coded(r, errors.New(client.Refused(r, "", "")))
 	}
 	details := []string{"code " + e.Code}
 	if e.Field != nil && *e.Field != "" {
@@ -150,10 +149,11 @@ func apiError(r *http.Response) error {
 	if e.Limit != nil && *e.Limit != "" {
 		details = append(details, "limit "+*e.Limit)
 	}
-	if e.RequestId != "" {
-		details = append(details, "request "+e.RequestId)
+	err := coded(r, &Refused{Status: r.StatusCode, Word: e.Code, text: client.Refused(r, e.Error, e.RequestId, details...)})
+	if e.Code == "agent_not_connected" {
+		return exit.Hinted(err, "'mainstay vm wait VM --for agent' waits until it is connected; 'mainstay vm console VM' shows what the guest does")
 	}
-	return coded(r, &Refused{Status: r.StatusCode, Word: e.Code, text: output.Escape(fmt.Sprintf("%s (%s)", e.Error, strings.Join(details, ", ")))})
+	return err
 }
 
 // Refused is what the daemon says is wrong with a request.
@@ -197,7 +197,7 @@ func coded(r *http.Response, err error) error {
 // transportError is why there was no answer.
 func transportError(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return exit.Hinted(errors.New("no daemon answers: connection refused"),
+		return exit.Hinted(errors.New(client.Failure(err, "").Error()),
 			"start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url")
 	}
 	return client.Failure(err, "mainstay serve hypervisor")

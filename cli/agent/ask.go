@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/api/agent"
+	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+)
+
+const (
+	defaultData = "/var/lib/mainstay-agent"
+	timeout     = 10 * time.Second
+	maxAnswer   = 8 << 20 // bytes
+)
+
+// place is where the agent's socket is.
+type place struct{ data, socket string }
+
+func (at *place) addFlags(cmd *cobra.Command) {
+	cmd.Flags().
+		StringVar(&at.data, "data", "", "the agent's data folder (environment: AGENT_DATA) (default "+defaultData+")")
+	cmd.Flags().StringVar(&at.socket, "socket", "", "the agent's socket, if it is elsewhere")
+}
+
+func (at *place) path(getenv func(string) string) string {
+	data := at.data
+	if data == "" {
+		data = getenv("AGENT_DATA")
+	}
+	if data == "" {
+		data = defaultData
+	}
+	if at.socket != "" {
+		return at.socket
+	}
+	return filepath.Join(data, agentapi.Socket)
+}
+
+// ask makes one request through the socket, and returns the body of its success.
+func (at *place) ask(
+	getenv func(string) string,
+	request func(*agentapi.Client) (*http.Response, error),
+) ([]byte, http.Header, error) {
+	socket := at.path(getenv)
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	api, err := agentapi.NewClient(
+		"http://localhost"+agentapi.BasePath,
+		agentapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout}),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := request(api)
+	if err != nil {
+		return nil, nil, unreachable(socket, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the answer of %s: %w", socket, err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return raw, res.Header, nil
+	}
+	var e agentapi.Error
+	if json.Unmarshal(raw, &e) != nil || e.Error.Message == "" {
+		return nil, nil, errors.New(client.Refused(res, "", ""))
+	}
+	return nil, nil, errors.New(client.Refused(res, e.Error.Message, e.Error.RequestId, "code "+e.Error.Code))
+}
+
+func decode(raw []byte, to any) error {
+	if err := json.Unmarshal(raw, to); err != nil {
+		return exit.Hinted(
+			fmt.Errorf("the answer is not as the API's contract says: %w", err),
+			"is the agent of this version?",
+		)
+	}
+	return nil
+}
+
+func unreachable(socket string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+		return exit.Hinted(
+			fmt.Errorf("no agent answers at %s", socket),
+			"is it running? --data names its data folder; 'mainstay agent doctor' looks for what keeps it from working",
+		)
+	case errors.Is(err, syscall.EACCES):
+		return &exit.Error{
+			Code: exit.Denied,
+			Err:  fmt.Errorf("no right to open %s", socket),
+			Hint: "be root, or in the group that owns the socket",
+		}
+	}
+	return fmt.Errorf("no answer from %s: %w", socket, err)
+}
