@@ -7,7 +7,7 @@ export default defineConfig({
   testIgnore: process.env['PICTURES'] ? [] : '**/*-pictures.spec.ts',
   globalSetup: './e2e/setup.ts',
   outputDir: 'test-results',
-  timeout: 60_000,
+  timeout: 120_000,
   expect: { timeout: 10_000 },
   // Tests of one file share objects of the control plane.
   fullyParallel: false,

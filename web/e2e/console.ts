@@ -77,8 +77,9 @@ export async function expectNoSidewaysScroll(page: Page): Promise<void> {
   expect(wide, 'pixels by which the page is wider than the window').toBe(0);
 }
 
+/** Nothing moves, since motion is reduced. */
 export async function shot(page: Page, name: string, fullPage = false): Promise<void> {
-  await page.screenshot({ path: join(artifacts, `${name}.png`), fullPage, animations: 'disabled' });
+  await page.screenshot({ path: join(artifacts, `${name}.png`), fullPage });
 }
 
 /** The open dialog: it must be accessible, and leaves a picture. */

@@ -3,7 +3,7 @@ import { api, choose, dialog, expect, open, test, world } from './console';
 import { enroll } from './fixtures';
 
 test('a container is deployed with ports and a health check, changed, stopped, taken back and deleted', async ({ page }) => {
-  const { id: site } = await enroll(api, world.full.credentials.enrollment_token, 'deploy-site');
+  const { id: site, agent } = await enroll(api, world.full.credentials.enrollment_token, 'deploy-site');
   await open(page, '/deployments');
   await page.getByRole('button', { name: 'Deploy a container' }).click();
   const form = await dialog(page, 'deployment');
@@ -35,6 +35,8 @@ test('a container is deployed with ports and a health check, changed, stopped, t
     restart: 'on_failure',
   });
 
+  // Only what has run can be gone back to.
+  await api('POST', `/agent/deployments/${made?.id}/status`, { site_id: site, status: 'running', observed_revision: 1 }, agent);
   await choose(page, 'Actions for cam', 'Edit');
   const edit = await dialog(page, 'deployment-edit');
   await expect(edit.getByLabel('Ports')).toHaveValue('8080:80/tcp\n53/udp');
@@ -63,6 +65,16 @@ test('a container is deployed with ports and a health check, changed, stopped, t
   await (await dialog(page, 'deployment-delete', 'Delete cam?')).getByRole('button', { name: 'Delete the deployment' }).click();
   await expect(page).toHaveURL('/deployments');
   await expect(api('GET', path)).rejects.toThrow('404');
+});
+
+test('a deployment of a site that is offline is not said to run', async ({ page }) => {
+  await open(page, '/deployments');
+  const row = page.getByRole('table', { name: 'Deployments' }).getByRole('row', { name: /^logger/ });
+  await expect(row).toContainText(/unknown was running, site last seen \d+ .* ago/);
+  await row.getByRole('link', { name: 'logger' }).click();
+  await expect(page.getByText('The site is offline, so how the container does is not known.')).toBeVisible();
+  await open(page, '/');
+  await expect(page.getByRole('link', { name: /^Deployments up/ })).toContainText('1 unknown: site not online');
 });
 
 test('what no policy pack allows is refused, and the server’s reason is shown', async ({ page }) => {

@@ -1,6 +1,21 @@
 /** Devices, their twins, their updates. */
-import { api, choose, dialog, expect, open, test } from './console';
+import { api, choose, dialog, expect, open, test, world } from './console';
 import { sha256 } from './fixtures';
+
+test('a device that was updated has its new firmware, one whose update failed the old', async ({ page }) => {
+  const devices = await api<{ device_id: string; outcome: string }[]>('GET', `/ota/campaigns/${world.fixtures.campaign.paused}/devices`);
+  const named = (outcome: string) => devices.find((d) => d.outcome === outcome)?.device_id ?? outcome;
+  await open(page, '/devices');
+  const table = page.getByRole('table', { name: 'Devices' });
+  await expect(table.getByRole('row', { name: new RegExp(`^${named('succeeded')} `) })).toContainText('2.0.0');
+  await expect(table.getByRole('row', { name: new RegExp(`^${named('failed')} `) })).toContainText('1.9.2');
+  // One that says it in its twin.
+  const { id: site, agent } = world.fixtures.sites['plant-2'] ?? { id: '', agent: '' };
+  await api('POST', '/devices/register', { device_id: 'valve-1', firmware_version: '1.0' }, agent);
+  await api('POST', '/agent/twins/valve-1/reported', { site_id: site, reported: { firmware: '1.1' } }, agent);
+  await open(page, '/devices/valve-1');
+  await expect(page.getByText('1.1', { exact: true })).toBeVisible();
+});
 
 test('the desired state is edited; what is no JSON is said with its line', async ({ page }) => {
   await open(page, '/devices/press-2');

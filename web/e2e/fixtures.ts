@@ -33,7 +33,7 @@ export interface Fixtures {
   sites: Record<string, EnrolledSite>;
   campaign: { paused: string; draft: string };
   route: { good: string; bad: string };
-  deployment: { running: string; failed: string };
+  deployment: { running: string; failed: string; unheard: string };
 }
 
 /** Asks until the answer is good: what the control plane does in the background takes its time. */
@@ -109,11 +109,15 @@ export async function fill(server: Server, sink: string): Promise<Fixtures> {
   const failed = await deploy(plant, 'vision', 'ghcr.io/acme/vision:3.0.1');
   await call('POST', `/agent/deployments/${failed.id}/status`, { site_id: plant, status: 'failed', message: 'exit status 137: killed for want of memory', observed_revision: 1 }, agent);
   await deploy(site('plant-2').id, 'gateway', 'ghcr.io/acme/gateway:1.4.0');
+  // Its site goes offline: nobody knows how it does then.
+  const { id: quiet, agent: silent } = site('quiet-1');
+  const unheard = await deploy(quiet, 'logger', 'ghcr.io/acme/logger:2.0');
+  await call('POST', `/agent/deployments/${unheard.id}/status`, { site_id: quiet, status: 'running', observed_revision: 1 }, silent);
   await call('POST', '/policy-packs', { name: 'Acme images only', site_id: plant, allowed_images: ['ghcr.io/acme/*', 'docker.io/library/redis:*'] });
   await call('POST', '/enrollment-tokens', { name: 'Installers, week 14', ttl_seconds: 86_400, max_uses: 20 });
 
   await until('dead letters', () => call<unknown[]>('GET', '/deadletters'), (d) => d.length === 6);
   await until('the pause', () => call<{ paused_reason: string }>('GET', `/ota/campaigns/${first.id}`), (c) => c.paused_reason !== '');
   await until('quiet-1 going offline', () => call<{ status: string }>('GET', `/sites/${site('quiet-1').id}`), (s) => s.status === 'offline');
-  return { org, sites, campaign: { paused: first.id, draft: second.id }, route: { good: good.id, bad: bad.id }, deployment: { running: running.id, failed: failed.id } };
+  return { org, sites, campaign: { paused: first.id, draft: second.id }, route: { good: good.id, bad: bad.id }, deployment: { running: running.id, failed: failed.id, unheard: unheard.id } };
 }

@@ -86,8 +86,11 @@ test('a VM is made by the form, whose errors stand at their fields, runs, is pau
   await open(page, `${hv.url}/vms`);
   await page.getByRole('button', { name: 'Make a VM' }).click();
   const form = await dialog(page, 'hypervisor-create', 'Make a VM');
+  const nothing = form.getByText('Without an image or a kernel the VM gets an empty disk, and boots nothing.');
+  await expect(nothing).toBeVisible();
   await form.getByLabel('Name', { exact: true }).fill('not a name');
   await form.getByLabel('Image').fill('demo');
+  await expect(nothing).toHaveCount(0);
   await form.getByLabel('Memory in MiB').fill('4');
   await form.getByRole('button', { name: 'Make the VM' }).click();
   await expect(form.getByText('May have letters and digits, and between them any of _ -.')).toBeVisible();
@@ -256,6 +259,9 @@ test('a VM is put back to a snapshot, and backed up and restored', async ({ page
   await expect(backups.getByRole('row', { name: /full/ })).toBeVisible({ timeout: 30_000 });
   await shot(page, 'hypervisor-backups', true);
   await backups.getByRole('button', { name: /^Actions for/ }).click();
+  // What the daemon would refuse is not offered.
+  await expect(page.getByRole('menuitem', { name: 'Put this VM’s disk back…' })).toHaveCount(0);
+  await expect(page.getByText('The VM is running. Stop it to put its disk back.')).toBeVisible();
   await page.getByRole('menuitem', { name: 'Make a VM of it…' }).click();
   await (await dialog(page, 'hypervisor-restore')).getByRole('button', { name: 'Make the VM' }).click();
   await expect.poll(async () => (await hv.call<{ name: string }[]>('GET', '/v1/vms')).map((v) => v.name), { timeout: 30_000 }).toContain('pc-restored');

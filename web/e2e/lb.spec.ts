@@ -1,6 +1,9 @@
 /** The console of the load balancer, in front of one that balances real packets. */
-import { expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
 import { adminKey, manyVIPs, open, readonlyKey, startBalancer, startHelpless, traffic, whyNot, type Balancer } from './lb';
+import { binary } from './server';
 
 /** The narrowest screen that is looked after. */
 const narrow = 360;
@@ -159,6 +162,42 @@ test.describe('a load balancer at work', () => {
     await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: lb.vips.web })).toContainText('announced');
     await page.getByRole('link', { name: 'VIPs', exact: true }).click();
     await expect(page.getByText('3 of 3 healthy')).toBeVisible();
+  });
+
+  test('a backend’s row gives the commands that change it, and says what would remain', async ({ page }) => {
+    await open(page, `${lb.url}/vips/${lb.vips.web.replace(':', '/')}/tcp`);
+    const [first] = lb.backends;
+    await choose(page, `Actions for ${first.name}`, 'Commands to change it…');
+    const opened = await dialog(page, 'lb-change', `Change ${first.name}`);
+    // Of the weights 1, 2 and 3 the first goes.
+    await expect(opened.getByText(/^2 of 3 backends of \S+ would take new connections; 83\.3 % of the weight\.$/)).toBeVisible();
+    await page.setViewportSize({ width: narrow, height: 860 });
+    await expectNoSidewaysScroll(page);
+    await shot(page, 'lb-change-narrow');
+    await page.setViewportSize({ width: 1280, height: 860 });
+
+    // The words are those of the program.
+    const run = async (title: string) => {
+      const command = await opened.getByRole('group', { name: `Command: ${title}` }).locator('pre').innerText();
+      // Not in step: this process leads the command to the namespace.
+      await promisify(execFile)('sh', ['-c', command.replace(/^mainstay /, `${binary} `)], { env: { ...process.env, LB_API_KEY: adminKey } });
+    };
+    await run('drain it');
+    await expect(opened.getByText('An operator drains it already.')).toBeVisible();
+    await expect(opened.getByText(/^3 of 3 backends of \S+ would take new connections; 100 % of the weight\.$/)).toBeVisible();
+    await run('undo a drain');
+    await expect(opened.getByText('No operator drains it; it is healthy.')).toBeVisible();
+    await opened.getByRole('textbox', { name: 'Weight' }).fill('5000');
+    await expect(opened.getByText('Must be a whole number from 0 to 1000.')).toBeVisible();
+    await opened.getByRole('textbox', { name: 'Weight' }).fill('5');
+    await expect(opened.getByText(/^It would get 50 % of the new connections/)).toBeVisible();
+    await run('change its weight');
+    await expect(opened.getByText(/^It has 5 at \S+ now, which an operator set\./)).toBeVisible();
+    await opened.getByRole('textbox', { name: 'Weight' }).fill('0');
+    await run('change its weight');
+    await expect(opened.getByText(/^It has 1 at \S+ now\./)).toBeVisible();
+    await page.keyboard.press('Escape');
+    await expect(opened).toHaveCount(0);
   });
 
   test("an orchestrator's drain is told from an operator's", async ({ page }) => {

@@ -1,6 +1,7 @@
 /** Alerts, activity, the audit log, orgs, and the overview of a system that is at work or has nothing yet. */
 import { api, caller, choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, open, shot, test, world } from './console';
-import { enroll } from './fixtures';
+import { enroll, sha256 } from './fixtures';
+import { startServer } from './server';
 
 test('the overview measures rates while it is open, and follows what happens', async ({ page }) => {
   await open(page, '/');
@@ -55,6 +56,29 @@ test('activity is followed, narrowed to a level, and paused', async ({ page }) =
   await expect(page.getByText('and a window')).toBeVisible();
 });
 
+test('what needs attention is grouped, critical alerts first, and leads to the others of its kind', async ({ page }) => {
+  const { id: site, agent } = world.fixtures.sites['plant-2'] ?? { id: '', agent: '' };
+  for (let n = 1; n <= 10; n++) {
+    await api('POST', '/devices/register', { device_id: `meter-${n}` }, agent);
+    await api('POST', `/devices/meter-${n}/ota`, { version: '2', url: 'https://firmware.example.com/2.bin', sha256 });
+    await api('POST', `/agent/devices/meter-${n}/ota/status`, { site_id: site, status: { state: 'failed' } }, agent);
+  }
+  await expect.poll(async () => (await api<unknown[]>('GET', '/alerts?kind=ota_failed&limit=100')).length).toBeGreaterThanOrEqual(10);
+  await open(page, '/');
+  const card = page.locator('section.card').filter({ has: page.getByRole('heading', { name: 'Needs attention' }) });
+  await expect(card.getByText('site quiet-1 is offline')).toBeVisible();
+  const severities = await card.locator('.badge').allTextContents();
+  expect(severities).toEqual([...severities].sort());
+  await shot(page, 'overview-attention', true);
+  await card.getByRole('link', { name: /^and \d+ more: ota failed$/ }).click();
+  await expect(page.getByRole('combobox', { name: 'Kind' })).toHaveValue('ota_failed');
+  await expect(page.getByRole('row', { name: /site quiet-1 is offline/ })).toHaveCount(0);
+  await page.getByRole('combobox', { name: 'Kind' }).selectOption('');
+  await page.getByRole('combobox', { name: 'Severity' }).selectOption('critical');
+  await expect(page.getByRole('row', { name: /site quiet-1 is offline/ })).toBeVisible();
+  await expect(page.getByRole('row', { name: /update of device/ })).toHaveCount(0);
+});
+
 test('an alert leads to what it is about', async ({ page }) => {
   await open(page, '/alerts');
   await page.getByRole('row', { name: /site quiet-1 is offline/ }).getByRole('link').first().click();
@@ -78,13 +102,74 @@ test('the audit log is narrowed, opened and verified', async ({ page }) => {
   await expect(proof.getByText('The log is whole')).toBeVisible();
 });
 
+test('the audit log leaves out registrations of devices until they are asked for', async ({ page }) => {
+  const { agent } = world.fixtures.sites['plant-2'] ?? { agent: '' };
+  await api('POST', '/devices/register', { device_id: 'noise-1' }, agent);
+  await open(page, '/audit');
+  const table = page.getByRole('table', { name: 'Audit log' });
+  await expect(table.getByRole('row')).not.toHaveCount(0);
+  await expect(table.getByText('device.register')).toHaveCount(0);
+  await page.getByLabel('Show registrations of devices').check();
+  await expect(table.getByRole('row', { name: /device noise-1 registered/ })).toBeVisible();
+  await expectAccessible(page);
+  await page.setViewportSize({ width: 380, height: 800 });
+  await expectNoSidewaysScroll(page);
+  await shot(page, 'audit-registrations-380');
+});
+
+test('an audit entry of a twin says what changed, with whole ids', async ({ page }) => {
+  const site = world.fixtures.sites['plant-2'] ?? { id: '', agent: '' };
+  await api('POST', '/devices/register', { device_id: 'tank-1' }, site.agent);
+  await api('PUT', '/twins/tank-1/desired', { desired: { mode: 'auto', limit: 1 } });
+  await api('PUT', '/twins/tank-1/desired', { desired: { mode: 'manual', limit: 1 } });
+  await open(page, '/audit');
+  await page.getByLabel('Action, exactly').fill('twin.desired');
+  const table = page.getByRole('table', { name: 'Audit log' });
+  await table.getByRole('row', { name: /desired state of tank-1 replaced/ }).first().getByRole('button', { name: 'twin.desired' }).click();
+  const entry = await dialog(page, 'audit-twin');
+  const changed = entry.getByRole('table', { name: 'Before compared with After' });
+  await expect(changed).toContainText('"mode": "auto"');
+  await expect(changed).toContainText('"mode": "manual"');
+  await expect(changed).not.toContainText('limit');
+  await expect(entry.getByText(site.id, { exact: true })).toBeVisible();
+});
+
+test('when the control plane is down, every page says that what it shows is old', async ({ page }) => {
+  const server = await startServer();
+  try {
+    await open(page, '/', 'admin', server.url, server.credentials.admin_token);
+    await expect(page.getByRole('heading', { name: 'Welcome' })).toBeVisible();
+    await server.stop();
+    await expect(page.getByText(/The control plane does not answer\. What is shown was so at \d\d:\d\d:\d\d/)).toBeVisible({ timeout: 30_000 });
+    await expectAccessible(page);
+    await page.setViewportSize({ width: 380, height: 800 });
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await expectNoSidewaysScroll(page);
+    await shot(page, 'silent-dark-380');
+    await page.getByRole('button', { name: 'Open the navigation' }).click();
+    await page.getByRole('link', { name: 'Sites', exact: true }).filter({ visible: true }).click();
+    await expect(page.getByText('The control plane does not answer.')).toBeVisible();
+  } finally {
+    await server.stop();
+  }
+});
+
 test('an org is made with its tokens shown once, and deleted', async ({ page }) => {
   await open(page, '/orgs');
   await page.getByRole('button', { name: 'Make an org' }).click();
   const form = await dialog(page, 'org');
   await form.getByLabel('Name').fill('Nordwind');
+  await page.keyboard.press('Escape');
+  const discard = await dialog(page, 'discard', 'Throw away what you typed?');
+  await page.keyboard.press('Escape');
+  await expect(discard).toHaveCount(0);
+  await expect(form.getByLabel('Name')).toHaveValue('Nordwind');
   await form.getByRole('button', { name: 'Make the org' }).click();
   const made = await dialog(page, 'org-tokens', 'Tokens of Nordwind');
+  // Nothing but its own button takes the only sight of the tokens away.
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+  await expect(made).toBeVisible();
   const token = await made.getByRole('group', { name: /^Viewer token/ }).locator('pre').innerText();
   await made.getByRole('button', { name: 'I have copied them' }).click();
   expect(await api('GET', '/auth/me', undefined, token)).toMatchObject({ role: 'viewer', kind: 'org' });

@@ -184,6 +184,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/audit/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them */
+        post: operations["AcknowledgeAudit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/audit/verify": {
         parameters: {
             query?: never;
@@ -191,7 +208,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Recompute the chain of audit entries and check its signed head */
+        /**
+         * Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+         * @description What is found for the first time is recorded in the log as `audit.break`, and raises the alert `audit_broken`.
+         */
         get: operations["VerifyAudit"];
         put?: never;
         post?: never;
@@ -1143,8 +1163,7 @@ export interface components {
             org_id: string;
             /** Format: date-time */
             resolved_at: string | null;
-            /** @enum {string} */
-            severity: "warning" | "critical";
+            severity: components["schemas"]["AlertSeverity"];
             site_id: string;
             /** @enum {string} */
             status: "firing" | "resolved";
@@ -1152,9 +1171,60 @@ export interface components {
             subject: string;
         };
         /** @enum {string} */
-        AlertKind: "site_offline" | "cert_expiring" | "route_failing" | "deadletter_backlog" | "ota_failed" | "campaign_paused" | "deployment_failed" | "policy_violation";
+        AlertKind: "site_offline" | "cert_expiring" | "route_failing" | "delivery_blocked" | "deadletter_backlog" | "ota_failed" | "campaign_paused" | "deployment_failed" | "policy_violation" | "audit_broken";
+        /** @enum {string} */
+        AlertSeverity: "warning" | "critical";
         /** @description Image patterns, in which `*` matches any run of characters, slashes too */
         AllowedImages: string[];
+        AuditAcknowledgement: {
+            /** @description Why the log broke, for those who read it later */
+            note: string;
+            /**
+             * Format: int64
+             * @description The number of the entry that records the last break that is known; take it from the verification
+             */
+            through: number;
+        };
+        AuditBreak: {
+            /** Format: date-time */
+            acknowledged_at: string | null;
+            acknowledged_by: string;
+            /** Format: date-time */
+            found_at: string;
+            /** @description What was written about it when it was acknowledged */
+            note: string;
+            reason: string;
+            /**
+             * Format: int64
+             * @description The number of the entry that records it
+             */
+            recorded: number;
+            /**
+             * Format: int64
+             * @description 0: it concerns the whole log
+             */
+            segment: number;
+            /**
+             * Format: int64
+             * @description The first number concerned; 0: none
+             */
+            seq: number;
+        };
+        /** @description What the file of checkpoints holds on the replica that answers */
+        AuditCheckpoints: {
+            count: number;
+            /** @description Lines that were not written whole, as on a full disk */
+            cut: number;
+            /** Format: date-time */
+            newest_at: string | null;
+            /** Format: int64 */
+            newest_seq: number;
+            /**
+             * Format: date-time
+             * @description The time of the first. Whether the database was put back before cannot be told
+             */
+            since: string | null;
+        };
         AuditEntry: {
             action: string;
             actor: string;
@@ -1175,18 +1245,49 @@ export interface components {
             /** Format: date-time */
             time: string;
         };
-        AuditVerification: {
+        /** @description A part of the chain. The first one begins with the log, each other one after a break */
+        AuditSegment: {
+            /** Format: date-time */
+            begun_at: string;
+            /**
+             * Format: int64
+             * @description The number of its first entry
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description The number of its last entry as far as it is signed; one less than the first when there is none
+             */
+            last: number;
             /** Format: int64 */
+            number: number;
+            /**
+             * Format: int64
+             * @description Entries from the first on that are as they were written
+             */
+            verified: number;
+        };
+        AuditVerification: {
+            breaks: components["schemas"]["AuditBreak"][];
+            checkpoints: components["schemas"]["AuditCheckpoints"];
+            /**
+             * Format: int64
+             * @description How many the log should hold
+             */
             entries: number;
+            /** @description The id of the log */
+            genesis: string;
             head_hash: string;
             /** Format: int64 */
             head_seq: number;
+            /** @description There is no break, or each is acknowledged */
             ok: boolean;
-            /** @description What does not fit, and where; empty when all is well */
+            /** @description What does not fit, of the first break that nobody has acknowledged; empty when all is well */
             reason: string;
+            segments: components["schemas"]["AuditSegment"][];
             /**
              * Format: int64
-             * @description Entries before the first that does not fit
+             * @description How many of them are as they were written
              */
             verified: number;
         };
@@ -1340,13 +1441,14 @@ export interface components {
             [key: string]: number;
         };
         DeadLetter: {
+            /** @description 0 when it was never sent */
             attempts: number;
             /** Format: date-time */
             created_at: string;
             event: components["schemas"]["Event"];
             id: string;
             last_error: string;
-            /** @description 0 when there was no answer */
+            /** @description Of the last attempt, or of the route's when this was never sent; 0 when there was no answer */
             last_status: number;
             reason: components["schemas"]["DeadLetterReason"];
             replay_count: number;
@@ -1382,6 +1484,13 @@ export interface components {
              */
             revision: number;
             site_id: string;
+            /**
+             * Format: date-time
+             * @description When the site's agent was last heard of; in answers to people
+             */
+            site_last_seen_at?: string;
+            /** @description In answers to people. While the site is not online, `status` is what its agent said last */
+            site_status?: components["schemas"]["SiteStatus"];
             status: components["schemas"]["DeploymentStatus"];
             /** Format: date-time */
             updated_at: string;
@@ -1431,6 +1540,7 @@ export interface components {
         DesiredState: "running" | "stopped";
         Device: {
             device_id: string;
+            /** @description The last that was said of it: with its registration, by its update, or in `reported.firmware_version` or `reported.firmware` of its twin */
             firmware_version: string;
             labels: components["schemas"]["Labels"];
             /** Format: date-time */
@@ -1716,11 +1826,13 @@ export interface components {
         };
         Overview: {
             alerts: components["schemas"]["Counts"];
+            /** @description Campaigns by status; those that wait for a person are `paused`, and not `running` */
             campaigns: components["schemas"]["Counts"];
             /** Format: int64 */
             deadletters: number;
             /** Format: int64 */
             deliveries_pending: number;
+            /** @description Deployments by status; those that the agent last called `running`, `stopped` or `pulling` are `unknown` while their site is not online */
             deployments: components["schemas"]["Counts"];
             /** Format: int64 */
             devices: number;
@@ -1835,6 +1947,7 @@ export interface components {
         Route: {
             /** Format: date-time */
             created_at: string;
+            delivery: components["schemas"]["RouteDelivery"];
             /** @description Why the control plane itself disabled the route */
             disabled_reason?: string;
             enabled: boolean;
@@ -1851,6 +1964,22 @@ export interface components {
             topic: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /** @description How deliveries over a route go */
+        RouteDelivery: {
+            /** @description Of the last attempt that failed, at last_failure_at; it stays after a success */
+            last_error: string;
+            /** Format: date-time */
+            last_failure_at: string | null;
+            /** @description Of the last attempt; 0 when there was no answer */
+            last_status: number;
+            /** Format: date-time */
+            last_success_at: string | null;
+            /**
+             * @description idle: nothing was sent yet. ok: the last attempt was a success. failing: it was not. circuit_open: the target failed five times in a row and is left alone for a while, as the answering replica sees it. blocked: the control plane cannot use the route, and last_error says why. disabled: see enabled and disabled_reason.
+             * @enum {string}
+             */
+            state: "idle" | "ok" | "failing" | "circuit_open" | "blocked" | "disabled";
         };
         RouteInput: {
             /** @default true */
@@ -1907,9 +2036,11 @@ export interface components {
             delivered: number;
             /** Format: int64 */
             failed_attempts: number;
+            /** @description Of the last attempt that failed, at last_failure_at; it stays after a success */
             last_error: string;
             /** Format: date-time */
             last_failure_at: string | null;
+            /** @description Of the last attempt; 0 when there was no answer */
             last_status: number;
             /** Format: date-time */
             last_success_at: string | null;
@@ -2378,8 +2509,12 @@ export interface operations {
             query?: {
                 /** @description Where the page begins; take it from the `Link` header */
                 cursor?: components["parameters"]["Cursor"];
+                /** @description Only alerts of this kind */
+                kind?: components["schemas"]["AlertKind"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Only alerts of this severity */
+                severity?: components["schemas"]["AlertSeverity"];
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
                 status?: "firing" | "resolved" | "all";
@@ -2417,6 +2552,8 @@ export interface operations {
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
                 to?: string;
+                /** @description Leaves out what succeeded of this action, such as `device.register` */
+                without_action?: string;
             };
             header?: never;
             path?: never;
@@ -2436,6 +2573,32 @@ export interface operations {
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+        };
+    };
+    AcknowledgeAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AuditAcknowledgement"];
+            };
+        };
+        responses: {
+            /** @description They are acknowledged */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
         };
     };
     VerifyAudit: {

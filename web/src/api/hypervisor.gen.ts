@@ -191,6 +191,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/audit/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that the breaks of the audit log are known, which ends the alarm; verification goes on to show them */
+        post: operations["AcknowledgeAudit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
+         * @description What is found for the first time is recorded in the log as `audit.break`, and sets the metric `audit_broken`.
+         */
+        get: operations["VerifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/backups": {
         parameters: {
             query?: never;
@@ -1068,10 +1105,60 @@ export interface components {
             token?: string;
         };
         AgentState: {
+            /** @description The agent is known to answer */
             connected: boolean;
             enabled: boolean;
             /** @description Empty while it was never connected */
             version: string;
+        };
+        AuditAcknowledgement: {
+            /** @description Why the log broke, for those who read it later */
+            note: string;
+            /**
+             * Format: int64
+             * @description The number of the entry that records the last break that is known; take it from the verification
+             */
+            through: number;
+        };
+        AuditBreak: {
+            /** Format: date-time */
+            acknowledged_at: string | null;
+            acknowledged_by: string;
+            /** Format: date-time */
+            found_at: string;
+            /** @description What was written about it when it was acknowledged */
+            note: string;
+            reason: string;
+            /**
+             * Format: int64
+             * @description The number of the entry that records it
+             */
+            recorded: number;
+            /**
+             * Format: int64
+             * @description 0: it concerns the whole log
+             */
+            segment: number;
+            /**
+             * Format: int64
+             * @description The first number concerned; 0: none
+             */
+            seq: number;
+        };
+        /** @description What the file of checkpoints holds on the replica that answers */
+        AuditCheckpoints: {
+            count: number;
+            /** @description Lines that were not written whole, as on a full disk */
+            cut: number;
+            /** Format: date-time */
+            newest_at: string | null;
+            /** Format: int64 */
+            newest_seq: number;
+            /**
+             * Format: date-time
+             * @description The time of the first. Whether the database was put back before cannot be told
+             */
+            since: string | null;
         };
         AuditEntry: {
             action: string;
@@ -1084,6 +1171,52 @@ export interface components {
             tenant: string;
             /** Format: date-time */
             time: string;
+        };
+        /** @description A part of the chain. The first one begins with the log, each other one after a break */
+        AuditSegment: {
+            /** Format: date-time */
+            begun_at: string;
+            /**
+             * Format: int64
+             * @description The number of its first entry
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description The number of its last entry as far as it is signed; one less than the first when there is none
+             */
+            last: number;
+            /** Format: int64 */
+            number: number;
+            /**
+             * Format: int64
+             * @description Entries from the first on that are as they were written
+             */
+            verified: number;
+        };
+        AuditVerification: {
+            breaks: components["schemas"]["AuditBreak"][];
+            checkpoints: components["schemas"]["AuditCheckpoints"];
+            /**
+             * Format: int64
+             * @description How many the log should hold
+             */
+            entries: number;
+            /** @description The id of the log */
+            genesis: string;
+            head_hash: string;
+            /** Format: int64 */
+            head_seq: number;
+            /** @description There is no break, or each is acknowledged */
+            ok: boolean;
+            /** @description What does not fit, of the first break that nobody has acknowledged; empty when all is well */
+            reason: string;
+            segments: components["schemas"]["AuditSegment"][];
+            /**
+             * Format: int64
+             * @description How many of them are as they were written
+             */
+            verified: number;
         };
         /**
          * @description `auto` picks by what the host can do and what the request needs
@@ -1342,6 +1475,8 @@ export interface components {
         };
         Me: {
             admin: boolean;
+            /** @description Everybody who reaches the daemon from elsewhere is an admin: it has no credentials (`--insecure`) */
+            insecure: boolean;
             name: string;
             tenant: string;
         };
@@ -1401,6 +1536,11 @@ export interface components {
             /** @description The VM that it is about or that it makes */
             vm_id?: string;
         };
+        /**
+         * @description Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
+         * @enum {string}
+         */
+        PauseReason: "no_space" | "io_error" | "internal_error";
         Pong: {
             round_trip_ms: number;
             version: string;
@@ -1493,6 +1633,7 @@ export interface components {
             memory_mib: number;
             name: string;
             network: components["schemas"]["Network"];
+            pause_reason?: components["schemas"]["PauseReason"];
             /** @description Of the VM's process while there is one */
             pid?: number;
             /** Format: date-time */
@@ -2014,6 +2155,56 @@ export interface operations {
                 };
             };
             400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    AcknowledgeAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AuditAcknowledgement"];
+            };
+        };
+        responses: {
+            /** @description They are acknowledged */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    VerifyAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Whether the log is whole */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditVerification"];
+                };
+            };
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             429: components["responses"]["TooMany"];

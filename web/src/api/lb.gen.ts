@@ -248,10 +248,17 @@ export interface components {
              * @description Entries lost because the table was full
              */
             evictions: number;
+            /**
+             * Format: int64
+             * @description Packets from backends of VIPs in mode nat that belong to no flow; the kernel gets them
+             */
+            lostReplies: number;
         };
         Node: {
             /** @description The program is attached to the interface */
             attached: boolean;
+            /** @description More interfaces that the program is attached to */
+            backendInterfaces: string[];
             bgp: components["schemas"]["BGPSession"][];
             config: components["schemas"]["ConfigState"];
             /** @description Dropped packets by reason */
@@ -259,6 +266,8 @@ export interface components {
                 [key: string]: number;
             };
             flows: components["schemas"]["FlowTable"];
+            /** @description Everybody who reaches the node may do everything: it listens beyond loopback, without keys and client certificates */
+            insecure: boolean;
             interface: string;
             /** @description What `/readyz` says is wrong; empty when it is ready */
             notReady: string;
@@ -347,7 +356,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description A read-only key or certificate */
+        /** @description A read-only key or certificate; or, where there are no keys, a web page of another origin or a name that leads here (`browser`, `foreign_host`) */
         Denied: {
             headers: {
                 [name: string]: unknown;
@@ -440,6 +449,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
         };
     };
     DrainBackend: {
@@ -569,6 +579,7 @@ export interface operations {
             };
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
             503: components["responses"]["Unavailable"];
         };
     };
@@ -591,6 +602,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
         };
     };
     GetStatus: {
@@ -612,6 +624,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
             /** @description The node has no VIP or several; ask for `/api/v1/vips` */
             409: {
                 headers: {
@@ -642,6 +655,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
         };
     };
 }

@@ -1,6 +1,9 @@
 /** Alerts in short, with the way to what each is about. */
 import { Link } from 'wouter';
+import { count } from '../ui/number';
+import { words } from '../ui/status';
 import { Time } from '../ui/time';
+import type { AlertGroup } from './alert-groups';
 import type { Alert } from './api';
 import { devicePath } from './links';
 import { Severity } from './states';
@@ -10,9 +13,12 @@ export function subjectPath(alert: Pick<Alert, 'kind' | 'subject' | 'site_id'>):
   const id = encodeURIComponent(alert.subject);
   switch (alert.kind) {
     case 'route_failing':
+    case 'delivery_blocked':
       return `/routes/${id}`;
     case 'deadletter_backlog':
       return `/deadletters?route=${id}`;
+    case 'audit_broken':
+      return '/audit';
     case 'ota_failed':
       return devicePath(alert.subject);
     case 'campaign_paused':
@@ -26,16 +32,30 @@ export function subjectPath(alert: Pick<Alert, 'kind' | 'subject' | 'site_id'>):
   }
 }
 
-export function AlertList({ alerts }: { alerts: readonly Alert[] }) {
+/** Groups of alerts, each with its newest and the way to the others. */
+export function AlertGroups({ groups }: { groups: readonly AlertGroup[] }) {
   return (
     <ul className="log">
-      {alerts.map((a) => (
-        <li key={a.id}>
-          <Time at={a.first_seen_at} />
-          <Severity severity={a.severity} />
-          <Link href={subjectPath(a)} className="quiet">{a.message}</Link>
-        </li>
-      ))}
+      {groups.flatMap((g) => [
+        ...g.newest.map((a) => (
+          <li key={a.id}>
+            <Time at={a.first_seen_at} />
+            <Severity severity={a.severity} />
+            <Link href={subjectPath(a)} className="quiet">{a.message}</Link>
+          </li>
+        )),
+        ...(g.count > g.newest.length
+          ? [
+              <li key={g.kind}>
+                <span />
+                <Severity severity={g.severity} />
+                <Link href={`/alerts?kind=${g.kind}`}>
+                  and {count(g.count - g.newest.length)} more: {words(g.kind)}
+                </Link>
+              </li>,
+            ]
+          : []),
+      ])}
     </ul>
   );
 }

@@ -9,6 +9,7 @@ import { Page } from '../ui/page';
 import { useToken } from '../ui/session';
 import { Shell, type NavGroup, type NavItem } from '../ui/shell';
 import { SignIn } from '../ui/signin';
+import { Silent } from '../ui/silent';
 import { Toasts } from '../ui/toast';
 import { Activity } from './activity';
 import { Alerts } from './alerts';
@@ -123,7 +124,7 @@ function useNav(): NavGroup[] {
 
 function Frame({ caller }: { caller: Caller }) {
   const groups = useNav();
-  const { state } = useLive();
+  const { state, silentSince } = useLive();
   const signOut = async () => {
     try {
       // Only sessions end on the server; tokens are forgotten here.
@@ -135,6 +136,13 @@ function Frame({ caller }: { caller: Caller }) {
   const who = { name: caller.subject, note: `${caller.role}${caller.org_id ? ' of an org' : ', sees everything'}` };
   return (
     <Shell service={service} groups={groups} who={who} live={state} onSignOut={() => void signOut()}>
+      {silentSince !== undefined && (
+        <div className="banners">
+          <Silent who="The control plane" at={silentSince}>
+            Sites go on without it: their agents keep what they have to send.
+          </Silent>
+        </div>
+      )}
       <Pages />
     </Shell>
   );

@@ -6,17 +6,22 @@ import { body, page } from '../ui/client';
 import { CopyBox, Copyable } from '../ui/copy';
 import { Dialog } from '../ui/dialog';
 import { Card, Facts } from '../ui/facts';
+import { JsonDiff } from '../ui/json-diff';
 import { JsonView } from '../ui/json-view';
 import { Failure, Notice } from '../ui/notice';
 import { count, plural } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
 import { Table, type Column } from '../ui/table';
-import { DateTime } from '../ui/time';
-import { Allowed, api, shortId, type AuditEntry } from './api';
+import { DateTime, Time } from '../ui/time';
+import { Allowed, api, type AuditEntry } from './api';
+import { changeOf } from './audit-change';
 import { Id, SiteLink } from './links';
 import { SiteChoice } from './site-choice';
 import { Result } from './states';
+
+/** Agents register devices by the thousand; what people did would be lost among that. */
+const registration = 'device.register';
 
 export function Audit() {
   const [site, setSite] = useState('');
@@ -24,12 +29,13 @@ export function Audit() {
   const [actor, setActor] = useState('');
   const [from, setFrom] = useState('');
   const [to, setTo] = useState('');
+  const [registrations, setRegistrations] = useState(false);
   const [open, setOpen] = useState<AuditEntry>();
   const wantedActor = useDeferredValue(actor.trim());
   const wantedAction = useDeferredValue(action.trim());
   const query = {
     ...(site && { site_id: site }),
-    ...(wantedAction && { action: wantedAction }),
+    ...(wantedAction ? { action: wantedAction } : !registrations && { without_action: registration }),
     ...(wantedActor && { actor: wantedActor }),
     ...(from && { from: new Date(from).toISOString() }),
     ...(to && { to: new Date(to).toISOString() }),
@@ -47,10 +53,10 @@ export function Audit() {
       sort: (e) => e.action,
     },
     { id: 'time', header: 'Time', cell: (e) => <DateTime at={e.time} />, sort: (e) => e.time, text: () => '' },
-    { id: 'actor', header: 'Actor', cell: (e) => <span title={e.actor}>{shortId(e.actor)} <span className="muted">({e.actor_type})</span></span>, sort: (e) => e.actor },
+    { id: 'actor', header: 'Actor', cell: (e) => <span className="nowrap"><Id id={e.actor} /> <span className="muted">({e.actor_type})</span></span>, sort: (e) => e.actor },
     { id: 'result', header: 'Result', cell: (e) => <Result result={e.result} />, sort: (e) => e.result },
     { id: 'message', header: 'Message', cell: (e) => e.message, text: (e) => e.message },
-    { id: 'target', header: 'Target', cell: (e) => <Id id={e.target} />, text: (e) => e.target },
+    { id: 'target', header: 'Target', cell: (e) => e.target && <Id id={e.target} />, text: (e) => e.target },
     { id: 'site', header: 'Site', cell: (e) => <SiteLink id={e.site_id} />, text: (e) => e.site_id, hidden: true },
     { id: 'seq', header: 'Number', cell: (e) => count(e.seq), sort: (e) => e.seq, end: true, hidden: true },
   ];
@@ -95,31 +101,40 @@ export function Audit() {
                 </label>
                 <input id="audit-to" className="input narrow" type="datetime-local" value={to} onChange={(e) => setTo(e.target.value)} />
               </span>
+              <label className="check small">
+                <input type="checkbox" checked={registrations || wantedAction !== ''} disabled={wantedAction !== ''} onChange={(e) => setRegistrations(e.target.checked)} /> Show registrations of devices
+              </label>
             </>
           }
-          empty={{ icon: 'audit', title: 'No entry matches' }}
+          empty={{ icon: 'audit', title: 'No entry matches', text: wantedAction || registrations ? undefined : 'Registrations of devices are left out.' }}
         />
       </Card>
-      {open && (
-        <Dialog title={`Entry ${count(open.seq)}: ${open.action}`} onClose={() => setOpen(undefined)} wide>
-          <div className="dialog-body stack">
-            <Facts
-              facts={[
-                ['Time', <DateTime key="t" at={open.time} />],
-                ['Actor', `${open.actor} (${open.actor_type})`],
-                ['Result', <Result key="r" result={open.result} />],
-                ['Message', open.message],
-                open.target !== '' && ['Target', <Copyable key="g" text={open.target} />],
-                open.site_id !== '' && ['Site', <SiteLink key="s" id={open.site_id} />],
-                open.org_id !== '' && ['Org', <Copyable key="o" text={open.org_id} />],
-                ['Hash', <Copyable key="h" text={open.hash} />],
-              ]}
-            />
-            <JsonView label="Detail" value={open.detail} />
-          </div>
-        </Dialog>
-      )}
+      {open && <EntryDialog entry={open} onClose={() => setOpen(undefined)} />}
     </Page>
+  );
+}
+
+function EntryDialog({ entry: e, onClose }: { entry: AuditEntry; onClose: () => void }) {
+  const { change, rest } = changeOf(e.detail);
+  return (
+    <Dialog title={`Entry ${count(e.seq)}: ${e.action}`} onClose={onClose} wide>
+      <div className="dialog-body stack">
+        <Facts
+          facts={[
+            ['Time', <DateTime key="t" at={e.time} />],
+            ['Actor', <Copyable key="a" text={e.actor}><span><code>{e.actor}</code> ({e.actor_type})</span></Copyable>],
+            ['Result', <Result key="r" result={e.result} />],
+            ['Message', e.message],
+            e.target !== '' && ['Target', <Copyable key="g" text={e.target} />],
+            e.site_id !== '' && ['Site', <span key="s"><SiteLink id={e.site_id} /> <Copyable text={e.site_id} /></span>],
+            e.org_id !== '' && ['Org', <Copyable key="o" text={e.org_id} />],
+            ['Hash', <Copyable key="h" text={e.hash} />],
+          ]}
+        />
+        {change && <JsonDiff before={change.before} after={change.after} beforeLabel="Before" afterLabel="After" same="Nothing differs." />}
+        {Object.keys(rest).length > 0 && <JsonView label="Detail" value={rest} />}
+      </div>
+    </Dialog>
   );
 }
 
@@ -151,15 +166,28 @@ function Verify() {
                     <strong>The log is whole: {plural(v.entries, 'entry', 'entries')}, each fits the one before.</strong>
                   ) : (
                     <>
-                      <strong>The log was altered.</strong> {v.reason} The first {plural(v.verified, 'entry fits', 'entries fit')}.
+                      <strong>The log was altered, or the database was put back.</strong> {plural(v.verified, 'entry verifies', 'entries verify')}.
                     </>
                   )}
                 </Notice>
+                {v.breaks.length > 0 && (
+                  <ul className="log">
+                    {v.breaks.map((b) => (
+                      <li key={`${b.recorded} ${b.reason}`}>
+                        <Time at={b.found_at} />
+                        <span>
+                          {b.reason} (entry {b.recorded};{' '}
+                          {b.acknowledged_at ? `acknowledged by ${b.acknowledged_by}: ${b.note}` : 'not acknowledged'})
+                        </span>
+                      </li>
+                    ))}
+                  </ul>
+                )}
                 <Facts facts={[['Entries', count(v.entries)], ['Verified', count(v.verified)], ['Last number', count(v.head_seq)]]} />
                 <div className="stack-tight">
                   <span className="field-label">Hash of the last entry</span>
                   <CopyBox label="Head hash" text={v.head_hash} />
-                  <span className="field-hint">Keep it elsewhere from time to time: a database that was put back in one piece is only found out by comparing.</span>
+                  <span className="field-hint">The service compares it with checkpoints that it keeps outside of the database, so that a database that was put back is found out.</span>
                 </div>
               </>
             )}

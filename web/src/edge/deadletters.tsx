@@ -2,18 +2,17 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
-import { body, page } from '../ui/client';
+import { body, page, reason as reasonOf } from '../ui/client';
 import { useConfirm } from '../ui/confirm';
 import { Dialog } from '../ui/dialog';
 import { localDateTime } from '../ui/draft';
 import { Card, Facts } from '../ui/facts';
 import { FormDialog } from '../ui/form';
 import type { MenuAction } from '../ui/menu';
-import { Failure, Notice } from '../ui/notice';
+import { Notice } from '../ui/notice';
 import { count, plural } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
-import { Bar } from '../ui/progress';
 import { Status } from '../ui/status';
 import { Choice, Table, type Column } from '../ui/table';
 import { Time } from '../ui/time';
@@ -165,7 +164,7 @@ function LetterDialog({ letter, route, onClose }: { letter: DeadLetter; route: s
           facts={[
             ['Route', <Link key="r" href={`/routes/${encodeURIComponent(letter.route_id)}`}>{route}</Link>],
             ['Status', <DeadLetterState key="s" letter={letter} />],
-            ['Attempts', count(letter.attempts)],
+            ['Attempts', letter.attempts > 0 ? count(letter.attempts) : 'none, it was never sent'],
             letter.last_status > 0 && ['Last answer', `HTTP ${letter.last_status}`],
             ['Replayed', plural(letter.replay_count, 'time')],
             ['Since', <Time key="t" at={letter.created_at} />],
@@ -181,8 +180,8 @@ interface Replay {
   route: string;
   /** Dead letters that matched when it was asked for. */
   matched: number;
-  /** Dead letters of the fleet then. */
-  before: number;
+  /** What the route had delivered by then. */
+  delivered: number;
 }
 
 function ReplayDialog({ route, routes, onClose, onReplay }: { route: string; routes: { value: string; label: string }[]; onClose: () => void; onReplay: (replay: Replay) => void }) {
@@ -200,9 +199,9 @@ function ReplayDialog({ route, routes, onClose, onReplay }: { route: string; rou
       action="Replay"
       onClose={onClose}
       onSubmit={async (input) => {
-        const before = (await body(api.GET('/overview'))).deadletters;
-        const receipt = await body(api.POST('/deadletters/replay', { body: input }));
-        onReplay({ route: input.route_id, matched: receipt.matched, before });
+        const { delivered } = await routeStats(input.route_id);
+        const { matched } = await body(api.POST('/deadletters/replay', { body: input }));
+        onReplay({ route: input.route_id, matched, delivered });
         onClose();
         await queries.invalidateQueries({ queryKey: ['deadletters'] });
       }}
@@ -214,29 +213,30 @@ function ReplayDialog({ route, routes, onClose, onReplay }: { route: string; rou
 
 const progressMs = 1_000;
 
-/** The API does not tell how far a replay is; how many dead letters are left says it closely enough. */
+const routeStats = (id: string, signal?: AbortSignal) => body(api.GET('/routes/{id}/stats', { params: { path: { id } }, ...(signal && { signal }) }));
+
+/**
+ * How a replay goes, by what the route has counted since. Other events of the route count too, so
+ * that no end of the replay is told: dead letters come and go while it runs.
+ */
+export function replayText(replay: Pick<Replay, 'matched' | 'delivered'>, now: { delivered: number; pending: number }, name: string): string {
+  if (replay.matched === 0) return `No dead letter of ${name} matched.`;
+  const waiting = now.pending === 0 ? 'nothing waits now' : `${count(now.pending)} ${now.pending === 1 ? 'waits' : 'wait'}`;
+  return `Replay of ${plural(replay.matched, 'dead letter')} of ${name}: since then the route has delivered ${plural(Math.max(0, now.delivered - replay.delivered), 'event')}, and ${waiting}. What fails again comes back to the list.`;
+}
+
 function ReplayProgress({ replay, name, onClose }: { replay: Replay; name: string; onClose: () => void }) {
-  const overview = useQuery({ queryKey: ['overview', 'replay'], queryFn: ({ signal }) => body(api.GET('/overview', { signal })), refetchInterval: progressMs });
-  const left = overview.data ? Math.max(0, replay.matched - (replay.before - overview.data.deadletters)) : replay.matched;
-  const gone = Math.min(replay.matched, replay.matched - left);
-  if (overview.error) return <Failure error={overview.error} />;
+  const stats = useQuery({ queryKey: ['routes', 'stats', replay.route, 'replay'], queryFn: ({ signal }) => routeStats(replay.route, signal), refetchInterval: progressMs });
   return (
     <Notice
-      tone={replay.matched === 0 ? 'idle' : left === 0 ? 'ok' : 'info'}
+      tone={stats.data && stats.data.pending > 0 ? 'info' : 'idle'}
       action={
         <button type="button" className="btn btn-small" onClick={onClose}>
           Close
         </button>
       }
     >
-      <div className="stack-tight" role="status">
-        <span>
-          {replay.matched === 0
-            ? `No dead letter of ${name} matched.`
-            : `Replay of ${plural(replay.matched, 'dead letter')} of ${name}: ${count(gone)} ${left === 0 ? 'are no longer dead' : 'so far'}. Those that fail again come back to the list.`}
-        </span>
-        {replay.matched > 0 && <Bar total={replay.matched} parts={[{ label: 'no longer dead', value: gone, tone: 'ok' }]} />}
-      </div>
+      <span role="status">{stats.data ? replayText(replay, stats.data, name) : stats.error ? reasonOf(stats.error) : 'The replay is asked for.'}</span>
     </Notice>
   );
 }

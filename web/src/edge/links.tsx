@@ -1,5 +1,6 @@
 /** Links to the objects that other pages mention. */
 import { Link } from 'wouter';
+import { Copyable } from '../ui/copy';
 import { shortId, useSites } from './api';
 
 /** A site by its name; without one, what the thing applies to instead. */
@@ -11,11 +12,13 @@ export function SiteLink({ id, none = 'none' }: { id: string; none?: string }) {
 
 export const devicePath = (id: string) => `/devices/${encodeURIComponent(id)}`;
 
-/** An id in short; its whole is the title. */
+/** An id in short: its whole is the title, and is what is copied. */
 export function Id({ id }: { id: string }) {
   return (
-    <code title={id} className="nowrap">
-      {shortId(id)}
-    </code>
+    <Copyable text={id}>
+      <code title={id} className="nowrap">
+        {shortId(id)}
+      </code>
+    </Copyable>
   );
 }

@@ -12,6 +12,8 @@ import { api, session, type ActivityEntry, type Overview } from './api';
 import { rateBetween, type Sample } from './rates';
 
 const pollMs = 5_000;
+/** A control plane that takes the question and says nothing is as good as none. */
+const answerMs = 10_000;
 /** Activity brings the overview anew before its time; over so short a span rates would jump. */
 const shortestMs = 4_000;
 /** An hour of samples. */
@@ -27,6 +29,8 @@ export interface Live {
   activity: readonly ActivityEntry[] | undefined;
   overview: Overview | undefined;
   overviewError: unknown;
+  /** When the overview was read (milliseconds since 1970), if there was no answer since. */
+  silentSince: number | undefined;
   samples: readonly Sample[];
 }
 
@@ -43,7 +47,7 @@ function staleBy(action: string): string[] {
   const [noun] = action.split('.');
   switch (noun) {
     case 'site':
-      return ['sites', 'tokens', 'devices'];
+      return ['sites', 'tokens', 'devices', 'deployments'];
     case 'campaign':
       return ['campaigns'];
     case 'deployment':
@@ -111,9 +115,11 @@ export function LiveProvider({ children }: { children: ReactNode }) {
 
   const overview = useQuery({
     queryKey: ['overview'],
-    queryFn: ({ signal }) => body(api.GET('/overview', { signal })),
+    queryFn: ({ signal }) => body(api.GET('/overview', { signal: AbortSignal.any([signal, AbortSignal.timeout(answerMs)]) })),
     refetchInterval: pollMs,
+    retry: 1,
   });
+  const silentSince = overview.data && overview.error ? overview.dataUpdatedAt : undefined;
   const before = useRef<Overview | undefined>(undefined);
   useEffect(() => {
     const after = overview.data;
@@ -125,8 +131,8 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   }, [overview.data]);
 
   const live = useMemo(
-    () => ({ state, activity: known, overview: overview.data, overviewError: overview.data ? undefined : (overview.error ?? undefined), samples }),
-    [state, known, overview.data, overview.error, samples],
+    () => ({ state, activity: known, overview: overview.data, overviewError: overview.data ? undefined : (overview.error ?? undefined), silentSince, samples }),
+    [state, known, overview.data, overview.error, silentSince, samples],
   );
   return <LiveContext value={live}>{children}</LiveContext>;
 }

@@ -77,7 +77,7 @@ export function Orgs() {
         />
       )}
       {made && (
-        <Dialog title={`Tokens of ${made.name}`} onClose={() => setMade(undefined)} wide>
+        <Dialog title={`Tokens of ${made.name}`} onClose={() => setMade(undefined)} wide once>
           <div className="dialog-body stack">
             <SecretOnce label="Enrollment token: enrolls sites into the org" value={made.enrollment_token} />
             <SecretOnce label="Admin token: reads and changes what belongs to the org" value={made.admin_token} />

@@ -1,18 +1,20 @@
 /** The fleet at a glance: counts by state, rates as they are now, what needs attention, what happened. */
-import { useQuery } from '@tanstack/react-query';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { Link } from 'wouter';
 import { body } from '../ui/client';
 import { Card, Tile } from '../ui/facts';
 import { Empty, Failure, Notice } from '../ui/notice';
-import { count, plural, short } from '../ui/number';
+import { count, short } from '../ui/number';
 import { Page } from '../ui/page';
 import { Plot } from '../ui/plot';
 import { ActivityList } from './activity-list';
-import { AlertList } from './alert-list';
+import { alertGroups, firingKinds } from './alert-groups';
+import { AlertGroups } from './alert-list';
 import { Allowed, api, type Overview } from './api';
 import { FirstSteps, hasRoute, isEmptyFleet, type FirstStep } from './first-steps';
 import { useLive } from './live';
+import { campaignsNote, deploymentsNote, devicesNote, routesNote } from './notes';
 import { lastHour } from './rates';
 import { RouteDialog } from './routes/form';
 import { EnrollDialog } from './sites/enroll';
@@ -68,7 +70,7 @@ function AtWork({ overview, onStep }: { overview: Overview; onStep: (step: First
         <Tiles overview={overview} />
         <Rates overview={overview} />
         <div className="grid">
-          <AlertsNow />
+          <AlertsNow overview={overview} />
           <Card title="Latest activity" actions={<Link href="/activity">All activity</Link>} flush>
             {activity?.length ? <ActivityList entries={activity.slice(0, shownActivity)} /> : <Empty icon="activity" title="Nothing has happened yet" />}
           </Card>
@@ -77,8 +79,6 @@ function AtWork({ overview, onStep }: { overview: Overview; onStep: (step: First
     </Page>
   );
 }
-
-const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
 
 function Tiles({ overview: o }: { overview?: Overview }) {
   if (!o) {
@@ -91,16 +91,14 @@ function Tiles({ overview: o }: { overview?: Overview }) {
     );
   }
   const offline = o.sites['offline'] ?? 0;
-  const failedUpdates = o.ota['failed'] ?? 0;
-  const failed = (o.deployments['failed'] ?? 0) + (o.deployments['denied'] ?? 0);
-  const disabled = o.routes['disabled'] ?? 0;
+  const enrolled = Object.values(o.sites).reduce((a, b) => a + b, 0) - (o.sites['revoked'] ?? 0);
   return (
     <div className="tiles">
-      <Tile href="/sites" label="Sites online" value={`${count(o.sites['online'] ?? 0)} of ${count(sum(o.sites) - (o.sites['revoked'] ?? 0))}`} note={offline ? `${count(offline)} offline` : 'none offline'} bad={offline > 0} />
-      <Tile href="/devices" label="Devices" value={count(o.devices)} note={failedUpdates ? plural(failedUpdates, 'failed update') : undefined} bad />
-      <Tile href="/deployments" label="Deployments up" value={`${count(o.deployments['running'] ?? 0)} of ${count(sum(o.deployments))}`} note={failed ? `${count(failed)} failed or denied` : undefined} bad />
-      <Tile href="/campaigns" label="Campaigns running" value={count(o.campaigns['running'] ?? 0)} note={o.campaigns['draft'] ? plural(o.campaigns['draft'], 'draft') : undefined} />
-      <Tile href="/routes" label="Deliveries pending" value={short(o.deliveries_pending)} note={`${plural(sum(o.routes), 'route')}${disabled ? `, ${count(disabled)} disabled` : ''}`} />
+      <Tile href="/sites" label="Sites online" value={`${count(o.sites['online'] ?? 0)} of ${count(enrolled)}`} note={offline ? `${count(offline)} offline` : 'none offline'} bad={offline > 0} />
+      <Tile href="/devices" label="Devices" {...devicesNote(o)} />
+      <Tile href="/deployments" label="Deployments up" {...deploymentsNote(o)} />
+      <Tile href="/campaigns" label="Campaigns running" {...campaignsNote(o)} />
+      <Tile href="/routes" label="Deliveries pending" value={short(o.deliveries_pending)} {...routesNote(o)} />
       <Tile href="/deadletters" label="Dead letters" value={short(o.deadletters)} note={o.deadletters ? 'not delivered' : 'all delivered'} bad={o.deadletters > 0} />
     </div>
   );
@@ -140,24 +138,34 @@ function Rates({ overview }: { overview: Overview }) {
   );
 }
 
-function AlertsNow() {
+/** As many alerts of a kind as are named; the others are counted. */
+const named = 3;
+
+function AlertsNow({ overview }: { overview: Overview }) {
+  const kinds = firingKinds(overview);
   const alerts = useQuery({
-    queryKey: ['alerts', 'now'],
-    queryFn: ({ signal }) => body(api.GET('/alerts', { params: { query: { limit: 8 } }, signal })),
+    queryKey: ['alerts', 'now', kinds],
+    queryFn: async ({ signal }) => (await Promise.all(kinds.map((kind) => body(api.GET('/alerts', { params: { query: { kind, limit: named } }, signal }))))).flat(),
     refetchInterval: 10_000,
+    placeholderData: keepPreviousData,
   });
+  const groups = alertGroups(overview.alerts, alerts.data ?? []);
   return (
     <Card title="Needs attention" actions={<Link href="/alerts">All alerts</Link>} flush>
       {alerts.error && !alerts.data ? (
         <div className="card-body">
           <Failure error={alerts.error} retry={() => void alerts.refetch()} />
         </div>
-      ) : alerts.data?.length ? (
-        <AlertList alerts={alerts.data} />
-      ) : (
+      ) : groups.length > 0 ? (
+        <AlertGroups groups={groups} />
+      ) : alerts.data ? (
         <Empty icon="check" title="All is well">
           No alert is firing.
         </Empty>
+      ) : (
+        <div className="card-body">
+          <span className="skeleton" />
+        </div>
       )}
     </Card>
   );

@@ -34,10 +34,15 @@ describe('rateBetween', () => {
 });
 
 describe('lastHour', () => {
-  it('has all 60 minutes, those in which nothing happened too', () => {
+  it('has all minutes that have ended, those in which nothing happened too', () => {
     const hour = lastHour(overview('2026-01-01T10:00:50Z', { '2026-01-01T09:58:00Z': 7 }));
-    expect(hour.times).toHaveLength(60);
-    expect(hour.times.at(-1)).toBe(Date.parse('2026-01-01T10:00:00Z') / 1000);
-    expect(hour.events.slice(-4)).toEqual([0, 7, 0, 0]);
+    expect(hour.times).toHaveLength(59);
+    expect(hour.times[0]).toBe(Date.parse('2026-01-01T09:01:00Z') / 1000);
+    expect(hour.events.slice(-4)).toEqual([0, 0, 7, 0]);
+  });
+  it('does not end in a fall because the present minute has just begun', () => {
+    const hour = lastHour(overview('2026-01-01T10:00:02Z', { '2026-01-01T09:58:00Z': 60, '2026-01-01T09:59:00Z': 60, '2026-01-01T10:00:00Z': 2 }));
+    expect(hour.times.at(-1)).toBe(Date.parse('2026-01-01T09:59:00Z') / 1000);
+    expect(hour.events.slice(-2)).toEqual([60, 60]);
   });
 });

@@ -31,11 +31,20 @@ export function rateBetween(before: Overview, after: Overview): Sample | null {
   return { at: Date.parse(after.generated_at) / 1000, events: per(sum.events), delivered: per(sum.delivered), failed: per(sum.failed) };
 }
 
+/**
+ * The minutes (Unix seconds) that have ended within so many, oldest first. The present one is left
+ * out: what it has so far would look like a fall. The answers have nothing of the one that began
+ * before the span.
+ */
+export function endedMinutes(now: number, span: number): number[] {
+  const present = Math.floor(now / 60_000) * 60;
+  return Array.from({ length: span - 1 }, (_, i) => present - (span - 1 - i) * 60);
+}
+
 /** The last hour by the minute: minutes in which nothing happened are missing in the answer. */
 export function lastHour(overview: Overview): { times: number[]; events: number[]; delivered: number[]; failed: number[] } {
   const by = new Map(overview.rates.map((m) => [Date.parse(m.minute) / 1000, m]));
-  const end = Math.floor(Date.parse(overview.generated_at) / 60_000) * 60;
-  const times = Array.from({ length: 60 }, (_, i) => end - (59 - i) * 60);
+  const times = endedMinutes(Date.parse(overview.generated_at), 60);
   const pick = (get: (m: Overview['rates'][number]) => number) => times.map((t) => (by.has(t) ? get(by.get(t) as Overview['rates'][number]) : 0));
   return { times, events: pick((m) => m.events), delivered: pick((m) => m.delivered), failed: pick((m) => m.failed_attempts) };
 }

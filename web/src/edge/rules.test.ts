@@ -1,13 +1,19 @@
 /** The rules of the edge console that are plain functions. */
 import { describe, expect, it } from 'vitest';
+import { alertGroups, firingKinds } from './alert-groups';
 import { subjectPath } from './alert-list';
-import type { ActivityEntry, Campaign } from './api';
+import type { ActivityEntry, Alert, Campaign } from './api';
+import { changeOf } from './audit-change';
 import { stagesOf } from './campaigns/detail';
 import { isTarget, upTo } from './campaigns/targets';
+import { replayText } from './deadletters';
+import { known } from './deployments/known';
 import { parsePorts, portText } from './deployments/ports';
 import { withoutOTA } from './devices/desired';
 import { mergeActivity } from './live';
-import { agentCommand, shellWord } from './sites/enroll';
+import { campaignsNote, deploymentsNote, devicesNote, routesNote } from './notes';
+import { shellWord } from '../ui/shell-word';
+import { agentCommand } from './sites/enroll';
 
 describe('the command for a new site', () => {
   it.each([
@@ -68,6 +74,58 @@ describe('ports', () => {
   });
 });
 
+describe('a deployment', () => {
+  const at = '2026-01-01T00:00:00Z';
+  it('is as its agent says while its site is heard of', () => {
+    expect(known({ status: 'running', site_status: 'online', site_last_seen_at: at })).toEqual({ status: 'running' });
+    expect(known({ status: 'running' })).toEqual({ status: 'running' });
+  });
+  it.each(['offline', 'revoked'] as const)('of a site that is %s is unknown since its site was heard of last', (site_status) => {
+    for (const status of ['running', 'stopped', 'pulling'] as const) expect(known({ status, site_status, site_last_seen_at: at })).toEqual({ status: 'unknown', last: { status, at } });
+  });
+  it.each(['pending', 'failed', 'denied', 'rolled_back'] as const)('that is %s stays so', (status) => {
+    expect(known({ status, site_status: 'offline', site_last_seen_at: at })).toEqual({ status });
+  });
+});
+
+describe('the overview', () => {
+  it('does not count as up what it does not know of', () => {
+    expect(deploymentsNote({ deployments: { running: 2, pending: 1 } })).toEqual({ value: '2 of 3', note: undefined, bad: false });
+    expect(deploymentsNote({ deployments: { unknown: 2 } })).toEqual({ value: '0 of 2', note: '2 unknown: site not online', bad: true });
+    expect(deploymentsNote({ deployments: { running: 1, unknown: 1, failed: 1, denied: 1 } })).toEqual({ value: '1 of 4', note: '2 failed or denied, 1 unknown: site not online', bad: true });
+  });
+  it('counts every way in which an update fails, as campaigns do', () => {
+    expect(devicesNote({ devices: 50, ota: { succeeded: 20, failed: 8, timed_out: 6, rolled_back: 4, rejected: 2, canceled: 1, downloading: 3 } })).toMatchObject({ value: '50', note: '21 failed updates' });
+    expect(devicesNote({ devices: 1, ota: { succeeded: 1 } }).note).toBeUndefined();
+  });
+  it('does not count as running a campaign that waits for a person', () => {
+    expect(campaignsNote({ campaigns: { running: 1, paused: 1, draft: 2 } })).toEqual({ value: '1', note: '1 waits for a decision, 2 drafts', bad: true });
+    expect(campaignsNote({ campaigns: { draft: 1 } })).toEqual({ value: '0', note: '1 draft', bad: false });
+  });
+  it('says how many routes fail', () => {
+    expect(routesNote({ routes: { enabled: 2, disabled: 1 }, alerts: { route_failing: 1, delivery_blocked: 1 } })).toEqual({ note: '3 routes, 2 failing, 1 disabled', bad: true });
+    expect(routesNote({ routes: { enabled: 1 }, alerts: {} })).toEqual({ note: '1 route', bad: false });
+  });
+});
+
+describe('a replay of dead letters', () => {
+  const replay = { matched: 4390, delivered: 100 };
+  it('tells what the route has counted since, never less than nothing', () => {
+    expect(replayText(replay, { delivered: 3110, pending: 1380 }, 'Gates')).toBe('Replay of 4,390 dead letters of Gates: since then the route has delivered 3,010 events, and 1,380 wait. What fails again comes back to the list.');
+    expect(replayText(replay, { delivered: 99, pending: 0 }, 'Gates')).toContain('delivered 0 events, and nothing waits now');
+  });
+  it('says when nothing matched', () => {
+    expect(replayText({ matched: 0, delivered: 0 }, { delivered: 0, pending: 0 }, 'Gates')).toBe('No dead letter of Gates matched.');
+  });
+});
+
+describe('the detail of an audit entry', () => {
+  it('is a change when it says how things were and are', () => {
+    expect(changeOf({ desired_version: 2, before: { a: 1 }, after: { a: 2 } })).toEqual({ change: { before: { a: 1 }, after: { a: 2 } }, rest: { desired_version: 2 } });
+    expect(changeOf({ before: 'noon' })).toEqual({ rest: { before: 'noon' } });
+  });
+});
+
 describe('activity', () => {
   const line = (id: string) => ({ id }) as ActivityEntry;
   it('is merged newest first, without repeating what the stream sends again', () => {
@@ -80,6 +138,24 @@ describe('activity', () => {
 describe('what is edited of a twin', () => {
   it('is all but its update', () => {
     expect(withoutOTA({ mode: 'auto', ota: { version: '2' } })).toEqual({ mode: 'auto' });
+  });
+});
+
+describe('what needs attention', () => {
+  const alert = (kind: Alert['kind'], severity: Alert['severity'], day: number) => ({ id: `${kind}${day}`, kind, severity, first_seen_at: `2026-01-${10 + day}T00:00:00Z` }) as Alert;
+  it('is grouped by kind, critical kinds first, however old they are', () => {
+    const updates = [alert('ota_failed', 'warning', 9), alert('ota_failed', 'warning', 8)];
+    const groups = alertGroups({ ota_failed: 21, site_offline: 1, audit_broken: 1 }, [...updates, alert('site_offline', 'critical', 1), alert('audit_broken', 'critical', 2)]);
+    expect(groups.map((g) => [g.severity, g.kind, g.count])).toEqual([
+      ['critical', 'audit_broken', 1],
+      ['critical', 'site_offline', 1],
+      ['warning', 'ota_failed', 21],
+    ]);
+    expect(groups.at(-1)?.newest).toEqual(updates);
+  });
+  it('counts at least what is shown, and asks only for kinds that fire', () => {
+    expect(alertGroups({}, [alert('ota_failed', 'warning', 1)])[0]?.count).toBe(1);
+    expect(firingKinds({ alerts: { site_offline: 1, ota_failed: 0, audit_broken: 2 } })).toEqual(['audit_broken', 'site_offline']);
   });
 });
 

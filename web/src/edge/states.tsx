@@ -1,12 +1,32 @@
 /** The states of the edge control plane's objects, each with its tone. */
 import { Status, words, type Tone } from '../ui/status';
-import type { ActivityEntry, Alert, AuditEntry, Campaign, CampaignDevice, DeadLetter, Deployment, Site } from './api';
+import { Time } from '../ui/time';
+import type { ActivityEntry, Alert, AuditEntry, Campaign, CampaignDevice, DeadLetter, Route, Site } from './api';
+import { known, type Known } from './deployments/known';
+import { failedEnds } from './notes';
 
 const site: Record<Site['status'], Tone> = { online: 'ok', offline: 'warn', revoked: 'idle' };
 export const SiteState = ({ status }: { status: Site['status'] }) => <Status tone={site[status]}>{status}</Status>;
 
-const deployment: Record<Deployment['status'], Tone> = { pending: 'info', pulling: 'info', running: 'ok', stopped: 'idle', failed: 'bad', denied: 'bad', rolled_back: 'warn' };
-export const DeploymentState = ({ status }: { status: Deployment['status'] }) => <Status tone={deployment[status]}>{words(status)}</Status>;
+const deployment: Record<Known['status'], Tone> = { pending: 'info', pulling: 'info', running: 'ok', stopped: 'idle', failed: 'bad', denied: 'bad', rolled_back: 'warn', unknown: 'warn' };
+
+/** How a deployment is as far as it is known; for what is not known, since when. */
+export function DeploymentState({ deployment: d }: { deployment: Parameters<typeof known>[0] }) {
+  const { status, last } = known(d);
+  return (
+    <>
+      <Status tone={deployment[status]}>{words(status)}</Status>
+      {last && (
+        <>
+          {' '}
+          <span className="muted small">
+            was {words(last.status)}, site last seen <Time at={last.at} />
+          </span>
+        </>
+      )}
+    </>
+  );
+}
 
 /** A running campaign that waits for a person is shown as paused. */
 export function CampaignState({ campaign }: { campaign: Pick<Campaign, 'status' | 'paused_reason'> }) {
@@ -25,7 +45,7 @@ export const outcomeTones: Record<CampaignDevice['outcome'], Tone> = { waiting: 
 export const Outcome = ({ outcome }: { outcome: CampaignDevice['outcome'] }) => <Status tone={outcomeTones[outcome]}>{words(outcome)}</Status>;
 
 export function OTAState({ state }: { state: string }) {
-  const tone: Tone = ['succeeded', 'already_installed'].includes(state) ? 'ok' : ['failed', 'rejected', 'canceled', 'timed_out', 'rolled_back'].includes(state) ? 'bad' : state === 'pending' ? 'idle' : 'info';
+  const tone: Tone = ['succeeded', 'already_installed'].includes(state) ? 'ok' : failedEnds.includes(state) ? 'bad' : state === 'pending' ? 'idle' : 'info';
   return <Status tone={tone}>{words(state)}</Status>;
 }
 
@@ -38,6 +58,29 @@ export function Enabled({ enabled }: { enabled: boolean }) {
     </Status>
   );
 }
+
+const routeStates: Record<Route['delivery']['state'], { tone: Tone; text: string }> = {
+  idle: { tone: 'idle', text: 'nothing sent yet' },
+  ok: { tone: 'ok', text: 'delivers' },
+  failing: { tone: 'bad', text: 'failing' },
+  circuit_open: { tone: 'bad', text: 'circuit open' },
+  blocked: { tone: 'bad', text: 'blocked' },
+  disabled: { tone: 'idle', text: 'disabled' },
+};
+export const routeState = (route: Pick<Route, 'delivery'>) => routeStates[route.delivery.state].text;
+
+/** How deliveries over a route go, not only whether it is switched on. */
+export function RouteState({ route }: { route: Pick<Route, 'delivery'> }) {
+  const { tone, text } = routeStates[route.delivery.state];
+  return (
+    <Status tone={tone} icon={route.delivery.state === 'disabled' ? 'ban' : undefined}>
+      {text}
+    </Status>
+  );
+}
+
+/** Whether the last error is what is wrong now, rather than history. */
+export const routeFails = (route: Pick<Route, 'delivery'>) => ['failing', 'circuit_open', 'blocked'].includes(route.delivery.state);
 
 export function Breaker({ state }: { state: string }) {
   if (state === 'closed') return <Status tone="ok">circuit closed</Status>;

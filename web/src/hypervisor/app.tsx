@@ -10,6 +10,7 @@ import { Page } from '../ui/page';
 import { useToken } from '../ui/session';
 import { Shell, type NavGroup } from '../ui/shell';
 import { SignIn } from '../ui/signin';
+import { Silent } from '../ui/silent';
 import { Toasts } from '../ui/toast';
 import { api, callerOf, session, useMay, type Me } from './api';
 import { Audit } from './audit';
@@ -95,15 +96,23 @@ function useNav(): NavGroup[] {
 
 function Frame({ me, onSignOut }: { me: Me; onSignOut: (() => void) | undefined }) {
   const groups = useNav();
-  const { state, error, host, operations, retry } = useLive();
+  const { state, error, host, operations, readAt, retry } = useLive();
   const who = { name: me.name, note: me.admin ? 'admin, sees everything' : `of the tenant ${me.tenant}` };
   return (
     <Shell service={service} groups={groups} live={state} who={who} onSignOut={onSignOut}>
-      {state === 'reconnecting' && host && (
-        <div className="banners">
-          <Notice tone="warn">
-            <strong>The daemon does not answer.</strong> What is shown may be out of date. VMs go on without it.
-          </Notice>
+      {(me.insecure || (state === 'reconnecting' && host)) && (
+        <div className="stack-tight banners">
+          {me.insecure && (
+            <Notice tone="bad">
+              <strong>Everybody who reaches this daemon is an admin.</strong> It listens beyond this machine and has no credentials. Set <code>HYPERVISOR_TOKEN</code> and restart it without{' '}
+              <code>--insecure</code>.
+            </Notice>
+          )}
+          {state === 'reconnecting' && host && (
+            <Silent who="The daemon" at={readAt}>
+              VMs go on without it.
+            </Silent>
+          )}
         </div>
       )}
       {error === undefined ? (

@@ -23,7 +23,7 @@ function Used({ all, free, text }: { all: number; free: number; text: (n: number
     <span className="meter">
       <Bar parts={[{ label: 'percent given', value: Math.round(share * 100), tone: over ? 'bad' : 'info' }]} total={100} />
       <span className="muted small">
-        {text(used)} of {text(all)}
+        {text(used)} of {text(all)}{over ? ', overcommitted' : ''}
       </span>
     </span>
   );

@@ -21,6 +21,12 @@ export function uptime(vm: Pick<VM, 'state' | 'started_at'>, now: number): strin
   return duration(Math.max(0, (now - Date.parse(vm.started_at)) / 1000));
 }
 
+/** What is left of a whole, never below nothing; of what more was given than there is, how much. */
+export function left(all: number, free: number, text: (n: number) => string): { value: string; note: string; bad: boolean } {
+  const over = free < 0;
+  return { value: text(Math.max(0, free)), note: over ? `overcommitted: ${text(all - free)} given of ${text(all)}` : `of ${text(all)}`, bad: over };
+}
+
 /** What was given out of a whole; more may be given than there is. */
 export function given(all: number, free: number): { used: number; share: number; over: boolean } {
   const used = all - free;

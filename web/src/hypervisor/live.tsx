@@ -15,6 +15,8 @@ export interface Live {
   host: Host | undefined;
   /** Newest first. */
   operations: readonly Operation[] | undefined;
+  /** When they were read (milliseconds since 1970). */
+  readAt: number;
   /** Why nothing was ever read. */
   error: unknown;
   retry: () => void;
@@ -47,7 +49,7 @@ function useEnds(operations: readonly Operation[] | undefined): void {
 }
 
 export function LiveProvider({ onLocked, children }: { /** The daemon has come to ask for a token. */ onLocked: () => void; children: ReactNode }) {
-  const { data, error, refetch } = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => read(signal), refetchInterval: pollMs });
+  const { data, error, dataUpdatedAt: readAt, refetch } = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => read(signal), refetchInterval: pollMs });
   useEnds(data?.operations);
   useEffect(() => {
     if (error instanceof ApiError && error.status === 401) onLocked();
@@ -57,10 +59,11 @@ export function LiveProvider({ onLocked, children }: { /** The daemon has come t
       state: error ? 'reconnecting' : data ? 'live' : 'connecting',
       host: data?.host,
       operations: data?.operations,
+      readAt,
       error: data ? undefined : (error ?? undefined),
       retry: () => void refetch(),
     }),
-    [data, error, refetch],
+    [data, error, readAt, refetch],
   );
   return <LiveContext value={live}>{children}</LiveContext>;
 }

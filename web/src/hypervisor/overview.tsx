@@ -11,7 +11,7 @@ import { Bar } from '../ui/progress';
 import { Status } from '../ui/status';
 import { Table, type Column } from '../ui/table';
 import { api, pageLimit, useMay, type Host, type State, type VM } from './api';
-import { given, mib } from './format';
+import { given, left, mib } from './format';
 import { useLive } from './live';
 import { OperationTable } from './operations';
 import { states, underWay, VMState } from './states';
@@ -55,9 +55,9 @@ function Tiles({ host }: { host: Host | undefined }) {
   const busy = operations?.filter(underWay).length;
   return (
     <div className="tiles">
-      <Tile href="/vms" label="VMs running" value={vms ? count(running) : waiting} note={vms && (failed ? `${count(failed)} failed` : `of ${count(vms.length)}${vms.length >= pageLimit ? ' or more' : ''}`)} bad={failed > 0} />
-      <Tile label="Processors free" value={host ? count(host.free_vcpus) : waiting} note={host && `of ${count(host.vcpus)}`} bad={!!host && host.free_vcpus < 0} />
-      <Tile label="Memory free" value={host ? mib(host.free_memory_mib) : waiting} note={host && `of ${mib(host.memory_mib)}`} bad={!!host && host.free_memory_mib < 0} />
+      <Tile href="/vms" label="VMs running" value={vms ? `${count(running)}${vms.length >= pageLimit ? ' or more' : ''}` : waiting} note={vms && (failed ? `${count(failed)} failed` : `of ${count(vms.length)}${vms.length >= pageLimit ? ' or more' : ''}`)} bad={failed > 0} />
+      <Tile label="Processors free" {...(host ? left(host.vcpus, host.free_vcpus, count) : { value: waiting })} />
+      <Tile label="Memory free" {...(host ? left(host.memory_mib, host.free_memory_mib, mib) : { value: waiting })} />
       <Tile href="/operations" label="Operations" value={busy === undefined ? waiting : count(busy)} note="under way" />
       {admin && <Tile href="/fleet" label="Fleet" value={fleet ? (fleet.nodes ? `${count(fleet.healthy_nodes)} of ${count(fleet.nodes)}` : 'none') : waiting} note={!fleet?.nodes ? 'no host reports here' : silent ? `${plural(silent, 'host')} silent` : `${plural(fleet.vms, 'VM')} in all`} bad={silent > 0} />}
     </div>
@@ -72,7 +72,7 @@ export function Share({ label, all, free, text = count }: { label: string; all: 
       <div className="row spread small">
         <span>{label}</span>
         <span className="muted">
-          {text(used)} of {text(all)} given{over ? ', more than there is' : ''}
+          {text(used)} of {text(all)} given{over ? ', overcommitted' : ''}
         </span>
       </div>
       <Bar parts={[{ label: `percent of ${label.toLowerCase()} given`, value: Math.round(share * 100), tone: over ? 'bad' : share > 0.9 ? 'warn' : 'info' }]} total={100} />

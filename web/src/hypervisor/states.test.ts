@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { given, mib, bytes, uptime } from './format';
-import { alive, may, nodeText, operationTitle, signatureText, states, underWay } from './states';
-import { limitField } from './vms/create';
+import { given, left, mib, bytes, uptime } from './format';
+import { alive, atRest, may, nodeText, operationTitle, signatureText, states, underWay } from './states';
+import { bootsNothing, limitField } from './vms/create';
 import { ApiError } from '../ui/client';
 
 describe('what one may do with a VM', () => {
@@ -13,6 +13,7 @@ describe('what one may do with a VM', () => {
     expect(states.filter((s) => !may(s, 'delete'))).toEqual([]);
     expect(states.filter((s) => may(s, 'clone'))).toEqual(['running', 'paused', 'stopped', 'failed']);
     expect(states.filter(alive)).toEqual(['running', 'paused']);
+    expect(states.filter(atRest)).toEqual(['stopped', 'failed']);
   });
 });
 
@@ -34,7 +35,19 @@ describe('words', () => {
   });
 });
 
+describe('a new VM', () => {
+  it('is said to boot nothing without an image and a kernel', () => {
+    expect(bootsNothing({ name: 'x' })).toContain('boots nothing');
+    expect(bootsNothing({ image: 'demo' })).toBeUndefined();
+    expect(bootsNothing({ kernel: '/boot/vmlinuz' })).toBeUndefined();
+  });
+});
+
 describe('figures', () => {
+  it('never say that less than nothing is left: what was overcommitted is said as such', () => {
+    expect(left(8, 3, String)).toEqual({ value: '3', note: 'of 8', bad: false });
+    expect(left(8, -2, String)).toEqual({ value: '0', note: 'overcommitted: 10 given of 8', bad: true });
+  });
   it('have binary units', () => {
     expect([0, 1023, 1536, 17_009_068].map(bytes)).toEqual(['0 B', '1,023 B', '1.5 KiB', '16.2 MiB']);
     expect([512, 1024, 1536].map(mib)).toEqual(['512 MiB', '1 GiB', '1.5 GiB']);

@@ -33,6 +33,9 @@ export const may = (state: State, verb: Verb) => verbs[state].includes(verb);
 /** Whether the VM has a console, an agent and figures now. */
 export const alive = (state: State) => state === 'running' || state === 'paused';
 
+/** Whether the VM's disk is at rest, so that another can be put in its place, or shared. */
+export const atRest = (state: State) => state === 'stopped' || state === 'failed';
+
 const operationTones: Record<Operation['state'], Tone> = { queued: 'idle', running: 'info', succeeded: 'ok', failed: 'bad', cancelled: 'warn' };
 
 export const OperationState = ({ operation }: { operation: Operation }) => <Status tone={operationTones[operation.state]}>{operation.state}</Status>;

@@ -1,19 +1,21 @@
 /** What an operator must know on whatever page they are. */
 import { Notice } from '../ui/notice';
-import { Clock, DateTime } from '../ui/time';
+import { Silent } from '../ui/silent';
+import { DateTime } from '../ui/time';
 import { useLive } from './live';
 
 export function Banners() {
   const { reading, state } = useLive();
   if (!reading) return null;
-  const { config, notReady } = reading.node;
+  const { config, notReady, insecure } = reading.node;
   const silent = state === 'reconnecting';
-  if (!config.error && !notReady && !silent) return null;
+  if (!config.error && !notReady && !insecure && !silent) return null;
   return (
     <div className="stack-tight banners">
-      {silent && (
-        <Notice tone="warn">
-          <strong>This node does not answer.</strong> What is shown was so at <Clock at={new Date(reading.at * 1000).toISOString()} />.
+      {silent && <Silent who="This node" at={reading.at * 1000} />}
+      {insecure && (
+        <Notice tone="bad">
+          <strong>Everybody who reaches this node may change it.</strong> It listens beyond this machine and has neither keys nor client certificates. Set <code>LB_API_KEY</code> and restart it.
         </Notice>
       )}
       {notReady && (

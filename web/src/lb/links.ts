@@ -1,7 +1,7 @@
 /** What things are called, and where their pages are. */
 import type { Backend, VIP } from './api';
 
-const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address);
+export const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address);
 
 /** The page of a VIP: /vips/ADDRESS/PORT/PROTOCOL. */
 export function vipPath(name: string): string {

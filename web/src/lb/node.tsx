@@ -29,6 +29,7 @@ export function NodePage() {
               facts={[
                 ['Entries', count(node.flows.entries)],
                 ['Evicted', `${count(node.flows.evictions)} because it was full`],
+                ['Replies of no known flow', count(node.flows.lostReplies)],
               ]}
             />
           </Card>
@@ -48,6 +49,7 @@ function Attachment({ node }: { node: Node }) {
       <Facts
         facts={[
           ['Interface', <code key="i">{node.interface}</code>],
+          node.backendInterfaces.length > 0 && ['For backends', <code key="b">{node.backendInterfaces.join(', ')}</code>],
           ['XDP mode asked for', node.xdpMode],
           ['Attached', node.attached ? <Status key="s" tone="ok">{node.xdpModeAttached}</Status> : <Status key="s" tone="bad">not attached</Status>],
           ['Version', node.version],

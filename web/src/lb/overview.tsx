@@ -8,6 +8,7 @@ import { wholeList } from '../ui/paging';
 import { Status } from '../ui/status';
 import { Table } from '../ui/table';
 import type { Backend, VIP } from './api';
+import { useChanges } from './change-dialog';
 import { useBackendColumns, type BackendOf } from './columns';
 import { vipPath } from './links';
 import { useLive } from './live';
@@ -103,10 +104,12 @@ function Unhealthy({ vips }: { vips: readonly VIP[] }) {
   const columns = useBackendColumns({ withVIP: true }).filter((c) => ['backend', 'vip', 'state', 'detail'].includes(c.id));
   const of = (state: Backend['state']): BackendOf[] => vips.flatMap((v) => v.backends.filter((b) => b.state === state).map((b) => ({ ...b, vip: v.name })));
   const rows = [...of('down'), ...of('draining')];
+  const { actions, dialog } = useChanges();
   if (rows.length === 0) return null;
   return (
     <Card title="Backends that are not healthy" actions={<Link href="/backends">{rows.length > shown ? `${count(shown)} of ${count(rows.length)} shown; all backends` : 'All backends'}</Link>} flush>
-      <Table brief label="Backends that are not healthy" noun="backend" columns={columns} pages={wholeList(rows.slice(0, shown))} rowKey={(b) => `${b.id} ${b.vip}`} empty={{ icon: 'check', title: 'None' }} />
+      <Table brief label="Backends that are not healthy" noun="backend" columns={columns} pages={wholeList(rows.slice(0, shown))} rowKey={(b) => `${b.id} ${b.vip}`} actions={actions} empty={{ icon: 'check', title: 'None' }} />
+      {dialog}
     </Card>
   );
 }

@@ -15,8 +15,8 @@ const reading = (at: number, vips: VIP[], drops: Record<string, number> = {}): R
   at,
   vips,
   node: {
-    interface: 'eth0', xdpMode: 'generic', attached: true, xdpModeAttached: 'generic', version: '', startedAt: '2026-01-01T00:00:00Z', notReady: '',
-    config: { path: '', loadedAt: '2026-01-01T00:00:00Z', error: '', errorAt: null }, drops, flows: { entries: 0, evictions: 0 }, bgp: [], orchestratorDrains: [],
+    interface: 'eth0', backendInterfaces: [], xdpMode: 'generic', attached: true, xdpModeAttached: 'generic', version: '', startedAt: '2026-01-01T00:00:00Z', notReady: '', insecure: false,
+    config: { path: '', loadedAt: '2026-01-01T00:00:00Z', error: '', errorAt: null }, drops, flows: { entries: 0, evictions: 0, lostReplies: 0 }, bgp: [], orchestratorDrains: [],
   },
 });
 

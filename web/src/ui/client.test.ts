@@ -33,6 +33,11 @@ describe('the client', () => {
     expect(error).toMatchObject({ status: 400, code: 'policy_limit', message: 'too many vcpus', limit: 'policy.max_vcpus', requestId: 'r1' });
   });
 
+  it('takes the request id of the header where the body has none', async () => {
+    answer(502, '<html>Bad gateway</html>', { 'X-Request-Id': 'r2' });
+    await expect(createClient<Paths>(session).GET('/sites')).rejects.toMatchObject({ status: 502, requestId: 'r2' });
+  });
+
   it('ends the session on 401', async () => {
     answer(401, '{"error":{"code":"unauthenticated","message":"no","request_id":"r"}}');
     await expect(createClient<Paths>(session).GET('/sites')).rejects.toThrow('no');

@@ -38,13 +38,14 @@ interface ErrorParts {
 /** Reads an error's body: services wrap its parts in `error`, or put them beside an `error` that is the sentence. */
 export async function errorFrom(response: Response): Promise<ApiError> {
   const text = await response.text();
+  const id = response.headers.get('X-Request-Id') ?? undefined;
   try {
     const body = JSON.parse(text) as { error: ErrorParts & { message: string } } | (ErrorParts & { error: string });
     const parts = typeof body.error === 'string' ? { ...(body as ErrorParts), message: body.error } : body.error;
-    return new ApiError(response.status, parts.code, parts.message, parts.field, parts.request_id, parts.limit);
+    return new ApiError(response.status, parts.code, parts.message, parts.field, parts.request_id ?? id, parts.limit);
   } catch {
     // A proxy between the browser and the service may answer in its own words.
-    return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.');
+    return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.', undefined, id);
   }
 }
 

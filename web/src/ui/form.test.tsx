@@ -26,7 +26,13 @@ function show(onSubmit: (input: unknown) => Promise<unknown>, onClose = vi.fn())
       onClose={onClose}
     />,
   );
+  screen.getByLabelText('Name').focus();
   return onClose;
+}
+
+async function leave(by: string) {
+  if (by === 'Escape') await userEvent.keyboard('{Escape}');
+  else await userEvent.click(screen.getByRole('button', { name: by }));
 }
 
 describe('FormDialog', () => {
@@ -71,8 +77,43 @@ describe('FormDialog', () => {
   it('shows any other failure with the id to ask for, and stays', async () => {
     const closed = show(() => Promise.reject(new ApiError(507, 'storage', 'the disk is full', undefined, 'req-1')));
     await userEvent.type(screen.getByLabelText('Name'), 'x{Enter}');
-    expect(await screen.findByRole('alert')).toHaveTextContent('the disk is full (request req-1)');
+    expect(await screen.findByRole('alert')).toHaveTextContent('the disk is full (request id req-1)');
     expect(screen.getByRole('button', { name: 'Make it' })).toBeEnabled();
     expect(closed).not.toHaveBeenCalled();
+  });
+
+  it.each(['Escape', 'Close', 'Cancel'])('closes by %s at once while nothing is typed', async (by) => {
+    const closed = show(vi.fn());
+    await leave(by);
+    expect(closed).toHaveBeenCalledOnce();
+  });
+
+  it.each(['Escape', 'Close', 'Cancel'])('asks before %s throws away what was typed', async (by) => {
+    const closed = show(vi.fn());
+    await userEvent.type(screen.getByLabelText('Name'), 'x');
+    await leave(by);
+    expect(closed).not.toHaveBeenCalled();
+    await userEvent.click(screen.getByRole('button', { name: 'Go on typing' }));
+    expect(screen.queryByRole('dialog', { name: 'Throw away what you typed?' })).toBeNull();
+    expect(screen.getByLabelText('Name')).toHaveValue('x');
+    // Browsers give it focus again.
+    screen.getByLabelText('Name').focus();
+    await leave(by);
+    await userEvent.click(screen.getByRole('button', { name: 'Throw it away' }));
+    expect(closed).toHaveBeenCalledOnce();
+  });
+
+  it('does not ask when what was typed is gone again', async () => {
+    const closed = show(vi.fn());
+    await userEvent.type(screen.getByLabelText('Name'), 'x{Backspace}');
+    await leave('Escape');
+    expect(closed).toHaveBeenCalledOnce();
+  });
+
+  it('says what is allowed but hardly meant, while it is so', async () => {
+    render(<FormDialog<{ name?: string }> title="Make a thing" schema={schema} fields={[{ name: 'name', label: 'Name' }]} warning={(input) => (input.name === 'x' ? 'x is nothing.' : undefined)} action="Make it" onSubmit={vi.fn()} onClose={vi.fn()} />);
+    expect(screen.queryByText('x is nothing.')).toBeNull();
+    await userEvent.type(screen.getByLabelText('Name'), 'x');
+    expect(screen.getByText('x is nothing.')).toBeInTheDocument();
   });
 });

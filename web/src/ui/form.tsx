@@ -5,9 +5,10 @@
 import { useRef, useState, type ReactNode, type RefObject, type SyntheticEvent } from 'react';
 import { ApiError } from './client';
 import { Dialog } from './dialog';
+import { useDiscard } from './discard';
 import { draftOf, fieldFor, inputOf, type Draft, type FieldSpec } from './draft';
 import { Field } from './field';
-import { Failure } from './notice';
+import { Failure, Notice } from './notice';
 import { validate, type Schema } from './schema';
 
 export interface FormProps<Input> {
@@ -21,6 +22,8 @@ export interface FormProps<Input> {
   /** The button. */
   action: string;
   onSubmit: (input: Input) => Promise<unknown>;
+  /** What is allowed, but hardly meant: said while it is so. */
+  warning?: (input: Partial<Input>) => string | undefined;
   /** Two columns where there is room. */
   two?: boolean;
   /** Above the fields. */
@@ -35,7 +38,8 @@ function withoutName(error: ApiError): string {
 
 /** The state of a form: its draft, its errors, and what submitting does. */
 function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps<Input>, form: RefObject<HTMLFormElement | null>) {
-  const [draft, setDraft] = useState<Draft>(() => draftOf(schema, fields, values));
+  const [begun] = useState<Draft>(() => draftOf(schema, fields, values));
+  const [draft, setDraft] = useState(begun);
   const [errors, setErrors] = useState<Record<string, string>>({});
   const [failure, setFailure] = useState<unknown>();
   const [busy, setBusy] = useState(false);
@@ -82,7 +86,8 @@ function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps
     setDraft((d) => ({ ...d, [name]: value }));
     setErrors((known) => Object.fromEntries(Object.entries(known).filter(([field]) => field !== name)));
   };
-  return { draft, errors, failure, busy, submit, change };
+  const typed = Object.keys(draft).some((name) => draft[name] !== begun[name]);
+  return { draft, errors, failure, busy, typed, submit, change };
 }
 
 function Fields<Input>({ props, state }: { props: FormProps<Input>; state: ReturnType<typeof useForm<Input>> }) {
@@ -91,6 +96,7 @@ function Fields<Input>({ props, state }: { props: FormProps<Input>; state: Retur
   );
   const grid = `form-grid ${props.two ? 'two' : ''}`;
   const advanced = props.fields.filter((f) => f.advanced);
+  const warning = props.warning?.(inputOf(props.schema, props.fields, state.draft).input as Partial<Input>);
   return (
     <div className="stack">
       {props.children}
@@ -101,6 +107,7 @@ function Fields<Input>({ props, state }: { props: FormProps<Input>; state: Retur
           <div className={grid}>{advanced.map(field)}</div>
         </details>
       )}
+      <div role="status">{warning !== undefined && <Notice tone="warn">{warning}</Notice>}</div>
       {state.failure !== undefined && <Failure error={state.failure} />}
     </div>
   );
@@ -126,21 +133,25 @@ export function Form<Input>(props: FormProps<Input>) {
 export function FormDialog<Input>({ title, onClose, wide = false, ...props }: FormProps<Input> & { title: string; onClose: () => void; wide?: boolean }) {
   const form = useRef<HTMLFormElement>(null);
   const state = useForm(props, form);
+  const { close, question } = useDiscard(state.typed, onClose);
   return (
-    <Dialog title={title} onClose={onClose} locked={state.busy} wide={wide}>
-      <form ref={form} className="dialog-form" noValidate onSubmit={(e) => void state.submit(e)}>
-        <div className="dialog-body">
-          <Fields props={props} state={state} />
-        </div>
-        <div className="dialog-foot">
-          <button type="button" className="btn" disabled={state.busy} onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="btn btn-primary" disabled={state.busy}>
-            {state.busy ? 'Working…' : props.action}
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <>
+      <Dialog title={title} onClose={close} locked={state.busy} wide={wide}>
+        <form ref={form} className="dialog-form" noValidate onSubmit={(e) => void state.submit(e)}>
+          <div className="dialog-body">
+            <Fields props={props} state={state} />
+          </div>
+          <div className="dialog-foot">
+            <button type="button" className="btn" disabled={state.busy} onClick={close}>
+              Cancel
+            </button>
+            <button type="submit" className="btn btn-primary" disabled={state.busy}>
+              {state.busy ? 'Working…' : props.action}
+            </button>
+          </div>
+        </form>
+      </Dialog>
+      {question}
+    </>
   );
 }

@@ -16,7 +16,9 @@ export function Notice({ tone, children, action }: { tone: Tone; children: React
 
 /** What failed, and the id to give to whoever runs the server. */
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
-  const id = error instanceof ApiError ? error.requestId : undefined;
+  const said = reason(error);
+  // What the server says of its own failures has the id already.
+  const id = error instanceof ApiError && error.requestId && !said.includes(error.requestId) ? error.requestId : undefined;
   return (
     <Notice
       tone="bad"
@@ -28,12 +30,12 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
         )
       }
     >
-      {reason(error)}
+      {said}
       {id && (
         <>
           {' '}
           <span className="small">
-            (request <code>{id}</code>)
+            (request id <code>{id}</code>)
           </span>
         </>
       )}

@@ -23,6 +23,12 @@ const badToken = '--series-4';
 
 const tokenOf = (s: Series, i: number) => (s.bad ? badToken : (tokens[i % tokens.length] ?? ''));
 
+/** What is not known is not zero. */
+function lastOf(s: Series, unit: string): string {
+  const value = s.values.at(-1) ?? null;
+  return value === null ? 'not known' : `${short(value)}${unit}`;
+}
+
 /** What has just begun is drawn as if it went on for a minute, so that it does not fly past. */
 const shortestSeconds = 60;
 
@@ -75,7 +81,7 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
     // The colours are those of the theme.
   }, [lines, height, dark]);
 
-  const last = series.map((s) => `${s.label} ${short(s.values.at(-1) ?? 0)}${unit}`).join(', ');
+  const last = series.map((s) => `${s.label} ${lastOf(s, unit)}`).join(', ');
   const rows = times.map((t, i) => ({ t, values: series.map((s) => s.values[i]) })).slice(-60).reverse();
   return (
     <figure aria-label={label}>
@@ -83,7 +89,7 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
         {series.map((s, i) => (
           <li key={s.label}>
             <span className="plot-swatch" style={{ background: `var(${tokenOf(s, i)})` }} />
-            {s.label} <b>{short(s.values.at(-1) ?? 0)}{unit}</b>
+            {s.label} <b>{lastOf(s, unit)}</b>
           </li>
         ))}
       </ul>

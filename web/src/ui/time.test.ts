@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ago, duration } from './time';
+import { ago, duration, past } from './time';
 
 const now = Date.parse('2026-03-01T12:00:00Z');
 
@@ -14,6 +14,16 @@ describe('ago', () => {
     ['2024-01-01T00:00:00Z', '2 yr. ago'],
   ])('%s is %s', (time, said) => {
     expect(ago(time, now)).toBe(said);
+  });
+});
+
+describe('past', () => {
+  it.each([
+    ['2026-03-01T12:00:34Z', 'now'],
+    ['2026-03-02T12:00:00Z', 'now'],
+    ['2026-03-01T11:59:30Z', '30 sec. ago'],
+  ])('a clock that goes ahead makes nothing happen in the future: %s is %s', (time, said) => {
+    expect(past(time, now)).toBe(said);
   });
 });
 

@@ -18,12 +18,16 @@ const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 export function ago(time: string, now: number): string {
   const seconds = (Date.parse(time) - now) / 1000;
   const size = Math.abs(seconds);
-  // Clocks differ a little: nothing has just happened in the future.
   if (size < 2) return 'now';
   for (const [limit, unitSeconds, unit] of units) {
     if (size < limit) return relative.format(Math.trunc(seconds / unitSeconds), unit);
   }
   return time;
+}
+
+/** As `ago`, of what has happened: it is never said to be still to come. */
+export function past(time: string, now: number): string {
+  return Date.parse(time) > now ? 'now' : ago(time, now);
 }
 
 // One timer serves all times on the page.
@@ -51,13 +55,25 @@ export function useNow(): number {
   return useSyncExternalStore(subscribe, () => now);
 }
 
-/** A relative time; without a time it says `never`. */
+/**
+ * A relative time in the past; without a time it says `never`. A server's clock may go ahead of this
+ * one: then it was now.
+ */
 export function Time({ at, never = 'never' }: { at: string | null | undefined; never?: string }) {
+  return <Relative at={at} never={never} say={past} />;
+}
+
+/** A relative time that may be still to come, as the end of something. */
+export function EndTime({ at, never }: { at: string | null | undefined; never?: string }) {
+  return <Relative at={at} never={never ?? 'never'} say={ago} />;
+}
+
+function Relative({ at, never, say }: { at: string | null | undefined; never: string; say: (time: string, now: number) => string }) {
   const current = useNow();
   if (!at) return <span className="muted">{never}</span>;
   return (
     <time className="nowrap" dateTime={at} title={absolute.format(new Date(at))}>
-      {ago(at, Math.max(current, now))}
+      {say(at, Math.max(current, now))}
     </time>
   );
 }

@@ -62,7 +62,7 @@ export function Campaigns() {
               options={[
                 { value: '', label: 'Any status' },
                 { value: 'draft', label: 'Draft' },
-                { value: 'running', label: 'Running' },
+                { value: 'running', label: 'Running or waiting for a decision' },
                 { value: 'completed', label: 'Completed' },
                 { value: 'aborted', label: 'Aborted' },
               ]}

@@ -14,6 +14,7 @@ import { api, type Deployment } from '../api';
 import { SiteLink } from '../links';
 import { DeploymentState } from '../states';
 import { useDeploymentActions } from './actions';
+import { siteIsSilent } from './known';
 import { portText } from './ports';
 
 const above = [{ title: 'Deployments', href: '/deployments' }];
@@ -38,10 +39,15 @@ export function DeploymentDetail({ id }: { id: string }) {
     <Page
       title={d.name}
       above={above}
-      badge={<DeploymentState status={d.status} />}
+      badge={<DeploymentState deployment={d} />}
       actions={<Menu label={`Actions for ${d.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(d)} />}
     >
       <div className="stack">
+        {siteIsSilent(d) && (
+          <Notice tone="warn">
+            <strong>The site is {d.site_status}, so how the container does is not known.</strong> Its agent was last heard of <Time at={d.site_last_seen_at} />. What is shown is what it said then.
+          </Notice>
+        )}
         <State deployment={d} />
         <div className="grid">
           <Card title="What should run">

@@ -7,6 +7,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { ApiError, body } from '../../ui/client';
 import { Dialog } from '../../ui/dialog';
+import { useDiscard } from '../../ui/discard';
 import { checkJson } from '../../ui/json-check';
 import { JsonDiff } from '../../ui/json-diff';
 import { JsonEditor } from '../../ui/json-edit';
@@ -36,6 +37,7 @@ export function DesiredDialog({ twin, onClose }: { twin: Twin; onClose: () => vo
   const before = withoutOTA(base.desired);
   const changed = !check.ok || !equalJson(check.value, before);
   const path = { params: { path: { id: twin.device_id } } };
+  const discard = useDiscard(changed, onClose);
 
   const save = async () => {
     if (!check.ok) return;
@@ -68,35 +70,43 @@ export function DesiredDialog({ twin, onClose }: { twin: Twin; onClose: () => vo
   };
 
   if (theirs && check.ok) {
-    return <Conflict mine={check.value} base={before} theirs={theirs} onClose={onClose} onGoOn={(next, said) => goOn(theirs, next, said)} />;
+    return (
+      <>
+        <Conflict mine={check.value} base={before} theirs={theirs} onClose={discard.close} onDiscard={onClose} onGoOn={(next, said) => goOn(theirs, next, said)} />
+        {discard.question}
+      </>
+    );
   }
   return (
-    <Dialog title={`Desired state of ${twin.device_id}`} onClose={onClose} wide locked={busy}>
-      <div className="dialog-body stack">
-        <p className="muted small">Version {base.desired_version}. The device takes it over when its agent asks next. Updates (ota) are requested elsewhere and stay as they are.</p>
-        {note && <Notice tone="info">{note}</Notice>}
-        <JsonEditor label="Desired state" text={text} check={check} onChange={setText} />
-        {check.ok && changed && (
-          <div className="stack-tight">
-            <span className="field-label">Your changes</span>
-            <JsonDiff before={before} after={check.value} beforeLabel={`Version ${base.desired_version}`} afterLabel="Yours" />
-          </div>
-        )}
-        {error !== undefined && <Failure error={error} />}
-      </div>
-      <div className="dialog-foot">
-        <button type="button" className="btn" disabled={busy} onClick={onClose}>
-          Cancel
-        </button>
-        <button type="button" className="btn btn-primary" disabled={busy || !check.ok || !changed} onClick={() => void save()}>
-          {busy ? 'Saving…' : 'Save'}
-        </button>
-      </div>
-    </Dialog>
+    <>
+      <Dialog title={`Desired state of ${twin.device_id}`} onClose={discard.close} wide locked={busy}>
+        <div className="dialog-body stack">
+          <p className="muted small">Version {base.desired_version}. The device takes it over when its agent asks next. Updates (ota) are requested elsewhere and stay as they are.</p>
+          {note && <Notice tone="info">{note}</Notice>}
+          <JsonEditor label="Desired state" text={text} check={check} onChange={setText} />
+          {check.ok && changed && (
+            <div className="stack-tight">
+              <span className="field-label">Your changes</span>
+              <JsonDiff before={before} after={check.value} beforeLabel={`Version ${base.desired_version}`} afterLabel="Yours" />
+            </div>
+          )}
+          {error !== undefined && <Failure error={error} />}
+        </div>
+        <div className="dialog-foot">
+          <button type="button" className="btn" disabled={busy} onClick={discard.close}>
+            Cancel
+          </button>
+          <button type="button" className="btn btn-primary" disabled={busy || !check.ok || !changed} onClick={() => void save()}>
+            {busy ? 'Saving…' : 'Save'}
+          </button>
+        </div>
+      </Dialog>
+      {discard.question}
+    </>
   );
 }
 
-function Conflict({ mine, base, theirs, onClose, onGoOn }: { mine: unknown; base: unknown; theirs: Twin; onClose: () => void; onGoOn: (next: unknown, said: string) => void }) {
+function Conflict({ mine, base, theirs, onClose, onDiscard, onGoOn }: { mine: unknown; base: unknown; theirs: Twin; onClose: () => void; /** Without a question: its button says what it does. */ onDiscard: () => void; onGoOn: (next: unknown, said: string) => void }) {
   const present = withoutOTA(theirs.desired);
   const { merged, conflicts } = mergeJson(base, mine, present);
   const reapplied = conflicts.length
@@ -124,7 +134,7 @@ function Conflict({ mine, base, theirs, onClose, onGoOn }: { mine: unknown; base
         />
       </div>
       <div className="dialog-foot">
-        <button type="button" className="btn" onClick={onClose}>
+        <button type="button" className="btn" onClick={onDiscard}>
           Discard mine and close
         </button>
         <button type="button" className="btn" onClick={() => onGoOn(present, `This is version ${theirs.desired_version}, as the other one saved it.`)}>

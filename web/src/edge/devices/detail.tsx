@@ -17,6 +17,7 @@ import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
 import { Allowed, api, type Device, type OTA, type Twin } from '../api';
 import { SiteLink } from '../links';
+import { failedEnds } from '../notes';
 import { OTAState } from '../states';
 import { useDeviceActions } from './actions';
 import { DesiredDialog, withoutOTA } from './desired';
@@ -149,7 +150,7 @@ function Update({ device, ota, error }: { device: Device; ota: OTA | null | unde
             <OTAState state={status.state} />
             <span className="muted">{status.progress} %</span>
           </div>
-          <Bar total={100} parts={[{ label: 'percent done', value: status.progress, tone: status.state === 'failed' ? 'bad' : 'info' }]} />
+          <Bar total={100} parts={[{ label: 'percent done', value: status.progress, tone: failedEnds.includes(status.state) ? 'bad' : 'info' }]} />
           {status.message && <p>{status.message}</p>}
         </div>
         <Facts

@@ -15,7 +15,9 @@ import { Choice } from '../../ui/table';
 import { DateTime, Time } from '../../ui/time';
 import { Allowed, api, type Route } from '../api';
 import { SiteLink } from '../links';
-import { Breaker, Enabled } from '../states';
+import { useLive } from '../live';
+import { endedMinutes } from '../rates';
+import { Breaker, RouteState } from '../states';
 import { useRouteActions } from './actions';
 import { RouteTestDialog } from './test-dialog';
 
@@ -38,7 +40,7 @@ export function RouteDetail({ id }: { id: string }) {
     <Page
       title={r.name}
       above={above}
-      badge={<Enabled enabled={r.enabled} />}
+      badge={<RouteState route={r} />}
       actions={
         <>
           <Allowed operation="TestRoute">
@@ -52,6 +54,8 @@ export function RouteDetail({ id }: { id: string }) {
     >
       <div className="stack">
         {!r.enabled && r.disabled_reason && <Notice tone="bad">The control plane disabled this route: {r.disabled_reason}</Notice>}
+        {r.delivery.state === 'blocked' && <Notice tone="bad">Nothing is sent over this route: {r.delivery.last_error}</Notice>}
+        {r.delivery.state === 'failing' && <Notice tone="warn">The last attempt failed: {r.delivery.last_error}</Notice>}
         <Delivery route={r} />
         <Card title="Route">
           <Facts
@@ -83,10 +87,12 @@ function Delivery({ route }: { route: Route }) {
     refetchInterval: 5_000,
     placeholderData: (before) => before,
   });
+  // Minutes are the server's; this browser's clock may differ.
+  const { overview } = useLive();
+  const serverNow = overview ? Date.parse(overview.generated_at) : stats.dataUpdatedAt;
   const plotted = useMemo(() => {
     const by = new Map(stats.data?.series.map((m) => [Date.parse(m.minute) / 1000, m]));
-    const end = Math.floor(stats.dataUpdatedAt / 60_000) * 60;
-    const times = Array.from({ length: Number(minutes) }, (_, i) => end - (Number(minutes) - 1 - i) * 60);
+    const times = endedMinutes(serverNow, Number(minutes));
     return {
       times,
       series: [
@@ -95,7 +101,7 @@ function Delivery({ route }: { route: Route }) {
         { label: 'Dead letters', values: times.map((t) => by.get(t)?.dead_lettered ?? 0) },
       ],
     };
-  }, [stats.data, stats.dataUpdatedAt, minutes]);
+  }, [stats.data, serverNow, minutes]);
   if (!stats.data) return stats.error ? <Failure error={stats.error} retry={() => void stats.refetch()} /> : <p className="muted">Loading…</p>;
   const s = stats.data;
   return (

@@ -37,6 +37,7 @@ export function RouteDialog({ route, onClose }: { route?: Route; onClose: () => 
           navigate(`/routes/${made.id}`);
         }}
         wide
+        once
       >
         <div className="dialog-body stack">
           <SecretOnce label="Signing secret" value={made.secret ?? ''} />

@@ -8,13 +8,19 @@ import { Table, type Column } from '../../ui/table';
 import { Time } from '../../ui/time';
 import { Allowed, api, type Route } from '../api';
 import { SiteLink } from '../links';
-import { Enabled } from '../states';
+import { routeFails, routeState, RouteState } from '../states';
 import { useRouteActions } from './actions';
 import { RouteDialog } from './form';
 
 const columns: Column<Route>[] = [
   { id: 'name', header: 'Name', cell: (r) => r.name, sort: (r) => r.name },
-  { id: 'enabled', header: 'Status', cell: (r) => <Enabled enabled={r.enabled} />, sort: (r) => (r.enabled ? 'enabled' : 'disabled') },
+  { id: 'enabled', header: 'Status', cell: (r) => <RouteState route={r} />, sort: routeState },
+  {
+    id: 'error',
+    header: 'Fails with',
+    cell: (r) => routeFails(r) && <span className="clip" title={r.delivery.last_error}>{r.delivery.last_error}</span>,
+    text: (r) => (routeFails(r) ? r.delivery.last_error : ''),
+  },
   { id: 'topic', header: 'Topic', cell: (r) => <code>{r.topic}</code>, sort: (r) => r.topic },
   { id: 'target', header: 'Target', cell: (r) => <span className="clip" title={r.target_url}>{r.target_url}</span>, sort: (r) => r.target_url },
   { id: 'site', header: 'Site', cell: (r) => <SiteLink id={r.site_id} none="all sites" />, text: (r) => r.site_id || 'all sites' },

@@ -11,7 +11,7 @@ import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Table } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
-import { DateTime, Time, useNow } from '../../ui/time';
+import { DateTime, EndTime, Time, useNow } from '../../ui/time';
 import { api, type Site } from '../api';
 import { deploymentColumns } from '../deployments/columns';
 import { deviceColumns } from '../devices/columns';
@@ -91,7 +91,7 @@ function Certificate({ site }: { site: Site }) {
       <div className="stack">
         <Facts
           facts={[
-            ['Ends', <span key="d"><DateTime at={certificate.not_after} /> (<Time at={certificate.not_after} />)</span>],
+            ['Ends', <span key="d"><DateTime at={certificate.not_after} /> (<EndTime at={certificate.not_after} />)</span>],
             ['Serial', <Copyable key="c" text={certificate.serial} />],
           ]}
         />

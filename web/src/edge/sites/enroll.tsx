@@ -8,15 +8,11 @@ import { Dialog } from '../../ui/dialog';
 import type { FieldSpec } from '../../ui/draft';
 import { FormDialog } from '../../ui/form';
 import { Notice } from '../../ui/notice';
+import { shellWord } from '../../ui/shell-word';
 import { DateTime } from '../../ui/time';
 import { api, schemas, type EnrollmentTokenInput, type NewEnrollmentToken } from '../api';
 import { useLive } from '../live';
 import { useOrgOptions } from '../org-choice';
-
-/** A word as a POSIX shell takes it, whatever it holds. */
-export function shellWord(text: string): string {
-  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
-}
 
 export function agentCommand(origin: string, token: string, name: string): string {
   return `mainstay agent --server ${shellWord(origin)} --enrollment-token ${shellWord(token)} --name ${shellWord(name)} --data /var/lib/mainstay-agent`;
@@ -58,7 +54,7 @@ export function EnrollDialog({ onClose }: { onClose: () => void }) {
 function Waiting({ token, onClose }: { token: NewEnrollmentToken; onClose: () => void }) {
   const arrived = useArrival(token);
   return (
-    <Dialog title={`Enroll ${token.name}`} onClose={onClose} wide>
+    <Dialog title={`Enroll ${token.name}`} onClose={onClose} wide once={!arrived}>
       <div className="dialog-body stack">
         <p>Run this at the site, as a user that may write to the data folder:</p>
         <CopyBox label="Agent command" text={agentCommand(location.origin, token.token, token.name)} />
@@ -71,13 +67,13 @@ function Waiting({ token, onClose }: { token: NewEnrollmentToken; onClose: () =>
               <strong>{token.name} has appeared.</strong> {arrived.id && <Link href={`/sites/${encodeURIComponent(arrived.id)}`}>Open the site</Link>}
             </Notice>
           ) : (
-            <Notice tone="info">Waiting for the site. This changes by itself when its agent has enrolled; you may close it and go on.</Notice>
+            <Notice tone="info">Waiting for the site. This changes by itself when its agent has enrolled; once you have copied the command, you may close this and go on.</Notice>
           )}
         </div>
       </div>
       <div className="dialog-foot">
         <button type="button" className="btn btn-primary" onClick={onClose}>
-          {arrived ? 'Done' : 'Close'}
+          {arrived ? 'Done' : 'I have copied it'}
         </button>
       </div>
     </Dialog>

@@ -6,7 +6,7 @@ import { Card, Tags } from '../../ui/facts';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Choice, Table, type Column } from '../../ui/table';
-import { Time } from '../../ui/time';
+import { EndTime, Time } from '../../ui/time';
 import { Allowed, api, type Site } from '../api';
 import { Id } from '../links';
 import { SiteState } from '../states';
@@ -21,7 +21,7 @@ const columns: Column<Site>[] = [
   { id: 'seen', header: 'Last seen', cell: (s) => <Time at={s.last_seen_at} />, sort: (s) => s.last_seen_at, text: () => '' },
   { id: 'labels', header: 'Labels', cell: (s) => <Tags labels={s.labels} />, text: (s) => Object.entries(s.labels).map((l) => l.join('=')).join(' ') },
   { id: 'version', header: 'Agent', cell: (s) => s.version || <span className="muted">unknown</span>, sort: (s) => s.version },
-  { id: 'certificate', header: 'Certificate ends', cell: (s) => <Time at={s.certificate?.not_after} never="none" />, sort: (s) => s.certificate?.not_after, text: () => '' },
+  { id: 'certificate', header: 'Certificate ends', cell: (s) => <EndTime at={s.certificate?.not_after} never="none" />, sort: (s) => s.certificate?.not_after, text: () => '' },
   { id: 'enrolled', header: 'Enrolled', cell: (s) => <Time at={s.enrolled_at} />, sort: (s) => s.enrolled_at, text: () => '', hidden: true },
   { id: 'org', header: 'Org', cell: (s) => (s.org_id ? <Id id={s.org_id} /> : <span className="muted">none</span>), sort: (s) => s.org_id, hidden: true },
   { id: 'id', header: 'ID', cell: (s) => <Id id={s.id} />, text: (s) => s.id, hidden: true },

@@ -12,7 +12,7 @@ import { plural } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Table, type Column } from '../../ui/table';
-import { Time } from '../../ui/time';
+import { EndTime, Time } from '../../ui/time';
 import { Allowed, api, schemas, useMay, type EnrollmentToken, type EnrollmentTokenInput, type NewEnrollmentToken } from '../api';
 import { Id } from '../links';
 import { useOrgOptions } from '../org-choice';
@@ -21,7 +21,7 @@ import { agentCommand, lifetimes } from './enroll';
 const columns: Column<EnrollmentToken>[] = [
   { id: 'name', header: 'Name', cell: (t) => t.name, sort: (t) => t.name },
   { id: 'uses', header: 'Sites enrolled', cell: (t) => `${t.uses} of ${t.max_uses}`, sort: (t) => t.uses, end: true },
-  { id: 'expires', header: 'Expires', cell: (t) => <Time at={t.expires_at} />, sort: (t) => t.expires_at, text: () => '' },
+  { id: 'expires', header: 'Expires', cell: (t) => <EndTime at={t.expires_at} />, sort: (t) => t.expires_at, text: () => '' },
   { id: 'created', header: 'Created', cell: (t) => <Time at={t.created_at} />, sort: (t) => t.created_at, text: () => '' },
   { id: 'org', header: 'Org', cell: (t) => (t.org_id ? <Id id={t.org_id} /> : <span className="muted">none</span>), sort: (t) => t.org_id, hidden: true },
 ];
@@ -99,7 +99,7 @@ export function EnrollmentTokens() {
         />
       )}
       {made && (
-        <Dialog title={`Token ${made.name}`} onClose={() => setMade(undefined)} wide>
+        <Dialog title={`Token ${made.name}`} onClose={() => setMade(undefined)} wide once>
           <div className="dialog-body stack">
             <SecretOnce label="Enrollment token" value={made.token} />
             <div className="stack-tight">

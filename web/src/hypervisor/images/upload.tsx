@@ -2,6 +2,7 @@
 import { useRef, useState, type SyntheticEvent } from 'react';
 import { ApiError, errorFrom, unreachable } from '../../ui/client';
 import { Dialog } from '../../ui/dialog';
+import { useDiscard } from '../../ui/discard';
 import { Field } from '../../ui/field';
 import { Failure } from '../../ui/notice';
 import { percent } from '../../ui/number';
@@ -45,6 +46,7 @@ export function Upload({ onClose, onDone }: { onClose: () => void; onDone: (name
   const [wrong, setWrong] = useState<Record<string, string>>({});
   const abort = useRef<AbortController | null>(null);
   const busy = share !== undefined;
+  const { close, question } = useDiscard(file !== undefined || name !== '' || signature !== '', onClose);
 
   const submit = async (event: SyntheticEvent) => {
     event.preventDefault();
@@ -65,47 +67,50 @@ export function Upload({ onClose, onDone }: { onClose: () => void; onDone: (name
     }
   };
   return (
-    <Dialog title="Upload an image" onClose={onClose} locked={busy}>
-      <form className="dialog-form" noValidate onSubmit={(e) => void submit(e)}>
-        <div className="dialog-body stack">
-          <div className="field">
-            <label htmlFor="upload-file">File</label>
-            <input
-              id="upload-file"
-              className="input"
-              type="file"
-              disabled={busy}
-              aria-invalid={wrong['file'] ? true : undefined}
-              aria-describedby="upload-file-notes"
-              onChange={(e) => {
-                const chosen = e.target.files?.[0];
-                setFile(chosen);
-                if (chosen && !name) setName(proposed(chosen.name));
-              }}
-            />
-            <span id="upload-file-notes" className={wrong['file'] ? 'field-error' : 'field-hint'}>
-              {wrong['file'] ?? (file ? bytes(file.size) : 'A disk: qcow2, raw, VMDK, VHD or VHDX')}
-            </span>
-          </div>
-          <Field spec={spec} schema={schemas.AddImage} value={name} error={wrong['name']} onChange={(v) => setName(String(v))} />
-          <Field spec={signatureSpec} schema={schemas.AddImage} value={signature} error={wrong['signature']} onChange={(v) => setSignature(String(v))} />
-          {busy && (
-            <div className="stack-tight" role="status">
-              <Bar parts={[{ label: 'percent sent', value: Math.round(share * 100), tone: 'info' }]} total={100} />
-              <span className="muted small">{share < 1 ? `${percent(share)} of ${bytes(file?.size ?? 0)}` : 'Sent. The daemon looks at it…'}</span>
+    <>
+      <Dialog title="Upload an image" onClose={close} locked={busy}>
+        <form className="dialog-form" noValidate onSubmit={(e) => void submit(e)}>
+          <div className="dialog-body stack">
+            <div className="field">
+              <label htmlFor="upload-file">File</label>
+              <input
+                id="upload-file"
+                className="input"
+                type="file"
+                disabled={busy}
+                aria-invalid={wrong['file'] ? true : undefined}
+                aria-describedby="upload-file-notes"
+                onChange={(e) => {
+                  const chosen = e.target.files?.[0];
+                  setFile(chosen);
+                  if (chosen && !name) setName(proposed(chosen.name));
+                }}
+              />
+              <span id="upload-file-notes" className={wrong['file'] ? 'field-error' : 'field-hint'}>
+                {wrong['file'] ?? (file ? bytes(file.size) : 'A disk: qcow2, raw, VMDK, VHD or VHDX')}
+              </span>
             </div>
-          )}
-          {error !== undefined && <Failure error={error} />}
-        </div>
-        <div className="dialog-foot">
-          <button type="button" className="btn" onClick={() => (busy ? abort.current?.abort() : onClose())}>
-            {busy ? 'End the upload' : 'Cancel'}
-          </button>
-          <button type="submit" className="btn btn-primary" disabled={busy}>
-            {busy ? 'Uploading…' : 'Upload'}
-          </button>
-        </div>
-      </form>
-    </Dialog>
+            <Field spec={spec} schema={schemas.AddImage} value={name} error={wrong['name']} onChange={(v) => setName(String(v))} />
+            <Field spec={signatureSpec} schema={schemas.AddImage} value={signature} error={wrong['signature']} onChange={(v) => setSignature(String(v))} />
+            {busy && (
+              <div className="stack-tight" role="status">
+                <Bar parts={[{ label: 'percent sent', value: Math.round(share * 100), tone: 'info' }]} total={100} />
+                <span className="muted small">{share < 1 ? `${percent(share)} of ${bytes(file?.size ?? 0)}` : 'Sent. The daemon looks at it…'}</span>
+              </div>
+            )}
+            {error !== undefined && <Failure error={error} />}
+          </div>
+          <div className="dialog-foot">
+            <button type="button" className="btn" onClick={() => (busy ? abort.current?.abort() : close())}>
+              {busy ? 'End the upload' : 'Cancel'}
+            </button>
+            <button type="submit" className="btn btn-primary" disabled={busy}>
+              {busy ? 'Uploading…' : 'Upload'}
+            </button>
+          </div>
+        </form>
+      </Dialog>
+      {question}
+    </>
   );
 }

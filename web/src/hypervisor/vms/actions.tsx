@@ -7,7 +7,7 @@ import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';
 import { toast } from '../../ui/toast';
 import { api, schemas, type Stop, type VM } from '../api';
-import { may } from '../states';
+import { atRest, may } from '../states';
 
 interface Open {
   what: 'stop' | 'clone' | 'resize';
@@ -117,7 +117,7 @@ function Asked({ open: { what, vm }, onClose, tell, refresh }: { open: Open; onC
         schema={schemas.CloneVM}
         fields={[
           { name: 'name', label: 'Name of the new VM' },
-          { name: 'linked', label: 'Share what neither changes', hint: vm.state === 'stopped' ? 'Quick and small' : 'Takes a VM that is stopped, which this one is not' },
+          ...(atRest(vm.state) ? [{ name: 'linked', label: 'Share what neither changes', hint: 'Quick and small' }] : []),
         ]}
         values={{ name: `${vm.name}-copy`.slice(0, 63) }}
         action="Clone the VM"

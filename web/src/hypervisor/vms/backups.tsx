@@ -12,6 +12,7 @@ import { toast } from '../../ui/toast';
 import { api, schemas, type Backup, type VM } from '../api';
 import { download } from '../download';
 import { bytes } from '../format';
+import { atRest } from '../states';
 
 const columns: readonly Column<Backup>[] = [
   { id: 'created', header: 'Made', cell: (b) => <DateTime at={b.created_at} />, sort: (b) => b.created_at, text: (b) => b.created_at },
@@ -41,7 +42,7 @@ export function Backups({ vm }: { vm: VM }) {
       title: `Put the disk of ${vm.name} back?`,
       body: (
         <p>
-          <b>{vm.name}</b> gets the disk of <DateTime at={b.created_at} />. What was written since is lost. This takes a VM that is stopped.
+          <b>{vm.name}</b> gets the disk of <DateTime at={b.created_at} />. What was written since is lost.
         </p>
       ),
       action: 'Put the disk back',
@@ -85,6 +86,7 @@ export function Backups({ vm }: { vm: VM }) {
       }
       flush
     >
+      {!atRest(vm.state) && <p className="card-body muted small">The VM is {vm.state}. Stop it to put its disk back.</p>}
       <Table
         brief
         label={`Backups of ${vm.name}`}
@@ -94,7 +96,7 @@ export function Backups({ vm }: { vm: VM }) {
         rowKey={(b) => b.id}
         actions={(b) => [
           { label: 'Make a VM of it…', run: () => setAsked({ what: 'restore', backup: b }) },
-          { label: 'Put this VM’s disk back…', run: () => back(b) },
+          ...(atRest(vm.state) ? [{ label: 'Put this VM’s disk back…', run: () => back(b) }] : []),
           { label: 'Export as qcow2', run: () => void save(b) },
           { label: 'Delete…', danger: true, run: () => remove(b) },
         ]}

@@ -45,6 +45,11 @@ const fields = (images: readonly string[], admin: boolean): FieldSpec[] => [
   { name: 'cloud_init.user_data', label: 'cloud-init user data', kind: 'multiline', advanced: true, wide: true, placeholder: '#cloud-config' },
 ];
 
+/** An empty disk is for whoever installs something on it; mostly the image was forgotten. */
+export function bootsNothing(spec: Partial<VMSpec>): string | undefined {
+  return spec.image || spec.kernel ? undefined : 'Without an image or a kernel the VM gets an empty disk, and boots nothing.';
+}
+
 export function CreateVM({ onClose, onMade }: { onClose: () => void; onMade: (vm: VM) => void }) {
   const admin = useMay()('ListAudit');
   const queries = useQueryClient();
@@ -58,6 +63,7 @@ export function CreateVM({ onClose, onMade }: { onClose: () => void; onMade: (vm
       schema={schemas.CreateVM}
       fields={fields(names, admin)}
       values={{ backend: 'auto', start: true }}
+      warning={bootsNothing}
       action="Make the VM"
       onClose={onClose}
       onSubmit={async (spec) => {

@@ -12,7 +12,7 @@ import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
-import { DateTime, Time } from '../../ui/time';
+import { DateTime, EndTime, Time } from '../../ui/time';
 import { api, type VM, type VMEvent } from '../api';
 import { mib } from '../format';
 import { alive, VMState } from '../states';
@@ -100,7 +100,7 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
         <Card title="Machine">
           <Facts
             facts={[
-              ['Image', vm.image ? <code key="i">{vm.image}</code> : <span key="i" className="muted">none</span>],
+              ['Image', vm.image ? <code key="i">{vm.image}</code> : <span key="i" className="muted">{vm.kernel === undefined ? 'none: the disk was empty when the VM was made' : 'none'}</span>],
               vm.kernel !== undefined && ['Kernel', <code key="k">{vm.kernel}</code>],
               ['Disk', vm.disk_gib ? `${vm.disk_gib} GiB, ${vm.storage}` : <span key="d" className="muted">none</span>],
               vm.firmware !== undefined && ['Firmware', vm.firmware],
@@ -119,7 +119,7 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
               ['Starts with the host', vm.autostart ? 'yes' : 'no'],
               ['Made', <DateTime key="c" at={vm.created_at} />],
               vm.started_at !== undefined && ['Started', <Time key="s" at={vm.started_at} />],
-              vm.expires_at !== undefined && ['Is deleted', <Time key="e" at={vm.expires_at} />],
+              vm.expires_at !== undefined && ['Is deleted', <EndTime key="e" at={vm.expires_at} />],
               vm.pid !== undefined && ['Process', vm.pid],
               ['ID', <Copyable key="i" text={vm.id} />],
             ]}

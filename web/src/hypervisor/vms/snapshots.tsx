@@ -11,7 +11,7 @@ import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, type Snapshot, type SnapshotSpec, type VM } from '../api';
 import { bytes } from '../format';
-import { alive } from '../states';
+import { alive, atRest } from '../states';
 
 const columns: readonly Column<Snapshot>[] = [
   { id: 'name', header: 'Snapshot', cell: (s) => s.name, sort: (s) => s.name },
@@ -33,7 +33,7 @@ export function Snapshots({ vm }: { vm: VM }) {
       title: `Put ${vm.name} back to ${s.name}?`,
       body: (
         <p>
-          What was written since <DateTime at={s.created_at} /> is lost. {s.kind === 'full' ? 'The VM runs afterwards, as it did then.' : 'This takes a VM that is stopped.'}
+          What was written since <DateTime at={s.created_at} /> is lost. {s.kind === 'full' && 'The VM runs afterwards, as it did then.'}
         </p>
       ),
       action: 'Put it back',
@@ -63,6 +63,7 @@ export function Snapshots({ vm }: { vm: VM }) {
   );
   return (
     <Card title="Snapshots" actions={make} flush>
+      {!atRest(vm.state) && list.data?.some((s) => s.kind === 'disk') && <p className="card-body muted small">The VM is {vm.state}. Stop it to put it back to a snapshot of the disk alone.</p>}
       <Table
         brief
         label={`Snapshots of ${vm.name}`}
@@ -71,7 +72,7 @@ export function Snapshots({ vm }: { vm: VM }) {
         pages={wholeList(list.data, list.error ?? undefined, () => void list.refetch())}
         rowKey={(s) => s.name}
         actions={(s) => [
-          { label: 'Put the VM back to it…', run: () => revert(s) },
+          ...(s.kind === 'full' || atRest(vm.state) ? [{ label: 'Put the VM back to it…', run: () => revert(s) }] : []),
           { label: 'Delete…', danger: true, run: () => remove(s) },
         ]}
         empty={{ icon: 'clock', title: 'There are no snapshots', text: 'A snapshot keeps the disk as it is now, and of a VM that runs its memory too.' }}
@@ -85,10 +86,7 @@ export function Snapshots({ vm }: { vm: VM }) {
             {
               name: 'kind',
               label: 'Holds',
-              options: [
-                { value: 'disk', label: 'The disk' },
-                { value: 'full', label: 'Disk, memory and devices' },
-              ],
+              options: [{ value: 'disk', label: 'The disk' }, ...(alive(vm.state) ? [{ value: 'full', label: 'Disk, memory and devices' }] : [])],
               hint: alive(vm.state) ? 'With the memory the VM goes on from that moment; the disk alone is as after a loss of power' : 'Memory is kept of a VM that runs',
             },
             { name: 'description', label: 'Description', wide: true },

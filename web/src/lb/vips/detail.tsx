@@ -8,6 +8,7 @@ import { Page } from '../../ui/page';
 import { wholeList } from '../../ui/paging';
 import { Table } from '../../ui/table';
 import type { VIP } from '../api';
+import { useChanges } from '../change-dialog';
 import { useBackendColumns } from '../columns';
 import { vipLabel } from '../links';
 import { useLive } from '../live';
@@ -20,6 +21,7 @@ const above = [{ title: 'VIPs', href: '/vips' }];
 export function VIPDetail({ name }: { name: string }) {
   const { reading } = useLive();
   const columns = useBackendColumns();
+  const { actions, dialog } = useChanges();
   const ofVIP = useCallback((sample: Past) => sample.vips.get(name), [name]);
   if (!reading) {
     return (
@@ -49,11 +51,13 @@ export function VIPDetail({ name }: { name: string }) {
             columns={columns}
             pages={wholeList(vip.backends.map((b) => ({ ...b, vip: vip.name })))}
             rowKey={(b) => String(b.id)}
+            actions={actions}
             empty={{ icon: 'server', title: 'This VIP has no backends', text: 'Packets of new flows are dropped.' }}
           />
         </Card>
         <Totals vip={vip} />
       </div>
+      {dialog}
     </Page>
   );
 }
