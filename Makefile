@@ -9,12 +9,17 @@ LDFLAGS   = -s -w -X main.version=$(VERSION) -X github.com/mainstay-infra/mainst
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The consoles are built anew when a source of theirs is newer than the last build.
 WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -path web/e2e -prune -o -type f -print)
 
-web/node_modules/.package-lock.json: web/package-lock.json
+# Without this, what is missing shows as an error of make.
+.PHONY: tools
+tools:
+	@GO='$(GO)' ./scripts/check-tools.sh
+
+web/node_modules/.package-lock.json: web/package-lock.json | tools
 	cd web && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
@@ -30,12 +35,13 @@ web-dev: web/node_modules/.package-lock.json ## Serve a console with hot reload 
 	cd web && npm run dev
 
 .PHONY: build
-build: web ## Build bin/mainstay, static and with its consoles, and the agent for guests
+build: tools web ## Build bin/mainstay, static and with its consoles, and the agent for guests
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: run
-run: build ## Build and run all services on this machine (mainstay dev)
+run: build ## Build and run all services on this machine, and install what they use (mainstay dev)
+	@./scripts/run-deps.sh
 	./bin/mainstay dev
 
 .PHONY: test

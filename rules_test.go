@@ -3,10 +3,15 @@
 package mainstay_test
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
-	"os/exec"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,30 +19,39 @@ import (
 const module = "github.com/mainstay-infra/mainstay/"
 
 type goPackage struct {
-	ImportPath   string
-	Doc          string
-	GoFiles      []string
-	Imports      []string
-	TestImports  []string
-	XTestImports []string
+	*build.Package
+	ImportPath string
 }
 
+// packages reads the tree itself. What a program such as "go list" reads is not seen by the test
+// cache, which would then repeat an outdated result.
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Doc,GoFiles,Imports,TestImports,XTestImports", "./...").Output()
+	var all []goPackage
+	err := filepath.WalkDir(".", func(dir string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if name := entry.Name(); dir != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+			return filepath.SkipDir
+		}
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != "." {
+			return filepath.SkipDir
+		}
+		p, err := build.ImportDir(dir, 0)
+		if none := new(build.NoGoError); errors.As(err, &none) {
+			return nil
+		}
+		all = append(all, goPackage{p, module + filepath.ToSlash(dir)})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []goPackage
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p goPackage
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, p)
+	if len(all) < 50 {
+		t.Fatalf("only %d packages were found", len(all))
 	}
+	return all
 }
 
 // room is the part of the house that a package of ours belongs to: kit, cli,
@@ -77,9 +91,9 @@ func mayImport(from, to string) bool {
 
 // lower orders the kit: a package imports only packages with a smaller number.
 var lower = map[string]int{
-	"durable": 0, "fault": 0, "glob": 0, "require": 0,
+	"durable": 0, "fault": 0, "glob": 0, "mergepatch": 0, "require": 0, "routine": 0,
 	"auth": 1, "console": 1, "db": 1, "httpserve": 1, "image": 1, "netlab": 1, "podman": 1, "pki": 1, "telemetry": 1, "text": 1, "webhook": 1,
-	"audit": 2, "config": 2, "contract": 2, "jobs": 2,
+	"audit": 2, "config": 2, "contract": 2, "jobs": 2, "keyring": 2,
 }
 
 func TestPackagesImportOnlyWhatTheirRoomMay(t *testing.T) {
@@ -105,7 +119,7 @@ var confined = map[string][]string{
 	"github.com/ceph/":              {"service/storage"},
 	"github.com/cilium/ebpf":        {"service/lb"},
 	"github.com/osrg/gobgp":         {"service/lb"},
-	"github.com/vishvananda":        {"kit/netlab", "service/lb"},
+	"github.com/vishvananda":        {"kit/netlab", "service/lb", "service/hypervisor"},
 	"github.com/safchain/ethtool":   {"kit/netlab"},
 	"github.com/spf13/cobra":        {"cli", "app"},
 	"github.com/getkin/kin-openapi": {"kit/contract"},
@@ -147,6 +161,163 @@ func TestNoPackageHasANameThatSaysNothing(t *testing.T) {
 		switch last {
 		case "util", "utils", "common", "shared", "helpers", "types", "base", "misc", "lib":
 			t.Errorf("%s: name it for what it owns", p.ImportPath)
+		}
+	}
+}
+
+// bareGoroutines are the folders whose goroutines need not go through package routine.
+var bareGoroutines = map[string]string{
+	"kit/routine":                                      "it is what the others go through",
+	"service/hypervisor/guest/agent":                   "it runs in guests, which have nothing of the house's; the daemon sees its end as that of any session",
+	"kit/podman/podmantest":                            "it is part of tests",
+	"kit/podman/podmantest/testdata/web":               "it is a program that tests run in a container",
+	"service/hypervisor/backend/restsocket/sockettest": "it is part of tests",
+}
+
+// A panic in a goroutine ends the process, whoever starts it. In services and the kit, the body of
+// each goroutine is therefore a call of package routine, after nothing but deferred calls:
+//
+//	go func() { done <- routine.Call(log, "name", f) }()
+//	work.Go(func() {
+//		defer stop()
+//		routine.Keep(ctx, log, "name", loop)
+//	})
+func TestGoroutinesRecoverFromPanics(t *testing.T) {
+	t.Parallel()
+	goroutines := 0
+	for _, p := range packages(t) {
+		folder := strings.TrimPrefix(p.ImportPath, module)
+		if kind, _, _ := strings.Cut(folder, "/"); kind != "service" && kind != "kit" || bareGoroutines[folder] != "" {
+			continue
+		}
+		files := token.NewFileSet()
+		for _, name := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				body, ok := goroutine(n)
+				if !ok {
+					return true
+				}
+				goroutines++
+				if !recovers(body) {
+					t.Errorf("%s: a panic in this goroutine ends the process: its body must be a call of package routine, after deferred calls at most", files.Position(n.Pos()))
+				}
+				return true
+			})
+		}
+	}
+	if goroutines < 20 {
+		t.Errorf("only %d goroutines were found", goroutines)
+	}
+}
+
+// goroutine is the body of the goroutine that n starts: by a go statement, or by a method Go such
+// as that of a sync.WaitGroup. It is nil if it does not stand there.
+func goroutine(n ast.Node) (body *ast.BlockStmt, ok bool) {
+	var f ast.Expr
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		f = n.Call.Fun
+	case *ast.CallExpr:
+		called, isMethod := n.Fun.(*ast.SelectorExpr)
+		if !isMethod || called.Sel.Name != "Go" || len(n.Args) != 1 {
+			return nil, false
+		}
+		f = n.Args[0]
+	default:
+		return nil, false
+	}
+	if literal, ok := f.(*ast.FuncLit); ok {
+		body = literal.Body
+	}
+	return body, true
+}
+
+// recovers says whether a body is deferred calls, and then a call of package routine.
+func recovers(body *ast.BlockStmt) bool {
+	if body == nil || len(body.List) == 0 {
+		return false
+	}
+	last := len(body.List) - 1
+	for _, statement := range body.List[:last] {
+		if _, ok := statement.(*ast.DeferStmt); !ok {
+			return false
+		}
+	}
+	var value ast.Expr
+	switch s := body.List[last].(type) {
+	case *ast.ExprStmt:
+		value = s.X
+	case *ast.AssignStmt:
+		value = s.Rhs[0]
+	case *ast.SendStmt:
+		value = s.Value
+	}
+	// It may be what is called with the result, as in c.lose(routine.Call(...)).
+	call, ok := value.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	if calls(call, "routine") {
+		return true
+	}
+	for _, argument := range call.Args {
+		if inner, ok := argument.(*ast.CallExpr); ok && calls(inner, "routine") {
+			return true
+		}
+	}
+	return false
+}
+
+// calls says whether a call is one of a function of the package.
+func calls(call *ast.CallExpr, name string) bool {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	in, ok := f.X.(*ast.Ident)
+	return ok && in.Name == name
+}
+
+func TestTheRuleOfGoroutinesTellsThemApart(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`go f()`:                  false,
+		`go func() {}()`:          false,
+		`go func() { f() }()`:     false,
+		`work.Go(f)`:              false,
+		`work.Go(func() { f() })`: false,
+		`work.Go(func() { defer recover(); f() })`:                          false,
+		`work.Go(func() { routine.Keep(ctx, log, "f", f); g() })`:           false,
+		`work.Go(func() { g(); routine.Keep(ctx, log, "f", f) })`:           false,
+		`work.Go(func() { x := 1; routine.Keep(ctx, log, "f", f) })`:        false,
+		`go func() { _ = routine.Run(log, "f", f) }()`:                      true,
+		`go func() { done <- routine.Call(log, "f", f) }()`:                 true,
+		`work.Go(func() { defer stop(); err = routine.Call(log, "f", f) })`: true,
+		`work.Go(func() { routine.Keep(ctx, log, "f", f) })`:                true,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "f.go", "package p\nfunc _() { "+text+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		ast.Inspect(file, func(n ast.Node) bool {
+			if body, ok := goroutine(n); ok {
+				found = true
+				if got := recovers(body); got != want {
+					t.Errorf("%s: %v", text, got)
+				}
+			}
+			return true
+		})
+		if !found {
+			t.Errorf("%s is not seen", text)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestADaemonThatIsKilledAtAnyMomentLosesDoublesAndLeavesNothing(t *testing.T
 	if n := len(d.processes()); n != 0 {
 		t.Errorf("%d processes are left", n)
 	}
-	if n := taps(t, d.host); n != 0 {
+	if n := taps(t, d.host, d.data); n != 0 {
 		t.Errorf("%d taps are left", n)
 	}
 	for _, place := range []string{"vms", "bases", "images/incoming"} {
@@ -206,7 +206,7 @@ func (l *ledger) check(d *hvDaemon, round int) {
 			d.Errorf("round %d: VM %s runs with %d processes", round, id, counts[id])
 		}
 	}
-	if n := taps(d.TB, d.host); n != bridged {
+	if n := taps(d.TB, d.host, d.data); n != bridged {
 		d.Errorf("round %d: %d taps for %d VMs on the bridge", round, n, bridged)
 	}
 	folders, err := os.ReadDir(filepath.Join(d.data, "vms"))

@@ -3,14 +3,19 @@
 package e2e
 
 import (
+	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 	"github.com/mainstay-infra/mainstay/kit/require"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 )
 
 func needRoot(t testing.TB) {
@@ -95,11 +100,38 @@ func TestGuestsGetAddressesReachEachOtherAndOutsideAndCannotPretendToBeAnother(t
 		t.Errorf("%v, was %s", again.Ips, own)
 	}
 	eventually(t, "the one that went on is still reached", func() bool { d.connected(vms[0].Id); return ping(vms[0], vms[1].Ips[0]) })
+	// A daemon that is killed before it has noted a VM's device finds it all the same.
+	pid := *hvAs[hypervisorapi.VM](t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil)).Pid
+	d.process.kill()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	forgetTap(t, d.data, vms[0].Id)
+	d.start()
+	if vm := hvAs[hypervisorapi.VM](t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil)); vm.State != hypervisorapi.StateStopped || taps(t, node, d.data) != 1 {
+		t.Errorf("the VM is %s, and there are %d taps for the one that runs", vm.State, taps(t, node, d.data))
+	}
 	for _, vm := range vms {
 		d.ok("DELETE", "/v1/vms/"+vm.Id, nil)
 	}
-	if n := taps(t, node); n != 0 {
+	if n := taps(t, node, d.data); n != 0 {
 		t.Errorf("%d taps are left", n)
+	}
+}
+
+// forgetTap makes a VM's row as it is before the VM has come up.
+func forgetTap(t testing.TB, data, vm string) {
+	t.Helper()
+	state, err := db.Open(t.Context(), db.Config{Path: filepath.Join(data, "state", "hypervisor.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = state.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), "UPDATE vms SET tap = '' WHERE id = ?", vm)
+		return err
+	})
+	if err = errors.Join(err, state.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -116,15 +148,15 @@ func newLabHost(t testing.TB, lab *netlab.Lab, name string) *netlab.Host {
 	return h
 }
 
-// taps counts the devices of VMs on a host.
-func taps(t testing.TB, h *netlab.Host) (n int) {
+// taps counts the devices of a daemon's VMs on a host, on which other daemons may have theirs.
+func taps(t testing.TB, h *netlab.Host, data string) (n int) {
 	t.Helper()
 	links, err := h.Netlink().LinkList()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range links {
-		if strings.HasPrefix(l.Attrs().Name, "mstap") {
+		if strings.HasPrefix(l.Attrs().Name, network.TapPrefix(data)) {
 			n++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
@@ -155,10 +156,19 @@ func TestLoadBalancerIsKnownToARouterWhileItServes(t *testing.T) {
 	got(d.api(lbAdminKey).UndrainBackendWithResponse(t.Context(), id, lbapi.Nothing{})).is(t, 200)
 	r.has("after the drain", route)
 
+	// The kernel goes on balancing, and the router lets it.
 	d.process.stop()
-	r.has("after the end of the daemon")
+	r.has("after the end of the daemon", route)
+	n.connect("tcp", "10.99.9.9:80")
 	d.start()
 	r.has("after the start", route)
+	d.write(lbDocument(vips, bgp+"  gracefulRestart: 0s\n"))
+	d.signal(syscall.SIGHUP)
+	r.has("without graceful restart", route)
+	d.process.stop()
+	r.has("after the end of a daemon that has none")
+	d.start()
+	r.has("after the start without graceful restart", route)
 
 	// With another password there is no session, and so no route; balancing goes on.
 	if r.refused() != "0" {

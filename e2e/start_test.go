@@ -49,6 +49,8 @@ func TestASettingThatIsWrongStopsTheStartAndIsNamed(t *testing.T) {
 		"bad access log":          {args: serve("--access-log", "some"), names: "access-log"},
 		"bad address":             {args: serve("--listen", "127.0.0.1:http-ish"), names: "listen"},
 		"password without a name": {env: []string{"EDGE_ADMIN_PASSWORD=" + adminPassword}, args: serve(), names: "admin-username"},
+		"one-letter token":        {env: []string{"EDGE_ADMIN_TOKEN=x"}, args: serve(), names: "admin-token"},
+		"short password":          {args: serve("--admin-username", "a", "--admin-password", "x"), names: "admin-password"},
 		"short secret key":        {args: serve("--secret-key", "0123456789"), names: "secret-key"},
 		"half-long secret key":    {args: serve("--secret-key", "0123456789abcdef0123"), names: "secret-key"},
 		"secret twice":            {env: []string{"EDGE_ADMIN_TOKEN=a", "EDGE_ADMIN_TOKEN_FILE=/dev/null"}, args: serve(), names: "EDGE_ADMIN_TOKEN_FILE"},

@@ -26,7 +26,7 @@ func heartbeatSection(ctx context.Context, o options, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := startProduct(ctx, o, dir, "--max-in-flight=4096")
+	p, err := startProduct(ctx, o, dir, "--max-in-flight=4096", "--max-connections-per-address=100000")
 	if err != nil {
 		return err
 	}

@@ -27,16 +27,17 @@ var sections = []struct {
 	name string
 	run  func(context.Context, options, *report) error
 }{
-	{"1", ingestSection}, {"2", deliverySection}, {"3", fleetSection}, {"4", campaignSection}, {"5", heartbeatSection}, {"6", simulationSection},
+	{"1", ingestSection}, {"2", deliverySection}, {"3", fleetSection}, {"4", campaignSection}, {"5", heartbeatSection}, {"6", simulationSection}, {"7", hostileSection},
 }
 
 func main() {
 	var o options
-	chosen := flag.String("sections", "1,2,3,4,5,6", "sections to run")
+	chosen := flag.String("sections", "1,2,3,4,5,6,7", "sections to run")
 	data := flag.String("data", "", "folder for data (default: a temporary one); choose one on the disk to measure")
 	flag.DurationVar(&o.duration, "duration", 8*time.Second, "how long each load lasts")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the ingest comparison, of which the median counts")
 	flag.BoolVar(&o.quick, "quick", false, "everything short, to see that it works")
+	flag.StringVar(&o.product, "product", "", "the program to measure, such as an older one (default: it is built)")
 	reference := flag.String("reference", "", "serve as a reference (used by this program itself)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,10 +70,12 @@ func run(ctx context.Context, o options, data string, chosen []string) (err erro
 		return err
 	}
 	defer func() { _ = os.RemoveAll(o.dir) }()
-	o.product = filepath.Join(o.dir, "mainstay")
-	progress("building the product")
-	if err := buildProduct(ctx, o.product); err != nil {
-		return fmt.Errorf("build the product: %w", err)
+	if o.product == "" {
+		o.product = filepath.Join(o.dir, "mainstay")
+		progress("building the product")
+		if err := buildProduct(ctx, o.product); err != nil {
+			return fmt.Errorf("build the product: %w", err)
+		}
 	}
 	r := &report{w: os.Stdout}
 	r.header(o.dir)

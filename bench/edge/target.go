@@ -21,6 +21,7 @@ type target struct {
 	body     []byte // of the last delivery
 	underway []time.Duration
 	arrived  chan struct{} // tells that something arrived
+	gate     chan struct{} // requests wait until it is closed; nil: none
 }
 
 func newTarget() (*target, error) {
@@ -36,7 +37,27 @@ func newTarget() (*target, error) {
 
 func (t *target) close() { _ = t.srv.Close() }
 
+// hold has requests wait from now on; open lets them and all later ones go on.
+func (t *target) hold() (open func()) {
+	gate := make(chan struct{})
+	t.mu.Lock()
+	t.gate = gate
+	t.mu.Unlock()
+	return func() {
+		t.mu.Lock()
+		t.gate = nil
+		t.mu.Unlock()
+		close(gate)
+	}
+}
+
 func (t *target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t.mu.Lock()
+	gate := t.gate
+	t.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	body, err := io.ReadAll(r.Body)
 	now := time.Now()
 	at := bytes.Index(body, []byte(stampMark))
