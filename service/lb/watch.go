@@ -65,7 +65,9 @@ func (d *document) load() error {
 	if err != nil {
 		d.err, d.errAt = err, d.now()
 		d.metrics.reloadOK.Set(0)
-		d.log.Error("the configuration is refused; the one before stays in force", "path", d.path, "error", err)
+		if !d.loadedAt.IsZero() { // the first one is the start's to tell
+			d.log.Error("the configuration is refused; the one before stays in force", "path", d.path, "error", err)
+		}
 		return err
 	}
 	d.err, d.errAt, d.loadedAt = nil, time.Time{}, d.now()

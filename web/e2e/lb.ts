@@ -294,7 +294,7 @@ const oneVIP = `interface: nowhere0\nvips:\n  - {address: 198.51.100.20, port: 8
 export function manyVIPs(): string {
   const vip = (v: number) => {
     const down = v >= 995;
-    const backends = Array.from({ length: 10 }, (_, b) => (down ? `{address: 127.0.0.1, port: ${b + 2}}` : `{address: 10.${100 + Math.floor(v / 250)}.${v % 250}.${b + 1}, port: 8080}`));
+    const backends = Array.from({ length: 10 }, (_, b) => (down ? `{address: 192.0.2.${v - 994}, port: ${b + 2}}` : `{address: 10.${100 + Math.floor(v / 250)}.${v % 250}.${b + 1}, port: 8080}`));
     return `  - {address: 203.0.${Math.floor(v / 250)}.${1 + (v % 250)}, port: 80, healthCheck: ${down ? '{interval: 1h}' : '{type: none}'}, backends: [${backends.join(', ')}]}`;
   };
   return `interface: nowhere0\nvips:\n${Array.from({ length: 1000 }, (_, v) => vip(v)).join('\n')}\n`;

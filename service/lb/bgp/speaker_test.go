@@ -186,6 +186,7 @@ func TestAWrongPasswordOrASNDoesNotEstablishAndDisturbsNobody(t *testing.T) {
 	s.configure(c)
 	s.announce("192.0.2.1")
 	good.has("192.0.2.1/32")
+	s.established(good) // the router has the route a moment before the speaker is told
 	// The others had as much time, and then as much again to try twice.
 	first := s.session(good).Since
 	eventually(t, func() (bool, string) { return time.Since(first) > 4*time.Second, "" })
