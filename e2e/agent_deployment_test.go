@@ -27,17 +27,17 @@ func TestADeploymentRunsIsRolledBackAndIsDenied(t *testing.T) {
 	port := freePort(t)
 	one, two := 1, 2
 
-	d := got(admin.CreateDeploymentWithResponse(ctx, edgeapi.DeploymentInput{SiteId: site, Name: "web", Image: image, Version: "1", PullPolicy: new(edgeapi.PullPolicy("never")),
+	d := got[edgeapi.Deployment](admin.CreateDeployment(ctx, edgeapi.DeploymentInput{SiteId: site, Name: "web", Image: image, Version: "1", PullPolicy: new(edgeapi.PullPolicy("never")),
 		Env: &edgeapi.Env{"VERSION": "one"}, Ports: &[]edgeapi.Port{{ContainerPort: 8080, HostPort: &port}},
-		Health: &edgeapi.HealthCheck{Command: []string{"/web", "check"}, IntervalSeconds: &one, Retries: &two}})).is(t, 201).JSON201
+		Health: &edgeapi.HealthCheck{Command: []string{"/web", "check"}, IntervalSeconds: &one, Retries: &two}})).is(t, 201)
 	is := func(version string, status edgeapi.DeploymentStatus) bool {
-		now := got(admin.GetDeploymentWithResponse(ctx, d.Id)).is(t, 200).JSON200
+		now := got[edgeapi.Deployment](admin.GetDeployment(ctx, d.Id)).is(t, 200)
 		return now.Version == version && now.Status == status && now.ObservedRevision == now.Revision
 	}
 	eventually(t, "version 1 runs", func() bool { return is("1", "running") })
 	eventually(t, "it answers", func() bool { return served(port) == "one" })
 
-	got(admin.PatchDeploymentWithResponse(ctx, d.Id, edgeapi.DeploymentPatch{Version: new("2"), Env: &edgeapi.Env{"VERSION": "two", "SICK": "1"}})).is(t, 200)
+	ask(admin.PatchDeployment(ctx, d.Id, edgeapi.DeploymentPatch{Version: new("2"), Env: &edgeapi.Env{"VERSION": "two", "SICK": "1"}})).is(t, 200)
 	eventually(t, "the control plane has rolled back, and version 1 runs", func() bool { return is("1", "running") })
 	eventually(t, "version 1 answers", func() bool { return served(port) == "one" })
 	told := false
@@ -48,9 +48,9 @@ func TestADeploymentRunsIsRolledBackAndIsDenied(t *testing.T) {
 		t.Error("the activity does not say why it was rolled back")
 	}
 
-	got(admin.CreatePolicyPackWithResponse(ctx, edgeapi.PolicyPackInput{Name: "only acme", SiteId: &site, AllowedImages: &edgeapi.AllowedImages{"ghcr.io/acme/*"}})).is(t, 201)
+	ask(admin.CreatePolicyPack(ctx, edgeapi.PolicyPackInput{Name: "only acme", SiteId: &site, AllowedImages: &edgeapi.AllowedImages{"ghcr.io/acme/*"}})).is(t, 201)
 	eventually(t, "the image is denied", func() bool {
-		return got(admin.GetDeploymentWithResponse(ctx, d.Id)).is(t, 200).JSON200.Status == "denied"
+		return got[edgeapi.Deployment](admin.GetDeployment(ctx, d.Id)).is(t, 200).Status == "denied"
 	})
 	eventually(t, "nothing answers any more", func() bool { return served(port) == "" })
 }

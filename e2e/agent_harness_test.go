@@ -20,6 +20,7 @@ import (
 
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // agent is a site agent that can be stopped, killed and started again on the same
@@ -33,7 +34,7 @@ type agent struct {
 	namespace string
 
 	process *process
-	api     *agentapi.ClientWithResponses
+	api     *agentapi.Client
 	// printed is what earlier processes printed.
 	printed []string
 }
@@ -73,7 +74,7 @@ func (a *agent) launch() {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	a.Cleanup(transport.CloseIdleConnections)
-	if a.api, err = agentapi.NewClientWithResponses("http://localhost"+agentapi.BasePath, agentapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: 30 * time.Second})); err != nil {
+	if a.api, err = agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: 30 * time.Second})); err != nil {
 		a.Fatal(err)
 	}
 }
@@ -103,11 +104,11 @@ func (a *agent) kill() { a.process.kill() }
 // status is nil while nobody answers.
 func (a *agent) status() *agentapi.Status {
 	a.Helper()
-	res, err := a.api.GetStatusWithResponse(a.Context())
+	status, err := rest.Do[agentapi.Status](a.api.GetStatus(a.Context()))
 	if err != nil {
 		return nil
 	}
-	return res.JSON200
+	return &status
 }
 
 func (a *agent) is(state agentapi.LinkState) bool {
@@ -141,7 +142,7 @@ func startPrograms(a *agent, n int) *programs {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}}
 		a.Cleanup(transport.CloseIdleConnections)
-		client, err := agentapi.NewClientWithResponses("http://localhost"+agentapi.BasePath, agentapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: 10 * time.Second}))
+		client, err := agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: 10 * time.Second}))
 		if err != nil {
 			a.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func startPrograms(a *agent, n int) *programs {
 	return p
 }
 
-func (p *programs) program(name string, client *agentapi.ClientWithResponses, batches bool) {
+func (p *programs) program(name string, client *agentapi.Client, batches bool) {
 	ctx := p.Context()
 	for n := 0; ; {
 		select {
@@ -185,13 +186,13 @@ func (p *programs) program(name string, client *agentapi.ClientWithResponses, ba
 	}
 }
 
-func (p *programs) hand(ctx context.Context, client *agentapi.ClientWithResponses, batch agentapi.EventBatch) bool {
+func (p *programs) hand(ctx context.Context, client *agentapi.Client, batch agentapi.EventBatch) bool {
 	if len(batch.Events) == 1 {
-		res, err := client.SendEventWithResponse(ctx, batch.Events[0])
-		return err == nil && res.StatusCode() == http.StatusAccepted
+		_, err := rest.Read(client.SendEvent(ctx, batch.Events[0]))
+		return err == nil
 	}
-	res, err := client.SendEventsWithResponse(ctx, batch)
-	return err == nil && res.StatusCode() == http.StatusAccepted
+	_, err := rest.Read(client.SendEvents(ctx, batch))
+	return err == nil
 }
 
 // more waits until so many more events were acknowledged to programs.

@@ -77,19 +77,19 @@ func TestAnAgentOnAFullDiskRefusesEventsSendsWhatItHasAndNeedsNoRestart(t *testi
 	acknowledged, refused := map[string]bool{}, map[string]bool{}
 	send := func(id string) int {
 		t.Helper()
-		res, err := a.api.SendEventWithResponse(t.Context(), agentapi.EventInput{EventId: &id, Topic: "t", Payload: payload})
-		if err != nil {
-			t.Fatal(err)
+		res := ask(a.api.SendEvent(t.Context(), agentapi.EventInput{EventId: &id, Topic: "t", Payload: payload}))
+		if res.err != nil {
+			t.Fatal(res.err)
 		}
 		switch {
-		case res.StatusCode() == http.StatusAccepted:
+		case res.StatusCode == http.StatusAccepted:
 			acknowledged[id] = true
-		case res.StatusCode() != http.StatusInsufficientStorage || !strings.Contains(string(res.Body), `"storage_full"`):
-			t.Fatalf("%d on a full disk: %s", res.StatusCode(), res.Body)
+		case res.StatusCode != http.StatusInsufficientStorage || !strings.Contains(string(res.body), `"storage_full"`):
+			t.Fatalf("%d on a full disk: %s", res.StatusCode, res.body)
 		default:
 			refused[id] = true
 		}
-		return res.StatusCode()
+		return res.StatusCode
 	}
 	for i := range 100 {
 		if status := send(fmt.Sprintf("before-%d", i)); status != http.StatusAccepted {

@@ -66,9 +66,9 @@ func TestAnUpdateOfADeviceSurvivesAKillInEveryPhase(t *testing.T) {
 
 			e := startEdge(t, "--heartbeat-interval", "1s")
 			a := startAgent(t, e.url(), "--ota-hook", hook, "--ota-reboot-wait", "1h")
-			got(a.api.RegisterDeviceWithResponse(t.Context(), "pump-1", agentapi.DeviceInput{})).is(t, 202)
+			ask(a.api.RegisterDevice(t.Context(), "pump-1", agentapi.DeviceInput{})).is(t, 202)
 			eventually(t, "the device is known", func() bool { return len(list[edgeapi.Device](e, "/devices")) == 1 })
-			got(e.api(adminToken).RequestOTAWithResponse(t.Context(), "pump-1", edgeapi.OTAInput{Version: "2.0", Url: artifacts.URL + "/fw", Sha256: hex.EncodeToString(sum[:])})).is(t, 200)
+			ask(e.api(adminToken).RequestOTA(t.Context(), "pump-1", edgeapi.OTAInput{Version: "2.0", Url: artifacts.URL + "/fw", Sha256: hex.EncodeToString(sum[:])})).is(t, 200)
 
 			at := func(phase string) bool {
 				s := a.status()
@@ -93,7 +93,7 @@ func TestAnUpdateOfADeviceSurvivesAKillInEveryPhase(t *testing.T) {
 				a.launch()
 			}
 			ota := func() edgeapi.OTAStatus {
-				return got(e.api(adminToken).GetOTAWithResponse(t.Context(), "pump-1")).is(t, 200).JSON200.Status
+				return got[edgeapi.OTA](e.api(adminToken).GetOTA(t.Context(), "pump-1")).is(t, 200).Status
 			}
 			eventually(t, "the control plane knows the end", func() bool { return ota().State == c.want })
 			if c.name == "bad" && !strings.Contains(ota().Message, "no pressure") {

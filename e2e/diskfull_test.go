@@ -84,12 +84,12 @@ func TestAFullDiskRefusesEventsLosesNoneAndNeedsNoRestart(t *testing.T) {
 	payload := `"` + strings.Repeat("x", 32<<10) + `"`
 	for i := range 5 {
 		id := fmt.Sprintf("before-%d", i)
-		got(e.api(adminToken).IngestEventWithResponse(t.Context(), event(id, site, payload))).is(t, 202)
+		ask(e.api(adminToken).IngestEvent(t.Context(), event(id, site, payload))).is(t, 202)
 		acknowledged[id] = true
 	}
 
 	other, _ := e.enroll("other site")
-	got(e.api(adminToken).IngestEventWithResponse(t.Context(), event("held", other, "1"))).is(t, 202)
+	ask(e.api(adminToken).IngestEvent(t.Context(), event("held", other, "1"))).is(t, 202)
 	acknowledged["held"] = true
 	eventually(t, "the request is under way", func() bool { return tg.deliveries("/all")["held"] == 1 })
 
@@ -101,20 +101,20 @@ func TestAFullDiskRefusesEventsLosesNoneAndNeedsNoRestart(t *testing.T) {
 			t.Fatal("2,000 events of 32 KiB were accepted on a full disk of 24 MiB")
 		}
 		id := fmt.Sprintf("full-%d", i)
-		res, err := e.api(adminToken).IngestEventWithResponse(t.Context(), event(id, site, payload))
-		if err != nil {
-			t.Fatalf("on a full disk: %v", err)
+		res := ask(e.api(adminToken).IngestEvent(t.Context(), event(id, site, payload)))
+		if res.err != nil {
+			t.Fatalf("on a full disk: %v", res.err)
 		}
-		switch res.StatusCode() {
+		switch res.StatusCode {
 		case http.StatusAccepted:
 			acknowledged[id] = true
 		case http.StatusInsufficientStorage:
 			refused[id] = true
-			if code, _, message := refusal(t, res); code != "storage_full" && code != "storage_failed" {
+			if code, _, message := refusal(t, res.body); code != "storage_full" && code != "storage_failed" {
 				t.Errorf("code %q: %s", code, message)
 			}
 		default:
-			t.Fatalf("status %d on a full disk, want 507: %s", res.StatusCode(), res.Body)
+			t.Fatalf("status %d on a full disk, want 507: %s", res.StatusCode, res.body)
 		}
 	}
 	var batch []edgeapi.EventInput
@@ -123,7 +123,7 @@ func TestAFullDiskRefusesEventsLosesNoneAndNeedsNoRestart(t *testing.T) {
 		refused[id] = true
 		batch = append(batch, event(id, site, payload))
 	}
-	got(e.api(adminToken).IngestEventsWithResponse(t.Context(), edgeapi.EventBatch{Events: batch})).is(t, 507)
+	ask(e.api(adminToken).IngestEvents(t.Context(), edgeapi.EventBatch{Events: batch})).is(t, 507)
 
 	check := func(when string) {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestAFullDiskRefusesEventsLosesNoneAndNeedsNoRestart(t *testing.T) {
 	}
 	answerHeld()
 	check("on the full disk")
-	got(e.api(adminToken).ListSitesWithResponse(t.Context(), &edgeapi.ListSitesParams{})).is(t, 200)
+	ask(e.api(adminToken).ListSites(t.Context(), &edgeapi.ListSitesParams{})).is(t, 200)
 	res, err := browserless.Get(e.url() + "/healthz")
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestAFullDiskRefusesEventsLosesNoneAndNeedsNoRestart(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	got(e.api(adminToken).IngestEventWithResponse(t.Context(), event("after", site, payload))).is(t, 202)
+	ask(e.api(adminToken).IngestEvent(t.Context(), event("after", site, payload))).is(t, 202)
 	acknowledged["after"] = true
 	e.drained()
 	check("with room again")
@@ -176,7 +176,7 @@ func TestAServerStartsOnAFullDiskOrSaysWhyNot(t *testing.T) {
 	disk := smallDisk(t)
 	e := startEdge(t, "--data", filepath.Join(disk, "edge"))
 	site, _ := e.enroll("site")
-	got(e.api(adminToken).IngestEventWithResponse(t.Context(), event("one", site, "1"))).is(t, 202)
+	ask(e.api(adminToken).IngestEvent(t.Context(), event("one", site, "1"))).is(t, 202)
 	e.kill()
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)

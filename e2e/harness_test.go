@@ -21,6 +21,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // The credentials of the servers under test. None of them may appear in what a
@@ -296,15 +297,15 @@ var browserless = &http.Client{
 }
 
 // api is a client of the control plane as it is reached now.
-func (e *edge) api(token string) *edgeapi.ClientWithResponses {
+func (e *edge) api(token string) *edgeapi.Client {
 	e.Helper()
 	return apiAt(e.TB, e.url(), token, browserless)
 }
 
-func apiAt(t testing.TB, url, token string, client *http.Client) *edgeapi.ClientWithResponses {
+func apiAt(t testing.TB, url, token string, client *http.Client) *edgeapi.Client {
 	t.Helper()
-	c, err := edgeapi.NewClientWithResponses(url+edgeapi.BasePath, edgeapi.WithHTTPClient(client),
-		edgeapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+	c, err := edgeapi.NewClient(url+edgeapi.BasePath, rest.WithHTTPClient(client),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			if token != "" {
 				r.Header.Set("Authorization", "Bearer "+token)
 			}
@@ -316,38 +317,56 @@ func apiAt(t testing.TB, url, token string, client *http.Client) *edgeapi.Client
 	return c
 }
 
-// answer is what the generated results have in common.
-type answer interface {
-	StatusCode() int
-	GetBody() []byte
+// answer is an answer that was read whole.
+type answer struct {
+	*http.Response
+	body []byte
+	err  error
 }
 
-// got holds an answer until its status is checked.
-func got[A answer](a A, err error) reply[A] { return reply[A]{a, err} }
-
-type reply[A answer] struct {
-	answer A
-	err    error
+// ask reads an answer; it takes what a method of a generated client returns.
+func ask(r *http.Response, err error) answer {
+	if err != nil {
+		return answer{err: err}
+	}
+	defer func() { _ = r.Body.Close() }()
+	body, err := io.ReadAll(r.Body)
+	return answer{r, body, err}
 }
 
 // is returns the answer if it has the status, and fails the test otherwise.
-func (r reply[A]) is(t testing.TB, status int) A {
+func (a answer) is(t testing.TB, status int) answer {
 	t.Helper()
-	if r.err != nil {
-		t.Fatal(r.err)
+	if a.err != nil {
+		t.Fatal(a.err)
 	}
-	if r.answer.StatusCode() != status {
-		t.Fatalf("status %d, want %d: %s", r.answer.StatusCode(), status, r.answer.GetBody())
+	if a.StatusCode != status {
+		t.Fatalf("status %d, want %d: %s", a.StatusCode, status, a.body)
 	}
-	return r.answer
+	return a
 }
 
-// refusal is the body of an error.
-func refusal(t testing.TB, a answer) (code, field, message string) {
+// got is ask for an answer that is a T.
+func got[T any](r *http.Response, err error) typed[T] { return typed[T]{ask(r, err)} }
+
+type typed[T any] struct{ answer }
+
+// is returns what was answered if the answer has the status, and fails the test otherwise.
+func (a typed[T]) is(t testing.TB, status int) *T {
+	t.Helper()
+	v := new(T)
+	if err := json.Unmarshal(a.answer.is(t, status).body, v); err != nil {
+		t.Fatalf("not as the contract says: %v: %s", err, a.body)
+	}
+	return v
+}
+
+// refusal reads the body of an error.
+func refusal(t testing.TB, body []byte) (code, field, message string) {
 	t.Helper()
 	var e edgeapi.Error
-	if err := json.Unmarshal(a.GetBody(), &e); err != nil {
-		t.Fatalf("status %d, not an error of the contract: %v: %s", a.StatusCode(), err, a.GetBody())
+	if err := json.Unmarshal(body, &e); err != nil {
+		t.Fatalf("not an error of the contract: %v: %s", err, body)
 	}
 	if e.Error.Field != nil {
 		field = *e.Error.Field
@@ -358,8 +377,9 @@ func refusal(t testing.TB, a answer) (code, field, message string) {
 // enroll makes a site and returns its id and its agent's token.
 func (e *edge) enroll(name string) (id, token string) {
 	e.Helper()
-	res := got(e.api("").EnrollWithResponse(e.Context(), edgeapi.EnrollRequest{Name: name, EnrollmentToken: enrollmentToken})).is(e, 200)
-	return res.JSON200.SiteId, res.JSON200.AgentToken
+	in := edgeapi.EnrollRequest{Name: name, EnrollmentToken: enrollmentToken}
+	site := got[edgeapi.Enrollment](e.api("").Enroll(e.Context(), in)).is(e, 200)
+	return site.SiteId, site.AgentToken
 }
 
 // route makes a route for all topics and returns its id.
@@ -369,7 +389,7 @@ func (e *edge) route(name, targetURL string, change ...func(*edgeapi.RouteInput)
 	for _, f := range change {
 		f(&in)
 	}
-	return got(e.api(adminToken).CreateRouteWithResponse(e.Context(), in)).is(e, 201).JSON201.Id
+	return got[edgeapi.Route](e.api(adminToken).CreateRoute(e.Context(), in)).is(e, 201).Id
 }
 
 func event(id, site string, payload string) edgeapi.EventInput {
@@ -379,8 +399,8 @@ func event(id, site string, payload string) edgeapi.EventInput {
 // ingest hands over an event and reports whether it was acknowledged.
 func (e *edge) ingest(ev edgeapi.EventInput) bool {
 	e.Helper()
-	res, err := e.api(adminToken).IngestEventWithResponse(e.Context(), ev)
-	return err == nil && res.StatusCode() == http.StatusAccepted
+	_, err := rest.Read(e.api(adminToken).IngestEvent(e.Context(), ev))
+	return err == nil
 }
 
 // list reads all pages of a list.
@@ -443,14 +463,14 @@ func (e *edge) buried(routeID string) map[string]int {
 func (e *edge) drained() {
 	e.Helper()
 	eventually(e, "no delivery is pending", func() bool {
-		return got(e.api(adminToken).GetOverviewWithResponse(e.Context())).is(e, 200).JSON200.DeliveriesPending == 0
+		return got[edgeapi.Overview](e.api(adminToken).GetOverview(e.Context())).is(e, 200).DeliveriesPending == 0
 	})
 }
 
 // checkAudit fails the test unless the audit log is whole.
 func (e *edge) checkAudit() {
 	e.Helper()
-	v := got(e.api(adminToken).VerifyAuditWithResponse(e.Context())).is(e, 200).JSON200
+	v := got[edgeapi.AuditVerification](e.api(adminToken).VerifyAudit(e.Context())).is(e, 200)
 	if !v.Ok || v.Verified != v.Entries || v.Entries == 0 {
 		e.Errorf("the audit log is not whole: %+v", *v)
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
@@ -36,12 +37,8 @@ func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
 		d.start()
 	}
 	d.env = []string{"LB_API_KEY_FILE=" + file, "LB_API_READONLY_KEY=id:console=" + lbReadonlyKey}
-	drain := func(key string) (*lbapi.DrainBackendResult, error) {
-		return d.api(key).DrainBackendWithResponse(t.Context(), "1", lbapi.Nothing{})
-	}
-	read := func(key string) (*lbapi.ListBackendsResult, error) {
-		return d.api(key).ListBackendsWithResponse(t.Context())
-	}
+	drain := func(key string) answer { return ask(d.api(key).DrainBackend(t.Context(), "1", lbapi.Nothing{})) }
+	read := func(key string) answer { return ask(d.api(key).ListBackends(t.Context())) }
 	audited := func(user, role string, status int) string {
 		return fmt.Sprintf(`msg="api change" service=lb user=%s role=%s method=POST path=/api/v1/backends/1/drain status=%d remote=127.0.0.1:\d+`, user, role, status)
 	}
@@ -57,14 +54,14 @@ func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
 	}
 
 	use(lbOtherKey)
-	got(drain(lbOtherKey)).is(t, 200)
-	got(drain(lbAdminKey)).is(t, 401)
-	got(drain("")).is(t, 401)
-	got(read("")).is(t, 401)
-	got(read(lbReadonlyKey)).is(t, 200)
+	drain(lbOtherKey).is(t, 200)
+	drain(lbAdminKey).is(t, 401)
+	drain("").is(t, 401)
+	read("").is(t, 401)
+	read(lbReadonlyKey).is(t, 200)
 	for range 3 {
-		denied := got(drain(lbReadonlyKey)).is(t, 403)
-		if code, _, message := refusal(t, denied); code == "" || !strings.Contains(message, "console may only read") {
+		denied := drain(lbReadonlyKey).is(t, 403)
+		if code, _, message := refusal(t, denied.body); code == "" || !strings.Contains(message, "console may only read") {
 			t.Errorf("%s %s", code, message)
 		}
 	}
@@ -91,15 +88,15 @@ func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
 	d.process.stop()
 
 	use("id:next=" + lbAdminKey + "," + lbOtherKey) // NEW,OLD
-	got(drain(lbAdminKey)).is(t, 200)
-	got(drain(lbOtherKey)).is(t, 200)
+	drain(lbAdminKey).is(t, 200)
+	drain(lbOtherKey).is(t, 200)
 	logged(audited("next", "admin", 200), 1)
 	logged(audited("key-2", "admin", 200), 1)
 	d.process.stop()
 
 	use(lbAdminKey)
-	got(drain(lbAdminKey)).is(t, 200)
-	got(drain(lbOtherKey)).is(t, 401)
+	drain(lbAdminKey).is(t, 200)
+	drain(lbOtherKey).is(t, 401)
 	d.process.stop()
 }
 
@@ -252,26 +249,26 @@ func TestLoadBalancerTurnsClientsWithoutACertificateAwayAtTheHandshake(t *testin
 		}
 	}
 
-	drain := func(commonName string) *lbapi.DrainBackendResult {
+	drain := func(commonName string) answer {
 		t.Helper()
 		client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: config(tls.VersionTLS13, ca.issue(commonName))}}
 		t.Cleanup(client.CloseIdleConnections)
-		api, err := lbapi.NewClientWithResponses(url+lbapi.BasePath, lbapi.WithHTTPClient(client))
+		api, err := lbapi.NewClient(url+lbapi.BasePath, rest.WithHTTPClient(client))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got(api.ListBackendsWithResponse(t.Context())).is(t, 200)
-		res, err := api.DrainBackendWithResponse(t.Context(), "1", lbapi.Nothing{})
-		if err != nil {
-			t.Fatal(err)
+		ask(api.ListBackends(t.Context())).is(t, 200)
+		res := ask(api.DrainBackend(t.Context(), "1", lbapi.Nothing{}))
+		if res.err != nil {
+			t.Fatal(res.err)
 		}
 		return res
 	}
-	if res := drain("other"); res.StatusCode() != 200 {
-		t.Errorf("an admin's certificate: %d %s", res.StatusCode(), res.Body)
+	if res := drain("other"); res.StatusCode != 200 {
+		t.Errorf("an admin's certificate: %d %s", res.StatusCode, res.body)
 	}
-	if res := drain("guest"); res.StatusCode() != 403 {
-		t.Errorf("another certificate: %d %s", res.StatusCode(), res.Body)
+	if res := drain("guest"); res.StatusCode != 403 {
+		t.Errorf("another certificate: %d %s", res.StatusCode, res.body)
 	}
 	for _, line := range []string{"user=other role=admin", "user=guest role=readonly"} {
 		if _, ok := p.awaitOutput(regexp.MustCompile(line)); !ok {

@@ -151,9 +151,9 @@ func TestLoadBalancerIsKnownToARouterWhileItServes(t *testing.T) {
 	r.has("when one is healthy again", route)
 	// Nobody could serve new connections.
 	id := d.id(n.backends[1])
-	got(d.api(lbAdminKey).DrainBackendWithResponse(t.Context(), id, lbapi.Nothing{})).is(t, 200)
+	ask(d.api(lbAdminKey).DrainBackend(t.Context(), id, lbapi.Nothing{})).is(t, 200)
 	r.has("while the last one is drained")
-	got(d.api(lbAdminKey).UndrainBackendWithResponse(t.Context(), id, lbapi.Nothing{})).is(t, 200)
+	ask(d.api(lbAdminKey).UndrainBackend(t.Context(), id, lbapi.Nothing{})).is(t, 200)
 	r.has("after the drain", route)
 
 	// The kernel goes on balancing, and the router lets it.

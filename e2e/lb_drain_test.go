@@ -31,7 +31,7 @@ func TestLoadBalancerLetsADrainedBackendFinishAndSparesItUntilUndrained(t *testi
 	n, d := lbTwoVIPs(t, 3)
 	drained := n.backends[2]
 	established := []*lbConn{n.connectTo(drained, "tcp", "10.99.9.9:80"), n.connectTo(drained, "tcp", "10.99.9.10:80"), n.connectTo(drained, "udp", "10.99.9.9:80")}
-	rows := *got(d.api(lbAdminKey).DrainBackendWithResponse(t.Context(), d.id(drained), lbapi.Nothing{})).is(t, 200).JSON200
+	rows := *got[[]lbapi.BackendRow](d.api(lbAdminKey).DrainBackend(t.Context(), d.id(drained), lbapi.Nothing{})).is(t, 200)
 	if len(rows) != 3 { // of its IPv4 address
 		t.Errorf("the answer has %d rows: %+v", len(rows), rows)
 	}
@@ -56,7 +56,7 @@ func TestLoadBalancerLetsADrainedBackendFinishAndSparesItUntilUndrained(t *testi
 		t.Error("a new flow of UDP is at the drained backend")
 	}
 
-	got(d.api(lbAdminKey).UndrainBackendWithResponse(t.Context(), d.id(drained), lbapi.Nothing{})).is(t, 200)
+	ask(d.api(lbAdminKey).UndrainBackend(t.Context(), d.id(drained), lbapi.Nothing{})).is(t, 200)
 	for _, vip := range []string{"10.99.9.9:80", "10.99.9.10:80"} {
 		if homes := n.spread(vip, 100); homes[drained.name] == 0 {
 			t.Errorf("%s: after the drain new connections are at %v", vip, homes)
@@ -72,14 +72,14 @@ func TestLoadBalancerWithItsOnlyBackendDrainedServesWhatIsThereAndNothingNew(t *
 	d := startLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends}}))
 	const vip = "10.99.9.9:80"
 	established := n.connect("tcp", vip)
-	got(d.api(lbAdminKey).DrainBackendWithResponse(t.Context(), d.id(n.backends[0]), lbapi.Nothing{})).is(t, 200)
+	ask(d.api(lbAdminKey).DrainBackend(t.Context(), d.id(n.backends[0]), lbapi.Nothing{})).is(t, 200)
 	before := d.vip(vip + ":tcp").DroppedNoBackend
 	n.unserved(vip)
 	if after := d.vip(vip + ":tcp").DroppedNoBackend; after == before {
 		t.Errorf("droppedNoBackend is %d as before", after)
 	}
 	n.goesOn("while the only backend is drained", established)
-	got(d.api(lbAdminKey).UndrainBackendWithResponse(t.Context(), d.id(n.backends[0]), lbapi.Nothing{})).is(t, 200)
+	ask(d.api(lbAdminKey).UndrainBackend(t.Context(), d.id(n.backends[0]), lbapi.Nothing{})).is(t, 200)
 	n.connect("tcp", vip)
 	n.goesOn("after the drain", established)
 }
@@ -102,7 +102,7 @@ func TestLoadBalancerDividesNewConnectionsByWeightAtTheVIPThatWasAskedFor(t *tes
 	}
 	setWeight := func(weight int, vip *string) []lbapi.BackendRow {
 		t.Helper()
-		return *got(d.api(lbAdminKey).SetWeightWithResponse(t.Context(), id, lbapi.Weight{Weight: weight, Vip: vip})).is(t, 200).JSON200
+		return *got[[]lbapi.BackendRow](d.api(lbAdminKey).SetWeight(t.Context(), id, lbapi.Weight{Weight: weight, Vip: vip})).is(t, 200)
 	}
 	for _, r := range setWeight(3, &vip) {
 		if want := r.Vip == vip; r.WeightOverridden != want || r.Weight != map[bool]int{true: 3, false: 1}[want] {
@@ -121,9 +121,9 @@ func TestLoadBalancerDividesNewConnectionsByWeightAtTheVIPThatWasAskedFor(t *tes
 	divided("10.99.9.9:80", 0.5)
 	n.goesOn("after the weights changed", established...)
 	// What is refused changes nothing.
-	got(d.api(lbAdminKey).SetWeightWithResponse(t.Context(), id, lbapi.Weight{Weight: 1001})).is(t, 400)
+	ask(d.api(lbAdminKey).SetWeight(t.Context(), id, lbapi.Weight{Weight: 1001})).is(t, 400)
 	other := "10.99.9.99:80:tcp"
-	got(d.api(lbAdminKey).SetWeightWithResponse(t.Context(), id, lbapi.Weight{Weight: 5, Vip: &other})).is(t, 404)
+	ask(d.api(lbAdminKey).SetWeight(t.Context(), id, lbapi.Weight{Weight: 5, Vip: &other})).is(t, 404)
 	if r := d.row(n.backends[0]); r.Weight != 1 || r.WeightOverridden {
 		t.Errorf("%+v", r)
 	}

@@ -19,6 +19,7 @@ import (
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
 	"github.com/mainstay-infra/mainstay/kit/netlab"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // lbAPI is where the daemon answers on the balancer.
@@ -167,9 +168,9 @@ func (d *lbDaemon) signal(s syscall.Signal) {
 	}
 }
 
-func (d *lbDaemon) api(key string) *lbapi.ClientWithResponses {
+func (d *lbDaemon) api(key string) *lbapi.Client {
 	d.Helper()
-	c, err := lbapi.NewClientWithResponses(lbAPI+lbapi.BasePath, lbapi.WithHTTPClient(d.client), lbapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+	c, err := lbapi.NewClient(lbAPI+lbapi.BasePath, rest.WithHTTPClient(d.client), rest.WithEditor(func(_ context.Context, r *http.Request) error {
 		if key != "" {
 			r.Header.Set("Authorization", "Bearer "+key)
 		}
@@ -183,17 +184,17 @@ func (d *lbDaemon) api(key string) *lbapi.ClientWithResponses {
 
 func (d *lbDaemon) rows() []lbapi.BackendRow {
 	d.Helper()
-	return *got(d.api(lbAdminKey).ListBackendsWithResponse(d.Context())).is(d, 200).JSON200
+	return *got[[]lbapi.BackendRow](d.api(lbAdminKey).ListBackends(d.Context())).is(d, 200)
 }
 
 func (d *lbDaemon) node() lbapi.Node {
 	d.Helper()
-	return *got(d.api(lbAdminKey).GetNodeWithResponse(d.Context())).is(d, 200).JSON200
+	return *got[lbapi.Node](d.api(lbAdminKey).GetNode(d.Context())).is(d, 200)
 }
 
 func (d *lbDaemon) vip(name string) lbapi.VIP {
 	d.Helper()
-	vips := *got(d.api(lbAdminKey).ListVIPsWithResponse(d.Context())).is(d, 200).JSON200
+	vips := *got[[]lbapi.VIP](d.api(lbAdminKey).ListVIPs(d.Context())).is(d, 200)
 	i := slices.IndexFunc(vips, func(v lbapi.VIP) bool { return v.Name == name })
 	if i < 0 {
 		d.Fatalf("there is no VIP %s", name)
@@ -239,7 +240,7 @@ func (d *lbDaemon) applied() {
 	d.Helper()
 	for _, r := range d.rows() {
 		if !r.AdminDraining { // so this changes nothing
-			got(d.api(lbAdminKey).UndrainBackendWithResponse(d.Context(), fmt.Sprint(r.Id), lbapi.Nothing{})).is(d, 200)
+			ask(d.api(lbAdminKey).UndrainBackend(d.Context(), fmt.Sprint(r.Id), lbapi.Nothing{})).is(d, 200)
 			return
 		}
 	}
@@ -250,7 +251,7 @@ func (d *lbDaemon) applied() {
 func (d *lbDaemon) loaded(vips int) {
 	d.Helper()
 	eventually(d, fmt.Sprintf("%d VIPs are configured", vips), func() bool {
-		return len(*got(d.api(lbAdminKey).ListVIPsWithResponse(d.Context())).is(d, 200).JSON200) == vips
+		return len(*got[[]lbapi.VIP](d.api(lbAdminKey).ListVIPs(d.Context())).is(d, 200)) == vips
 	})
 	d.applied()
 }

@@ -116,7 +116,7 @@ func TestLoadBalancerRestartsInMidTransfer(t *testing.T) {
 				busy := startTransfer(n.connectTo(n.backends[0], "tcp", vip))
 				busy.moves(t, "at first", 1<<20)
 				idle := n.connectTo(n.backends[1], "tcp", vip)
-				got(d.api(lbAdminKey).DrainBackendWithResponse(t.Context(), d.id(n.backends[1]), lbapi.Nothing{})).is(t, 200)
+				ask(d.api(lbAdminKey).DrainBackend(t.Context(), d.id(n.backends[1]), lbapi.Nothing{})).is(t, 200)
 				ids := d.row(n.backends[0]).Id
 
 				end(d.process)

@@ -28,7 +28,7 @@ func TestSIGHUPReadsCredentialsAgainAndEndsNothing(t *testing.T) {
 	e.env = []string{"EDGE_ADMIN_TOKEN_FILE=" + file}
 	e.start()
 	defer e.stop()
-	got(e.api(before).GetMeWithResponse(t.Context())).is(t, http.StatusOK)
+	ask(e.api(before).GetMe(t.Context())).is(t, http.StatusOK)
 	write(after)
 	if err := e.process.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
@@ -36,8 +36,8 @@ func TestSIGHUPReadsCredentialsAgainAndEndsNothing(t *testing.T) {
 	if _, ok := e.process.awaitOutput(reread); !ok {
 		t.Fatalf("nothing was read again:\n%s", tail(e.process.output.String(), 20))
 	}
-	got(e.api(before).GetMeWithResponse(t.Context())).is(t, http.StatusUnauthorized)
-	got(e.api(after).GetMeWithResponse(t.Context())).is(t, http.StatusOK)
+	ask(e.api(before).GetMe(t.Context())).is(t, http.StatusUnauthorized)
+	ask(e.api(after).GetMe(t.Context())).is(t, http.StatusOK)
 }
 
 func TestAControlPlaneWithoutCredentialsMakesThemOnItsFirstStart(t *testing.T) {
@@ -66,8 +66,8 @@ func TestAControlPlaneWithoutCredentialsMakesThemOnItsFirstStart(t *testing.T) {
 	}
 	login := func() {
 		t.Helper()
-		got(e.api(made.Edge.Token).GetMeWithResponse(t.Context())).is(t, http.StatusOK)
-		got(e.api("").LoginWithResponse(t.Context(), edgeapi.LoginRequest{Username: made.Edge.Username, Password: made.Edge.Password})).is(t, http.StatusOK)
+		ask(e.api(made.Edge.Token).GetMe(t.Context())).is(t, http.StatusOK)
+		ask(e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: made.Edge.Username, Password: made.Edge.Password})).is(t, http.StatusOK)
 	}
 	login()
 	e.stop()

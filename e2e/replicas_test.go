@@ -188,7 +188,7 @@ func TestReplicasDeliverEveryEventOnceAndInOrderWhileOthersComeAndGo(t *testing.
 	// What a leaving replica frees, the others have at their next renewal, long
 	// before its leases would run out.
 	within(t, 12*time.Second, "the rest is delivered", func() bool {
-		return got(d.api(adminToken).GetOverviewWithResponse(t.Context())).is(t, 200).JSON200.DeliveriesPending == 0
+		return got[edgeapi.Overview](d.api(adminToken).GetOverview(t.Context())).is(t, 200).DeliveriesPending == 0
 	})
 	for _, path := range paths {
 		tr.checkDeliveries(tg, path)
@@ -268,7 +268,7 @@ func TestASurvivorTakesOverWhatAKilledReplicaHad(t *testing.T) {
 	<-done
 	start := time.Now()
 	within(t, 22*time.Second, "the survivor has delivered everything", func() bool {
-		return got(b.api(adminToken).GetOverviewWithResponse(t.Context())).is(t, 200).JSON200.DeliveriesPending == 0
+		return got[edgeapi.Overview](b.api(adminToken).GetOverview(t.Context())).is(t, 200).DeliveriesPending == 0
 	})
 	t.Logf("everything was delivered %s after the traffic ended", time.Since(start).Round(100*time.Millisecond))
 	if lost := missing(tr.acknowledged(), tg.deliveries("/all")); len(lost) > 0 {
@@ -311,12 +311,12 @@ func TestASiteThatIsStuckDoesNotHoldUpTheOtherReplica(t *testing.T) {
 	for i := range 400 {
 		batch = append(batch, event(fmt.Sprintf("stuck-%d", i), sites[0], "1"))
 	}
-	got(a.api(adminToken).IngestEventsWithResponse(t.Context(), edgeapi.EventBatch{Events: batch})).is(t, 202)
+	ask(a.api(adminToken).IngestEvents(t.Context(), edgeapi.EventBatch{Events: batch})).is(t, 202)
 	free := map[string]bool{}
 	for i, site := range sites[1:] {
 		id := fmt.Sprintf("free-%d", i)
 		free[id] = true
-		got(a.api(adminToken).IngestEventWithResponse(t.Context(), event(id, site, "1"))).is(t, 202)
+		ask(a.api(adminToken).IngestEvent(t.Context(), event(id, site, "1"))).is(t, 202)
 	}
 	within(t, 5*time.Second, "the other replica delivers the events of its sites", func() bool {
 		return len(missing(free, tg.deliveries("/all"))) < len(free)-2
@@ -331,17 +331,17 @@ func TestWhatIsRevokedOnOneReplicaIsRefusedAtOnceOnTheOther(t *testing.T) {
 
 	site, agent := a.enroll("site")
 	beat := edgeapi.HeartbeatInput{}
-	got(b.api(agent).HeartbeatWithResponse(t.Context(), beat)).is(t, 200)
-	got(admin.RevokeSiteWithResponse(t.Context(), site)).is(t, 200)
-	got(b.api(agent).HeartbeatWithResponse(t.Context(), beat)).is(t, 401)
+	ask(b.api(agent).Heartbeat(t.Context(), beat)).is(t, 200)
+	ask(admin.RevokeSite(t.Context(), site)).is(t, 200)
+	ask(b.api(agent).Heartbeat(t.Context(), beat)).is(t, 401)
 
-	org := got(admin.CreateOrgWithResponse(t.Context(), edgeapi.OrgInput{Name: "acme"})).is(t, 201).JSON201
-	got(b.api(org.AdminToken).GetMeWithResponse(t.Context())).is(t, 200)
-	got(admin.DeleteOrgWithResponse(t.Context(), org.Id)).is(t, 204)
-	got(b.api(org.AdminToken).GetMeWithResponse(t.Context())).is(t, 401)
+	org := got[edgeapi.NewOrg](admin.CreateOrg(t.Context(), edgeapi.OrgInput{Name: "acme"})).is(t, 201)
+	ask(b.api(org.AdminToken).GetMe(t.Context())).is(t, 200)
+	ask(admin.DeleteOrg(t.Context(), org.Id)).is(t, 204)
+	ask(b.api(org.AdminToken).GetMe(t.Context())).is(t, 401)
 
-	session := got(a.api("").LoginWithResponse(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200).JSON200.Token
-	got(b.api(session).GetMeWithResponse(t.Context())).is(t, 200)
-	got(a.api(session).LogoutWithResponse(t.Context())).is(t, 204)
-	got(b.api(session).GetMeWithResponse(t.Context())).is(t, 401)
+	session := got[edgeapi.Session](a.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200).Token
+	ask(b.api(session).GetMe(t.Context())).is(t, 200)
+	ask(a.api(session).Logout(t.Context())).is(t, 204)
+	ask(b.api(session).GetMe(t.Context())).is(t, 401)
 }

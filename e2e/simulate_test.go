@@ -25,13 +25,13 @@ func TestASimulatedFleetGoesThroughACampaignUnderChaos(t *testing.T) {
 
 	stages := []int{20, 100}
 	threshold := 0.5
-	campaign := got(admin.CreateCampaignWithResponse(ctx, edgeapi.CampaignInput{Name: "spring", Version: "2.0", Url: "https://firmware.example/2.0", Sha256: strings.Repeat("ab", 32),
+	campaign := got[edgeapi.Campaign](admin.CreateCampaign(ctx, edgeapi.CampaignInput{Name: "spring", Version: "2.0", Url: "https://firmware.example/2.0", Sha256: strings.Repeat("ab", 32),
 		Targets: edgeapi.CampaignTargets{Labels: &edgeapi.Labels{"simulated": "true"}}, Stages: &stages, AutoPromote: new(true),
-		SuccessThreshold: &threshold, FailureThreshold: &threshold, DeviceTimeoutSeconds: new(15)})).is(t, 201).JSON201
-	got(admin.StartCampaignWithResponse(ctx, campaign.Id)).is(t, 200)
+		SuccessThreshold: &threshold, FailureThreshold: &threshold, DeviceTimeoutSeconds: new(15)})).is(t, 201)
+	ask(admin.StartCampaign(ctx, campaign.Id)).is(t, 200)
 	var now *edgeapi.Campaign
 	within(t, 2*time.Minute, "the campaign ends", func() bool {
-		now = got(admin.GetCampaignWithResponse(ctx, campaign.Id)).is(t, 200).JSON200
+		now = got[edgeapi.Campaign](admin.GetCampaign(ctx, campaign.Id)).is(t, 200)
 		return now.Status != edgeapi.CampaignStatusRunning
 	})
 	if c := now.Counts; now.Status != edgeapi.CampaignStatusCompleted || c.Total != devices || c.Succeeded+c.Failed != devices {

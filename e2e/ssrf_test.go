@@ -27,15 +27,15 @@ func TestARouteIntoThePrivateNetworkIsRefusedHoweverItIsSpelled(t *testing.T) {
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			target := scheme + "://" + host + "/hook"
-			res := got(e.api(adminToken).CreateRouteWithResponse(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
-			if _, field, message := refusal(t, res); field != "target_url" {
+			res := ask(e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
+			if _, field, message := refusal(t, res.body); field != "target_url" {
 				t.Errorf("%s: the refusal names %q: %s", target, field, message)
 			}
 		}
 	}
 	for _, target := range []string{"file:///etc/passwd", "gopher://example.com/", "//example.com", "example.com", "http://"} {
-		res := got(e.api(adminToken).CreateRouteWithResponse(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
-		if _, field, message := refusal(t, res); field != "target_url" {
+		res := ask(e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
+		if _, field, message := refusal(t, res.body); field != "target_url" {
 			t.Errorf("%s: the refusal names %q: %s", target, field, message)
 		}
 	}
@@ -45,8 +45,8 @@ func TestARouteIntoThePrivateNetworkIsRefusedHoweverItIsSpelled(t *testing.T) {
 	// A change is checked as the creation is.
 	id := e.route("public", "https://hooks.example.com/")
 	bad := "http://127.0.0.1/"
-	res := got(e.api(adminToken).PatchRouteWithResponse(t.Context(), id, edgeapi.RoutePatch{TargetUrl: &bad})).is(t, 400)
-	if _, field, _ := refusal(t, res); field != "target_url" {
+	res := ask(e.api(adminToken).PatchRoute(t.Context(), id, edgeapi.RoutePatch{TargetUrl: &bad})).is(t, 400)
+	if _, field, _ := refusal(t, res.body); field != "target_url" {
 		t.Errorf("the refusal of the change names %q", field)
 	}
 }
@@ -93,13 +93,13 @@ func TestANameThatLeadsInsideIsRefusedWhenDialledAndItsEventsBecomeDeadLetters(t
 	site, _ := e.enroll("site")
 	id := e.route("inside", "http://"+net.JoinHostPort(name, port)+"/hook")
 
-	got(e.api(adminToken).IngestEventWithResponse(t.Context(), event("ev", site, "1"))).is(t, 202)
+	ask(e.api(adminToken).IngestEvent(t.Context(), event("ev", site, "1"))).is(t, 202)
 	eventually(t, "the event is a dead letter", func() bool { return e.buried(id)["ev"] == 1 })
 	letter := list[edgeapi.DeadLetter](e, "/deadletters?route_id="+id)[0]
 	if letter.Reason != edgeapi.DeadLetterReasonPermanent || letter.Attempts != 1 || letter.LastStatus != 0 {
 		t.Errorf("reason %q after %d attempts, status %d; want permanent after 1, without an answer", letter.Reason, letter.Attempts, letter.LastStatus)
 	}
-	trial := got(e.api(adminToken).TestRouteWithResponse(t.Context(), id, edgeapi.RouteTest{})).is(t, 200).JSON200
+	trial := got[edgeapi.RouteTestResult](e.api(adminToken).TestRoute(t.Context(), id, edgeapi.RouteTest{})).is(t, 200)
 	if trial.Delivered || trial.Status != 0 || trial.Error == "" {
 		t.Errorf("the trial says %+v", *trial)
 	}
@@ -135,12 +135,12 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	site, _ := e.enroll("site")
 	for _, path := range []string{"/302", "/307"} {
 		id := e.route(path, outside.URL+path)
-		got(e.api(adminToken).IngestEventWithResponse(t.Context(), event("ev"+path, site, "1"))).is(t, 202)
+		ask(e.api(adminToken).IngestEvent(t.Context(), event("ev"+path, site, "1"))).is(t, 202)
 		eventually(t, "the event is a dead letter", func() bool { return e.buried(id)["ev"+path] == 1 })
 		if l := list[edgeapi.DeadLetter](e, "/deadletters?route_id="+id)[0]; l.Reason != edgeapi.DeadLetterReasonPermanent || l.Attempts != 1 {
 			t.Errorf("%s: reason %q after %d attempts", path, l.Reason, l.Attempts)
 		}
-		if trial := got(e.api(adminToken).TestRouteWithResponse(t.Context(), id, edgeapi.RouteTest{})).is(t, 200).JSON200; trial.Delivered {
+		if trial := got[edgeapi.RouteTestResult](e.api(adminToken).TestRoute(t.Context(), id, edgeapi.RouteTest{})).is(t, 200); trial.Delivered {
 			t.Errorf("%s: the trial counts the redirect as delivered", path)
 		}
 	}
@@ -154,8 +154,8 @@ func TestMetadataServicesAreRefusedEvenWherePrivateTargetsAreAllowed(t *testing.
 	e := startEdge(t, "--allow-private-targets")
 	for _, host := range []string{"169.254.169.254", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "metadata.google.internal", "2852039166", "0xa9fea9fe"} {
 		target := (&url.URL{Scheme: "http", Host: host, Path: "/latest/meta-data"}).String()
-		res := got(e.api(adminToken).CreateRouteWithResponse(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
-		if _, field, message := refusal(t, res); field != "target_url" {
+		res := ask(e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
+		if _, field, message := refusal(t, res.body); field != "target_url" {
 			t.Errorf("%s: the refusal names %q: %s", target, field, message)
 		}
 	}

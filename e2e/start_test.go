@@ -110,8 +110,8 @@ func TestSettingsTakenFromAFlagBeatTheEnvironmentAndTheEnvironmentBeatsTheFile(t
 		e.env = append([]string{"EDGE_ADMIN_TOKEN_FILE=" + secret, "EDGE_ENROLLMENT_TOKEN=" + enrollmentToken}, env...)
 		e.start()
 		defer e.kill()
-		site := got(e.api("").EnrollWithResponse(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken})).is(t, 200).JSON200
-		got(e.api(adminToken).GetMeWithResponse(t.Context())).is(t, 200) // the token came from a file
+		site := got[edgeapi.Enrollment](e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken})).is(t, 200)
+		ask(e.api(adminToken).GetMe(t.Context())).is(t, 200) // the token came from a file
 		return site.HeartbeatIntervalSeconds
 	}
 	if s := interval(nil); s != 10 {
@@ -269,14 +269,14 @@ func TestDevModeMakesItsCredentialsOnceAndKeepsThem(t *testing.T) {
 		t.Helper()
 		edge := keys["edge"]
 		for key, role := range map[string]edgeapi.CallerRole{"admin_token": edgeapi.CallerRoleAdmin, "viewer_token": edgeapi.CallerRoleViewer} {
-			if me := got(apiAt(t, url, edge[key], browserless).GetMeWithResponse(t.Context())).is(t, 200).JSON200; me.Role != role {
+			if me := got[edgeapi.Caller](apiAt(t, url, edge[key], browserless).GetMe(t.Context())).is(t, 200); me.Role != role {
 				t.Errorf("%s is the token of a %s", key, me.Role)
 			}
 		}
 		anybody := apiAt(t, url, "", browserless)
-		got(anybody.EnrollWithResponse(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: edge["enrollment_token"]})).is(t, 200)
-		got(anybody.LoginWithResponse(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: edge["admin_password"]})).is(t, 200)
-		got(anybody.LoginWithResponse(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: "wrong"})).is(t, 401)
+		ask(anybody.Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: edge["enrollment_token"]})).is(t, 200)
+		ask(anybody.Login(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: edge["admin_password"]})).is(t, 200)
+		ask(anybody.Login(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: "wrong"})).is(t, 401)
 	}
 	works(url)
 	p.stop()
@@ -287,7 +287,7 @@ func TestDevModeMakesItsCredentialsOnceAndKeepsThem(t *testing.T) {
 		t.Error("the restart changed the credentials")
 	}
 	works(url)
-	if sites := got(apiAt(t, url, keys["edge"]["admin_token"], browserless).ListSitesWithResponse(t.Context(), &edgeapi.ListSitesParams{})).is(t, 200).JSON200; len(*sites) != 2 {
+	if sites := got[[]edgeapi.Site](apiAt(t, url, keys["edge"]["admin_token"], browserless).ListSites(t.Context(), &edgeapi.ListSitesParams{})).is(t, 200); len(*sites) != 2 {
 		t.Errorf("%d sites after the restart, want 2", len(*sites))
 	}
 	p.stop()
@@ -309,19 +309,19 @@ func TestSecretsStayOutOfTheMostTalkativeLog(t *testing.T) {
 			}
 			e.at.Store(&m[1])
 			site, agent := e.enroll("site")
-			org := got(e.api(adminToken).CreateOrgWithResponse(t.Context(), edgeapi.OrgInput{Name: "acme"})).is(t, 201).JSON201
-			got(e.api(org.AdminToken).GetMeWithResponse(t.Context())).is(t, 200)
+			org := got[edgeapi.NewOrg](e.api(adminToken).CreateOrg(t.Context(), edgeapi.OrgInput{Name: "acme"})).is(t, 201)
+			ask(e.api(org.AdminToken).GetMe(t.Context())).is(t, 200)
 			e.route("r", "https://hooks.example.com/")
-			session := got(e.api("").LoginWithResponse(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200).JSON200.Token
-			got(e.api("").LoginWithResponse(t.Context(), edgeapi.LoginRequest{Username: adminPassword, Password: adminPassword + "x"})).is(t, 401)
-			got(e.api("").EnrollWithResponse(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken + "x"})).is(t, 401)
+			session := got[edgeapi.Session](e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200).Token
+			ask(e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminPassword, Password: adminPassword + "x"})).is(t, 401)
+			ask(e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken + "x"})).is(t, 401)
 			res, err := browserless.Get(e.url() + "/api/v1/sites?access_token=" + adminToken + "&token=" + session)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = res.Body.Close()
-			got(e.api(adminToken).RevokeSiteWithResponse(t.Context(), site)).is(t, 200)
-			got(e.api(agent).HeartbeatWithResponse(t.Context(), edgeapi.HeartbeatInput{})).is(t, 401)
+			ask(e.api(adminToken).RevokeSite(t.Context(), site)).is(t, 200)
+			ask(e.api(agent).Heartbeat(t.Context(), edgeapi.HeartbeatInput{})).is(t, 401)
 			e.stop()
 		})
 	}

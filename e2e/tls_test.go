@@ -35,9 +35,9 @@ func TestASelfSignedServerSpeaksHTTPSOnly(t *testing.T) {
 	pool.AddCert(state.PeerCertificates[0])
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
 	t.Cleanup(client.CloseIdleConnections)
-	me := got(apiAt(t, e.url(), adminToken, client).GetMeWithResponse(t.Context())).is(t, 200)
-	if me.HTTPResponse.ProtoMajor != 2 {
-		t.Errorf("the answer came by %s", me.HTTPResponse.Proto)
+	me := ask(apiAt(t, e.url(), adminToken, client).GetMe(t.Context())).is(t, 200)
+	if me.ProtoMajor != 2 {
+		t.Errorf("the answer came by %s", me.Proto)
 	}
 	if old, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // it must be refused
 		_ = old.Close()
@@ -100,7 +100,7 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 	enroll := func(name string) (site, agent, certificate, authority string) {
 		t.Helper()
 		csr := o.csr(name)
-		r := got(e.api("").EnrollWithResponse(t.Context(), edgeapi.EnrollRequest{Name: name, EnrollmentToken: enrollmentToken, CsrPem: &csr})).is(t, 200).JSON200
+		r := got[edgeapi.Enrollment](e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: name, EnrollmentToken: enrollmentToken, CsrPem: &csr})).is(t, 200)
 		if r.CertificatePem == nil || r.CaPem == nil || r.CertificateNotAfter == nil {
 			t.Fatal("no certificate was issued")
 		}
@@ -108,8 +108,8 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 	}
 	crl := func(format edgeapi.GetCRLParamsFormat) string {
 		t.Helper()
-		res := got(e.api("").GetCRLWithResponse(t.Context(), &edgeapi.GetCRLParams{Format: &format})).is(t, 200)
-		path := o.file("crl."+string(format), res.Body)
+		res := ask(e.api("").GetCRL(t.Context(), &edgeapi.GetCRLParams{Format: &format})).is(t, 200)
+		path := o.file("crl."+string(format), res.body)
 		o.run("crl", "-inform", strings.ToUpper(string(format)), "-in", path, "-noout", "-CAfile", filepath.Join(o.dir, "ca.crt"), "-verify")
 		return path
 	}
@@ -130,13 +130,13 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 	if asked, issued := o.run("pkey", "-in", filepath.Join(o.dir, "one.key"), "-pubout"), o.run("x509", "-in", certificate, "-noout", "-pubkey"); asked != issued {
 		t.Error("the certificate is for another key")
 	}
-	renewed := got(e.api(agent).RotateCertificateWithResponse(t.Context(), site, edgeapi.RotateRequest{CsrPem: o.csr("one-renewed")})).is(t, 200).JSON200
+	renewed := got[edgeapi.IssuedCertificate](e.api(agent).RotateCertificate(t.Context(), site, edgeapi.RotateRequest{CsrPem: o.csr("one-renewed")})).is(t, 200)
 	renewal := o.file("one-renewed.crt", []byte(renewed.CertificatePem))
 	if out, err := verify(authority, renewal); err != nil {
 		t.Fatalf("a renewed certificate: %v\n%s", err, out)
 	}
 
-	got(e.api(adminToken).RevokeSiteWithResponse(t.Context(), site)).is(t, 200)
+	ask(e.api(adminToken).RevokeSite(t.Context(), site)).is(t, 200)
 	for _, c := range []string{certificate, renewal} {
 		if out, err := verify(authority, c); err == nil || !strings.Contains(out, "certificate revoked") {
 			t.Errorf("a certificate of a revoked site: %v\n%s", err, out)
@@ -153,7 +153,7 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 	}
 
 	// The list survives a kill, and a removed site is on it, too.
-	got(e.api(adminToken).DeleteSiteWithResponse(t.Context(), other)).is(t, 204)
+	ask(e.api(adminToken).DeleteSite(t.Context(), other)).is(t, 204)
 	e.kill()
 	e.start()
 	for _, c := range []string{certificate, otherCertificate} {

@@ -6,454 +6,58 @@
 package agentapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 
-	"github.com/oapi-codegen/runtime"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// ServerInterface represents all server handlers.
-type ServerInterface interface {
-	// RegisterDevice Make a device known, or refresh what is known of it
-	// (PUT /devices/{device})
-	RegisterDevice(w http.ResponseWriter, r *http.Request, device Device)
-	// SendEvent Hand over one event; 202 means it is on disk
-	// (POST /events)
-	SendEvent(w http.ResponseWriter, r *http.Request)
-	// SendEvents Hand over up to 1,000 events at once; all are accepted or none
-	// (POST /events/batch)
-	SendEvents(w http.ResponseWriter, r *http.Request)
-	// ListRefusedEvents The events that the control plane refused, newest first
-	// (GET /events/refused)
-	ListRefusedEvents(w http.ResponseWriter, r *http.Request, params ListRefusedEventsParams)
-	// DiscardRefusedEvents Delete refused events for good; all or none
-	// (POST /events/refused/discard)
-	DiscardRefusedEvents(w http.ResponseWriter, r *http.Request)
-	// RetryRefusedEvents Send refused events again, after those that wait; all or none
-	// (POST /events/refused/retry)
-	RetryRefusedEvents(w http.ResponseWriter, r *http.Request)
-	// GetStatus How the agent is
-	// (GET /status)
-	GetStatus(w http.ResponseWriter, r *http.Request)
-	// ListTwins The last known twins of the site's devices
-	// (GET /twins)
-	ListTwins(w http.ResponseWriter, r *http.Request, params ListTwinsParams)
-	// GetTwin The last known twin of a device
-	// (GET /twins/{device})
-	GetTwin(w http.ResponseWriter, r *http.Request, device Device)
-	// PatchReported Merge into a device's reported state (RFC 7396; null deletes)
-	// (PATCH /twins/{device}/reported)
-	PatchReported(w http.ResponseWriter, r *http.Request, device Device)
+// Register registers every operation of the contract with mux, below the path base. fail
+// sends the errors of s, and those of requests that are not as the contract says.
+func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer) {
+	mux.HandleFunc("PUT "+base+"/devices/{device}", rest.Serve(fail, func(in *rest.Input, q *RegisterDeviceRequestObject) {
+		in.Path("device", &q.Device)
+		q.Body = rest.JSON[RegisterDeviceJSONRequestBody](in, true)
+	}, s.RegisterDevice, RegisterDeviceResponseObject.VisitRegisterDeviceResponse))
+	mux.HandleFunc("POST "+base+"/events", rest.Serve(fail, func(in *rest.Input, q *SendEventRequestObject) {
+		q.Body = rest.JSON[SendEventJSONRequestBody](in, true)
+	}, s.SendEvent, SendEventResponseObject.VisitSendEventResponse))
+	mux.HandleFunc("POST "+base+"/events/batch", rest.Serve(fail, func(in *rest.Input, q *SendEventsRequestObject) {
+		q.Body = rest.JSON[SendEventsJSONRequestBody](in, true)
+	}, s.SendEvents, SendEventsResponseObject.VisitSendEventsResponse))
+	mux.HandleFunc("GET "+base+"/events/refused", rest.Serve(fail, func(in *rest.Input, q *ListRefusedEventsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListRefusedEvents, ListRefusedEventsResponseObject.VisitListRefusedEventsResponse))
+	mux.HandleFunc("POST "+base+"/events/refused/discard", rest.Serve(fail, func(in *rest.Input, q *DiscardRefusedEventsRequestObject) {
+		q.Body = rest.JSON[DiscardRefusedEventsJSONRequestBody](in, true)
+	}, s.DiscardRefusedEvents, DiscardRefusedEventsResponseObject.VisitDiscardRefusedEventsResponse))
+	mux.HandleFunc("POST "+base+"/events/refused/retry", rest.Serve(fail, func(in *rest.Input, q *RetryRefusedEventsRequestObject) {
+		q.Body = rest.JSON[RetryRefusedEventsJSONRequestBody](in, true)
+	}, s.RetryRefusedEvents, RetryRefusedEventsResponseObject.VisitRetryRefusedEventsResponse))
+	mux.HandleFunc("GET "+base+"/status", rest.Serve(fail, func(_ *rest.Input, _ *GetStatusRequestObject) {
+	}, s.GetStatus, GetStatusResponseObject.VisitGetStatusResponse))
+	mux.HandleFunc("GET "+base+"/twins", rest.Serve(fail, func(in *rest.Input, q *ListTwinsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListTwins, ListTwinsResponseObject.VisitListTwinsResponse))
+	mux.HandleFunc("GET "+base+"/twins/{device}", rest.Serve(fail, func(in *rest.Input, q *GetTwinRequestObject) {
+		in.Path("device", &q.Device)
+	}, s.GetTwin, GetTwinResponseObject.VisitGetTwinResponse))
+	mux.HandleFunc("PATCH "+base+"/twins/{device}/reported", rest.Serve(fail, func(in *rest.Input, q *PatchReportedRequestObject) {
+		in.Path("device", &q.Device)
+		q.Body = rest.JSON[PatchReportedJSONRequestBody](in, true)
+	}, s.PatchReported, PatchReportedResponseObject.VisitPatchReportedResponse))
 }
 
-// ServerInterfaceWrapper converts contexts to parameters.
-type ServerInterfaceWrapper struct {
-	Handler            ServerInterface
-	HandlerMiddlewares []MiddlewareFunc
-	ErrorHandlerFunc   func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-type MiddlewareFunc func(http.Handler) http.Handler
-
-// RegisterDevice operation middleware
-func (siw *ServerInterfaceWrapper) RegisterDevice(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "device" -------------
-	var device Device
-
-	err = runtime.BindStyledParameterWithOptions("simple", "device", r.PathValue("device"), &device, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "device", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RegisterDevice(w, r, device)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// SendEvent operation middleware
-func (siw *ServerInterfaceWrapper) SendEvent(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SendEvent(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// SendEvents operation middleware
-func (siw *ServerInterfaceWrapper) SendEvents(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SendEvents(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListRefusedEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListRefusedEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListRefusedEventsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListRefusedEvents(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DiscardRefusedEvents operation middleware
-func (siw *ServerInterfaceWrapper) DiscardRefusedEvents(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DiscardRefusedEvents(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RetryRefusedEvents operation middleware
-func (siw *ServerInterfaceWrapper) RetryRefusedEvents(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetryRefusedEvents(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetStatus operation middleware
-func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetStatus(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListTwins operation middleware
-func (siw *ServerInterfaceWrapper) ListTwins(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListTwinsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListTwins(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetTwin operation middleware
-func (siw *ServerInterfaceWrapper) GetTwin(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "device" -------------
-	var device Device
-
-	err = runtime.BindStyledParameterWithOptions("simple", "device", r.PathValue("device"), &device, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "device", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetTwin(w, r, device)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PatchReported operation middleware
-func (siw *ServerInterfaceWrapper) PatchReported(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "device" -------------
-	var device Device
-
-	err = runtime.BindStyledParameterWithOptions("simple", "device", r.PathValue("device"), &device, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "device", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PatchReported(w, r, device)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-type UnescapedCookieParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnescapedCookieParamError) Error() string {
-	return fmt.Sprintf("error unescaping cookie parameter '%s'", e.ParamName)
-}
-
-func (e *UnescapedCookieParamError) Unwrap() error {
-	return e.Err
-}
-
-type UnmarshalingParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnmarshalingParamError) Error() string {
-	return fmt.Sprintf("Error unmarshaling parameter %s as JSON: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *UnmarshalingParamError) Unwrap() error {
-	return e.Err
-}
-
-type RequiredParamError struct {
-	ParamName string
-}
-
-func (e *RequiredParamError) Error() string {
-	return fmt.Sprintf("Query argument %s is required, but not found", e.ParamName)
-}
-
-type RequiredHeaderError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *RequiredHeaderError) Error() string {
-	return fmt.Sprintf("Header parameter %s is required, but not found", e.ParamName)
-}
-
-func (e *RequiredHeaderError) Unwrap() error {
-	return e.Err
-}
-
-type InvalidParamFormatError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *InvalidParamFormatError) Error() string {
-	return fmt.Sprintf("Invalid format for parameter %s: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *InvalidParamFormatError) Unwrap() error {
-	return e.Err
-}
-
-type TooManyValuesForParamError struct {
-	ParamName string
-	Count     int
-}
-
-func (e *TooManyValuesForParamError) Error() string {
-	return fmt.Sprintf("Expected one value for %s, got %d", e.ParamName, e.Count)
-}
-
-// Handler creates http.Handler with routing matching OpenAPI spec.
-func Handler(si ServerInterface) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{})
-}
-
-// ServeMux is an abstraction of [http.ServeMux].
-type ServeMux interface {
-	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
-	http.Handler
-}
-
-type StdHTTPServerOptions struct {
-	BaseURL          string
-	BaseRouter       ServeMux
-	Middlewares      []MiddlewareFunc
-	ErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-// HandlerFromMux creates http.Handler with routing matching OpenAPI spec based on the provided mux.
-func HandlerFromMux(si ServerInterface, m ServeMux) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseRouter: m,
-	})
-}
-
-func HandlerFromMuxWithBaseURL(si ServerInterface, m ServeMux, baseURL string) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseURL:    baseURL,
-		BaseRouter: m,
-	})
-}
-
-// HandlerWithOptions creates http.Handler with additional options
-func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.Handler {
-	m := options.BaseRouter
-
-	if m == nil {
-		m = http.NewServeMux()
-	}
-	if options.ErrorHandlerFunc == nil {
-		options.ErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-
-	wrapper := ServerInterfaceWrapper{
-		Handler:            si,
-		HandlerMiddlewares: options.Middlewares,
-		ErrorHandlerFunc:   options.ErrorHandlerFunc,
-	}
-
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/status", wrapper.GetStatus)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.SendEvent)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/batch", wrapper.SendEvents)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/refused", wrapper.ListRefusedEvents)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/refused/retry", wrapper.RetryRefusedEvents)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/refused/discard", wrapper.DiscardRefusedEvents)
-	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/devices/{device}", wrapper.RegisterDevice)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/twins", wrapper.ListTwins)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/twins/{device}", wrapper.GetTwin)
-	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/twins/{device}/reported", wrapper.PatchReported)
-
-	return m
-}
-
-type DeniedJSONResponse Error
-
-type InvalidJSONResponse Error
-
-type NoSuchEventJSONResponse Error
-
-type NotFoundJSONResponse Error
-
-type NotWholeJSONResponse Error
-
-type StorageFailedJSONResponse Error
-
-type TooLargeJSONResponse Error
-
-type UnavailableJSONResponse Error
-
+// RegisterDeviceRequestObject is a request of RegisterDevice.
 type RegisterDeviceRequestObject struct {
-	Device Device `json:"device"`
+	Device Device
 	Body   *RegisterDeviceJSONRequestBody
 }
 
+// RegisterDeviceResponseObject is an answer of RegisterDevice.
 type RegisterDeviceResponseObject interface {
 	VisitRegisterDeviceResponse(w http.ResponseWriter) error
 }
@@ -461,255 +65,48 @@ type RegisterDeviceResponseObject interface {
 type RegisterDevice202Response struct {
 }
 
-func (response RegisterDevice202Response) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-	w.WriteHeader(202)
-	return nil
+func (r RegisterDevice202Response) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 202)
 }
 
-type RegisterDevice400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RegisterDevice400JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterDevice403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RegisterDevice403JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterDevice413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response RegisterDevice413JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterDevice507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response RegisterDevice507JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SendEventRequestObject is a request of SendEvent.
 type SendEventRequestObject struct {
 	Body *SendEventJSONRequestBody
 }
 
+// SendEventResponseObject is an answer of SendEvent.
 type SendEventResponseObject interface {
 	VisitSendEventResponse(w http.ResponseWriter) error
 }
 
 type SendEvent202JSONResponse EventReceipt
 
-func (response SendEvent202JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r SendEvent202JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type SendEvent400JSONResponse struct{ InvalidJSONResponse }
-
-func (response SendEvent400JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvent403JSONResponse struct{ DeniedJSONResponse }
-
-func (response SendEvent403JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvent413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response SendEvent413JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvent503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response SendEvent503JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvent507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response SendEvent507JSONResponse) VisitSendEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SendEventsRequestObject is a request of SendEvents.
 type SendEventsRequestObject struct {
 	Body *SendEventsJSONRequestBody
 }
 
+// SendEventsResponseObject is an answer of SendEvents.
 type SendEventsResponseObject interface {
 	VisitSendEventsResponse(w http.ResponseWriter) error
 }
 
 type SendEvents202JSONResponse []EventReceipt
 
-func (response SendEvents202JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r SendEvents202JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type SendEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response SendEvents400JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response SendEvents403JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvents413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response SendEvents413JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvents503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response SendEvents503JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SendEvents507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response SendEvents507JSONResponse) VisitSendEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListRefusedEventsRequestObject is a request of ListRefusedEvents.
 type ListRefusedEventsRequestObject struct {
 	Params ListRefusedEventsParams
 }
 
+// ListRefusedEventsResponseObject is an answer of ListRefusedEvents.
 type ListRefusedEventsResponseObject interface {
 	VisitListRefusedEventsResponse(w http.ResponseWriter) error
 }
@@ -723,286 +120,63 @@ type ListRefusedEvents200JSONResponse struct {
 	Headers ListRefusedEvents200ResponseHeaders
 }
 
-func (response ListRefusedEvents200JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListRefusedEvents200JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListRefusedEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListRefusedEvents400JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListRefusedEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListRefusedEvents403JSONResponse) VisitListRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DiscardRefusedEventsRequestObject is a request of DiscardRefusedEvents.
 type DiscardRefusedEventsRequestObject struct {
 	Body *DiscardRefusedEventsJSONRequestBody
 }
 
+// DiscardRefusedEventsResponseObject is an answer of DiscardRefusedEvents.
 type DiscardRefusedEventsResponseObject interface {
 	VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error
 }
 
 type DiscardRefusedEvents200JSONResponse EventCount
 
-func (response DiscardRefusedEvents200JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r DiscardRefusedEvents200JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type DiscardRefusedEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response DiscardRefusedEvents400JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardRefusedEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DiscardRefusedEvents403JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardRefusedEvents404JSONResponse struct{ NoSuchEventJSONResponse }
-
-func (response DiscardRefusedEvents404JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardRefusedEvents413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response DiscardRefusedEvents413JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DiscardRefusedEvents507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response DiscardRefusedEvents507JSONResponse) VisitDiscardRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RetryRefusedEventsRequestObject is a request of RetryRefusedEvents.
 type RetryRefusedEventsRequestObject struct {
 	Body *RetryRefusedEventsJSONRequestBody
 }
 
+// RetryRefusedEventsResponseObject is an answer of RetryRefusedEvents.
 type RetryRefusedEventsResponseObject interface {
 	VisitRetryRefusedEventsResponse(w http.ResponseWriter) error
 }
 
 type RetryRefusedEvents200JSONResponse EventCount
 
-func (response RetryRefusedEvents200JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RetryRefusedEvents200JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RetryRefusedEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RetryRefusedEvents400JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryRefusedEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RetryRefusedEvents403JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryRefusedEvents404JSONResponse struct{ NoSuchEventJSONResponse }
-
-func (response RetryRefusedEvents404JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryRefusedEvents409JSONResponse struct{ NotWholeJSONResponse }
-
-func (response RetryRefusedEvents409JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryRefusedEvents413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response RetryRefusedEvents413JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RetryRefusedEvents507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response RetryRefusedEvents507JSONResponse) VisitRetryRefusedEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetStatusRequestObject is a request of GetStatus.
 type GetStatusRequestObject struct {
 }
 
+// GetStatusResponseObject is an answer of GetStatus.
 type GetStatusResponseObject interface {
 	VisitGetStatusResponse(w http.ResponseWriter) error
 }
 
 type GetStatus200JSONResponse Status
 
-func (response GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetStatus403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetStatus403JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListTwinsRequestObject is a request of ListTwins.
 type ListTwinsRequestObject struct {
 	Params ListTwinsParams
 }
 
+// ListTwinsResponseObject is an answer of ListTwins.
 type ListTwinsResponseObject interface {
 	VisitListTwinsResponse(w http.ResponseWriter) error
 }
@@ -1016,118 +190,33 @@ type ListTwins200JSONResponse struct {
 	Headers ListTwins200ResponseHeaders
 }
 
-func (response ListTwins200JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListTwins200JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListTwins400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListTwins400JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListTwins403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListTwins403JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetTwinRequestObject is a request of GetTwin.
 type GetTwinRequestObject struct {
-	Device Device `json:"device"`
+	Device Device
 }
 
+// GetTwinResponseObject is an answer of GetTwin.
 type GetTwinResponseObject interface {
 	VisitGetTwinResponse(w http.ResponseWriter) error
 }
 
 type GetTwin200JSONResponse Twin
 
-func (response GetTwin200JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetTwin200JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetTwin400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetTwin400JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTwin403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetTwin403JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTwin404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetTwin404JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PatchReportedRequestObject is a request of PatchReported.
 type PatchReportedRequestObject struct {
-	Device Device `json:"device"`
+	Device Device
 	Body   *PatchReportedJSONRequestBody
 }
 
+// PatchReportedResponseObject is an answer of PatchReported.
 type PatchReportedResponseObject interface {
 	VisitPatchReportedResponse(w http.ResponseWriter) error
 }
@@ -1135,442 +224,41 @@ type PatchReportedResponseObject interface {
 type PatchReported202Response struct {
 }
 
-func (response PatchReported202Response) VisitPatchReportedResponse(w http.ResponseWriter) error {
-	w.WriteHeader(202)
-	return nil
+func (r PatchReported202Response) VisitPatchReportedResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 202)
 }
 
-type PatchReported400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PatchReported400JSONResponse) VisitPatchReportedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchReported403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PatchReported403JSONResponse) VisitPatchReportedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchReported404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PatchReported404JSONResponse) VisitPatchReportedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchReported413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response PatchReported413JSONResponse) VisitPatchReportedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchReported507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response PatchReported507JSONResponse) VisitPatchReportedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-// StrictServerInterface represents all server handlers.
-type StrictServerInterface interface {
+// Server answers every operation of the contract. An error that it returns is sent as the
+// contract describes errors.
+type Server interface {
 	// RegisterDevice Make a device known, or refresh what is known of it
 	// (PUT /devices/{device})
-	RegisterDevice(ctx context.Context, request RegisterDeviceRequestObject) (RegisterDeviceResponseObject, error)
+	RegisterDevice(context.Context, RegisterDeviceRequestObject) (RegisterDeviceResponseObject, error)
 	// SendEvent Hand over one event; 202 means it is on disk
 	// (POST /events)
-	SendEvent(ctx context.Context, request SendEventRequestObject) (SendEventResponseObject, error)
+	SendEvent(context.Context, SendEventRequestObject) (SendEventResponseObject, error)
 	// SendEvents Hand over up to 1,000 events at once; all are accepted or none
 	// (POST /events/batch)
-	SendEvents(ctx context.Context, request SendEventsRequestObject) (SendEventsResponseObject, error)
+	SendEvents(context.Context, SendEventsRequestObject) (SendEventsResponseObject, error)
 	// ListRefusedEvents The events that the control plane refused, newest first
 	// (GET /events/refused)
-	ListRefusedEvents(ctx context.Context, request ListRefusedEventsRequestObject) (ListRefusedEventsResponseObject, error)
+	ListRefusedEvents(context.Context, ListRefusedEventsRequestObject) (ListRefusedEventsResponseObject, error)
 	// DiscardRefusedEvents Delete refused events for good; all or none
 	// (POST /events/refused/discard)
-	DiscardRefusedEvents(ctx context.Context, request DiscardRefusedEventsRequestObject) (DiscardRefusedEventsResponseObject, error)
+	DiscardRefusedEvents(context.Context, DiscardRefusedEventsRequestObject) (DiscardRefusedEventsResponseObject, error)
 	// RetryRefusedEvents Send refused events again, after those that wait; all or none
 	// (POST /events/refused/retry)
-	RetryRefusedEvents(ctx context.Context, request RetryRefusedEventsRequestObject) (RetryRefusedEventsResponseObject, error)
+	RetryRefusedEvents(context.Context, RetryRefusedEventsRequestObject) (RetryRefusedEventsResponseObject, error)
 	// GetStatus How the agent is
 	// (GET /status)
-	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
+	GetStatus(context.Context, GetStatusRequestObject) (GetStatusResponseObject, error)
 	// ListTwins The last known twins of the site's devices
 	// (GET /twins)
-	ListTwins(ctx context.Context, request ListTwinsRequestObject) (ListTwinsResponseObject, error)
+	ListTwins(context.Context, ListTwinsRequestObject) (ListTwinsResponseObject, error)
 	// GetTwin The last known twin of a device
 	// (GET /twins/{device})
-	GetTwin(ctx context.Context, request GetTwinRequestObject) (GetTwinResponseObject, error)
+	GetTwin(context.Context, GetTwinRequestObject) (GetTwinResponseObject, error)
 	// PatchReported Merge into a device's reported state (RFC 7396; null deletes)
 	// (PATCH /twins/{device}/reported)
-	PatchReported(ctx context.Context, request PatchReportedRequestObject) (PatchReportedResponseObject, error)
-}
-
-type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-
-type StrictHTTPServerOptions struct {
-	RequestErrorHandlerFunc  func(w http.ResponseWriter, r *http.Request, err error)
-	ResponseErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		},
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		},
-	}}
-}
-
-func NewStrictHandlerWithOptions(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc, options StrictHTTPServerOptions) ServerInterface {
-	if options.RequestErrorHandlerFunc == nil {
-		options.RequestErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-	if options.ResponseErrorHandlerFunc == nil {
-		options.ResponseErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-	}
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: options}
-}
-
-type strictHandler struct {
-	ssi         StrictServerInterface
-	middlewares []StrictMiddlewareFunc
-	options     StrictHTTPServerOptions
-}
-
-// RegisterDevice operation middleware
-func (sh *strictHandler) RegisterDevice(w http.ResponseWriter, r *http.Request, device Device) {
-	var request RegisterDeviceRequestObject
-
-	request.Device = device
-
-	var body RegisterDeviceJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RegisterDevice(ctx, request.(RegisterDeviceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RegisterDevice")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RegisterDeviceResponseObject); ok {
-		if err := validResponse.VisitRegisterDeviceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// SendEvent operation middleware
-func (sh *strictHandler) SendEvent(w http.ResponseWriter, r *http.Request) {
-	var request SendEventRequestObject
-
-	var body SendEventJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.SendEvent(ctx, request.(SendEventRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SendEvent")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(SendEventResponseObject); ok {
-		if err := validResponse.VisitSendEventResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// SendEvents operation middleware
-func (sh *strictHandler) SendEvents(w http.ResponseWriter, r *http.Request) {
-	var request SendEventsRequestObject
-
-	var body SendEventsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.SendEvents(ctx, request.(SendEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SendEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(SendEventsResponseObject); ok {
-		if err := validResponse.VisitSendEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListRefusedEvents operation middleware
-func (sh *strictHandler) ListRefusedEvents(w http.ResponseWriter, r *http.Request, params ListRefusedEventsParams) {
-	var request ListRefusedEventsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListRefusedEvents(ctx, request.(ListRefusedEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListRefusedEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListRefusedEventsResponseObject); ok {
-		if err := validResponse.VisitListRefusedEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DiscardRefusedEvents operation middleware
-func (sh *strictHandler) DiscardRefusedEvents(w http.ResponseWriter, r *http.Request) {
-	var request DiscardRefusedEventsRequestObject
-
-	var body DiscardRefusedEventsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DiscardRefusedEvents(ctx, request.(DiscardRefusedEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DiscardRefusedEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DiscardRefusedEventsResponseObject); ok {
-		if err := validResponse.VisitDiscardRefusedEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RetryRefusedEvents operation middleware
-func (sh *strictHandler) RetryRefusedEvents(w http.ResponseWriter, r *http.Request) {
-	var request RetryRefusedEventsRequestObject
-
-	var body RetryRefusedEventsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RetryRefusedEvents(ctx, request.(RetryRefusedEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RetryRefusedEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RetryRefusedEventsResponseObject); ok {
-		if err := validResponse.VisitRetryRefusedEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetStatus operation middleware
-func (sh *strictHandler) GetStatus(w http.ResponseWriter, r *http.Request) {
-	var request GetStatusRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetStatus(ctx, request.(GetStatusRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetStatus")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetStatusResponseObject); ok {
-		if err := validResponse.VisitGetStatusResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListTwins operation middleware
-func (sh *strictHandler) ListTwins(w http.ResponseWriter, r *http.Request, params ListTwinsParams) {
-	var request ListTwinsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListTwins(ctx, request.(ListTwinsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListTwins")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListTwinsResponseObject); ok {
-		if err := validResponse.VisitListTwinsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetTwin operation middleware
-func (sh *strictHandler) GetTwin(w http.ResponseWriter, r *http.Request, device Device) {
-	var request GetTwinRequestObject
-
-	request.Device = device
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetTwin(ctx, request.(GetTwinRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetTwin")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetTwinResponseObject); ok {
-		if err := validResponse.VisitGetTwinResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PatchReported operation middleware
-func (sh *strictHandler) PatchReported(w http.ResponseWriter, r *http.Request, device Device) {
-	var request PatchReportedRequestObject
-
-	request.Device = device
-
-	var body PatchReportedJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PatchReported(ctx, request.(PatchReportedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PatchReported")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PatchReportedResponseObject); ok {
-		if err := validResponse.VisitPatchReportedResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	PatchReported(context.Context, PatchReportedRequestObject) (PatchReportedResponseObject, error)
 }

@@ -6,3071 +6,310 @@
 package edgeapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 
-	"github.com/oapi-codegen/runtime"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// ServerInterface represents all server handlers.
-type ServerInterface interface {
-	// ListActivity What happened lately, newest first
-	// (GET /activity)
-	ListActivity(w http.ResponseWriter, r *http.Request, params ListActivityParams)
-	// AddActivity Add activity lines, at most 1,000 at once
-	// (POST /activity)
-	AddActivity(w http.ResponseWriter, r *http.Request)
-	// ListAgentDeployments What the calling site should run
-	// (GET /agent/deployments)
-	ListAgentDeployments(w http.ResponseWriter, r *http.Request, params ListAgentDeploymentsParams)
-	// RollbackDeployment Go back to the image that ran before
-	// (POST /agent/deployments/{id}/rollback)
-	RollbackDeployment(w http.ResponseWriter, r *http.Request, id ID)
-	// ReportDeploymentStatus Say how a deployment does on the calling site
-	// (POST /agent/deployments/{id}/status)
-	ReportDeploymentStatus(w http.ResponseWriter, r *http.Request, id ID)
-	// ReportOTAStatus Say how far a device's update is
-	// (POST /agent/devices/{id}/ota/status)
-	ReportOTAStatus(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// ListAgentPolicyPacks The enabled policy packs that bind the calling site
-	// (GET /agent/policy-packs)
-	ListAgentPolicyPacks(w http.ResponseWriter, r *http.Request, params ListAgentPolicyPacksParams)
-	// ListAgentTwins The desired state of the calling site's devices
-	// (GET /agent/twins)
-	ListAgentTwins(w http.ResponseWriter, r *http.Request, params ListAgentTwinsParams)
-	// ReportTwin Merge into the reported state (RFC 7396; null deletes)
-	// (POST /agent/twins/{id}/reported)
-	ReportTwin(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// ListAlerts What needs attention, newest first
-	// (GET /alerts)
-	ListAlerts(w http.ResponseWriter, r *http.Request, params ListAlertsParams)
-	// ListAudit Who changed what, newest first
-	// (GET /audit)
-	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
-	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
-	// (POST /audit/acknowledge)
-	AcknowledgeAudit(w http.ResponseWriter, r *http.Request)
-	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
-	// (GET /audit/verify)
-	VerifyAudit(w http.ResponseWriter, r *http.Request)
-	// Login Exchange username and password for a session token of 12 hours
-	// (POST /auth/login)
-	Login(w http.ResponseWriter, r *http.Request)
-	// Logout End the calling session; tokens that are no session stay valid
-	// (POST /auth/logout)
-	Logout(w http.ResponseWriter, r *http.Request)
-	// GetMe Describe the caller
-	// (GET /auth/me)
-	GetMe(w http.ResponseWriter, r *http.Request)
-	// OIDCCallback Come back from the identity provider; goes on to the console with the session token in the fragment `oidc_token`
-	// (GET /auth/oidc/callback)
-	OIDCCallback(w http.ResponseWriter, r *http.Request, params OIDCCallbackParams)
-	// OIDCLogin Go to the identity provider
-	// (GET /auth/oidc/login)
-	OIDCLogin(w http.ResponseWriter, r *http.Request)
-	// GetCRL The certificate revocation list (RFC 5280)
-	// (GET /ca/crl)
-	GetCRL(w http.ResponseWriter, r *http.Request, params GetCRLParams)
-	// ListDeadLetters Events that could not be delivered, newest first
-	// (GET /deadletters)
-	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
-	// ReplayDeadLetters Deliver again all dead letters of a route, or those of a span of time
-	// (POST /deadletters/replay)
-	ReplayDeadLetters(w http.ResponseWriter, r *http.Request)
-	// DeleteDeadLetter Give up on a dead letter
-	// (DELETE /deadletters/{id})
-	DeleteDeadLetter(w http.ResponseWriter, r *http.Request, id ID)
-	// GetDeadLetter One dead letter
-	// (GET /deadletters/{id})
-	GetDeadLetter(w http.ResponseWriter, r *http.Request, id ID)
-	// ReplayDeadLetter Deliver a dead letter again
-	// (POST /deadletters/{id}/replay)
-	ReplayDeadLetter(w http.ResponseWriter, r *http.Request, id ID)
-	// ListDeployments Deployments in the caller's scope
-	// (GET /deployments)
-	ListDeployments(w http.ResponseWriter, r *http.Request, params ListDeploymentsParams)
-	// CreateDeployment Have a site run a container image
-	// (POST /deployments)
-	CreateDeployment(w http.ResponseWriter, r *http.Request)
-	// DeleteDeployment Remove a deployment from its site
-	// (DELETE /deployments/{id})
-	DeleteDeployment(w http.ResponseWriter, r *http.Request, id ID)
-	// GetDeployment One deployment
-	// (GET /deployments/{id})
-	GetDeployment(w http.ResponseWriter, r *http.Request, id ID)
-	// PatchDeployment Change image or version, start or stop it
-	// (PATCH /deployments/{id})
-	PatchDeployment(w http.ResponseWriter, r *http.Request, id ID)
-	// ListDevices Devices in the caller's scope
-	// (GET /devices)
-	ListDevices(w http.ResponseWriter, r *http.Request, params ListDevicesParams)
-	// RegisterDevice Make a device known, or refresh what is known of it
-	// (POST /devices/register)
-	RegisterDevice(w http.ResponseWriter, r *http.Request)
-	// DeleteDevice Forget a device and its twin
-	// (DELETE /devices/{id})
-	DeleteDevice(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// GetDevice One device
-	// (GET /devices/{id})
-	GetDevice(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// GetOTA The device's current update and how far it is
-	// (GET /devices/{id}/ota)
-	GetOTA(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// RequestOTA Ask a device to update; takes the place of an earlier request
-	// (POST /devices/{id}/ota)
-	RequestOTA(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// Enroll Make a site of whoever holds an enrollment token
-	// (POST /enroll)
-	Enroll(w http.ResponseWriter, r *http.Request)
-	// ListEnrollmentTokens Enrollment tokens that were made here and have not expired
-	// (GET /enrollment-tokens)
-	ListEnrollmentTokens(w http.ResponseWriter, r *http.Request, params ListEnrollmentTokensParams)
-	// CreateEnrollmentToken Make a token that enrolls a few sites for a short time
-	// (POST /enrollment-tokens)
-	CreateEnrollmentToken(w http.ResponseWriter, r *http.Request)
-	// DeleteEnrollmentToken Withdraw an enrollment token; sites that it enrolled stay
-	// (DELETE /enrollment-tokens/{id})
-	DeleteEnrollmentToken(w http.ResponseWriter, r *http.Request, id ID)
-	// ListEvents Recent events, newest first
-	// (GET /events)
-	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
-	// IngestEvent Hand over one event; 202 means it is on disk
-	// (POST /events)
-	IngestEvent(w http.ResponseWriter, r *http.Request)
-	// IngestEvents Hand over up to 1,000 events at once; all are accepted or none
-	// (POST /events/batch)
-	IngestEvents(w http.ResponseWriter, r *http.Request)
-	// Heartbeat The site lives
-	// (POST /heartbeat)
-	Heartbeat(w http.ResponseWriter, r *http.Request)
-	// ListOrgs All orgs
-	// (GET /orgs)
-	ListOrgs(w http.ResponseWriter, r *http.Request, params ListOrgsParams)
-	// CreateOrg Make an org and its three tokens
-	// (POST /orgs)
-	CreateOrg(w http.ResponseWriter, r *http.Request)
-	// DeleteOrg Remove an org and kill its tokens; its sites stay, seen by global tokens only
-	// (DELETE /orgs/{id})
-	DeleteOrg(w http.ResponseWriter, r *http.Request, id ID)
-	// GetOrg One org
-	// (GET /orgs/{id})
-	GetOrg(w http.ResponseWriter, r *http.Request, id ID)
-	// ListCampaigns Campaigns in the caller's scope, newest first
-	// (GET /ota/campaigns)
-	ListCampaigns(w http.ResponseWriter, r *http.Request, params ListCampaignsParams)
-	// CreateCampaign Draft a staged update
-	// (POST /ota/campaigns)
-	CreateCampaign(w http.ResponseWriter, r *http.Request)
-	// GetCampaign One campaign, with outcomes read afresh from the twins
-	// (GET /ota/campaigns/{id})
-	GetCampaign(w http.ResponseWriter, r *http.Request, id ID)
-	// AbortCampaign Stop a campaign; updates that devices have begun are not cancelled
-	// (POST /ota/campaigns/{id}/abort)
-	AbortCampaign(w http.ResponseWriter, r *http.Request, id ID)
-	// ListCampaignDevices The campaign's devices, the wave each is in, and its outcome
-	// (GET /ota/campaigns/{id}/devices)
-	ListCampaignDevices(w http.ResponseWriter, r *http.Request, id ID, params ListCampaignDevicesParams)
-	// PromoteCampaign Go on to the next stage, also when paused
-	// (POST /ota/campaigns/{id}/promote)
-	PromoteCampaign(w http.ResponseWriter, r *http.Request, id ID)
-	// StartCampaign Freeze the targets and begin the first stage
-	// (POST /ota/campaigns/{id}/start)
-	StartCampaign(w http.ResponseWriter, r *http.Request, id ID)
-	// GetOverview Counts by state, and rates
-	// (GET /overview)
-	GetOverview(w http.ResponseWriter, r *http.Request)
-	// ListPolicyPacks Policy packs that concern the caller
-	// (GET /policy-packs)
-	ListPolicyPacks(w http.ResponseWriter, r *http.Request, params ListPolicyPacksParams)
-	// CreatePolicyPack Allow images, for one site or for the whole fleet
-	// (POST /policy-packs)
-	CreatePolicyPack(w http.ResponseWriter, r *http.Request)
-	// CheckImage Try an image against the policy packs
-	// (POST /policy-packs/check)
-	CheckImage(w http.ResponseWriter, r *http.Request)
-	// DeletePolicyPack Remove a policy pack
-	// (DELETE /policy-packs/{id})
-	DeletePolicyPack(w http.ResponseWriter, r *http.Request, id ID)
-	// GetPolicyPack One policy pack
-	// (GET /policy-packs/{id})
-	GetPolicyPack(w http.ResponseWriter, r *http.Request, id ID)
-	// PatchPolicyPack Change a policy pack; its version goes up by one
-	// (PATCH /policy-packs/{id})
-	PatchPolicyPack(w http.ResponseWriter, r *http.Request, id ID)
-	// ListRoutes Routes in the caller's scope
-	// (GET /routes)
-	ListRoutes(w http.ResponseWriter, r *http.Request, params ListRoutesParams)
-	// CreateRoute Deliver matching events to an HTTP target
-	// (POST /routes)
-	CreateRoute(w http.ResponseWriter, r *http.Request)
-	// DeleteRoute Remove a route; its pending deliveries become dead letters
-	// (DELETE /routes/{id})
-	DeleteRoute(w http.ResponseWriter, r *http.Request, id ID)
-	// GetRoute One route
-	// (GET /routes/{id})
-	GetRoute(w http.ResponseWriter, r *http.Request, id ID)
-	// PatchRoute Change a route; disabling it turns its pending deliveries into dead letters
-	// (PATCH /routes/{id})
-	PatchRoute(w http.ResponseWriter, r *http.Request, id ID)
-	// GetRouteStats How delivery over a route goes
-	// (GET /routes/{id}/stats)
-	GetRouteStats(w http.ResponseWriter, r *http.Request, id ID, params GetRouteStatsParams)
-	// TestRoute Send one made-up event to the route's target now, once
-	// (POST /routes/{id}/test)
-	TestRoute(w http.ResponseWriter, r *http.Request, id ID)
-	// ListSites Sites in the caller's scope
-	// (GET /sites)
-	ListSites(w http.ResponseWriter, r *http.Request, params ListSitesParams)
-	// DeleteSite Remove a site with its devices, twins and deployments; its certificates are revoked
-	// (DELETE /sites/{id})
-	DeleteSite(w http.ResponseWriter, r *http.Request, id ID)
-	// GetSite One site
-	// (GET /sites/{id})
-	GetSite(w http.ResponseWriter, r *http.Request, id ID)
-	// PatchSite Rename or relabel a site
-	// (PATCH /sites/{id})
-	PatchSite(w http.ResponseWriter, r *http.Request, id ID)
-	// RevokeSite Shut a site out for good; its token stops at once and its certificates enter the revocation list
-	// (POST /sites/{id}/revoke)
-	RevokeSite(w http.ResponseWriter, r *http.Request, id ID)
-	// RotateCertificate Sign a new certificate for the calling site
-	// (POST /sites/{id}/rotate)
-	RotateCertificate(w http.ResponseWriter, r *http.Request, id ID)
-	// GetStream Activity as it happens, as server-sent events
-	// (GET /stream)
-	GetStream(w http.ResponseWriter, r *http.Request, params GetStreamParams)
-	// ListTwins Twins in the caller's scope
-	// (GET /twins)
-	ListTwins(w http.ResponseWriter, r *http.Request, params ListTwinsParams)
-	// GetTwin One twin, with its ETag
-	// (GET /twins/{id})
-	GetTwin(w http.ResponseWriter, r *http.Request, id DeviceID)
-	// PutDesired Replace the desired state, except `ota`
-	// (PUT /twins/{id}/desired)
-	PutDesired(w http.ResponseWriter, r *http.Request, id DeviceID, params PutDesiredParams)
-	// GetVersion Build information
-	// (GET /version)
-	GetVersion(w http.ResponseWriter, r *http.Request)
+// Register registers every operation of the contract with mux, below the path base. fail
+// sends the errors of s, and those of requests that are not as the contract says.
+func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer) {
+	mux.HandleFunc("GET "+base+"/activity", rest.Serve(fail, func(in *rest.Input, q *ListActivityRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListActivity, ListActivityResponseObject.VisitListActivityResponse))
+	mux.HandleFunc("POST "+base+"/activity", rest.Serve(fail, func(in *rest.Input, q *AddActivityRequestObject) {
+		q.Body = rest.JSON[AddActivityJSONRequestBody](in, true)
+	}, s.AddActivity, AddActivityResponseObject.VisitAddActivityResponse))
+	mux.HandleFunc("GET "+base+"/agent/deployments", rest.Serve(fail, func(in *rest.Input, q *ListAgentDeploymentsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListAgentDeployments, ListAgentDeploymentsResponseObject.VisitListAgentDeploymentsResponse))
+	mux.HandleFunc("POST "+base+"/agent/deployments/{id}/rollback", rest.Serve(fail, func(in *rest.Input, q *RollbackDeploymentRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[RollbackDeploymentJSONRequestBody](in, true)
+	}, s.RollbackDeployment, RollbackDeploymentResponseObject.VisitRollbackDeploymentResponse))
+	mux.HandleFunc("POST "+base+"/agent/deployments/{id}/status", rest.Serve(fail, func(in *rest.Input, q *ReportDeploymentStatusRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ReportDeploymentStatusJSONRequestBody](in, true)
+	}, s.ReportDeploymentStatus, ReportDeploymentStatusResponseObject.VisitReportDeploymentStatusResponse))
+	mux.HandleFunc("POST "+base+"/agent/devices/{id}/ota/status", rest.Serve(fail, func(in *rest.Input, q *ReportOTAStatusRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ReportOTAStatusJSONRequestBody](in, true)
+	}, s.ReportOTAStatus, ReportOTAStatusResponseObject.VisitReportOTAStatusResponse))
+	mux.HandleFunc("GET "+base+"/agent/policy-packs", rest.Serve(fail, func(in *rest.Input, q *ListAgentPolicyPacksRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListAgentPolicyPacks, ListAgentPolicyPacksResponseObject.VisitListAgentPolicyPacksResponse))
+	mux.HandleFunc("GET "+base+"/agent/twins", rest.Serve(fail, func(in *rest.Input, q *ListAgentTwinsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListAgentTwins, ListAgentTwinsResponseObject.VisitListAgentTwinsResponse))
+	mux.HandleFunc("POST "+base+"/agent/twins/{id}/reported", rest.Serve(fail, func(in *rest.Input, q *ReportTwinRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ReportTwinJSONRequestBody](in, true)
+	}, s.ReportTwin, ReportTwinResponseObject.VisitReportTwinResponse))
+	mux.HandleFunc("GET "+base+"/alerts", rest.Serve(fail, func(in *rest.Input, q *ListAlertsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+		in.Query("status", false, &q.Params.Status)
+		in.Query("kind", false, &q.Params.Kind)
+		in.Query("severity", false, &q.Params.Severity)
+	}, s.ListAlerts, ListAlertsResponseObject.VisitListAlertsResponse))
+	mux.HandleFunc("GET "+base+"/audit", rest.Serve(fail, func(in *rest.Input, q *ListAuditRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+		in.Query("actor", false, &q.Params.Actor)
+		in.Query("action", false, &q.Params.Action)
+		in.Query("without_action", false, &q.Params.WithoutAction)
+		in.Query("from", false, &q.Params.From)
+		in.Query("to", false, &q.Params.To)
+	}, s.ListAudit, ListAuditResponseObject.VisitListAuditResponse))
+	mux.HandleFunc("POST "+base+"/audit/acknowledge", rest.Serve(fail, func(in *rest.Input, q *AcknowledgeAuditRequestObject) {
+		q.Body = rest.JSON[AcknowledgeAuditJSONRequestBody](in, true)
+	}, s.AcknowledgeAudit, AcknowledgeAuditResponseObject.VisitAcknowledgeAuditResponse))
+	mux.HandleFunc("GET "+base+"/audit/verify", rest.Serve(fail, func(_ *rest.Input, _ *VerifyAuditRequestObject) {
+	}, s.VerifyAudit, VerifyAuditResponseObject.VisitVerifyAuditResponse))
+	mux.HandleFunc("POST "+base+"/auth/login", rest.Serve(fail, func(in *rest.Input, q *LoginRequestObject) {
+		q.Body = rest.JSON[LoginJSONRequestBody](in, true)
+	}, s.Login, LoginResponseObject.VisitLoginResponse))
+	mux.HandleFunc("POST "+base+"/auth/logout", rest.Serve(fail, func(_ *rest.Input, _ *LogoutRequestObject) {
+	}, s.Logout, LogoutResponseObject.VisitLogoutResponse))
+	mux.HandleFunc("GET "+base+"/auth/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
+	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
+	mux.HandleFunc("GET "+base+"/auth/oidc/callback", rest.Serve(fail, func(in *rest.Input, q *OIDCCallbackRequestObject) {
+		in.Query("code", false, &q.Params.Code)
+		in.Query("state", false, &q.Params.State)
+		in.Query("error", false, &q.Params.Error)
+	}, s.OIDCCallback, OIDCCallbackResponseObject.VisitOIDCCallbackResponse))
+	mux.HandleFunc("GET "+base+"/auth/oidc/login", rest.Serve(fail, func(_ *rest.Input, _ *OIDCLoginRequestObject) {
+	}, s.OIDCLogin, OIDCLoginResponseObject.VisitOIDCLoginResponse))
+	mux.HandleFunc("GET "+base+"/ca/crl", rest.Serve(fail, func(in *rest.Input, q *GetCRLRequestObject) {
+		in.Query("format", false, &q.Params.Format)
+	}, s.GetCRL, GetCRLResponseObject.VisitGetCRLResponse))
+	mux.HandleFunc("GET "+base+"/deadletters", rest.Serve(fail, func(in *rest.Input, q *ListDeadLettersRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+		in.Query("route_id", false, &q.Params.RouteId)
+		in.Query("reason", false, &q.Params.Reason)
+	}, s.ListDeadLetters, ListDeadLettersResponseObject.VisitListDeadLettersResponse))
+	mux.HandleFunc("DELETE "+base+"/deadletters/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteDeadLetterRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteDeadLetter, DeleteDeadLetterResponseObject.VisitDeleteDeadLetterResponse))
+	mux.HandleFunc("GET "+base+"/deadletters/{id}", rest.Serve(fail, func(in *rest.Input, q *GetDeadLetterRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetDeadLetter, GetDeadLetterResponseObject.VisitGetDeadLetterResponse))
+	mux.HandleFunc("POST "+base+"/deadletters/{id}/replay", rest.Serve(fail, func(in *rest.Input, q *ReplayDeadLetterRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.ReplayDeadLetter, ReplayDeadLetterResponseObject.VisitReplayDeadLetterResponse))
+	mux.HandleFunc("POST "+base+"/deadletters/replay", rest.Serve(fail, func(in *rest.Input, q *ReplayDeadLettersRequestObject) {
+		q.Body = rest.JSON[ReplayDeadLettersJSONRequestBody](in, true)
+	}, s.ReplayDeadLetters, ReplayDeadLettersResponseObject.VisitReplayDeadLettersResponse))
+	mux.HandleFunc("GET "+base+"/deployments", rest.Serve(fail, func(in *rest.Input, q *ListDeploymentsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListDeployments, ListDeploymentsResponseObject.VisitListDeploymentsResponse))
+	mux.HandleFunc("POST "+base+"/deployments", rest.Serve(fail, func(in *rest.Input, q *CreateDeploymentRequestObject) {
+		q.Body = rest.JSON[CreateDeploymentJSONRequestBody](in, true)
+	}, s.CreateDeployment, CreateDeploymentResponseObject.VisitCreateDeploymentResponse))
+	mux.HandleFunc("DELETE "+base+"/deployments/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteDeploymentRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteDeployment, DeleteDeploymentResponseObject.VisitDeleteDeploymentResponse))
+	mux.HandleFunc("GET "+base+"/deployments/{id}", rest.Serve(fail, func(in *rest.Input, q *GetDeploymentRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetDeployment, GetDeploymentResponseObject.VisitGetDeploymentResponse))
+	mux.HandleFunc("PATCH "+base+"/deployments/{id}", rest.Serve(fail, func(in *rest.Input, q *PatchDeploymentRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PatchDeploymentJSONRequestBody](in, true)
+	}, s.PatchDeployment, PatchDeploymentResponseObject.VisitPatchDeploymentResponse))
+	mux.HandleFunc("GET "+base+"/devices", rest.Serve(fail, func(in *rest.Input, q *ListDevicesRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListDevices, ListDevicesResponseObject.VisitListDevicesResponse))
+	mux.HandleFunc("DELETE "+base+"/devices/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteDeviceRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteDevice, DeleteDeviceResponseObject.VisitDeleteDeviceResponse))
+	mux.HandleFunc("GET "+base+"/devices/{id}", rest.Serve(fail, func(in *rest.Input, q *GetDeviceRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetDevice, GetDeviceResponseObject.VisitGetDeviceResponse))
+	mux.HandleFunc("GET "+base+"/devices/{id}/ota", rest.Serve(fail, func(in *rest.Input, q *GetOTARequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetOTA, GetOTAResponseObject.VisitGetOTAResponse))
+	mux.HandleFunc("POST "+base+"/devices/{id}/ota", rest.Serve(fail, func(in *rest.Input, q *RequestOTARequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[RequestOTAJSONRequestBody](in, true)
+	}, s.RequestOTA, RequestOTAResponseObject.VisitRequestOTAResponse))
+	mux.HandleFunc("POST "+base+"/devices/register", rest.Serve(fail, func(in *rest.Input, q *RegisterDeviceRequestObject) {
+		q.Body = rest.JSON[RegisterDeviceJSONRequestBody](in, true)
+	}, s.RegisterDevice, RegisterDeviceResponseObject.VisitRegisterDeviceResponse))
+	mux.HandleFunc("POST "+base+"/enroll", rest.Serve(fail, func(in *rest.Input, q *EnrollRequestObject) {
+		q.Body = rest.JSON[EnrollJSONRequestBody](in, true)
+	}, s.Enroll, EnrollResponseObject.VisitEnrollResponse))
+	mux.HandleFunc("GET "+base+"/enrollment-tokens", rest.Serve(fail, func(in *rest.Input, q *ListEnrollmentTokensRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListEnrollmentTokens, ListEnrollmentTokensResponseObject.VisitListEnrollmentTokensResponse))
+	mux.HandleFunc("POST "+base+"/enrollment-tokens", rest.Serve(fail, func(in *rest.Input, q *CreateEnrollmentTokenRequestObject) {
+		q.Body = rest.JSON[CreateEnrollmentTokenJSONRequestBody](in, true)
+	}, s.CreateEnrollmentToken, CreateEnrollmentTokenResponseObject.VisitCreateEnrollmentTokenResponse))
+	mux.HandleFunc("DELETE "+base+"/enrollment-tokens/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteEnrollmentTokenRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteEnrollmentToken, DeleteEnrollmentTokenResponseObject.VisitDeleteEnrollmentTokenResponse))
+	mux.HandleFunc("GET "+base+"/events", rest.Serve(fail, func(in *rest.Input, q *ListEventsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+		in.Query("minutes", false, &q.Params.Minutes)
+		in.Query("topic", false, &q.Params.Topic)
+	}, s.ListEvents, ListEventsResponseObject.VisitListEventsResponse))
+	mux.HandleFunc("POST "+base+"/events", rest.Serve(fail, func(in *rest.Input, q *IngestEventRequestObject) {
+		q.Body = rest.JSON[IngestEventJSONRequestBody](in, true)
+	}, s.IngestEvent, IngestEventResponseObject.VisitIngestEventResponse))
+	mux.HandleFunc("POST "+base+"/events/batch", rest.Serve(fail, func(in *rest.Input, q *IngestEventsRequestObject) {
+		q.Body = rest.JSON[IngestEventsJSONRequestBody](in, true)
+	}, s.IngestEvents, IngestEventsResponseObject.VisitIngestEventsResponse))
+	mux.HandleFunc("POST "+base+"/heartbeat", rest.Serve(fail, func(in *rest.Input, q *HeartbeatRequestObject) {
+		q.Body = rest.JSON[HeartbeatJSONRequestBody](in, false)
+	}, s.Heartbeat, HeartbeatResponseObject.VisitHeartbeatResponse))
+	mux.HandleFunc("GET "+base+"/orgs", rest.Serve(fail, func(in *rest.Input, q *ListOrgsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListOrgs, ListOrgsResponseObject.VisitListOrgsResponse))
+	mux.HandleFunc("POST "+base+"/orgs", rest.Serve(fail, func(in *rest.Input, q *CreateOrgRequestObject) {
+		q.Body = rest.JSON[CreateOrgJSONRequestBody](in, true)
+	}, s.CreateOrg, CreateOrgResponseObject.VisitCreateOrgResponse))
+	mux.HandleFunc("DELETE "+base+"/orgs/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteOrgRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteOrg, DeleteOrgResponseObject.VisitDeleteOrgResponse))
+	mux.HandleFunc("GET "+base+"/orgs/{id}", rest.Serve(fail, func(in *rest.Input, q *GetOrgRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetOrg, GetOrgResponseObject.VisitGetOrgResponse))
+	mux.HandleFunc("GET "+base+"/ota/campaigns", rest.Serve(fail, func(in *rest.Input, q *ListCampaignsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("status", false, &q.Params.Status)
+	}, s.ListCampaigns, ListCampaignsResponseObject.VisitListCampaignsResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns", rest.Serve(fail, func(in *rest.Input, q *CreateCampaignRequestObject) {
+		q.Body = rest.JSON[CreateCampaignJSONRequestBody](in, true)
+	}, s.CreateCampaign, CreateCampaignResponseObject.VisitCreateCampaignResponse))
+	mux.HandleFunc("GET "+base+"/ota/campaigns/{id}", rest.Serve(fail, func(in *rest.Input, q *GetCampaignRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetCampaign, GetCampaignResponseObject.VisitGetCampaignResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/abort", rest.Serve(fail, func(in *rest.Input, q *AbortCampaignRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.AbortCampaign, AbortCampaignResponseObject.VisitAbortCampaignResponse))
+	mux.HandleFunc("GET "+base+"/ota/campaigns/{id}/devices", rest.Serve(fail, func(in *rest.Input, q *ListCampaignDevicesRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("outcome", false, &q.Params.Outcome)
+	}, s.ListCampaignDevices, ListCampaignDevicesResponseObject.VisitListCampaignDevicesResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/promote", rest.Serve(fail, func(in *rest.Input, q *PromoteCampaignRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.PromoteCampaign, PromoteCampaignResponseObject.VisitPromoteCampaignResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/start", rest.Serve(fail, func(in *rest.Input, q *StartCampaignRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.StartCampaign, StartCampaignResponseObject.VisitStartCampaignResponse))
+	mux.HandleFunc("GET "+base+"/overview", rest.Serve(fail, func(_ *rest.Input, _ *GetOverviewRequestObject) {
+	}, s.GetOverview, GetOverviewResponseObject.VisitGetOverviewResponse))
+	mux.HandleFunc("GET "+base+"/policy-packs", rest.Serve(fail, func(in *rest.Input, q *ListPolicyPacksRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListPolicyPacks, ListPolicyPacksResponseObject.VisitListPolicyPacksResponse))
+	mux.HandleFunc("POST "+base+"/policy-packs", rest.Serve(fail, func(in *rest.Input, q *CreatePolicyPackRequestObject) {
+		q.Body = rest.JSON[CreatePolicyPackJSONRequestBody](in, true)
+	}, s.CreatePolicyPack, CreatePolicyPackResponseObject.VisitCreatePolicyPackResponse))
+	mux.HandleFunc("DELETE "+base+"/policy-packs/{id}", rest.Serve(fail, func(in *rest.Input, q *DeletePolicyPackRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeletePolicyPack, DeletePolicyPackResponseObject.VisitDeletePolicyPackResponse))
+	mux.HandleFunc("GET "+base+"/policy-packs/{id}", rest.Serve(fail, func(in *rest.Input, q *GetPolicyPackRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetPolicyPack, GetPolicyPackResponseObject.VisitGetPolicyPackResponse))
+	mux.HandleFunc("PATCH "+base+"/policy-packs/{id}", rest.Serve(fail, func(in *rest.Input, q *PatchPolicyPackRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PatchPolicyPackJSONRequestBody](in, true)
+	}, s.PatchPolicyPack, PatchPolicyPackResponseObject.VisitPatchPolicyPackResponse))
+	mux.HandleFunc("POST "+base+"/policy-packs/check", rest.Serve(fail, func(in *rest.Input, q *CheckImageRequestObject) {
+		q.Body = rest.JSON[CheckImageJSONRequestBody](in, true)
+	}, s.CheckImage, CheckImageResponseObject.VisitCheckImageResponse))
+	mux.HandleFunc("GET "+base+"/routes", rest.Serve(fail, func(in *rest.Input, q *ListRoutesRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListRoutes, ListRoutesResponseObject.VisitListRoutesResponse))
+	mux.HandleFunc("POST "+base+"/routes", rest.Serve(fail, func(in *rest.Input, q *CreateRouteRequestObject) {
+		q.Body = rest.JSON[CreateRouteJSONRequestBody](in, true)
+	}, s.CreateRoute, CreateRouteResponseObject.VisitCreateRouteResponse))
+	mux.HandleFunc("DELETE "+base+"/routes/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteRouteRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteRoute, DeleteRouteResponseObject.VisitDeleteRouteResponse))
+	mux.HandleFunc("GET "+base+"/routes/{id}", rest.Serve(fail, func(in *rest.Input, q *GetRouteRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetRoute, GetRouteResponseObject.VisitGetRouteResponse))
+	mux.HandleFunc("PATCH "+base+"/routes/{id}", rest.Serve(fail, func(in *rest.Input, q *PatchRouteRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PatchRouteJSONRequestBody](in, true)
+	}, s.PatchRoute, PatchRouteResponseObject.VisitPatchRouteResponse))
+	mux.HandleFunc("GET "+base+"/routes/{id}/stats", rest.Serve(fail, func(in *rest.Input, q *GetRouteStatsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("minutes", false, &q.Params.Minutes)
+	}, s.GetRouteStats, GetRouteStatsResponseObject.VisitGetRouteStatsResponse))
+	mux.HandleFunc("POST "+base+"/routes/{id}/test", rest.Serve(fail, func(in *rest.Input, q *TestRouteRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[TestRouteJSONRequestBody](in, false)
+	}, s.TestRoute, TestRouteResponseObject.VisitTestRouteResponse))
+	mux.HandleFunc("GET "+base+"/sites", rest.Serve(fail, func(in *rest.Input, q *ListSitesRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("status", false, &q.Params.Status)
+	}, s.ListSites, ListSitesResponseObject.VisitListSitesResponse))
+	mux.HandleFunc("DELETE "+base+"/sites/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteSiteRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteSite, DeleteSiteResponseObject.VisitDeleteSiteResponse))
+	mux.HandleFunc("GET "+base+"/sites/{id}", rest.Serve(fail, func(in *rest.Input, q *GetSiteRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetSite, GetSiteResponseObject.VisitGetSiteResponse))
+	mux.HandleFunc("PATCH "+base+"/sites/{id}", rest.Serve(fail, func(in *rest.Input, q *PatchSiteRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PatchSiteJSONRequestBody](in, true)
+	}, s.PatchSite, PatchSiteResponseObject.VisitPatchSiteResponse))
+	mux.HandleFunc("POST "+base+"/sites/{id}/revoke", rest.Serve(fail, func(in *rest.Input, q *RevokeSiteRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.RevokeSite, RevokeSiteResponseObject.VisitRevokeSiteResponse))
+	mux.HandleFunc("POST "+base+"/sites/{id}/rotate", rest.Serve(fail, func(in *rest.Input, q *RotateCertificateRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[RotateCertificateJSONRequestBody](in, true)
+	}, s.RotateCertificate, RotateCertificateResponseObject.VisitRotateCertificateResponse))
+	mux.HandleFunc("GET "+base+"/stream", rest.Serve(fail, func(in *rest.Input, q *GetStreamRequestObject) {
+		in.Header("Last-Event-ID", false, &q.Params.LastEventID)
+	}, s.GetStream, GetStreamResponseObject.VisitGetStreamResponse))
+	mux.HandleFunc("GET "+base+"/twins", rest.Serve(fail, func(in *rest.Input, q *ListTwinsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListTwins, ListTwinsResponseObject.VisitListTwinsResponse))
+	mux.HandleFunc("GET "+base+"/twins/{id}", rest.Serve(fail, func(in *rest.Input, q *GetTwinRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetTwin, GetTwinResponseObject.VisitGetTwinResponse))
+	mux.HandleFunc("PUT "+base+"/twins/{id}/desired", rest.Serve(fail, func(in *rest.Input, q *PutDesiredRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("If-Match", false, &q.Params.IfMatch)
+		q.Body = rest.JSON[PutDesiredJSONRequestBody](in, true)
+	}, s.PutDesired, PutDesiredResponseObject.VisitPutDesiredResponse))
+	mux.HandleFunc("GET "+base+"/version", rest.Serve(fail, func(_ *rest.Input, _ *GetVersionRequestObject) {
+	}, s.GetVersion, GetVersionResponseObject.VisitGetVersionResponse))
 }
-
-// ServerInterfaceWrapper converts contexts to parameters.
-type ServerInterfaceWrapper struct {
-	Handler            ServerInterface
-	HandlerMiddlewares []MiddlewareFunc
-	ErrorHandlerFunc   func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-type MiddlewareFunc func(http.Handler) http.Handler
-
-// ListActivity operation middleware
-func (siw *ServerInterfaceWrapper) ListActivity(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListActivityParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListActivity(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AddActivity operation middleware
-func (siw *ServerInterfaceWrapper) AddActivity(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AddActivity(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAgentDeployments operation middleware
-func (siw *ServerInterfaceWrapper) ListAgentDeployments(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAgentDeploymentsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAgentDeployments(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RollbackDeployment operation middleware
-func (siw *ServerInterfaceWrapper) RollbackDeployment(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RollbackDeployment(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReportDeploymentStatus operation middleware
-func (siw *ServerInterfaceWrapper) ReportDeploymentStatus(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReportDeploymentStatus(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReportOTAStatus operation middleware
-func (siw *ServerInterfaceWrapper) ReportOTAStatus(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReportOTAStatus(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAgentPolicyPacks operation middleware
-func (siw *ServerInterfaceWrapper) ListAgentPolicyPacks(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAgentPolicyPacksParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAgentPolicyPacks(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAgentTwins operation middleware
-func (siw *ServerInterfaceWrapper) ListAgentTwins(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAgentTwinsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAgentTwins(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReportTwin operation middleware
-func (siw *ServerInterfaceWrapper) ReportTwin(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReportTwin(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAlerts operation middleware
-func (siw *ServerInterfaceWrapper) ListAlerts(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAlertsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "kind" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "severity" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "severity", r.URL.Query(), &params.Severity, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "severity"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "severity", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAlerts(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAudit operation middleware
-func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAuditParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "actor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "action" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", r.URL.Query(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "action"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "action", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "without_action" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "without_action", r.URL.Query(), &params.WithoutAction, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "without_action"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "without_action", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAudit(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AcknowledgeAudit operation middleware
-func (siw *ServerInterfaceWrapper) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AcknowledgeAudit(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// VerifyAudit operation middleware
-func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.VerifyAudit(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Login operation middleware
-func (siw *ServerInterfaceWrapper) Login(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Login(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Logout operation middleware
-func (siw *ServerInterfaceWrapper) Logout(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Logout(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetMe operation middleware
-func (siw *ServerInterfaceWrapper) GetMe(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetMe(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// OIDCCallback operation middleware
-func (siw *ServerInterfaceWrapper) OIDCCallback(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params OIDCCallbackParams
-
-	// ------------- Optional query parameter "code" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "code", r.URL.Query(), &params.Code, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "code"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "code", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error", r.URL.Query(), &params.Error, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.OIDCCallback(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// OIDCLogin operation middleware
-func (siw *ServerInterfaceWrapper) OIDCLogin(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.OIDCLogin(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetCRL operation middleware
-func (siw *ServerInterfaceWrapper) GetCRL(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetCRLParams
-
-	// ------------- Optional query parameter "format" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetCRL(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeadLettersParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "route_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "route_id", r.URL.Query(), &params.RouteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "route_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "route_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLetters(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReplayDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) ReplayDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReplayDeadLetters(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) DeleteDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteDeadLetter(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) GetDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeadLetter(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReplayDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) ReplayDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReplayDeadLetter(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeployments operation middleware
-func (siw *ServerInterfaceWrapper) ListDeployments(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeploymentsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeployments(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateDeployment operation middleware
-func (siw *ServerInterfaceWrapper) CreateDeployment(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateDeployment(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteDeployment operation middleware
-func (siw *ServerInterfaceWrapper) DeleteDeployment(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteDeployment(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeployment operation middleware
-func (siw *ServerInterfaceWrapper) GetDeployment(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeployment(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PatchDeployment operation middleware
-func (siw *ServerInterfaceWrapper) PatchDeployment(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PatchDeployment(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDevices operation middleware
-func (siw *ServerInterfaceWrapper) ListDevices(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDevicesParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDevices(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RegisterDevice operation middleware
-func (siw *ServerInterfaceWrapper) RegisterDevice(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RegisterDevice(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteDevice operation middleware
-func (siw *ServerInterfaceWrapper) DeleteDevice(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteDevice(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDevice operation middleware
-func (siw *ServerInterfaceWrapper) GetDevice(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDevice(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetOTA operation middleware
-func (siw *ServerInterfaceWrapper) GetOTA(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetOTA(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RequestOTA operation middleware
-func (siw *ServerInterfaceWrapper) RequestOTA(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RequestOTA(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Enroll operation middleware
-func (siw *ServerInterfaceWrapper) Enroll(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Enroll(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListEnrollmentTokens operation middleware
-func (siw *ServerInterfaceWrapper) ListEnrollmentTokens(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListEnrollmentTokensParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListEnrollmentTokens(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateEnrollmentToken operation middleware
-func (siw *ServerInterfaceWrapper) CreateEnrollmentToken(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateEnrollmentToken(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteEnrollmentToken operation middleware
-func (siw *ServerInterfaceWrapper) DeleteEnrollmentToken(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteEnrollmentToken(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListEventsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "minutes" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "minutes", r.URL.Query(), &params.Minutes, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minutes"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minutes", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "topic" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListEvents(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// IngestEvent operation middleware
-func (siw *ServerInterfaceWrapper) IngestEvent(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.IngestEvent(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// IngestEvents operation middleware
-func (siw *ServerInterfaceWrapper) IngestEvents(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.IngestEvents(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Heartbeat operation middleware
-func (siw *ServerInterfaceWrapper) Heartbeat(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Heartbeat(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListOrgs operation middleware
-func (siw *ServerInterfaceWrapper) ListOrgs(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListOrgsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListOrgs(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateOrg operation middleware
-func (siw *ServerInterfaceWrapper) CreateOrg(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateOrg(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteOrg operation middleware
-func (siw *ServerInterfaceWrapper) DeleteOrg(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteOrg(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetOrg operation middleware
-func (siw *ServerInterfaceWrapper) GetOrg(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetOrg(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListCampaigns operation middleware
-func (siw *ServerInterfaceWrapper) ListCampaigns(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListCampaignsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListCampaigns(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateCampaign operation middleware
-func (siw *ServerInterfaceWrapper) CreateCampaign(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateCampaign(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetCampaign operation middleware
-func (siw *ServerInterfaceWrapper) GetCampaign(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetCampaign(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AbortCampaign operation middleware
-func (siw *ServerInterfaceWrapper) AbortCampaign(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AbortCampaign(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListCampaignDevices operation middleware
-func (siw *ServerInterfaceWrapper) ListCampaignDevices(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListCampaignDevicesParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "outcome" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcome", r.URL.Query(), &params.Outcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "outcome"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "outcome", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListCampaignDevices(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PromoteCampaign operation middleware
-func (siw *ServerInterfaceWrapper) PromoteCampaign(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PromoteCampaign(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StartCampaign operation middleware
-func (siw *ServerInterfaceWrapper) StartCampaign(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StartCampaign(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetOverview operation middleware
-func (siw *ServerInterfaceWrapper) GetOverview(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetOverview(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListPolicyPacks operation middleware
-func (siw *ServerInterfaceWrapper) ListPolicyPacks(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListPolicyPacksParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListPolicyPacks(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreatePolicyPack operation middleware
-func (siw *ServerInterfaceWrapper) CreatePolicyPack(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreatePolicyPack(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CheckImage operation middleware
-func (siw *ServerInterfaceWrapper) CheckImage(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CheckImage(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeletePolicyPack operation middleware
-func (siw *ServerInterfaceWrapper) DeletePolicyPack(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeletePolicyPack(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetPolicyPack operation middleware
-func (siw *ServerInterfaceWrapper) GetPolicyPack(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetPolicyPack(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PatchPolicyPack operation middleware
-func (siw *ServerInterfaceWrapper) PatchPolicyPack(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PatchPolicyPack(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListRoutes operation middleware
-func (siw *ServerInterfaceWrapper) ListRoutes(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListRoutesParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListRoutes(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateRoute operation middleware
-func (siw *ServerInterfaceWrapper) CreateRoute(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateRoute(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteRoute operation middleware
-func (siw *ServerInterfaceWrapper) DeleteRoute(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteRoute(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetRoute operation middleware
-func (siw *ServerInterfaceWrapper) GetRoute(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetRoute(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PatchRoute operation middleware
-func (siw *ServerInterfaceWrapper) PatchRoute(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PatchRoute(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetRouteStats operation middleware
-func (siw *ServerInterfaceWrapper) GetRouteStats(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetRouteStatsParams
-
-	// ------------- Optional query parameter "minutes" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "minutes", r.URL.Query(), &params.Minutes, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "minutes"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "minutes", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetRouteStats(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// TestRoute operation middleware
-func (siw *ServerInterfaceWrapper) TestRoute(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TestRoute(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSites operation middleware
-func (siw *ServerInterfaceWrapper) ListSites(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSitesParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSites(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteSite operation middleware
-func (siw *ServerInterfaceWrapper) DeleteSite(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteSite(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetSite operation middleware
-func (siw *ServerInterfaceWrapper) GetSite(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSite(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PatchSite operation middleware
-func (siw *ServerInterfaceWrapper) PatchSite(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PatchSite(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RevokeSite operation middleware
-func (siw *ServerInterfaceWrapper) RevokeSite(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RevokeSite(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RotateCertificate operation middleware
-func (siw *ServerInterfaceWrapper) RotateCertificate(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id ID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RotateCertificate(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetStream operation middleware
-func (siw *ServerInterfaceWrapper) GetStream(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetStreamParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Last-Event-ID" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
-		var LastEventID string
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
-			return
-		}
-
-		params.LastEventID = &LastEventID
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetStream(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListTwins operation middleware
-func (siw *ServerInterfaceWrapper) ListTwins(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListTwinsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "site_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "site_id", r.URL.Query(), &params.SiteId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "site_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "site_id", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListTwins(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetTwin operation middleware
-func (siw *ServerInterfaceWrapper) GetTwin(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetTwin(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PutDesired operation middleware
-func (siw *ServerInterfaceWrapper) PutDesired(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id DeviceID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutDesiredParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch string
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PutDesired(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetVersion operation middleware
-func (siw *ServerInterfaceWrapper) GetVersion(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetVersion(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-type UnescapedCookieParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnescapedCookieParamError) Error() string {
-	return fmt.Sprintf("error unescaping cookie parameter '%s'", e.ParamName)
-}
-
-func (e *UnescapedCookieParamError) Unwrap() error {
-	return e.Err
-}
-
-type UnmarshalingParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnmarshalingParamError) Error() string {
-	return fmt.Sprintf("Error unmarshaling parameter %s as JSON: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *UnmarshalingParamError) Unwrap() error {
-	return e.Err
-}
-
-type RequiredParamError struct {
-	ParamName string
-}
-
-func (e *RequiredParamError) Error() string {
-	return fmt.Sprintf("Query argument %s is required, but not found", e.ParamName)
-}
-
-type RequiredHeaderError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *RequiredHeaderError) Error() string {
-	return fmt.Sprintf("Header parameter %s is required, but not found", e.ParamName)
-}
-
-func (e *RequiredHeaderError) Unwrap() error {
-	return e.Err
-}
-
-type InvalidParamFormatError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *InvalidParamFormatError) Error() string {
-	return fmt.Sprintf("Invalid format for parameter %s: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *InvalidParamFormatError) Unwrap() error {
-	return e.Err
-}
-
-type TooManyValuesForParamError struct {
-	ParamName string
-	Count     int
-}
-
-func (e *TooManyValuesForParamError) Error() string {
-	return fmt.Sprintf("Expected one value for %s, got %d", e.ParamName, e.Count)
-}
-
-// Handler creates http.Handler with routing matching OpenAPI spec.
-func Handler(si ServerInterface) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{})
-}
-
-// ServeMux is an abstraction of [http.ServeMux].
-type ServeMux interface {
-	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
-	http.Handler
-}
-
-type StdHTTPServerOptions struct {
-	BaseURL          string
-	BaseRouter       ServeMux
-	Middlewares      []MiddlewareFunc
-	ErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-// HandlerFromMux creates http.Handler with routing matching OpenAPI spec based on the provided mux.
-func HandlerFromMux(si ServerInterface, m ServeMux) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseRouter: m,
-	})
-}
-
-func HandlerFromMuxWithBaseURL(si ServerInterface, m ServeMux, baseURL string) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseURL:    baseURL,
-		BaseRouter: m,
-	})
-}
-
-// HandlerWithOptions creates http.Handler with additional options
-func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.Handler {
-	m := options.BaseRouter
-
-	if m == nil {
-		m = http.NewServeMux()
-	}
-	if options.ErrorHandlerFunc == nil {
-		options.ErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-
-	wrapper := ServerInterfaceWrapper{
-		Handler:            si,
-		HandlerMiddlewares: options.Middlewares,
-		ErrorHandlerFunc:   options.ErrorHandlerFunc,
-	}
-
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/version", wrapper.GetVersion)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/auth/login", wrapper.Login)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/auth/logout", wrapper.Logout)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/auth/me", wrapper.GetMe)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/auth/oidc/login", wrapper.OIDCLogin)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/auth/oidc/callback", wrapper.OIDCCallback)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/enroll", wrapper.Enroll)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/enrollment-tokens", wrapper.ListEnrollmentTokens)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/enrollment-tokens", wrapper.CreateEnrollmentToken)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/enrollment-tokens/{id}", wrapper.DeleteEnrollmentToken)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/sites", wrapper.ListSites)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/sites/{id}", wrapper.DeleteSite)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/sites/{id}", wrapper.GetSite)
-	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/sites/{id}", wrapper.PatchSite)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sites/{id}/revoke", wrapper.RevokeSite)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sites/{id}/rotate", wrapper.RotateCertificate)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ca/crl", wrapper.GetCRL)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events", wrapper.ListEvents)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.IngestEvent)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events/batch", wrapper.IngestEvents)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/routes", wrapper.ListRoutes)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/routes", wrapper.CreateRoute)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/routes/{id}", wrapper.DeleteRoute)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/routes/{id}", wrapper.GetRoute)
-	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/routes/{id}", wrapper.PatchRoute)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/routes/{id}/test", wrapper.TestRoute)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/routes/{id}/stats", wrapper.GetRouteStats)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/deadletters", wrapper.ListDeadLetters)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/deadletters/replay", wrapper.ReplayDeadLetters)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/deadletters/{id}", wrapper.DeleteDeadLetter)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/deadletters/{id}", wrapper.GetDeadLetter)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/deadletters/{id}/replay", wrapper.ReplayDeadLetter)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/devices", wrapper.ListDevices)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/devices/register", wrapper.RegisterDevice)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/devices/{id}", wrapper.DeleteDevice)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/devices/{id}", wrapper.GetDevice)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/devices/{id}/ota", wrapper.GetOTA)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/devices/{id}/ota", wrapper.RequestOTA)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/twins", wrapper.ListTwins)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/twins/{id}", wrapper.GetTwin)
-	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/twins/{id}/desired", wrapper.PutDesired)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ota/campaigns", wrapper.ListCampaigns)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ota/campaigns", wrapper.CreateCampaign)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ota/campaigns/{id}", wrapper.GetCampaign)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/ota/campaigns/{id}/devices", wrapper.ListCampaignDevices)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ota/campaigns/{id}/start", wrapper.StartCampaign)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ota/campaigns/{id}/promote", wrapper.PromoteCampaign)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/ota/campaigns/{id}/abort", wrapper.AbortCampaign)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/deployments", wrapper.ListDeployments)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/deployments", wrapper.CreateDeployment)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/deployments/{id}", wrapper.DeleteDeployment)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/deployments/{id}", wrapper.GetDeployment)
-	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/deployments/{id}", wrapper.PatchDeployment)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/policy-packs", wrapper.ListPolicyPacks)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/policy-packs", wrapper.CreatePolicyPack)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/policy-packs/check", wrapper.CheckImage)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/policy-packs/{id}", wrapper.DeletePolicyPack)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/policy-packs/{id}", wrapper.GetPolicyPack)
-	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/policy-packs/{id}", wrapper.PatchPolicyPack)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/heartbeat", wrapper.Heartbeat)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/agent/deployments", wrapper.ListAgentDeployments)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/deployments/{id}/status", wrapper.ReportDeploymentStatus)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/deployments/{id}/rollback", wrapper.RollbackDeployment)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/agent/policy-packs", wrapper.ListAgentPolicyPacks)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/agent/twins", wrapper.ListAgentTwins)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/twins/{id}/reported", wrapper.ReportTwin)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/agent/devices/{id}/ota/status", wrapper.ReportOTAStatus)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/orgs", wrapper.ListOrgs)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orgs", wrapper.CreateOrg)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/orgs/{id}", wrapper.DeleteOrg)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/orgs/{id}", wrapper.GetOrg)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/overview", wrapper.GetOverview)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/alerts", wrapper.ListAlerts)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/activity", wrapper.ListActivity)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/activity", wrapper.AddActivity)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/audit", wrapper.ListAudit)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/audit/verify", wrapper.VerifyAudit)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/audit/acknowledge", wrapper.AcknowledgeAudit)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/stream", wrapper.GetStream)
-
-	return m
-}
-
-type ConflictJSONResponse Error
-
-type DeniedJSONResponse Error
-
-type InvalidJSONResponse Error
-
-type NotFoundJSONResponse Error
-
-type PreconditionJSONResponse Error
 
 type RedirectResponseHeaders struct {
 	Location  *string
@@ -3080,840 +319,192 @@ type RedirectResponse struct {
 	Headers RedirectResponseHeaders
 }
 
-type StorageFailedJSONResponse Error
-
-type TooLargeJSONResponse Error
-
-type TooManyJSONResponse Error
-
-type UnauthenticatedJSONResponse Error
-
-type UnavailableJSONResponse Error
-
+// ListActivityRequestObject is a request of ListActivity.
 type ListActivityRequestObject struct {
 	Params ListActivityParams
 }
 
+// ListActivityResponseObject is an answer of ListActivity.
 type ListActivityResponseObject interface {
 	VisitListActivityResponse(w http.ResponseWriter) error
 }
 
 type ListActivity200JSONResponse []ActivityEntry
 
-func (response ListActivity200JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListActivity200JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListActivity400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListActivity400JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListActivity401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListActivity401JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListActivity403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListActivity403JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AddActivityRequestObject is a request of AddActivity.
 type AddActivityRequestObject struct {
 	Body *AddActivityJSONRequestBody
 }
 
+// AddActivityResponseObject is an answer of AddActivity.
 type AddActivityResponseObject interface {
 	VisitAddActivityResponse(w http.ResponseWriter) error
 }
 
 type AddActivity200JSONResponse []ActivityEntry
 
-func (response AddActivity200JSONResponse) VisitAddActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r AddActivity200JSONResponse) VisitAddActivityResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type AddActivity400JSONResponse struct{ InvalidJSONResponse }
-
-func (response AddActivity400JSONResponse) VisitAddActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddActivity401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response AddActivity401JSONResponse) VisitAddActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddActivity403JSONResponse struct{ DeniedJSONResponse }
-
-func (response AddActivity403JSONResponse) VisitAddActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddActivity404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response AddActivity404JSONResponse) VisitAddActivityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAgentDeploymentsRequestObject is a request of ListAgentDeployments.
 type ListAgentDeploymentsRequestObject struct {
 	Params ListAgentDeploymentsParams
 }
 
+// ListAgentDeploymentsResponseObject is an answer of ListAgentDeployments.
 type ListAgentDeploymentsResponseObject interface {
 	VisitListAgentDeploymentsResponse(w http.ResponseWriter) error
 }
 
 type ListAgentDeployments200JSONResponse []AgentDeployment
 
-func (response ListAgentDeployments200JSONResponse) VisitListAgentDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAgentDeployments200JSONResponse) VisitListAgentDeploymentsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListAgentDeployments400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListAgentDeployments400JSONResponse) VisitListAgentDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAgentDeployments401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListAgentDeployments401JSONResponse) VisitListAgentDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAgentDeployments403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListAgentDeployments403JSONResponse) VisitListAgentDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RollbackDeploymentRequestObject is a request of RollbackDeployment.
 type RollbackDeploymentRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *RollbackDeploymentJSONRequestBody
 }
 
+// RollbackDeploymentResponseObject is an answer of RollbackDeployment.
 type RollbackDeploymentResponseObject interface {
 	VisitRollbackDeploymentResponse(w http.ResponseWriter) error
 }
 
 type RollbackDeployment200JSONResponse RollbackResult
 
-func (response RollbackDeployment200JSONResponse) VisitRollbackDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RollbackDeployment200JSONResponse) VisitRollbackDeploymentResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RollbackDeployment400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RollbackDeployment400JSONResponse) VisitRollbackDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RollbackDeployment401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RollbackDeployment401JSONResponse) VisitRollbackDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RollbackDeployment403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RollbackDeployment403JSONResponse) VisitRollbackDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RollbackDeployment404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RollbackDeployment404JSONResponse) VisitRollbackDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReportDeploymentStatusRequestObject is a request of ReportDeploymentStatus.
 type ReportDeploymentStatusRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *ReportDeploymentStatusJSONRequestBody
 }
 
+// ReportDeploymentStatusResponseObject is an answer of ReportDeploymentStatus.
 type ReportDeploymentStatusResponseObject interface {
 	VisitReportDeploymentStatusResponse(w http.ResponseWriter) error
 }
 
 type ReportDeploymentStatus200JSONResponse Deployment
 
-func (response ReportDeploymentStatus200JSONResponse) VisitReportDeploymentStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ReportDeploymentStatus200JSONResponse) VisitReportDeploymentStatusResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ReportDeploymentStatus400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ReportDeploymentStatus400JSONResponse) VisitReportDeploymentStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportDeploymentStatus401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ReportDeploymentStatus401JSONResponse) VisitReportDeploymentStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportDeploymentStatus403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ReportDeploymentStatus403JSONResponse) VisitReportDeploymentStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportDeploymentStatus404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ReportDeploymentStatus404JSONResponse) VisitReportDeploymentStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReportOTAStatusRequestObject is a request of ReportOTAStatus.
 type ReportOTAStatusRequestObject struct {
-	Id   DeviceID `json:"id"`
+	Id   DeviceID
 	Body *ReportOTAStatusJSONRequestBody
 }
 
+// ReportOTAStatusResponseObject is an answer of ReportOTAStatus.
 type ReportOTAStatusResponseObject interface {
 	VisitReportOTAStatusResponse(w http.ResponseWriter) error
 }
 
 type ReportOTAStatus200JSONResponse OTA
 
-func (response ReportOTAStatus200JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ReportOTAStatus200JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ReportOTAStatus400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ReportOTAStatus400JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportOTAStatus401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ReportOTAStatus401JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportOTAStatus403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ReportOTAStatus403JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportOTAStatus404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ReportOTAStatus404JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportOTAStatus409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ReportOTAStatus409JSONResponse) VisitReportOTAStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAgentPolicyPacksRequestObject is a request of ListAgentPolicyPacks.
 type ListAgentPolicyPacksRequestObject struct {
 	Params ListAgentPolicyPacksParams
 }
 
+// ListAgentPolicyPacksResponseObject is an answer of ListAgentPolicyPacks.
 type ListAgentPolicyPacksResponseObject interface {
 	VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error
 }
 
 type ListAgentPolicyPacks200JSONResponse []PolicyPack
 
-func (response ListAgentPolicyPacks200JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAgentPolicyPacks200JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListAgentPolicyPacks400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListAgentPolicyPacks400JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAgentPolicyPacks401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListAgentPolicyPacks401JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAgentPolicyPacks403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListAgentPolicyPacks403JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAgentTwinsRequestObject is a request of ListAgentTwins.
 type ListAgentTwinsRequestObject struct {
 	Params ListAgentTwinsParams
 }
 
+// ListAgentTwinsResponseObject is an answer of ListAgentTwins.
 type ListAgentTwinsResponseObject interface {
 	VisitListAgentTwinsResponse(w http.ResponseWriter) error
 }
 
 type ListAgentTwins200JSONResponse []Twin
 
-func (response ListAgentTwins200JSONResponse) VisitListAgentTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAgentTwins200JSONResponse) VisitListAgentTwinsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListAgentTwins400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListAgentTwins400JSONResponse) VisitListAgentTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAgentTwins401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListAgentTwins401JSONResponse) VisitListAgentTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAgentTwins403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListAgentTwins403JSONResponse) VisitListAgentTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReportTwinRequestObject is a request of ReportTwin.
 type ReportTwinRequestObject struct {
-	Id   DeviceID `json:"id"`
+	Id   DeviceID
 	Body *ReportTwinJSONRequestBody
 }
 
+// ReportTwinResponseObject is an answer of ReportTwin.
 type ReportTwinResponseObject interface {
 	VisitReportTwinResponse(w http.ResponseWriter) error
 }
 
 type ReportTwin200JSONResponse Twin
 
-func (response ReportTwin200JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ReportTwin200JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ReportTwin400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ReportTwin400JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportTwin401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ReportTwin401JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportTwin403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ReportTwin403JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportTwin404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ReportTwin404JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportTwin409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ReportTwin409JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReportTwin413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response ReportTwin413JSONResponse) VisitReportTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAlertsRequestObject is a request of ListAlerts.
 type ListAlertsRequestObject struct {
 	Params ListAlertsParams
 }
 
+// ListAlertsResponseObject is an answer of ListAlerts.
 type ListAlertsResponseObject interface {
 	VisitListAlertsResponse(w http.ResponseWriter) error
 }
 
 type ListAlerts200JSONResponse []Alert
 
-func (response ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListAlerts400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListAlerts400JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAlerts401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListAlerts401JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAlerts403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListAlerts403JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAuditRequestObject is a request of ListAudit.
 type ListAuditRequestObject struct {
 	Params ListAuditParams
 }
 
+// ListAuditResponseObject is an answer of ListAudit.
 type ListAuditResponseObject interface {
 	VisitListAuditResponse(w http.ResponseWriter) error
 }
 
 type ListAudit200JSONResponse []AuditEntry
 
-func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListAudit400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListAudit400JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListAudit401JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAudit403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AcknowledgeAuditRequestObject is a request of AcknowledgeAudit.
 type AcknowledgeAuditRequestObject struct {
 	Body *AcknowledgeAuditJSONRequestBody
 }
 
+// AcknowledgeAuditResponseObject is an answer of AcknowledgeAudit.
 type AcknowledgeAuditResponseObject interface {
 	VisitAcknowledgeAuditResponse(w http.ResponseWriter) error
 }
@@ -3921,183 +512,46 @@ type AcknowledgeAuditResponseObject interface {
 type AcknowledgeAudit204Response struct {
 }
 
-func (response AcknowledgeAudit204Response) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r AcknowledgeAudit204Response) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type AcknowledgeAudit400JSONResponse struct{ InvalidJSONResponse }
-
-func (response AcknowledgeAudit400JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response AcknowledgeAudit401JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit403JSONResponse struct{ DeniedJSONResponse }
-
-func (response AcknowledgeAudit403JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit409JSONResponse struct{ ConflictJSONResponse }
-
-func (response AcknowledgeAudit409JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// VerifyAuditRequestObject is a request of VerifyAudit.
 type VerifyAuditRequestObject struct {
 }
 
+// VerifyAuditResponseObject is an answer of VerifyAudit.
 type VerifyAuditResponseObject interface {
 	VisitVerifyAuditResponse(w http.ResponseWriter) error
 }
 
 type VerifyAudit200JSONResponse AuditVerification
 
-func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type VerifyAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response VerifyAudit401JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type VerifyAudit403JSONResponse struct{ DeniedJSONResponse }
-
-func (response VerifyAudit403JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// LoginRequestObject is a request of Login.
 type LoginRequestObject struct {
 	Body *LoginJSONRequestBody
 }
 
+// LoginResponseObject is an answer of Login.
 type LoginResponseObject interface {
 	VisitLoginResponse(w http.ResponseWriter) error
 }
 
 type Login200JSONResponse Session
 
-func (response Login200JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Login200JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type Login400JSONResponse struct{ InvalidJSONResponse }
-
-func (response Login400JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Login401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Login401JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Login429JSONResponse struct{ TooManyJSONResponse }
-
-func (response Login429JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// LogoutRequestObject is a request of Logout.
 type LogoutRequestObject struct {
 }
 
+// LogoutResponseObject is an answer of Logout.
 type LogoutResponseObject interface {
 	VisitLogoutResponse(w http.ResponseWriter) error
 }
@@ -4105,175 +559,66 @@ type LogoutResponseObject interface {
 type Logout204Response struct {
 }
 
-func (response Logout204Response) VisitLogoutResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r Logout204Response) VisitLogoutResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type Logout401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Logout401JSONResponse) VisitLogoutResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Logout409JSONResponse struct{ ConflictJSONResponse }
-
-func (response Logout409JSONResponse) VisitLogoutResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetMeRequestObject is a request of GetMe.
 type GetMeRequestObject struct {
 }
 
+// GetMeResponseObject is an answer of GetMe.
 type GetMeResponseObject interface {
 	VisitGetMeResponse(w http.ResponseWriter) error
 }
 
 type GetMe200JSONResponse Caller
 
-func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetMe401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetMe401JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OIDCCallbackRequestObject is a request of OIDCCallback.
 type OIDCCallbackRequestObject struct {
 	Params OIDCCallbackParams
 }
 
+// OIDCCallbackResponseObject is an answer of OIDCCallback.
 type OIDCCallbackResponseObject interface {
 	VisitOIDCCallbackResponse(w http.ResponseWriter) error
 }
 
-type OIDCCallback302Response = RedirectResponse
-
-func (response OIDCCallback302Response) VisitOIDCCallbackResponse(w http.ResponseWriter) error {
-	if response.Headers.Location != nil {
-		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
-	}
-	if response.Headers.SetCookie != nil {
-		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
-	}
-	w.WriteHeader(302)
-	return nil
+type OIDCCallback302Response struct {
+	Headers RedirectResponseHeaders
 }
 
-type OIDCCallback400JSONResponse struct{ InvalidJSONResponse }
-
-func (response OIDCCallback400JSONResponse) VisitOIDCCallbackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
+func (r OIDCCallback302Response) VisitOIDCCallbackResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 302, "Location", r.Headers.Location, "Set-Cookie", r.Headers.SetCookie)
 }
 
-type OIDCCallback403JSONResponse struct{ DeniedJSONResponse }
-
-func (response OIDCCallback403JSONResponse) VisitOIDCCallbackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OIDCCallback503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response OIDCCallback503JSONResponse) VisitOIDCCallbackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OIDCLoginRequestObject is a request of OIDCLogin.
 type OIDCLoginRequestObject struct {
 }
 
+// OIDCLoginResponseObject is an answer of OIDCLogin.
 type OIDCLoginResponseObject interface {
 	VisitOIDCLoginResponse(w http.ResponseWriter) error
 }
 
-type OIDCLogin302Response = RedirectResponse
-
-func (response OIDCLogin302Response) VisitOIDCLoginResponse(w http.ResponseWriter) error {
-	if response.Headers.Location != nil {
-		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
-	}
-	if response.Headers.SetCookie != nil {
-		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
-	}
-	w.WriteHeader(302)
-	return nil
+type OIDCLogin302Response struct {
+	Headers RedirectResponseHeaders
 }
 
-type OIDCLogin503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response OIDCLogin503JSONResponse) VisitOIDCLoginResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
+func (r OIDCLogin302Response) VisitOIDCLoginResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 302, "Location", r.Headers.Location, "Set-Cookie", r.Headers.SetCookie)
 }
 
+// GetCRLRequestObject is a request of GetCRL.
 type GetCRLRequestObject struct {
 	Params GetCRLParams
 }
 
+// GetCRLResponseObject is an answer of GetCRL.
 type GetCRLResponseObject interface {
 	VisitGetCRLResponse(w http.ResponseWriter) error
 }
@@ -4283,209 +628,48 @@ type GetCRL200ApplicationpkixCrlResponse struct {
 	ContentLength int64
 }
 
-func (response GetCRL200ApplicationpkixCrlResponse) VisitGetCRLResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/pkix-crl")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
+func (r GetCRL200ApplicationpkixCrlResponse) VisitGetCRLResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "application/pkix-crl", r.Body, r.ContentLength)
 }
 
-type GetCRL400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetCRL400JSONResponse) VisitGetCRLResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetCRL503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response GetCRL503JSONResponse) VisitGetCRLResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeadLettersRequestObject is a request of ListDeadLetters.
 type ListDeadLettersRequestObject struct {
 	Params ListDeadLettersParams
 }
 
+// ListDeadLettersResponseObject is an answer of ListDeadLetters.
 type ListDeadLettersResponseObject interface {
 	VisitListDeadLettersResponse(w http.ResponseWriter) error
 }
 
 type ListDeadLetters200JSONResponse []DeadLetter
 
-func (response ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListDeadLetters400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListDeadLetters400JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLetters401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListDeadLetters401JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeadLetters403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListDeadLetters403JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReplayDeadLettersRequestObject is a request of ReplayDeadLetters.
 type ReplayDeadLettersRequestObject struct {
 	Body *ReplayDeadLettersJSONRequestBody
 }
 
+// ReplayDeadLettersResponseObject is an answer of ReplayDeadLetters.
 type ReplayDeadLettersResponseObject interface {
 	VisitReplayDeadLettersResponse(w http.ResponseWriter) error
 }
 
 type ReplayDeadLetters202JSONResponse ReplayReceipt
 
-func (response ReplayDeadLetters202JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ReplayDeadLetters202JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type ReplayDeadLetters400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ReplayDeadLetters400JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetters401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ReplayDeadLetters401JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetters403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ReplayDeadLetters403JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetters404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ReplayDeadLetters404JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetters409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ReplayDeadLetters409JSONResponse) VisitReplayDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteDeadLetterRequestObject is a request of DeleteDeadLetter.
 type DeleteDeadLetterRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeleteDeadLetterResponseObject is an answer of DeleteDeadLetter.
 type DeleteDeadLetterResponseObject interface {
 	VisitDeleteDeadLetterResponse(w http.ResponseWriter) error
 }
@@ -4493,369 +677,80 @@ type DeleteDeadLetterResponseObject interface {
 type DeleteDeadLetter204Response struct {
 }
 
-func (response DeleteDeadLetter204Response) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteDeadLetter204Response) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteDeadLetter401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteDeadLetter401JSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDeadLetter403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteDeadLetter403JSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteDeadLetter404JSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDeadLetter409JSONResponse struct{ ConflictJSONResponse }
-
-func (response DeleteDeadLetter409JSONResponse) VisitDeleteDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeadLetterRequestObject is a request of GetDeadLetter.
 type GetDeadLetterRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetDeadLetterResponseObject is an answer of GetDeadLetter.
 type GetDeadLetterResponseObject interface {
 	VisitGetDeadLetterResponse(w http.ResponseWriter) error
 }
 
 type GetDeadLetter200JSONResponse DeadLetter
 
-func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetDeadLetter401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetDeadLetter401JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetter403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetDeadLetter403JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetDeadLetter404JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReplayDeadLetterRequestObject is a request of ReplayDeadLetter.
 type ReplayDeadLetterRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// ReplayDeadLetterResponseObject is an answer of ReplayDeadLetter.
 type ReplayDeadLetterResponseObject interface {
 	VisitReplayDeadLetterResponse(w http.ResponseWriter) error
 }
 
 type ReplayDeadLetter202JSONResponse DeadLetter
 
-func (response ReplayDeadLetter202JSONResponse) VisitReplayDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ReplayDeadLetter202JSONResponse) VisitReplayDeadLetterResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type ReplayDeadLetter401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ReplayDeadLetter401JSONResponse) VisitReplayDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetter403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ReplayDeadLetter403JSONResponse) VisitReplayDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ReplayDeadLetter404JSONResponse) VisitReplayDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ReplayDeadLetter409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ReplayDeadLetter409JSONResponse) VisitReplayDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeploymentsRequestObject is a request of ListDeployments.
 type ListDeploymentsRequestObject struct {
 	Params ListDeploymentsParams
 }
 
+// ListDeploymentsResponseObject is an answer of ListDeployments.
 type ListDeploymentsResponseObject interface {
 	VisitListDeploymentsResponse(w http.ResponseWriter) error
 }
 
 type ListDeployments200JSONResponse []Deployment
 
-func (response ListDeployments200JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListDeployments200JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListDeployments400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListDeployments400JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeployments401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListDeployments401JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeployments403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListDeployments403JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateDeploymentRequestObject is a request of CreateDeployment.
 type CreateDeploymentRequestObject struct {
 	Body *CreateDeploymentJSONRequestBody
 }
 
+// CreateDeploymentResponseObject is an answer of CreateDeployment.
 type CreateDeploymentResponseObject interface {
 	VisitCreateDeploymentResponse(w http.ResponseWriter) error
 }
 
 type CreateDeployment201JSONResponse Deployment
 
-func (response CreateDeployment201JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateDeployment201JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateDeployment400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateDeployment400JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateDeployment401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateDeployment401JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateDeployment403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateDeployment403JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateDeployment404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateDeployment404JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateDeployment409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CreateDeployment409JSONResponse) VisitCreateDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteDeploymentRequestObject is a request of DeleteDeployment.
 type DeleteDeploymentRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeleteDeploymentResponseObject is an answer of DeleteDeployment.
 type DeleteDeploymentResponseObject interface {
 	VisitDeleteDeploymentResponse(w http.ResponseWriter) error
 }
@@ -4863,356 +758,87 @@ type DeleteDeploymentResponseObject interface {
 type DeleteDeployment204Response struct {
 }
 
-func (response DeleteDeployment204Response) VisitDeleteDeploymentResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteDeployment204Response) VisitDeleteDeploymentResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteDeployment401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteDeployment401JSONResponse) VisitDeleteDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDeployment403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteDeployment403JSONResponse) VisitDeleteDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDeployment404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteDeployment404JSONResponse) VisitDeleteDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeploymentRequestObject is a request of GetDeployment.
 type GetDeploymentRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetDeploymentResponseObject is an answer of GetDeployment.
 type GetDeploymentResponseObject interface {
 	VisitGetDeploymentResponse(w http.ResponseWriter) error
 }
 
 type GetDeployment200JSONResponse Deployment
 
-func (response GetDeployment200JSONResponse) VisitGetDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetDeployment200JSONResponse) VisitGetDeploymentResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetDeployment401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetDeployment401JSONResponse) VisitGetDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeployment403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetDeployment403JSONResponse) VisitGetDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeployment404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetDeployment404JSONResponse) VisitGetDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PatchDeploymentRequestObject is a request of PatchDeployment.
 type PatchDeploymentRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *PatchDeploymentJSONRequestBody
 }
 
+// PatchDeploymentResponseObject is an answer of PatchDeployment.
 type PatchDeploymentResponseObject interface {
 	VisitPatchDeploymentResponse(w http.ResponseWriter) error
 }
 
 type PatchDeployment200JSONResponse Deployment
 
-func (response PatchDeployment200JSONResponse) VisitPatchDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PatchDeployment200JSONResponse) VisitPatchDeploymentResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PatchDeployment400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PatchDeployment400JSONResponse) VisitPatchDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchDeployment401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PatchDeployment401JSONResponse) VisitPatchDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchDeployment403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PatchDeployment403JSONResponse) VisitPatchDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchDeployment404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PatchDeployment404JSONResponse) VisitPatchDeploymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDevicesRequestObject is a request of ListDevices.
 type ListDevicesRequestObject struct {
 	Params ListDevicesParams
 }
 
+// ListDevicesResponseObject is an answer of ListDevices.
 type ListDevicesResponseObject interface {
 	VisitListDevicesResponse(w http.ResponseWriter) error
 }
 
 type ListDevices200JSONResponse []Device
 
-func (response ListDevices200JSONResponse) VisitListDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListDevices200JSONResponse) VisitListDevicesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListDevices400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListDevices400JSONResponse) VisitListDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDevices401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListDevices401JSONResponse) VisitListDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDevices403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListDevices403JSONResponse) VisitListDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RegisterDeviceRequestObject is a request of RegisterDevice.
 type RegisterDeviceRequestObject struct {
 	Body *RegisterDeviceJSONRequestBody
 }
 
+// RegisterDeviceResponseObject is an answer of RegisterDevice.
 type RegisterDeviceResponseObject interface {
 	VisitRegisterDeviceResponse(w http.ResponseWriter) error
 }
 
 type RegisterDevice200JSONResponse Device
 
-func (response RegisterDevice200JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RegisterDevice200JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
 type RegisterDevice201JSONResponse Device
 
-func (response RegisterDevice201JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RegisterDevice201JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type RegisterDevice400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RegisterDevice400JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterDevice401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RegisterDevice401JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterDevice403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RegisterDevice403JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RegisterDevice409JSONResponse struct{ ConflictJSONResponse }
-
-func (response RegisterDevice409JSONResponse) VisitRegisterDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteDeviceRequestObject is a request of DeleteDevice.
 type DeleteDeviceRequestObject struct {
-	Id DeviceID `json:"id"`
+	Id DeviceID
 }
 
+// DeleteDeviceResponseObject is an answer of DeleteDevice.
 type DeleteDeviceResponseObject interface {
 	VisitDeleteDeviceResponse(w http.ResponseWriter) error
 }
@@ -5220,498 +846,113 @@ type DeleteDeviceResponseObject interface {
 type DeleteDevice204Response struct {
 }
 
-func (response DeleteDevice204Response) VisitDeleteDeviceResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteDevice204Response) VisitDeleteDeviceResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteDevice401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteDevice401JSONResponse) VisitDeleteDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDevice403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteDevice403JSONResponse) VisitDeleteDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteDevice404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteDevice404JSONResponse) VisitDeleteDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeviceRequestObject is a request of GetDevice.
 type GetDeviceRequestObject struct {
-	Id DeviceID `json:"id"`
+	Id DeviceID
 }
 
+// GetDeviceResponseObject is an answer of GetDevice.
 type GetDeviceResponseObject interface {
 	VisitGetDeviceResponse(w http.ResponseWriter) error
 }
 
 type GetDevice200JSONResponse Device
 
-func (response GetDevice200JSONResponse) VisitGetDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetDevice200JSONResponse) VisitGetDeviceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetDevice401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetDevice401JSONResponse) VisitGetDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDevice403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetDevice403JSONResponse) VisitGetDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDevice404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetDevice404JSONResponse) VisitGetDeviceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetOTARequestObject is a request of GetOTA.
 type GetOTARequestObject struct {
-	Id DeviceID `json:"id"`
+	Id DeviceID
 }
 
+// GetOTAResponseObject is an answer of GetOTA.
 type GetOTAResponseObject interface {
 	VisitGetOTAResponse(w http.ResponseWriter) error
 }
 
 type GetOTA200JSONResponse OTA
 
-func (response GetOTA200JSONResponse) VisitGetOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetOTA200JSONResponse) VisitGetOTAResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetOTA401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetOTA401JSONResponse) VisitGetOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOTA403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetOTA403JSONResponse) VisitGetOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOTA404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetOTA404JSONResponse) VisitGetOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RequestOTARequestObject is a request of RequestOTA.
 type RequestOTARequestObject struct {
-	Id   DeviceID `json:"id"`
+	Id   DeviceID
 	Body *RequestOTAJSONRequestBody
 }
 
+// RequestOTAResponseObject is an answer of RequestOTA.
 type RequestOTAResponseObject interface {
 	VisitRequestOTAResponse(w http.ResponseWriter) error
 }
 
 type RequestOTA200JSONResponse Twin
 
-func (response RequestOTA200JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RequestOTA200JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RequestOTA400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RequestOTA400JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RequestOTA401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RequestOTA401JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RequestOTA403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RequestOTA403JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RequestOTA404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RequestOTA404JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RequestOTA413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response RequestOTA413JSONResponse) VisitRequestOTAResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// EnrollRequestObject is a request of Enroll.
 type EnrollRequestObject struct {
 	Body *EnrollJSONRequestBody
 }
 
+// EnrollResponseObject is an answer of Enroll.
 type EnrollResponseObject interface {
 	VisitEnrollResponse(w http.ResponseWriter) error
 }
 
 type Enroll200JSONResponse Enrollment
 
-func (response Enroll200JSONResponse) VisitEnrollResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Enroll200JSONResponse) VisitEnrollResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type Enroll400JSONResponse struct{ InvalidJSONResponse }
-
-func (response Enroll400JSONResponse) VisitEnrollResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Enroll401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Enroll401JSONResponse) VisitEnrollResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Enroll429JSONResponse struct{ TooManyJSONResponse }
-
-func (response Enroll429JSONResponse) VisitEnrollResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Enroll503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response Enroll503JSONResponse) VisitEnrollResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListEnrollmentTokensRequestObject is a request of ListEnrollmentTokens.
 type ListEnrollmentTokensRequestObject struct {
 	Params ListEnrollmentTokensParams
 }
 
+// ListEnrollmentTokensResponseObject is an answer of ListEnrollmentTokens.
 type ListEnrollmentTokensResponseObject interface {
 	VisitListEnrollmentTokensResponse(w http.ResponseWriter) error
 }
 
 type ListEnrollmentTokens200JSONResponse []EnrollmentToken
 
-func (response ListEnrollmentTokens200JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListEnrollmentTokens200JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListEnrollmentTokens400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListEnrollmentTokens400JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListEnrollmentTokens401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListEnrollmentTokens401JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListEnrollmentTokens403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListEnrollmentTokens403JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateEnrollmentTokenRequestObject is a request of CreateEnrollmentToken.
 type CreateEnrollmentTokenRequestObject struct {
 	Body *CreateEnrollmentTokenJSONRequestBody
 }
 
+// CreateEnrollmentTokenResponseObject is an answer of CreateEnrollmentToken.
 type CreateEnrollmentTokenResponseObject interface {
 	VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error
 }
 
 type CreateEnrollmentToken201JSONResponse NewEnrollmentToken
 
-func (response CreateEnrollmentToken201JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateEnrollmentToken201JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateEnrollmentToken400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateEnrollmentToken400JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateEnrollmentToken401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateEnrollmentToken401JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateEnrollmentToken403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateEnrollmentToken403JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateEnrollmentToken404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateEnrollmentToken404JSONResponse) VisitCreateEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteEnrollmentTokenRequestObject is a request of DeleteEnrollmentToken.
 type DeleteEnrollmentTokenRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeleteEnrollmentTokenResponseObject is an answer of DeleteEnrollmentToken.
 type DeleteEnrollmentTokenResponseObject interface {
 	VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error
 }
@@ -5719,567 +960,112 @@ type DeleteEnrollmentTokenResponseObject interface {
 type DeleteEnrollmentToken204Response struct {
 }
 
-func (response DeleteEnrollmentToken204Response) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteEnrollmentToken204Response) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteEnrollmentToken401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteEnrollmentToken401JSONResponse) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteEnrollmentToken403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteEnrollmentToken403JSONResponse) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteEnrollmentToken404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteEnrollmentToken404JSONResponse) VisitDeleteEnrollmentTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListEventsRequestObject is a request of ListEvents.
 type ListEventsRequestObject struct {
 	Params ListEventsParams
 }
 
+// ListEventsResponseObject is an answer of ListEvents.
 type ListEventsResponseObject interface {
 	VisitListEventsResponse(w http.ResponseWriter) error
 }
 
 type ListEvents200JSONResponse []Event
 
-func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListEvents400JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListEvents401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListEvents401JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListEvents403JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListEvents404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ListEvents404JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// IngestEventRequestObject is a request of IngestEvent.
 type IngestEventRequestObject struct {
 	Body *IngestEventJSONRequestBody
 }
 
+// IngestEventResponseObject is an answer of IngestEvent.
 type IngestEventResponseObject interface {
 	VisitIngestEventResponse(w http.ResponseWriter) error
 }
 
 type IngestEvent202JSONResponse EventReceipt
 
-func (response IngestEvent202JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r IngestEvent202JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type IngestEvent400JSONResponse struct{ InvalidJSONResponse }
-
-func (response IngestEvent400JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvent401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response IngestEvent401JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvent403JSONResponse struct{ DeniedJSONResponse }
-
-func (response IngestEvent403JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvent404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response IngestEvent404JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvent413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response IngestEvent413JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvent503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response IngestEvent503JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvent507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response IngestEvent507JSONResponse) VisitIngestEventResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// IngestEventsRequestObject is a request of IngestEvents.
 type IngestEventsRequestObject struct {
 	Body *IngestEventsJSONRequestBody
 }
 
+// IngestEventsResponseObject is an answer of IngestEvents.
 type IngestEventsResponseObject interface {
 	VisitIngestEventsResponse(w http.ResponseWriter) error
 }
 
 type IngestEvents202JSONResponse []EventReceipt
 
-func (response IngestEvents202JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r IngestEvents202JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type IngestEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response IngestEvents400JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvents401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response IngestEvents401JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response IngestEvents403JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvents404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response IngestEvents404JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvents413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response IngestEvents413JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvents503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response IngestEvents503JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type IngestEvents507JSONResponse struct{ StorageFailedJSONResponse }
-
-func (response IngestEvents507JSONResponse) VisitIngestEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// HeartbeatRequestObject is a request of Heartbeat.
 type HeartbeatRequestObject struct {
 	Body *HeartbeatJSONRequestBody
 }
 
+// HeartbeatResponseObject is an answer of Heartbeat.
 type HeartbeatResponseObject interface {
 	VisitHeartbeatResponse(w http.ResponseWriter) error
 }
 
 type Heartbeat200JSONResponse HeartbeatReply
 
-func (response Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type Heartbeat400JSONResponse struct{ InvalidJSONResponse }
-
-func (response Heartbeat400JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Heartbeat401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Heartbeat401JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Heartbeat403JSONResponse struct{ DeniedJSONResponse }
-
-func (response Heartbeat403JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListOrgsRequestObject is a request of ListOrgs.
 type ListOrgsRequestObject struct {
 	Params ListOrgsParams
 }
 
+// ListOrgsResponseObject is an answer of ListOrgs.
 type ListOrgsResponseObject interface {
 	VisitListOrgsResponse(w http.ResponseWriter) error
 }
 
 type ListOrgs200JSONResponse []Org
 
-func (response ListOrgs200JSONResponse) VisitListOrgsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListOrgs200JSONResponse) VisitListOrgsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListOrgs400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListOrgs400JSONResponse) VisitListOrgsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListOrgs401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListOrgs401JSONResponse) VisitListOrgsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListOrgs403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListOrgs403JSONResponse) VisitListOrgsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateOrgRequestObject is a request of CreateOrg.
 type CreateOrgRequestObject struct {
 	Body *CreateOrgJSONRequestBody
 }
 
+// CreateOrgResponseObject is an answer of CreateOrg.
 type CreateOrgResponseObject interface {
 	VisitCreateOrgResponse(w http.ResponseWriter) error
 }
 
 type CreateOrg201JSONResponse NewOrg
 
-func (response CreateOrg201JSONResponse) VisitCreateOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateOrg201JSONResponse) VisitCreateOrgResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateOrg400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateOrg400JSONResponse) VisitCreateOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateOrg401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateOrg401JSONResponse) VisitCreateOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateOrg403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateOrg403JSONResponse) VisitCreateOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteOrgRequestObject is a request of DeleteOrg.
 type DeleteOrgRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeleteOrgResponseObject is an answer of DeleteOrg.
 type DeleteOrgResponseObject interface {
 	VisitDeleteOrgResponse(w http.ResponseWriter) error
 }
@@ -6287,895 +1073,208 @@ type DeleteOrgResponseObject interface {
 type DeleteOrg204Response struct {
 }
 
-func (response DeleteOrg204Response) VisitDeleteOrgResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteOrg204Response) VisitDeleteOrgResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteOrg401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteOrg401JSONResponse) VisitDeleteOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteOrg403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteOrg403JSONResponse) VisitDeleteOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteOrg404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteOrg404JSONResponse) VisitDeleteOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetOrgRequestObject is a request of GetOrg.
 type GetOrgRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetOrgResponseObject is an answer of GetOrg.
 type GetOrgResponseObject interface {
 	VisitGetOrgResponse(w http.ResponseWriter) error
 }
 
 type GetOrg200JSONResponse Org
 
-func (response GetOrg200JSONResponse) VisitGetOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetOrg200JSONResponse) VisitGetOrgResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetOrg401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetOrg401JSONResponse) VisitGetOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOrg403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetOrg403JSONResponse) VisitGetOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOrg404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetOrg404JSONResponse) VisitGetOrgResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListCampaignsRequestObject is a request of ListCampaigns.
 type ListCampaignsRequestObject struct {
 	Params ListCampaignsParams
 }
 
+// ListCampaignsResponseObject is an answer of ListCampaigns.
 type ListCampaignsResponseObject interface {
 	VisitListCampaignsResponse(w http.ResponseWriter) error
 }
 
 type ListCampaigns200JSONResponse []Campaign
 
-func (response ListCampaigns200JSONResponse) VisitListCampaignsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListCampaigns200JSONResponse) VisitListCampaignsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListCampaigns400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListCampaigns400JSONResponse) VisitListCampaignsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListCampaigns401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListCampaigns401JSONResponse) VisitListCampaignsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListCampaigns403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListCampaigns403JSONResponse) VisitListCampaignsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateCampaignRequestObject is a request of CreateCampaign.
 type CreateCampaignRequestObject struct {
 	Body *CreateCampaignJSONRequestBody
 }
 
+// CreateCampaignResponseObject is an answer of CreateCampaign.
 type CreateCampaignResponseObject interface {
 	VisitCreateCampaignResponse(w http.ResponseWriter) error
 }
 
 type CreateCampaign201JSONResponse Campaign
 
-func (response CreateCampaign201JSONResponse) VisitCreateCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateCampaign201JSONResponse) VisitCreateCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateCampaign400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateCampaign400JSONResponse) VisitCreateCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateCampaign401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateCampaign401JSONResponse) VisitCreateCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateCampaign403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateCampaign403JSONResponse) VisitCreateCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetCampaignRequestObject is a request of GetCampaign.
 type GetCampaignRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetCampaignResponseObject is an answer of GetCampaign.
 type GetCampaignResponseObject interface {
 	VisitGetCampaignResponse(w http.ResponseWriter) error
 }
 
 type GetCampaign200JSONResponse Campaign
 
-func (response GetCampaign200JSONResponse) VisitGetCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetCampaign200JSONResponse) VisitGetCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetCampaign401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetCampaign401JSONResponse) VisitGetCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetCampaign403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetCampaign403JSONResponse) VisitGetCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetCampaign404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetCampaign404JSONResponse) VisitGetCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AbortCampaignRequestObject is a request of AbortCampaign.
 type AbortCampaignRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// AbortCampaignResponseObject is an answer of AbortCampaign.
 type AbortCampaignResponseObject interface {
 	VisitAbortCampaignResponse(w http.ResponseWriter) error
 }
 
 type AbortCampaign200JSONResponse Campaign
 
-func (response AbortCampaign200JSONResponse) VisitAbortCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r AbortCampaign200JSONResponse) VisitAbortCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type AbortCampaign401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response AbortCampaign401JSONResponse) VisitAbortCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AbortCampaign403JSONResponse struct{ DeniedJSONResponse }
-
-func (response AbortCampaign403JSONResponse) VisitAbortCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AbortCampaign404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response AbortCampaign404JSONResponse) VisitAbortCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AbortCampaign409JSONResponse struct{ ConflictJSONResponse }
-
-func (response AbortCampaign409JSONResponse) VisitAbortCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListCampaignDevicesRequestObject is a request of ListCampaignDevices.
 type ListCampaignDevicesRequestObject struct {
-	Id     ID `json:"id"`
+	Id     ID
 	Params ListCampaignDevicesParams
 }
 
+// ListCampaignDevicesResponseObject is an answer of ListCampaignDevices.
 type ListCampaignDevicesResponseObject interface {
 	VisitListCampaignDevicesResponse(w http.ResponseWriter) error
 }
 
 type ListCampaignDevices200JSONResponse []CampaignDevice
 
-func (response ListCampaignDevices200JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListCampaignDevices200JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListCampaignDevices400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListCampaignDevices400JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListCampaignDevices401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListCampaignDevices401JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListCampaignDevices403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListCampaignDevices403JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListCampaignDevices404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ListCampaignDevices404JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PromoteCampaignRequestObject is a request of PromoteCampaign.
 type PromoteCampaignRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// PromoteCampaignResponseObject is an answer of PromoteCampaign.
 type PromoteCampaignResponseObject interface {
 	VisitPromoteCampaignResponse(w http.ResponseWriter) error
 }
 
 type PromoteCampaign200JSONResponse Campaign
 
-func (response PromoteCampaign200JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PromoteCampaign200JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PromoteCampaign401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PromoteCampaign401JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PromoteCampaign403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PromoteCampaign403JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PromoteCampaign404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PromoteCampaign404JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PromoteCampaign409JSONResponse struct{ ConflictJSONResponse }
-
-func (response PromoteCampaign409JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StartCampaignRequestObject is a request of StartCampaign.
 type StartCampaignRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// StartCampaignResponseObject is an answer of StartCampaign.
 type StartCampaignResponseObject interface {
 	VisitStartCampaignResponse(w http.ResponseWriter) error
 }
 
 type StartCampaign200JSONResponse Campaign
 
-func (response StartCampaign200JSONResponse) VisitStartCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r StartCampaign200JSONResponse) VisitStartCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type StartCampaign401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response StartCampaign401JSONResponse) VisitStartCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartCampaign403JSONResponse struct{ DeniedJSONResponse }
-
-func (response StartCampaign403JSONResponse) VisitStartCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartCampaign404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response StartCampaign404JSONResponse) VisitStartCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartCampaign409JSONResponse struct{ ConflictJSONResponse }
-
-func (response StartCampaign409JSONResponse) VisitStartCampaignResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetOverviewRequestObject is a request of GetOverview.
 type GetOverviewRequestObject struct {
 }
 
+// GetOverviewResponseObject is an answer of GetOverview.
 type GetOverviewResponseObject interface {
 	VisitGetOverviewResponse(w http.ResponseWriter) error
 }
 
 type GetOverview200JSONResponse Overview
 
-func (response GetOverview200JSONResponse) VisitGetOverviewResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetOverview200JSONResponse) VisitGetOverviewResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetOverview401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetOverview401JSONResponse) VisitGetOverviewResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOverview403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetOverview403JSONResponse) VisitGetOverviewResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListPolicyPacksRequestObject is a request of ListPolicyPacks.
 type ListPolicyPacksRequestObject struct {
 	Params ListPolicyPacksParams
 }
 
+// ListPolicyPacksResponseObject is an answer of ListPolicyPacks.
 type ListPolicyPacksResponseObject interface {
 	VisitListPolicyPacksResponse(w http.ResponseWriter) error
 }
 
 type ListPolicyPacks200JSONResponse []PolicyPack
 
-func (response ListPolicyPacks200JSONResponse) VisitListPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListPolicyPacks200JSONResponse) VisitListPolicyPacksResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListPolicyPacks400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListPolicyPacks400JSONResponse) VisitListPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListPolicyPacks401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListPolicyPacks401JSONResponse) VisitListPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListPolicyPacks403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListPolicyPacks403JSONResponse) VisitListPolicyPacksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreatePolicyPackRequestObject is a request of CreatePolicyPack.
 type CreatePolicyPackRequestObject struct {
 	Body *CreatePolicyPackJSONRequestBody
 }
 
+// CreatePolicyPackResponseObject is an answer of CreatePolicyPack.
 type CreatePolicyPackResponseObject interface {
 	VisitCreatePolicyPackResponse(w http.ResponseWriter) error
 }
 
 type CreatePolicyPack201JSONResponse PolicyPack
 
-func (response CreatePolicyPack201JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreatePolicyPack201JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreatePolicyPack400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreatePolicyPack400JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreatePolicyPack401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreatePolicyPack401JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreatePolicyPack403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreatePolicyPack403JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreatePolicyPack404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreatePolicyPack404JSONResponse) VisitCreatePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CheckImageRequestObject is a request of CheckImage.
 type CheckImageRequestObject struct {
 	Body *CheckImageJSONRequestBody
 }
 
+// CheckImageResponseObject is an answer of CheckImage.
 type CheckImageResponseObject interface {
 	VisitCheckImageResponse(w http.ResponseWriter) error
 }
 
 type CheckImage200JSONResponse ImageVerdict
 
-func (response CheckImage200JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CheckImage200JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type CheckImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CheckImage400JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CheckImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CheckImage401JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CheckImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CheckImage403JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CheckImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CheckImage404JSONResponse) VisitCheckImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeletePolicyPackRequestObject is a request of DeletePolicyPack.
 type DeletePolicyPackRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeletePolicyPackResponseObject is an answer of DeletePolicyPack.
 type DeletePolicyPackResponseObject interface {
 	VisitDeletePolicyPackResponse(w http.ResponseWriter) error
 }
@@ -7183,342 +1282,81 @@ type DeletePolicyPackResponseObject interface {
 type DeletePolicyPack204Response struct {
 }
 
-func (response DeletePolicyPack204Response) VisitDeletePolicyPackResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeletePolicyPack204Response) VisitDeletePolicyPackResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeletePolicyPack401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeletePolicyPack401JSONResponse) VisitDeletePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeletePolicyPack403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeletePolicyPack403JSONResponse) VisitDeletePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeletePolicyPack404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeletePolicyPack404JSONResponse) VisitDeletePolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetPolicyPackRequestObject is a request of GetPolicyPack.
 type GetPolicyPackRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetPolicyPackResponseObject is an answer of GetPolicyPack.
 type GetPolicyPackResponseObject interface {
 	VisitGetPolicyPackResponse(w http.ResponseWriter) error
 }
 
 type GetPolicyPack200JSONResponse PolicyPack
 
-func (response GetPolicyPack200JSONResponse) VisitGetPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetPolicyPack200JSONResponse) VisitGetPolicyPackResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetPolicyPack401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetPolicyPack401JSONResponse) VisitGetPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetPolicyPack403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetPolicyPack403JSONResponse) VisitGetPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetPolicyPack404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetPolicyPack404JSONResponse) VisitGetPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PatchPolicyPackRequestObject is a request of PatchPolicyPack.
 type PatchPolicyPackRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *PatchPolicyPackJSONRequestBody
 }
 
+// PatchPolicyPackResponseObject is an answer of PatchPolicyPack.
 type PatchPolicyPackResponseObject interface {
 	VisitPatchPolicyPackResponse(w http.ResponseWriter) error
 }
 
 type PatchPolicyPack200JSONResponse PolicyPack
 
-func (response PatchPolicyPack200JSONResponse) VisitPatchPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PatchPolicyPack200JSONResponse) VisitPatchPolicyPackResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PatchPolicyPack400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PatchPolicyPack400JSONResponse) VisitPatchPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchPolicyPack401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PatchPolicyPack401JSONResponse) VisitPatchPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchPolicyPack403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PatchPolicyPack403JSONResponse) VisitPatchPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchPolicyPack404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PatchPolicyPack404JSONResponse) VisitPatchPolicyPackResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListRoutesRequestObject is a request of ListRoutes.
 type ListRoutesRequestObject struct {
 	Params ListRoutesParams
 }
 
+// ListRoutesResponseObject is an answer of ListRoutes.
 type ListRoutesResponseObject interface {
 	VisitListRoutesResponse(w http.ResponseWriter) error
 }
 
 type ListRoutes200JSONResponse []Route
 
-func (response ListRoutes200JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListRoutes200JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListRoutes400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListRoutes400JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListRoutes401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListRoutes401JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListRoutes403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListRoutes403JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateRouteRequestObject is a request of CreateRoute.
 type CreateRouteRequestObject struct {
 	Body *CreateRouteJSONRequestBody
 }
 
+// CreateRouteResponseObject is an answer of CreateRoute.
 type CreateRouteResponseObject interface {
 	VisitCreateRouteResponse(w http.ResponseWriter) error
 }
 
 type CreateRoute201JSONResponse Route
 
-func (response CreateRoute201JSONResponse) VisitCreateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateRoute201JSONResponse) VisitCreateRouteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateRoute400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateRoute400JSONResponse) VisitCreateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateRoute401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateRoute401JSONResponse) VisitCreateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateRoute403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateRoute403JSONResponse) VisitCreateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateRoute404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateRoute404JSONResponse) VisitCreateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteRouteRequestObject is a request of DeleteRoute.
 type DeleteRouteRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeleteRouteResponseObject is an answer of DeleteRoute.
 type DeleteRouteResponseObject interface {
 	VisitDeleteRouteResponse(w http.ResponseWriter) error
 }
@@ -7526,422 +1364,99 @@ type DeleteRouteResponseObject interface {
 type DeleteRoute204Response struct {
 }
 
-func (response DeleteRoute204Response) VisitDeleteRouteResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteRoute204Response) VisitDeleteRouteResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteRoute401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteRoute401JSONResponse) VisitDeleteRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteRoute403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteRoute403JSONResponse) VisitDeleteRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteRoute404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteRoute404JSONResponse) VisitDeleteRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetRouteRequestObject is a request of GetRoute.
 type GetRouteRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetRouteResponseObject is an answer of GetRoute.
 type GetRouteResponseObject interface {
 	VisitGetRouteResponse(w http.ResponseWriter) error
 }
 
 type GetRoute200JSONResponse Route
 
-func (response GetRoute200JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetRoute200JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetRoute401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetRoute401JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetRoute403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetRoute403JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetRoute404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetRoute404JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PatchRouteRequestObject is a request of PatchRoute.
 type PatchRouteRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *PatchRouteJSONRequestBody
 }
 
+// PatchRouteResponseObject is an answer of PatchRoute.
 type PatchRouteResponseObject interface {
 	VisitPatchRouteResponse(w http.ResponseWriter) error
 }
 
 type PatchRoute200JSONResponse Route
 
-func (response PatchRoute200JSONResponse) VisitPatchRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PatchRoute200JSONResponse) VisitPatchRouteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PatchRoute400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PatchRoute400JSONResponse) VisitPatchRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchRoute401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PatchRoute401JSONResponse) VisitPatchRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchRoute403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PatchRoute403JSONResponse) VisitPatchRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchRoute404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PatchRoute404JSONResponse) VisitPatchRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetRouteStatsRequestObject is a request of GetRouteStats.
 type GetRouteStatsRequestObject struct {
-	Id     ID `json:"id"`
+	Id     ID
 	Params GetRouteStatsParams
 }
 
+// GetRouteStatsResponseObject is an answer of GetRouteStats.
 type GetRouteStatsResponseObject interface {
 	VisitGetRouteStatsResponse(w http.ResponseWriter) error
 }
 
 type GetRouteStats200JSONResponse RouteStats
 
-func (response GetRouteStats200JSONResponse) VisitGetRouteStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetRouteStats200JSONResponse) VisitGetRouteStatsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetRouteStats400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetRouteStats400JSONResponse) VisitGetRouteStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetRouteStats401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetRouteStats401JSONResponse) VisitGetRouteStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetRouteStats403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetRouteStats403JSONResponse) VisitGetRouteStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetRouteStats404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetRouteStats404JSONResponse) VisitGetRouteStatsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// TestRouteRequestObject is a request of TestRoute.
 type TestRouteRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *TestRouteJSONRequestBody
 }
 
+// TestRouteResponseObject is an answer of TestRoute.
 type TestRouteResponseObject interface {
 	VisitTestRouteResponse(w http.ResponseWriter) error
 }
 
 type TestRoute200JSONResponse RouteTestResult
 
-func (response TestRoute200JSONResponse) VisitTestRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r TestRoute200JSONResponse) VisitTestRouteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type TestRoute400JSONResponse struct{ InvalidJSONResponse }
-
-func (response TestRoute400JSONResponse) VisitTestRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestRoute401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response TestRoute401JSONResponse) VisitTestRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestRoute403JSONResponse struct{ DeniedJSONResponse }
-
-func (response TestRoute403JSONResponse) VisitTestRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestRoute404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response TestRoute404JSONResponse) VisitTestRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListSitesRequestObject is a request of ListSites.
 type ListSitesRequestObject struct {
 	Params ListSitesParams
 }
 
+// ListSitesResponseObject is an answer of ListSites.
 type ListSitesResponseObject interface {
 	VisitListSitesResponse(w http.ResponseWriter) error
 }
 
 type ListSites200JSONResponse []Site
 
-func (response ListSites200JSONResponse) VisitListSitesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListSites200JSONResponse) VisitListSitesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListSites400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListSites400JSONResponse) VisitListSitesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSites401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListSites401JSONResponse) VisitListSitesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSites403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListSites403JSONResponse) VisitListSitesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteSiteRequestObject is a request of DeleteSite.
 type DeleteSiteRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// DeleteSiteResponseObject is an answer of DeleteSite.
 type DeleteSiteResponseObject interface {
 	VisitDeleteSiteResponse(w http.ResponseWriter) error
 }
@@ -7949,357 +1464,82 @@ type DeleteSiteResponseObject interface {
 type DeleteSite204Response struct {
 }
 
-func (response DeleteSite204Response) VisitDeleteSiteResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteSite204Response) VisitDeleteSiteResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteSite401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteSite401JSONResponse) VisitDeleteSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteSite403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteSite403JSONResponse) VisitDeleteSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteSite404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteSite404JSONResponse) VisitDeleteSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetSiteRequestObject is a request of GetSite.
 type GetSiteRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// GetSiteResponseObject is an answer of GetSite.
 type GetSiteResponseObject interface {
 	VisitGetSiteResponse(w http.ResponseWriter) error
 }
 
 type GetSite200JSONResponse Site
 
-func (response GetSite200JSONResponse) VisitGetSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetSite200JSONResponse) VisitGetSiteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetSite401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetSite401JSONResponse) VisitGetSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetSite403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetSite403JSONResponse) VisitGetSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetSite404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetSite404JSONResponse) VisitGetSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PatchSiteRequestObject is a request of PatchSite.
 type PatchSiteRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *PatchSiteJSONRequestBody
 }
 
+// PatchSiteResponseObject is an answer of PatchSite.
 type PatchSiteResponseObject interface {
 	VisitPatchSiteResponse(w http.ResponseWriter) error
 }
 
 type PatchSite200JSONResponse Site
 
-func (response PatchSite200JSONResponse) VisitPatchSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PatchSite200JSONResponse) VisitPatchSiteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PatchSite400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PatchSite400JSONResponse) VisitPatchSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchSite401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PatchSite401JSONResponse) VisitPatchSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchSite403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PatchSite403JSONResponse) VisitPatchSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PatchSite404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PatchSite404JSONResponse) VisitPatchSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RevokeSiteRequestObject is a request of RevokeSite.
 type RevokeSiteRequestObject struct {
-	Id ID `json:"id"`
+	Id ID
 }
 
+// RevokeSiteResponseObject is an answer of RevokeSite.
 type RevokeSiteResponseObject interface {
 	VisitRevokeSiteResponse(w http.ResponseWriter) error
 }
 
 type RevokeSite200JSONResponse Site
 
-func (response RevokeSite200JSONResponse) VisitRevokeSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RevokeSite200JSONResponse) VisitRevokeSiteResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RevokeSite401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RevokeSite401JSONResponse) VisitRevokeSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevokeSite403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RevokeSite403JSONResponse) VisitRevokeSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevokeSite404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RevokeSite404JSONResponse) VisitRevokeSiteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RotateCertificateRequestObject is a request of RotateCertificate.
 type RotateCertificateRequestObject struct {
-	Id   ID `json:"id"`
+	Id   ID
 	Body *RotateCertificateJSONRequestBody
 }
 
+// RotateCertificateResponseObject is an answer of RotateCertificate.
 type RotateCertificateResponseObject interface {
 	VisitRotateCertificateResponse(w http.ResponseWriter) error
 }
 
 type RotateCertificate200JSONResponse IssuedCertificate
 
-func (response RotateCertificate200JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RotateCertificate200JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RotateCertificate400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RotateCertificate400JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RotateCertificate401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RotateCertificate401JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RotateCertificate403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RotateCertificate403JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RotateCertificate404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RotateCertificate404JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RotateCertificate503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response RotateCertificate503JSONResponse) VisitRotateCertificateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetStreamRequestObject is a request of GetStream.
 type GetStreamRequestObject struct {
 	Params GetStreamParams
 }
 
+// GetStreamResponseObject is an answer of GetStream.
 type GetStreamResponseObject interface {
 	VisitGetStreamResponse(w http.ResponseWriter) error
 }
@@ -8309,154 +1549,32 @@ type GetStream200TexteventStreamResponse struct {
 	ContentLength int64
 }
 
-func (response GetStream200TexteventStreamResponse) VisitGetStreamResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/event-stream")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
+func (r GetStream200TexteventStreamResponse) VisitGetStreamResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "text/event-stream", r.Body, r.ContentLength)
 }
 
-type GetStream400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetStream400JSONResponse) VisitGetStreamResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetStream401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetStream401JSONResponse) VisitGetStreamResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetStream403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetStream403JSONResponse) VisitGetStreamResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListTwinsRequestObject is a request of ListTwins.
 type ListTwinsRequestObject struct {
 	Params ListTwinsParams
 }
 
+// ListTwinsResponseObject is an answer of ListTwins.
 type ListTwinsResponseObject interface {
 	VisitListTwinsResponse(w http.ResponseWriter) error
 }
 
 type ListTwins200JSONResponse []Twin
 
-func (response ListTwins200JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListTwins200JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListTwins400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListTwins400JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListTwins401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListTwins401JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListTwins403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListTwins403JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetTwinRequestObject is a request of GetTwin.
 type GetTwinRequestObject struct {
-	Id DeviceID `json:"id"`
+	Id DeviceID
 }
 
+// GetTwinResponseObject is an answer of GetTwin.
 type GetTwinResponseObject interface {
 	VisitGetTwinResponse(w http.ResponseWriter) error
 }
@@ -8470,69 +1588,18 @@ type GetTwin200JSONResponse struct {
 	Headers GetTwin200ResponseHeaders
 }
 
-func (response GetTwin200JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.ETag != nil {
-		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetTwin200JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "ETag", r.Headers.ETag)
 }
 
-type GetTwin401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetTwin401JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTwin403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetTwin403JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTwin404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetTwin404JSONResponse) VisitGetTwinResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutDesiredRequestObject is a request of PutDesired.
 type PutDesiredRequestObject struct {
-	Id     DeviceID `json:"id"`
+	Id     DeviceID
 	Params PutDesiredParams
 	Body   *PutDesiredJSONRequestBody
 }
 
+// PutDesiredResponseObject is an answer of PutDesired.
 type PutDesiredResponseObject interface {
 	VisitPutDesiredResponse(w http.ResponseWriter) error
 }
@@ -8546,2631 +1613,263 @@ type PutDesired200JSONResponse struct {
 	Headers PutDesired200ResponseHeaders
 }
 
-func (response PutDesired200JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.ETag != nil {
-		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutDesired200JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "ETag", r.Headers.ETag)
 }
 
-type PutDesired400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PutDesired400JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDesired401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PutDesired401JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDesired403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PutDesired403JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDesired404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PutDesired404JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDesired409JSONResponse struct{ ConflictJSONResponse }
-
-func (response PutDesired409JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDesired412JSONResponse struct{ PreconditionJSONResponse }
-
-func (response PutDesired412JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(412)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutDesired413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response PutDesired413JSONResponse) VisitPutDesiredResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetVersionRequestObject is a request of GetVersion.
 type GetVersionRequestObject struct {
 }
 
+// GetVersionResponseObject is an answer of GetVersion.
 type GetVersionResponseObject interface {
 	VisitGetVersionResponse(w http.ResponseWriter) error
 }
 
 type GetVersion200JSONResponse Version
 
-func (response GetVersion200JSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetVersion200JSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-// StrictServerInterface represents all server handlers.
-type StrictServerInterface interface {
+// Server answers every operation of the contract. An error that it returns is sent as the
+// contract describes errors.
+type Server interface {
 	// ListActivity What happened lately, newest first
 	// (GET /activity)
-	ListActivity(ctx context.Context, request ListActivityRequestObject) (ListActivityResponseObject, error)
+	ListActivity(context.Context, ListActivityRequestObject) (ListActivityResponseObject, error)
 	// AddActivity Add activity lines, at most 1,000 at once
 	// (POST /activity)
-	AddActivity(ctx context.Context, request AddActivityRequestObject) (AddActivityResponseObject, error)
+	AddActivity(context.Context, AddActivityRequestObject) (AddActivityResponseObject, error)
 	// ListAgentDeployments What the calling site should run
 	// (GET /agent/deployments)
-	ListAgentDeployments(ctx context.Context, request ListAgentDeploymentsRequestObject) (ListAgentDeploymentsResponseObject, error)
+	ListAgentDeployments(context.Context, ListAgentDeploymentsRequestObject) (ListAgentDeploymentsResponseObject, error)
 	// RollbackDeployment Go back to the image that ran before
 	// (POST /agent/deployments/{id}/rollback)
-	RollbackDeployment(ctx context.Context, request RollbackDeploymentRequestObject) (RollbackDeploymentResponseObject, error)
+	RollbackDeployment(context.Context, RollbackDeploymentRequestObject) (RollbackDeploymentResponseObject, error)
 	// ReportDeploymentStatus Say how a deployment does on the calling site
 	// (POST /agent/deployments/{id}/status)
-	ReportDeploymentStatus(ctx context.Context, request ReportDeploymentStatusRequestObject) (ReportDeploymentStatusResponseObject, error)
+	ReportDeploymentStatus(context.Context, ReportDeploymentStatusRequestObject) (ReportDeploymentStatusResponseObject, error)
 	// ReportOTAStatus Say how far a device's update is
 	// (POST /agent/devices/{id}/ota/status)
-	ReportOTAStatus(ctx context.Context, request ReportOTAStatusRequestObject) (ReportOTAStatusResponseObject, error)
+	ReportOTAStatus(context.Context, ReportOTAStatusRequestObject) (ReportOTAStatusResponseObject, error)
 	// ListAgentPolicyPacks The enabled policy packs that bind the calling site
 	// (GET /agent/policy-packs)
-	ListAgentPolicyPacks(ctx context.Context, request ListAgentPolicyPacksRequestObject) (ListAgentPolicyPacksResponseObject, error)
+	ListAgentPolicyPacks(context.Context, ListAgentPolicyPacksRequestObject) (ListAgentPolicyPacksResponseObject, error)
 	// ListAgentTwins The desired state of the calling site's devices
 	// (GET /agent/twins)
-	ListAgentTwins(ctx context.Context, request ListAgentTwinsRequestObject) (ListAgentTwinsResponseObject, error)
+	ListAgentTwins(context.Context, ListAgentTwinsRequestObject) (ListAgentTwinsResponseObject, error)
 	// ReportTwin Merge into the reported state (RFC 7396; null deletes)
 	// (POST /agent/twins/{id}/reported)
-	ReportTwin(ctx context.Context, request ReportTwinRequestObject) (ReportTwinResponseObject, error)
+	ReportTwin(context.Context, ReportTwinRequestObject) (ReportTwinResponseObject, error)
 	// ListAlerts What needs attention, newest first
 	// (GET /alerts)
-	ListAlerts(ctx context.Context, request ListAlertsRequestObject) (ListAlertsResponseObject, error)
+	ListAlerts(context.Context, ListAlertsRequestObject) (ListAlertsResponseObject, error)
 	// ListAudit Who changed what, newest first
 	// (GET /audit)
-	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	ListAudit(context.Context, ListAuditRequestObject) (ListAuditResponseObject, error)
 	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alert; verification goes on to show them
 	// (POST /audit/acknowledge)
-	AcknowledgeAudit(ctx context.Context, request AcknowledgeAuditRequestObject) (AcknowledgeAuditResponseObject, error)
+	AcknowledgeAudit(context.Context, AcknowledgeAuditRequestObject) (AcknowledgeAuditResponseObject, error)
 	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
 	// (GET /audit/verify)
-	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	VerifyAudit(context.Context, VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
 	// Login Exchange username and password for a session token of 12 hours
 	// (POST /auth/login)
-	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
+	Login(context.Context, LoginRequestObject) (LoginResponseObject, error)
 	// Logout End the calling session; tokens that are no session stay valid
 	// (POST /auth/logout)
-	Logout(ctx context.Context, request LogoutRequestObject) (LogoutResponseObject, error)
+	Logout(context.Context, LogoutRequestObject) (LogoutResponseObject, error)
 	// GetMe Describe the caller
 	// (GET /auth/me)
-	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
+	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)
 	// OIDCCallback Come back from the identity provider; goes on to the console with the session token in the fragment `oidc_token`
 	// (GET /auth/oidc/callback)
-	OIDCCallback(ctx context.Context, request OIDCCallbackRequestObject) (OIDCCallbackResponseObject, error)
+	OIDCCallback(context.Context, OIDCCallbackRequestObject) (OIDCCallbackResponseObject, error)
 	// OIDCLogin Go to the identity provider
 	// (GET /auth/oidc/login)
-	OIDCLogin(ctx context.Context, request OIDCLoginRequestObject) (OIDCLoginResponseObject, error)
+	OIDCLogin(context.Context, OIDCLoginRequestObject) (OIDCLoginResponseObject, error)
 	// GetCRL The certificate revocation list (RFC 5280)
 	// (GET /ca/crl)
-	GetCRL(ctx context.Context, request GetCRLRequestObject) (GetCRLResponseObject, error)
+	GetCRL(context.Context, GetCRLRequestObject) (GetCRLResponseObject, error)
 	// ListDeadLetters Events that could not be delivered, newest first
 	// (GET /deadletters)
-	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
+	ListDeadLetters(context.Context, ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
 	// ReplayDeadLetters Deliver again all dead letters of a route, or those of a span of time
 	// (POST /deadletters/replay)
-	ReplayDeadLetters(ctx context.Context, request ReplayDeadLettersRequestObject) (ReplayDeadLettersResponseObject, error)
+	ReplayDeadLetters(context.Context, ReplayDeadLettersRequestObject) (ReplayDeadLettersResponseObject, error)
 	// DeleteDeadLetter Give up on a dead letter
 	// (DELETE /deadletters/{id})
-	DeleteDeadLetter(ctx context.Context, request DeleteDeadLetterRequestObject) (DeleteDeadLetterResponseObject, error)
+	DeleteDeadLetter(context.Context, DeleteDeadLetterRequestObject) (DeleteDeadLetterResponseObject, error)
 	// GetDeadLetter One dead letter
 	// (GET /deadletters/{id})
-	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
+	GetDeadLetter(context.Context, GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
 	// ReplayDeadLetter Deliver a dead letter again
 	// (POST /deadletters/{id}/replay)
-	ReplayDeadLetter(ctx context.Context, request ReplayDeadLetterRequestObject) (ReplayDeadLetterResponseObject, error)
+	ReplayDeadLetter(context.Context, ReplayDeadLetterRequestObject) (ReplayDeadLetterResponseObject, error)
 	// ListDeployments Deployments in the caller's scope
 	// (GET /deployments)
-	ListDeployments(ctx context.Context, request ListDeploymentsRequestObject) (ListDeploymentsResponseObject, error)
+	ListDeployments(context.Context, ListDeploymentsRequestObject) (ListDeploymentsResponseObject, error)
 	// CreateDeployment Have a site run a container image
 	// (POST /deployments)
-	CreateDeployment(ctx context.Context, request CreateDeploymentRequestObject) (CreateDeploymentResponseObject, error)
+	CreateDeployment(context.Context, CreateDeploymentRequestObject) (CreateDeploymentResponseObject, error)
 	// DeleteDeployment Remove a deployment from its site
 	// (DELETE /deployments/{id})
-	DeleteDeployment(ctx context.Context, request DeleteDeploymentRequestObject) (DeleteDeploymentResponseObject, error)
+	DeleteDeployment(context.Context, DeleteDeploymentRequestObject) (DeleteDeploymentResponseObject, error)
 	// GetDeployment One deployment
 	// (GET /deployments/{id})
-	GetDeployment(ctx context.Context, request GetDeploymentRequestObject) (GetDeploymentResponseObject, error)
+	GetDeployment(context.Context, GetDeploymentRequestObject) (GetDeploymentResponseObject, error)
 	// PatchDeployment Change image or version, start or stop it
 	// (PATCH /deployments/{id})
-	PatchDeployment(ctx context.Context, request PatchDeploymentRequestObject) (PatchDeploymentResponseObject, error)
+	PatchDeployment(context.Context, PatchDeploymentRequestObject) (PatchDeploymentResponseObject, error)
 	// ListDevices Devices in the caller's scope
 	// (GET /devices)
-	ListDevices(ctx context.Context, request ListDevicesRequestObject) (ListDevicesResponseObject, error)
+	ListDevices(context.Context, ListDevicesRequestObject) (ListDevicesResponseObject, error)
 	// RegisterDevice Make a device known, or refresh what is known of it
 	// (POST /devices/register)
-	RegisterDevice(ctx context.Context, request RegisterDeviceRequestObject) (RegisterDeviceResponseObject, error)
+	RegisterDevice(context.Context, RegisterDeviceRequestObject) (RegisterDeviceResponseObject, error)
 	// DeleteDevice Forget a device and its twin
 	// (DELETE /devices/{id})
-	DeleteDevice(ctx context.Context, request DeleteDeviceRequestObject) (DeleteDeviceResponseObject, error)
+	DeleteDevice(context.Context, DeleteDeviceRequestObject) (DeleteDeviceResponseObject, error)
 	// GetDevice One device
 	// (GET /devices/{id})
-	GetDevice(ctx context.Context, request GetDeviceRequestObject) (GetDeviceResponseObject, error)
+	GetDevice(context.Context, GetDeviceRequestObject) (GetDeviceResponseObject, error)
 	// GetOTA The device's current update and how far it is
 	// (GET /devices/{id}/ota)
-	GetOTA(ctx context.Context, request GetOTARequestObject) (GetOTAResponseObject, error)
+	GetOTA(context.Context, GetOTARequestObject) (GetOTAResponseObject, error)
 	// RequestOTA Ask a device to update; takes the place of an earlier request
 	// (POST /devices/{id}/ota)
-	RequestOTA(ctx context.Context, request RequestOTARequestObject) (RequestOTAResponseObject, error)
+	RequestOTA(context.Context, RequestOTARequestObject) (RequestOTAResponseObject, error)
 	// Enroll Make a site of whoever holds an enrollment token
 	// (POST /enroll)
-	Enroll(ctx context.Context, request EnrollRequestObject) (EnrollResponseObject, error)
+	Enroll(context.Context, EnrollRequestObject) (EnrollResponseObject, error)
 	// ListEnrollmentTokens Enrollment tokens that were made here and have not expired
 	// (GET /enrollment-tokens)
-	ListEnrollmentTokens(ctx context.Context, request ListEnrollmentTokensRequestObject) (ListEnrollmentTokensResponseObject, error)
+	ListEnrollmentTokens(context.Context, ListEnrollmentTokensRequestObject) (ListEnrollmentTokensResponseObject, error)
 	// CreateEnrollmentToken Make a token that enrolls a few sites for a short time
 	// (POST /enrollment-tokens)
-	CreateEnrollmentToken(ctx context.Context, request CreateEnrollmentTokenRequestObject) (CreateEnrollmentTokenResponseObject, error)
+	CreateEnrollmentToken(context.Context, CreateEnrollmentTokenRequestObject) (CreateEnrollmentTokenResponseObject, error)
 	// DeleteEnrollmentToken Withdraw an enrollment token; sites that it enrolled stay
 	// (DELETE /enrollment-tokens/{id})
-	DeleteEnrollmentToken(ctx context.Context, request DeleteEnrollmentTokenRequestObject) (DeleteEnrollmentTokenResponseObject, error)
+	DeleteEnrollmentToken(context.Context, DeleteEnrollmentTokenRequestObject) (DeleteEnrollmentTokenResponseObject, error)
 	// ListEvents Recent events, newest first
 	// (GET /events)
-	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	ListEvents(context.Context, ListEventsRequestObject) (ListEventsResponseObject, error)
 	// IngestEvent Hand over one event; 202 means it is on disk
 	// (POST /events)
-	IngestEvent(ctx context.Context, request IngestEventRequestObject) (IngestEventResponseObject, error)
+	IngestEvent(context.Context, IngestEventRequestObject) (IngestEventResponseObject, error)
 	// IngestEvents Hand over up to 1,000 events at once; all are accepted or none
 	// (POST /events/batch)
-	IngestEvents(ctx context.Context, request IngestEventsRequestObject) (IngestEventsResponseObject, error)
+	IngestEvents(context.Context, IngestEventsRequestObject) (IngestEventsResponseObject, error)
 	// Heartbeat The site lives
 	// (POST /heartbeat)
-	Heartbeat(ctx context.Context, request HeartbeatRequestObject) (HeartbeatResponseObject, error)
+	Heartbeat(context.Context, HeartbeatRequestObject) (HeartbeatResponseObject, error)
 	// ListOrgs All orgs
 	// (GET /orgs)
-	ListOrgs(ctx context.Context, request ListOrgsRequestObject) (ListOrgsResponseObject, error)
+	ListOrgs(context.Context, ListOrgsRequestObject) (ListOrgsResponseObject, error)
 	// CreateOrg Make an org and its three tokens
 	// (POST /orgs)
-	CreateOrg(ctx context.Context, request CreateOrgRequestObject) (CreateOrgResponseObject, error)
+	CreateOrg(context.Context, CreateOrgRequestObject) (CreateOrgResponseObject, error)
 	// DeleteOrg Remove an org and kill its tokens; its sites stay, seen by global tokens only
 	// (DELETE /orgs/{id})
-	DeleteOrg(ctx context.Context, request DeleteOrgRequestObject) (DeleteOrgResponseObject, error)
+	DeleteOrg(context.Context, DeleteOrgRequestObject) (DeleteOrgResponseObject, error)
 	// GetOrg One org
 	// (GET /orgs/{id})
-	GetOrg(ctx context.Context, request GetOrgRequestObject) (GetOrgResponseObject, error)
+	GetOrg(context.Context, GetOrgRequestObject) (GetOrgResponseObject, error)
 	// ListCampaigns Campaigns in the caller's scope, newest first
 	// (GET /ota/campaigns)
-	ListCampaigns(ctx context.Context, request ListCampaignsRequestObject) (ListCampaignsResponseObject, error)
+	ListCampaigns(context.Context, ListCampaignsRequestObject) (ListCampaignsResponseObject, error)
 	// CreateCampaign Draft a staged update
 	// (POST /ota/campaigns)
-	CreateCampaign(ctx context.Context, request CreateCampaignRequestObject) (CreateCampaignResponseObject, error)
+	CreateCampaign(context.Context, CreateCampaignRequestObject) (CreateCampaignResponseObject, error)
 	// GetCampaign One campaign, with outcomes read afresh from the twins
 	// (GET /ota/campaigns/{id})
-	GetCampaign(ctx context.Context, request GetCampaignRequestObject) (GetCampaignResponseObject, error)
+	GetCampaign(context.Context, GetCampaignRequestObject) (GetCampaignResponseObject, error)
 	// AbortCampaign Stop a campaign; updates that devices have begun are not cancelled
 	// (POST /ota/campaigns/{id}/abort)
-	AbortCampaign(ctx context.Context, request AbortCampaignRequestObject) (AbortCampaignResponseObject, error)
+	AbortCampaign(context.Context, AbortCampaignRequestObject) (AbortCampaignResponseObject, error)
 	// ListCampaignDevices The campaign's devices, the wave each is in, and its outcome
 	// (GET /ota/campaigns/{id}/devices)
-	ListCampaignDevices(ctx context.Context, request ListCampaignDevicesRequestObject) (ListCampaignDevicesResponseObject, error)
+	ListCampaignDevices(context.Context, ListCampaignDevicesRequestObject) (ListCampaignDevicesResponseObject, error)
 	// PromoteCampaign Go on to the next stage, also when paused
 	// (POST /ota/campaigns/{id}/promote)
-	PromoteCampaign(ctx context.Context, request PromoteCampaignRequestObject) (PromoteCampaignResponseObject, error)
+	PromoteCampaign(context.Context, PromoteCampaignRequestObject) (PromoteCampaignResponseObject, error)
 	// StartCampaign Freeze the targets and begin the first stage
 	// (POST /ota/campaigns/{id}/start)
-	StartCampaign(ctx context.Context, request StartCampaignRequestObject) (StartCampaignResponseObject, error)
+	StartCampaign(context.Context, StartCampaignRequestObject) (StartCampaignResponseObject, error)
 	// GetOverview Counts by state, and rates
 	// (GET /overview)
-	GetOverview(ctx context.Context, request GetOverviewRequestObject) (GetOverviewResponseObject, error)
+	GetOverview(context.Context, GetOverviewRequestObject) (GetOverviewResponseObject, error)
 	// ListPolicyPacks Policy packs that concern the caller
 	// (GET /policy-packs)
-	ListPolicyPacks(ctx context.Context, request ListPolicyPacksRequestObject) (ListPolicyPacksResponseObject, error)
+	ListPolicyPacks(context.Context, ListPolicyPacksRequestObject) (ListPolicyPacksResponseObject, error)
 	// CreatePolicyPack Allow images, for one site or for the whole fleet
 	// (POST /policy-packs)
-	CreatePolicyPack(ctx context.Context, request CreatePolicyPackRequestObject) (CreatePolicyPackResponseObject, error)
+	CreatePolicyPack(context.Context, CreatePolicyPackRequestObject) (CreatePolicyPackResponseObject, error)
 	// CheckImage Try an image against the policy packs
 	// (POST /policy-packs/check)
-	CheckImage(ctx context.Context, request CheckImageRequestObject) (CheckImageResponseObject, error)
+	CheckImage(context.Context, CheckImageRequestObject) (CheckImageResponseObject, error)
 	// DeletePolicyPack Remove a policy pack
 	// (DELETE /policy-packs/{id})
-	DeletePolicyPack(ctx context.Context, request DeletePolicyPackRequestObject) (DeletePolicyPackResponseObject, error)
+	DeletePolicyPack(context.Context, DeletePolicyPackRequestObject) (DeletePolicyPackResponseObject, error)
 	// GetPolicyPack One policy pack
 	// (GET /policy-packs/{id})
-	GetPolicyPack(ctx context.Context, request GetPolicyPackRequestObject) (GetPolicyPackResponseObject, error)
+	GetPolicyPack(context.Context, GetPolicyPackRequestObject) (GetPolicyPackResponseObject, error)
 	// PatchPolicyPack Change a policy pack; its version goes up by one
 	// (PATCH /policy-packs/{id})
-	PatchPolicyPack(ctx context.Context, request PatchPolicyPackRequestObject) (PatchPolicyPackResponseObject, error)
+	PatchPolicyPack(context.Context, PatchPolicyPackRequestObject) (PatchPolicyPackResponseObject, error)
 	// ListRoutes Routes in the caller's scope
 	// (GET /routes)
-	ListRoutes(ctx context.Context, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
+	ListRoutes(context.Context, ListRoutesRequestObject) (ListRoutesResponseObject, error)
 	// CreateRoute Deliver matching events to an HTTP target
 	// (POST /routes)
-	CreateRoute(ctx context.Context, request CreateRouteRequestObject) (CreateRouteResponseObject, error)
+	CreateRoute(context.Context, CreateRouteRequestObject) (CreateRouteResponseObject, error)
 	// DeleteRoute Remove a route; its pending deliveries become dead letters
 	// (DELETE /routes/{id})
-	DeleteRoute(ctx context.Context, request DeleteRouteRequestObject) (DeleteRouteResponseObject, error)
+	DeleteRoute(context.Context, DeleteRouteRequestObject) (DeleteRouteResponseObject, error)
 	// GetRoute One route
 	// (GET /routes/{id})
-	GetRoute(ctx context.Context, request GetRouteRequestObject) (GetRouteResponseObject, error)
+	GetRoute(context.Context, GetRouteRequestObject) (GetRouteResponseObject, error)
 	// PatchRoute Change a route; disabling it turns its pending deliveries into dead letters
 	// (PATCH /routes/{id})
-	PatchRoute(ctx context.Context, request PatchRouteRequestObject) (PatchRouteResponseObject, error)
+	PatchRoute(context.Context, PatchRouteRequestObject) (PatchRouteResponseObject, error)
 	// GetRouteStats How delivery over a route goes
 	// (GET /routes/{id}/stats)
-	GetRouteStats(ctx context.Context, request GetRouteStatsRequestObject) (GetRouteStatsResponseObject, error)
+	GetRouteStats(context.Context, GetRouteStatsRequestObject) (GetRouteStatsResponseObject, error)
 	// TestRoute Send one made-up event to the route's target now, once
 	// (POST /routes/{id}/test)
-	TestRoute(ctx context.Context, request TestRouteRequestObject) (TestRouteResponseObject, error)
+	TestRoute(context.Context, TestRouteRequestObject) (TestRouteResponseObject, error)
 	// ListSites Sites in the caller's scope
 	// (GET /sites)
-	ListSites(ctx context.Context, request ListSitesRequestObject) (ListSitesResponseObject, error)
+	ListSites(context.Context, ListSitesRequestObject) (ListSitesResponseObject, error)
 	// DeleteSite Remove a site with its devices, twins and deployments; its certificates are revoked
 	// (DELETE /sites/{id})
-	DeleteSite(ctx context.Context, request DeleteSiteRequestObject) (DeleteSiteResponseObject, error)
+	DeleteSite(context.Context, DeleteSiteRequestObject) (DeleteSiteResponseObject, error)
 	// GetSite One site
 	// (GET /sites/{id})
-	GetSite(ctx context.Context, request GetSiteRequestObject) (GetSiteResponseObject, error)
+	GetSite(context.Context, GetSiteRequestObject) (GetSiteResponseObject, error)
 	// PatchSite Rename or relabel a site
 	// (PATCH /sites/{id})
-	PatchSite(ctx context.Context, request PatchSiteRequestObject) (PatchSiteResponseObject, error)
+	PatchSite(context.Context, PatchSiteRequestObject) (PatchSiteResponseObject, error)
 	// RevokeSite Shut a site out for good; its token stops at once and its certificates enter the revocation list
 	// (POST /sites/{id}/revoke)
-	RevokeSite(ctx context.Context, request RevokeSiteRequestObject) (RevokeSiteResponseObject, error)
+	RevokeSite(context.Context, RevokeSiteRequestObject) (RevokeSiteResponseObject, error)
 	// RotateCertificate Sign a new certificate for the calling site
 	// (POST /sites/{id}/rotate)
-	RotateCertificate(ctx context.Context, request RotateCertificateRequestObject) (RotateCertificateResponseObject, error)
+	RotateCertificate(context.Context, RotateCertificateRequestObject) (RotateCertificateResponseObject, error)
 	// GetStream Activity as it happens, as server-sent events
 	// (GET /stream)
-	GetStream(ctx context.Context, request GetStreamRequestObject) (GetStreamResponseObject, error)
+	GetStream(context.Context, GetStreamRequestObject) (GetStreamResponseObject, error)
 	// ListTwins Twins in the caller's scope
 	// (GET /twins)
-	ListTwins(ctx context.Context, request ListTwinsRequestObject) (ListTwinsResponseObject, error)
+	ListTwins(context.Context, ListTwinsRequestObject) (ListTwinsResponseObject, error)
 	// GetTwin One twin, with its ETag
 	// (GET /twins/{id})
-	GetTwin(ctx context.Context, request GetTwinRequestObject) (GetTwinResponseObject, error)
+	GetTwin(context.Context, GetTwinRequestObject) (GetTwinResponseObject, error)
 	// PutDesired Replace the desired state, except `ota`
 	// (PUT /twins/{id}/desired)
-	PutDesired(ctx context.Context, request PutDesiredRequestObject) (PutDesiredResponseObject, error)
+	PutDesired(context.Context, PutDesiredRequestObject) (PutDesiredResponseObject, error)
 	// GetVersion Build information
 	// (GET /version)
-	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
-}
-
-type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-
-type StrictHTTPServerOptions struct {
-	RequestErrorHandlerFunc  func(w http.ResponseWriter, r *http.Request, err error)
-	ResponseErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		},
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		},
-	}}
-}
-
-func NewStrictHandlerWithOptions(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc, options StrictHTTPServerOptions) ServerInterface {
-	if options.RequestErrorHandlerFunc == nil {
-		options.RequestErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-	if options.ResponseErrorHandlerFunc == nil {
-		options.ResponseErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-	}
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: options}
-}
-
-type strictHandler struct {
-	ssi         StrictServerInterface
-	middlewares []StrictMiddlewareFunc
-	options     StrictHTTPServerOptions
-}
-
-// ListActivity operation middleware
-func (sh *strictHandler) ListActivity(w http.ResponseWriter, r *http.Request, params ListActivityParams) {
-	var request ListActivityRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListActivity(ctx, request.(ListActivityRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListActivity")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListActivityResponseObject); ok {
-		if err := validResponse.VisitListActivityResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// AddActivity operation middleware
-func (sh *strictHandler) AddActivity(w http.ResponseWriter, r *http.Request) {
-	var request AddActivityRequestObject
-
-	var body AddActivityJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AddActivity(ctx, request.(AddActivityRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AddActivity")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AddActivityResponseObject); ok {
-		if err := validResponse.VisitAddActivityResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListAgentDeployments operation middleware
-func (sh *strictHandler) ListAgentDeployments(w http.ResponseWriter, r *http.Request, params ListAgentDeploymentsParams) {
-	var request ListAgentDeploymentsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAgentDeployments(ctx, request.(ListAgentDeploymentsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAgentDeployments")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAgentDeploymentsResponseObject); ok {
-		if err := validResponse.VisitListAgentDeploymentsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RollbackDeployment operation middleware
-func (sh *strictHandler) RollbackDeployment(w http.ResponseWriter, r *http.Request, id ID) {
-	var request RollbackDeploymentRequestObject
-
-	request.Id = id
-
-	var body RollbackDeploymentJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RollbackDeployment(ctx, request.(RollbackDeploymentRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RollbackDeployment")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RollbackDeploymentResponseObject); ok {
-		if err := validResponse.VisitRollbackDeploymentResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ReportDeploymentStatus operation middleware
-func (sh *strictHandler) ReportDeploymentStatus(w http.ResponseWriter, r *http.Request, id ID) {
-	var request ReportDeploymentStatusRequestObject
-
-	request.Id = id
-
-	var body ReportDeploymentStatusJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReportDeploymentStatus(ctx, request.(ReportDeploymentStatusRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReportDeploymentStatus")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReportDeploymentStatusResponseObject); ok {
-		if err := validResponse.VisitReportDeploymentStatusResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ReportOTAStatus operation middleware
-func (sh *strictHandler) ReportOTAStatus(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request ReportOTAStatusRequestObject
-
-	request.Id = id
-
-	var body ReportOTAStatusJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReportOTAStatus(ctx, request.(ReportOTAStatusRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReportOTAStatus")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReportOTAStatusResponseObject); ok {
-		if err := validResponse.VisitReportOTAStatusResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListAgentPolicyPacks operation middleware
-func (sh *strictHandler) ListAgentPolicyPacks(w http.ResponseWriter, r *http.Request, params ListAgentPolicyPacksParams) {
-	var request ListAgentPolicyPacksRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAgentPolicyPacks(ctx, request.(ListAgentPolicyPacksRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAgentPolicyPacks")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAgentPolicyPacksResponseObject); ok {
-		if err := validResponse.VisitListAgentPolicyPacksResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListAgentTwins operation middleware
-func (sh *strictHandler) ListAgentTwins(w http.ResponseWriter, r *http.Request, params ListAgentTwinsParams) {
-	var request ListAgentTwinsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAgentTwins(ctx, request.(ListAgentTwinsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAgentTwins")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAgentTwinsResponseObject); ok {
-		if err := validResponse.VisitListAgentTwinsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ReportTwin operation middleware
-func (sh *strictHandler) ReportTwin(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request ReportTwinRequestObject
-
-	request.Id = id
-
-	var body ReportTwinJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReportTwin(ctx, request.(ReportTwinRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReportTwin")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReportTwinResponseObject); ok {
-		if err := validResponse.VisitReportTwinResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListAlerts operation middleware
-func (sh *strictHandler) ListAlerts(w http.ResponseWriter, r *http.Request, params ListAlertsParams) {
-	var request ListAlertsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAlerts(ctx, request.(ListAlertsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAlerts")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAlertsResponseObject); ok {
-		if err := validResponse.VisitListAlertsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListAudit operation middleware
-func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams) {
-	var request ListAuditRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAudit(ctx, request.(ListAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
-		if err := validResponse.VisitListAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// AcknowledgeAudit operation middleware
-func (sh *strictHandler) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
-	var request AcknowledgeAuditRequestObject
-
-	var body AcknowledgeAuditJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AcknowledgeAudit(ctx, request.(AcknowledgeAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AcknowledgeAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AcknowledgeAuditResponseObject); ok {
-		if err := validResponse.VisitAcknowledgeAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// VerifyAudit operation middleware
-func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request) {
-	var request VerifyAuditRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "VerifyAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
-		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Login operation middleware
-func (sh *strictHandler) Login(w http.ResponseWriter, r *http.Request) {
-	var request LoginRequestObject
-
-	var body LoginJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Login(ctx, request.(LoginRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Login")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(LoginResponseObject); ok {
-		if err := validResponse.VisitLoginResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Logout operation middleware
-func (sh *strictHandler) Logout(w http.ResponseWriter, r *http.Request) {
-	var request LogoutRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Logout(ctx, request.(LogoutRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Logout")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(LogoutResponseObject); ok {
-		if err := validResponse.VisitLogoutResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetMe operation middleware
-func (sh *strictHandler) GetMe(w http.ResponseWriter, r *http.Request) {
-	var request GetMeRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetMe(ctx, request.(GetMeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetMe")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetMeResponseObject); ok {
-		if err := validResponse.VisitGetMeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// OIDCCallback operation middleware
-func (sh *strictHandler) OIDCCallback(w http.ResponseWriter, r *http.Request, params OIDCCallbackParams) {
-	var request OIDCCallbackRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.OIDCCallback(ctx, request.(OIDCCallbackRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OIDCCallback")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(OIDCCallbackResponseObject); ok {
-		if err := validResponse.VisitOIDCCallbackResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// OIDCLogin operation middleware
-func (sh *strictHandler) OIDCLogin(w http.ResponseWriter, r *http.Request) {
-	var request OIDCLoginRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.OIDCLogin(ctx, request.(OIDCLoginRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OIDCLogin")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(OIDCLoginResponseObject); ok {
-		if err := validResponse.VisitOIDCLoginResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetCRL operation middleware
-func (sh *strictHandler) GetCRL(w http.ResponseWriter, r *http.Request, params GetCRLParams) {
-	var request GetCRLRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetCRL(ctx, request.(GetCRLRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetCRL")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetCRLResponseObject); ok {
-		if err := validResponse.VisitGetCRLResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListDeadLetters operation middleware
-func (sh *strictHandler) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
-	var request ListDeadLettersRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeadLetters(ctx, request.(ListDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeadLettersResponseObject); ok {
-		if err := validResponse.VisitListDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ReplayDeadLetters operation middleware
-func (sh *strictHandler) ReplayDeadLetters(w http.ResponseWriter, r *http.Request) {
-	var request ReplayDeadLettersRequestObject
-
-	var body ReplayDeadLettersJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReplayDeadLetters(ctx, request.(ReplayDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReplayDeadLetters")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReplayDeadLettersResponseObject); ok {
-		if err := validResponse.VisitReplayDeadLettersResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteDeadLetter operation middleware
-func (sh *strictHandler) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeleteDeadLetterRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteDeadLetter(ctx, request.(DeleteDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteDeadLetterResponseObject); ok {
-		if err := validResponse.VisitDeleteDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetDeadLetter operation middleware
-func (sh *strictHandler) GetDeadLetter(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetDeadLetterRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeadLetter(ctx, request.(GetDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeadLetterResponseObject); ok {
-		if err := validResponse.VisitGetDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ReplayDeadLetter operation middleware
-func (sh *strictHandler) ReplayDeadLetter(w http.ResponseWriter, r *http.Request, id ID) {
-	var request ReplayDeadLetterRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ReplayDeadLetter(ctx, request.(ReplayDeadLetterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReplayDeadLetter")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ReplayDeadLetterResponseObject); ok {
-		if err := validResponse.VisitReplayDeadLetterResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListDeployments operation middleware
-func (sh *strictHandler) ListDeployments(w http.ResponseWriter, r *http.Request, params ListDeploymentsParams) {
-	var request ListDeploymentsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeployments(ctx, request.(ListDeploymentsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeployments")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeploymentsResponseObject); ok {
-		if err := validResponse.VisitListDeploymentsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateDeployment operation middleware
-func (sh *strictHandler) CreateDeployment(w http.ResponseWriter, r *http.Request) {
-	var request CreateDeploymentRequestObject
-
-	var body CreateDeploymentJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateDeployment(ctx, request.(CreateDeploymentRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateDeployment")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateDeploymentResponseObject); ok {
-		if err := validResponse.VisitCreateDeploymentResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteDeployment operation middleware
-func (sh *strictHandler) DeleteDeployment(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeleteDeploymentRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteDeployment(ctx, request.(DeleteDeploymentRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteDeployment")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteDeploymentResponseObject); ok {
-		if err := validResponse.VisitDeleteDeploymentResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetDeployment operation middleware
-func (sh *strictHandler) GetDeployment(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetDeploymentRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDeployment(ctx, request.(GetDeploymentRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDeployment")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeploymentResponseObject); ok {
-		if err := validResponse.VisitGetDeploymentResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PatchDeployment operation middleware
-func (sh *strictHandler) PatchDeployment(w http.ResponseWriter, r *http.Request, id ID) {
-	var request PatchDeploymentRequestObject
-
-	request.Id = id
-
-	var body PatchDeploymentJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PatchDeployment(ctx, request.(PatchDeploymentRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PatchDeployment")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PatchDeploymentResponseObject); ok {
-		if err := validResponse.VisitPatchDeploymentResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListDevices operation middleware
-func (sh *strictHandler) ListDevices(w http.ResponseWriter, r *http.Request, params ListDevicesParams) {
-	var request ListDevicesRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDevices(ctx, request.(ListDevicesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDevices")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDevicesResponseObject); ok {
-		if err := validResponse.VisitListDevicesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RegisterDevice operation middleware
-func (sh *strictHandler) RegisterDevice(w http.ResponseWriter, r *http.Request) {
-	var request RegisterDeviceRequestObject
-
-	var body RegisterDeviceJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RegisterDevice(ctx, request.(RegisterDeviceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RegisterDevice")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RegisterDeviceResponseObject); ok {
-		if err := validResponse.VisitRegisterDeviceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteDevice operation middleware
-func (sh *strictHandler) DeleteDevice(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request DeleteDeviceRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteDevice(ctx, request.(DeleteDeviceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteDevice")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteDeviceResponseObject); ok {
-		if err := validResponse.VisitDeleteDeviceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetDevice operation middleware
-func (sh *strictHandler) GetDevice(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request GetDeviceRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDevice(ctx, request.(GetDeviceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDevice")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetDeviceResponseObject); ok {
-		if err := validResponse.VisitGetDeviceResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetOTA operation middleware
-func (sh *strictHandler) GetOTA(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request GetOTARequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetOTA(ctx, request.(GetOTARequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetOTA")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetOTAResponseObject); ok {
-		if err := validResponse.VisitGetOTAResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RequestOTA operation middleware
-func (sh *strictHandler) RequestOTA(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request RequestOTARequestObject
-
-	request.Id = id
-
-	var body RequestOTAJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RequestOTA(ctx, request.(RequestOTARequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RequestOTA")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RequestOTAResponseObject); ok {
-		if err := validResponse.VisitRequestOTAResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Enroll operation middleware
-func (sh *strictHandler) Enroll(w http.ResponseWriter, r *http.Request) {
-	var request EnrollRequestObject
-
-	var body EnrollJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Enroll(ctx, request.(EnrollRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Enroll")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(EnrollResponseObject); ok {
-		if err := validResponse.VisitEnrollResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListEnrollmentTokens operation middleware
-func (sh *strictHandler) ListEnrollmentTokens(w http.ResponseWriter, r *http.Request, params ListEnrollmentTokensParams) {
-	var request ListEnrollmentTokensRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListEnrollmentTokens(ctx, request.(ListEnrollmentTokensRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListEnrollmentTokens")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListEnrollmentTokensResponseObject); ok {
-		if err := validResponse.VisitListEnrollmentTokensResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateEnrollmentToken operation middleware
-func (sh *strictHandler) CreateEnrollmentToken(w http.ResponseWriter, r *http.Request) {
-	var request CreateEnrollmentTokenRequestObject
-
-	var body CreateEnrollmentTokenJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateEnrollmentToken(ctx, request.(CreateEnrollmentTokenRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateEnrollmentToken")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateEnrollmentTokenResponseObject); ok {
-		if err := validResponse.VisitCreateEnrollmentTokenResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteEnrollmentToken operation middleware
-func (sh *strictHandler) DeleteEnrollmentToken(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeleteEnrollmentTokenRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteEnrollmentToken(ctx, request.(DeleteEnrollmentTokenRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteEnrollmentToken")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteEnrollmentTokenResponseObject); ok {
-		if err := validResponse.VisitDeleteEnrollmentTokenResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListEvents operation middleware
-func (sh *strictHandler) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
-	var request ListEventsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListEvents(ctx, request.(ListEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
-		if err := validResponse.VisitListEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// IngestEvent operation middleware
-func (sh *strictHandler) IngestEvent(w http.ResponseWriter, r *http.Request) {
-	var request IngestEventRequestObject
-
-	var body IngestEventJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.IngestEvent(ctx, request.(IngestEventRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "IngestEvent")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(IngestEventResponseObject); ok {
-		if err := validResponse.VisitIngestEventResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// IngestEvents operation middleware
-func (sh *strictHandler) IngestEvents(w http.ResponseWriter, r *http.Request) {
-	var request IngestEventsRequestObject
-
-	var body IngestEventsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.IngestEvents(ctx, request.(IngestEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "IngestEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(IngestEventsResponseObject); ok {
-		if err := validResponse.VisitIngestEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Heartbeat operation middleware
-func (sh *strictHandler) Heartbeat(w http.ResponseWriter, r *http.Request) {
-	var request HeartbeatRequestObject
-
-	var body HeartbeatJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Heartbeat(ctx, request.(HeartbeatRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Heartbeat")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(HeartbeatResponseObject); ok {
-		if err := validResponse.VisitHeartbeatResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListOrgs operation middleware
-func (sh *strictHandler) ListOrgs(w http.ResponseWriter, r *http.Request, params ListOrgsParams) {
-	var request ListOrgsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListOrgs(ctx, request.(ListOrgsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListOrgs")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListOrgsResponseObject); ok {
-		if err := validResponse.VisitListOrgsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateOrg operation middleware
-func (sh *strictHandler) CreateOrg(w http.ResponseWriter, r *http.Request) {
-	var request CreateOrgRequestObject
-
-	var body CreateOrgJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateOrg(ctx, request.(CreateOrgRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateOrg")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateOrgResponseObject); ok {
-		if err := validResponse.VisitCreateOrgResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteOrg operation middleware
-func (sh *strictHandler) DeleteOrg(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeleteOrgRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteOrg(ctx, request.(DeleteOrgRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteOrg")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteOrgResponseObject); ok {
-		if err := validResponse.VisitDeleteOrgResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetOrg operation middleware
-func (sh *strictHandler) GetOrg(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetOrgRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetOrg(ctx, request.(GetOrgRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetOrg")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetOrgResponseObject); ok {
-		if err := validResponse.VisitGetOrgResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListCampaigns operation middleware
-func (sh *strictHandler) ListCampaigns(w http.ResponseWriter, r *http.Request, params ListCampaignsParams) {
-	var request ListCampaignsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListCampaigns(ctx, request.(ListCampaignsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListCampaigns")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListCampaignsResponseObject); ok {
-		if err := validResponse.VisitListCampaignsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateCampaign operation middleware
-func (sh *strictHandler) CreateCampaign(w http.ResponseWriter, r *http.Request) {
-	var request CreateCampaignRequestObject
-
-	var body CreateCampaignJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateCampaign(ctx, request.(CreateCampaignRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateCampaign")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateCampaignResponseObject); ok {
-		if err := validResponse.VisitCreateCampaignResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetCampaign operation middleware
-func (sh *strictHandler) GetCampaign(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetCampaignRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetCampaign(ctx, request.(GetCampaignRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetCampaign")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetCampaignResponseObject); ok {
-		if err := validResponse.VisitGetCampaignResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// AbortCampaign operation middleware
-func (sh *strictHandler) AbortCampaign(w http.ResponseWriter, r *http.Request, id ID) {
-	var request AbortCampaignRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AbortCampaign(ctx, request.(AbortCampaignRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AbortCampaign")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AbortCampaignResponseObject); ok {
-		if err := validResponse.VisitAbortCampaignResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListCampaignDevices operation middleware
-func (sh *strictHandler) ListCampaignDevices(w http.ResponseWriter, r *http.Request, id ID, params ListCampaignDevicesParams) {
-	var request ListCampaignDevicesRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListCampaignDevices(ctx, request.(ListCampaignDevicesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListCampaignDevices")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListCampaignDevicesResponseObject); ok {
-		if err := validResponse.VisitListCampaignDevicesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PromoteCampaign operation middleware
-func (sh *strictHandler) PromoteCampaign(w http.ResponseWriter, r *http.Request, id ID) {
-	var request PromoteCampaignRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PromoteCampaign(ctx, request.(PromoteCampaignRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PromoteCampaign")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PromoteCampaignResponseObject); ok {
-		if err := validResponse.VisitPromoteCampaignResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// StartCampaign operation middleware
-func (sh *strictHandler) StartCampaign(w http.ResponseWriter, r *http.Request, id ID) {
-	var request StartCampaignRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StartCampaign(ctx, request.(StartCampaignRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StartCampaign")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StartCampaignResponseObject); ok {
-		if err := validResponse.VisitStartCampaignResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetOverview operation middleware
-func (sh *strictHandler) GetOverview(w http.ResponseWriter, r *http.Request) {
-	var request GetOverviewRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetOverview(ctx, request.(GetOverviewRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetOverview")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetOverviewResponseObject); ok {
-		if err := validResponse.VisitGetOverviewResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListPolicyPacks operation middleware
-func (sh *strictHandler) ListPolicyPacks(w http.ResponseWriter, r *http.Request, params ListPolicyPacksParams) {
-	var request ListPolicyPacksRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListPolicyPacks(ctx, request.(ListPolicyPacksRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListPolicyPacks")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListPolicyPacksResponseObject); ok {
-		if err := validResponse.VisitListPolicyPacksResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreatePolicyPack operation middleware
-func (sh *strictHandler) CreatePolicyPack(w http.ResponseWriter, r *http.Request) {
-	var request CreatePolicyPackRequestObject
-
-	var body CreatePolicyPackJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreatePolicyPack(ctx, request.(CreatePolicyPackRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreatePolicyPack")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreatePolicyPackResponseObject); ok {
-		if err := validResponse.VisitCreatePolicyPackResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CheckImage operation middleware
-func (sh *strictHandler) CheckImage(w http.ResponseWriter, r *http.Request) {
-	var request CheckImageRequestObject
-
-	var body CheckImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CheckImage(ctx, request.(CheckImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CheckImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CheckImageResponseObject); ok {
-		if err := validResponse.VisitCheckImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeletePolicyPack operation middleware
-func (sh *strictHandler) DeletePolicyPack(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeletePolicyPackRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeletePolicyPack(ctx, request.(DeletePolicyPackRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeletePolicyPack")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeletePolicyPackResponseObject); ok {
-		if err := validResponse.VisitDeletePolicyPackResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetPolicyPack operation middleware
-func (sh *strictHandler) GetPolicyPack(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetPolicyPackRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetPolicyPack(ctx, request.(GetPolicyPackRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetPolicyPack")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetPolicyPackResponseObject); ok {
-		if err := validResponse.VisitGetPolicyPackResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PatchPolicyPack operation middleware
-func (sh *strictHandler) PatchPolicyPack(w http.ResponseWriter, r *http.Request, id ID) {
-	var request PatchPolicyPackRequestObject
-
-	request.Id = id
-
-	var body PatchPolicyPackJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PatchPolicyPack(ctx, request.(PatchPolicyPackRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PatchPolicyPack")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PatchPolicyPackResponseObject); ok {
-		if err := validResponse.VisitPatchPolicyPackResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListRoutes operation middleware
-func (sh *strictHandler) ListRoutes(w http.ResponseWriter, r *http.Request, params ListRoutesParams) {
-	var request ListRoutesRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListRoutes(ctx, request.(ListRoutesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListRoutes")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListRoutesResponseObject); ok {
-		if err := validResponse.VisitListRoutesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateRoute operation middleware
-func (sh *strictHandler) CreateRoute(w http.ResponseWriter, r *http.Request) {
-	var request CreateRouteRequestObject
-
-	var body CreateRouteJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateRoute(ctx, request.(CreateRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateRoute")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateRouteResponseObject); ok {
-		if err := validResponse.VisitCreateRouteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteRoute operation middleware
-func (sh *strictHandler) DeleteRoute(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeleteRouteRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteRoute(ctx, request.(DeleteRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteRoute")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteRouteResponseObject); ok {
-		if err := validResponse.VisitDeleteRouteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetRoute operation middleware
-func (sh *strictHandler) GetRoute(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetRouteRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRoute(ctx, request.(GetRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRoute")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetRouteResponseObject); ok {
-		if err := validResponse.VisitGetRouteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PatchRoute operation middleware
-func (sh *strictHandler) PatchRoute(w http.ResponseWriter, r *http.Request, id ID) {
-	var request PatchRouteRequestObject
-
-	request.Id = id
-
-	var body PatchRouteJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PatchRoute(ctx, request.(PatchRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PatchRoute")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PatchRouteResponseObject); ok {
-		if err := validResponse.VisitPatchRouteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetRouteStats operation middleware
-func (sh *strictHandler) GetRouteStats(w http.ResponseWriter, r *http.Request, id ID, params GetRouteStatsParams) {
-	var request GetRouteStatsRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRouteStats(ctx, request.(GetRouteStatsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRouteStats")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetRouteStatsResponseObject); ok {
-		if err := validResponse.VisitGetRouteStatsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// TestRoute operation middleware
-func (sh *strictHandler) TestRoute(w http.ResponseWriter, r *http.Request, id ID) {
-	var request TestRouteRequestObject
-
-	request.Id = id
-
-	var body TestRouteJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.TestRoute(ctx, request.(TestRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "TestRoute")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(TestRouteResponseObject); ok {
-		if err := validResponse.VisitTestRouteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListSites operation middleware
-func (sh *strictHandler) ListSites(w http.ResponseWriter, r *http.Request, params ListSitesParams) {
-	var request ListSitesRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSites(ctx, request.(ListSitesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSites")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSitesResponseObject); ok {
-		if err := validResponse.VisitListSitesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteSite operation middleware
-func (sh *strictHandler) DeleteSite(w http.ResponseWriter, r *http.Request, id ID) {
-	var request DeleteSiteRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteSite(ctx, request.(DeleteSiteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteSite")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteSiteResponseObject); ok {
-		if err := validResponse.VisitDeleteSiteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetSite operation middleware
-func (sh *strictHandler) GetSite(w http.ResponseWriter, r *http.Request, id ID) {
-	var request GetSiteRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetSite(ctx, request.(GetSiteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetSite")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetSiteResponseObject); ok {
-		if err := validResponse.VisitGetSiteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PatchSite operation middleware
-func (sh *strictHandler) PatchSite(w http.ResponseWriter, r *http.Request, id ID) {
-	var request PatchSiteRequestObject
-
-	request.Id = id
-
-	var body PatchSiteJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PatchSite(ctx, request.(PatchSiteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PatchSite")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PatchSiteResponseObject); ok {
-		if err := validResponse.VisitPatchSiteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RevokeSite operation middleware
-func (sh *strictHandler) RevokeSite(w http.ResponseWriter, r *http.Request, id ID) {
-	var request RevokeSiteRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RevokeSite(ctx, request.(RevokeSiteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RevokeSite")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RevokeSiteResponseObject); ok {
-		if err := validResponse.VisitRevokeSiteResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RotateCertificate operation middleware
-func (sh *strictHandler) RotateCertificate(w http.ResponseWriter, r *http.Request, id ID) {
-	var request RotateCertificateRequestObject
-
-	request.Id = id
-
-	var body RotateCertificateJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RotateCertificate(ctx, request.(RotateCertificateRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RotateCertificate")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RotateCertificateResponseObject); ok {
-		if err := validResponse.VisitRotateCertificateResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetStream operation middleware
-func (sh *strictHandler) GetStream(w http.ResponseWriter, r *http.Request, params GetStreamParams) {
-	var request GetStreamRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetStream(ctx, request.(GetStreamRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetStream")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetStreamResponseObject); ok {
-		if err := validResponse.VisitGetStreamResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListTwins operation middleware
-func (sh *strictHandler) ListTwins(w http.ResponseWriter, r *http.Request, params ListTwinsParams) {
-	var request ListTwinsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListTwins(ctx, request.(ListTwinsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListTwins")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListTwinsResponseObject); ok {
-		if err := validResponse.VisitListTwinsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetTwin operation middleware
-func (sh *strictHandler) GetTwin(w http.ResponseWriter, r *http.Request, id DeviceID) {
-	var request GetTwinRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetTwin(ctx, request.(GetTwinRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetTwin")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetTwinResponseObject); ok {
-		if err := validResponse.VisitGetTwinResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PutDesired operation middleware
-func (sh *strictHandler) PutDesired(w http.ResponseWriter, r *http.Request, id DeviceID, params PutDesiredParams) {
-	var request PutDesiredRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	var body PutDesiredJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PutDesired(ctx, request.(PutDesiredRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutDesired")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PutDesiredResponseObject); ok {
-		if err := validResponse.VisitPutDesiredResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetVersion operation middleware
-func (sh *strictHandler) GetVersion(w http.ResponseWriter, r *http.Request) {
-	var request GetVersionRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetVersion(ctx, request.(GetVersionRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetVersion")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetVersionResponseObject); ok {
-		if err := validResponse.VisitGetVersionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	GetVersion(context.Context, GetVersionRequestObject) (GetVersionResponseObject, error)
 }

@@ -6,2392 +6,295 @@
 package hypervisorapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
-	"github.com/oapi-codegen/runtime"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// ServerInterface represents all server handlers.
-type ServerInterface interface {
-	// GetCapacity What the fleet has, and what is left
-	// (GET /fleet/capacity)
-	GetCapacity(w http.ResponseWriter, r *http.Request)
-	// ListNodes The hosts of the fleet, by name
-	// (GET /fleet/nodes)
-	ListNodes(w http.ResponseWriter, r *http.Request)
-	// DeregisterNode Forget a host; its VMs go on, and it is back with its next heartbeat
-	// (DELETE /fleet/nodes/{name})
-	DeregisterNode(w http.ResponseWriter, r *http.Request, name NodeName)
-	// GetNode One host
-	// (GET /fleet/nodes/{name})
-	GetNode(w http.ResponseWriter, r *http.Request, name NodeName)
-	// CordonNode Place nothing new on a host unless it is named
-	// (POST /fleet/nodes/{name}/cordon)
-	CordonNode(w http.ResponseWriter, r *http.Request, name NodeName)
-	// Heartbeat A host says that it lives and what it has; a new one joins
-	// (PUT /fleet/nodes/{name}/heartbeat)
-	Heartbeat(w http.ResponseWriter, r *http.Request, name NodeName)
-	// UncordonNode Place VMs on a host again
-	// (POST /fleet/nodes/{name}/uncordon)
-	UncordonNode(w http.ResponseWriter, r *http.Request, name NodeName)
-	// ListNodeVMs The VMs of one host, as it says itself
-	// (GET /fleet/nodes/{name}/vms)
-	ListNodeVMs(w http.ResponseWriter, r *http.Request, name NodeName)
-	// ListFleetVMs The VMs of all hosts that answer in time, and the hosts that do not
-	// (GET /fleet/vms)
-	ListFleetVMs(w http.ResponseWriter, r *http.Request)
-	// CreateFleetVM Make a VM on the host with most room, or on the one that is named
-	// (POST /fleet/vms)
-	CreateFleetVM(w http.ResponseWriter, r *http.Request)
-	// DeleteFleetVM Remove a VM of a host
-	// (DELETE /fleet/vms/{node}/{id})
-	DeleteFleetVM(w http.ResponseWriter, r *http.Request, node string, id VMID)
-	// ListAudit Who changed what, newest first
-	// (GET /v1/audit)
-	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
-	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alarm; verification goes on to show them
-	// (POST /v1/audit/acknowledge)
-	AcknowledgeAudit(w http.ResponseWriter, r *http.Request)
-	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
-	// (GET /v1/audit/verify)
-	VerifyAudit(w http.ResponseWriter, r *http.Request)
-	// ListBackups The backups that the caller may see, newest first
-	// (GET /v1/backups)
-	ListBackups(w http.ResponseWriter, r *http.Request, params ListBackupsParams)
-	// DeleteBackup Remove a backup; one that later ones build on stays (409)
-	// (DELETE /v1/backups/{backup})
-	DeleteBackup(w http.ResponseWriter, r *http.Request, backup BackupID)
-	// GetBackup One backup
-	// (GET /v1/backups/{backup})
-	GetBackup(w http.ResponseWriter, r *http.Request, backup BackupID)
-	// ExportBackup A backup's disk whole, as one qcow2 image
-	// (GET /v1/backups/{backup}/export)
-	ExportBackup(w http.ResponseWriter, r *http.Request, backup BackupID)
-	// RestoreBackup Make a VM of a backup, or with `vm` put the disk of that VM, which is stopped, back
-	// (POST /v1/backups/{backup}/restore)
-	RestoreBackup(w http.ResponseWriter, r *http.Request, backup BackupID)
-	// GetHost What the host can run, and what is left of it
-	// (GET /v1/host)
-	GetHost(w http.ResponseWriter, r *http.Request)
-	// ListImages The images
-	// (GET /v1/images/catalog)
-	ListImages(w http.ResponseWriter, r *http.Request, params ListImagesParams)
-	// AddImage Take in an image that lies on the host
-	// (POST /v1/images/catalog)
-	AddImage(w http.ResponseWriter, r *http.Request)
-	// RemoveImage Remove an image; one that VMs are made of stays on disk until they are gone
-	// (DELETE /v1/images/catalog/{name})
-	RemoveImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// GetImage One image
-	// (GET /v1/images/catalog/{name})
-	GetImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// CloneImage Give an image a second name, with switches of its own
-	// (POST /v1/images/catalog/{name}/clone)
-	CloneImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// ExportImage The disk of an image as qcow2
-	// (GET /v1/images/catalog/{name}/export)
-	ExportImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// LockImage Let no new VM be made of an image
-	// (POST /v1/images/catalog/{name}/lock)
-	LockImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// SetImageReadOnly Protect an image against change and removal, or lift that
-	// (POST /v1/images/catalog/{name}/read-only)
-	SetImageReadOnly(w http.ResponseWriter, r *http.Request, name ImageName)
-	// RenameImage Change an image's name
-	// (POST /v1/images/catalog/{name}/rename)
-	RenameImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// UnlockImage Let VMs be made of an image again
-	// (POST /v1/images/catalog/{name}/unlock)
-	UnlockImage(w http.ResponseWriter, r *http.Request, name ImageName)
-	// UploadImage Take in an image that the request carries
-	// (POST /v1/images/catalog/{name}/upload)
-	UploadImage(w http.ResponseWriter, r *http.Request, name ImageName, params UploadImageParams)
-	// CleanImages Remove from disk what no image and no VM needs any more
-	// (POST /v1/images/clean)
-	CleanImages(w http.ResponseWriter, r *http.Request)
-	// BuildDemoImage Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
-	// (POST /v1/images/demo)
-	BuildDemoImage(w http.ResponseWriter, r *http.Request)
-	// GetMe Who calls
-	// (GET /v1/me)
-	GetMe(w http.ResponseWriter, r *http.Request)
-	// ListOperations What is under way, and what has ended within a day; newest first
-	// (GET /v1/operations)
-	ListOperations(w http.ResponseWriter, r *http.Request, params ListOperationsParams)
-	// GetOperation One operation; with `wait`, as soon as it has ended or the time is over
-	// (GET /v1/operations/{operation})
-	GetOperation(w http.ResponseWriter, r *http.Request, operation OperationID, params GetOperationParams)
-	// CancelOperation Ask an operation to end; what it did so far is undone
-	// (POST /v1/operations/{operation}/cancel)
-	CancelOperation(w http.ResponseWriter, r *http.Request, operation OperationID)
-	// ListVMs The VMs that the caller may see, oldest first
-	// (GET /v1/vms)
-	ListVMs(w http.ResponseWriter, r *http.Request, params ListVMsParams)
-	// CreateVM Make a VM; it is stopped, and starts if `start` is set
-	// (POST /v1/vms)
-	CreateVM(w http.ResponseWriter, r *http.Request)
-	// DeleteVM Stop a VM at once and remove it with its disks and snapshots; its backups stay
-	// (DELETE /v1/vms/{id})
-	DeleteVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// GetVM One VM
-	// (GET /v1/vms/{id})
-	GetVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// Exec Run a program in the guest and answer when it has ended
-	// (POST /v1/vms/{id}/agent/exec)
-	Exec(w http.ResponseWriter, r *http.Request, id VMID)
-	// GetFile Read a file of the guest
-	// (POST /v1/vms/{id}/agent/get-file)
-	GetFile(w http.ResponseWriter, r *http.Request, id VMID)
-	// PingAgent Ask the agent for an answer
-	// (POST /v1/vms/{id}/agent/ping)
-	PingAgent(w http.ResponseWriter, r *http.Request, id VMID)
-	// PutFile Write a file in the guest, whole or not at all
-	// (POST /v1/vms/{id}/agent/put-file)
-	PutFile(w http.ResponseWriter, r *http.Request, id VMID, params PutFileParams)
-	// CreateBackup Copy the VM's disk to where backups are kept, whole or what changed since the last backup
-	// (POST /v1/vms/{id}/backups)
-	CreateBackup(w http.ResponseWriter, r *http.Request, id VMID)
-	// CloneVM Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
-	// (POST /v1/vms/{id}/clone)
-	CloneVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// OpenConsole The serial console as a WebSocket of binary frames, after what was printed last
-	// (GET /v1/vms/{id}/console)
-	OpenConsole(w http.ResponseWriter, r *http.Request, id VMID, params OpenConsoleParams)
-	// DisableVM Do not start the VM with the host
-	// (POST /v1/vms/{id}/disable)
-	DisableVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// EnableVM Start the VM whenever the host starts
-	// (POST /v1/vms/{id}/enable)
-	EnableVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
-	// (GET /v1/vms/{id}/events)
-	ListVMEvents(w http.ResponseWriter, r *http.Request, id VMID, params ListVMEventsParams)
-	// GetVMMetrics What the VM uses now
-	// (GET /v1/vms/{id}/metrics)
-	GetVMMetrics(w http.ResponseWriter, r *http.Request, id VMID)
-	// PauseVM Halt a running VM's processors
-	// (POST /v1/vms/{id}/pause)
-	PauseVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// ResizeVM Make the system disk larger, also while the VM runs
-	// (POST /v1/vms/{id}/resize)
-	ResizeVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// ResumeVM Let a paused VM go on
-	// (POST /v1/vms/{id}/resume)
-	ResumeVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// ListSnapshots The snapshots of a VM, oldest first
-	// (GET /v1/vms/{id}/snapshots)
-	ListSnapshots(w http.ResponseWriter, r *http.Request, id VMID)
-	// CreateSnapshot Keep the VM's disk as it is now, and with `full` its memory and devices too
-	// (POST /v1/vms/{id}/snapshots)
-	CreateSnapshot(w http.ResponseWriter, r *http.Request, id VMID)
-	// DeleteSnapshot Remove a snapshot
-	// (DELETE /v1/vms/{id}/snapshots/{snapshot})
-	DeleteSnapshot(w http.ResponseWriter, r *http.Request, id VMID, snapshot SnapshotName)
-	// RevertSnapshot Put the VM back to a snapshot: a `disk` one takes a VM that is stopped, a `full` one leaves it running
-	// (POST /v1/vms/{id}/snapshots/{snapshot}/revert)
-	RevertSnapshot(w http.ResponseWriter, r *http.Request, id VMID, snapshot SnapshotName)
-	// StartVM Start a VM
-	// (POST /v1/vms/{id}/start)
-	StartVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// StopVM Ask the guest to shut down, and kill it when the time of grace is over
-	// (POST /v1/vms/{id}/stop)
-	StopVM(w http.ResponseWriter, r *http.Request, id VMID)
-	// CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
-	// (POST /v1/vms/{id}/tickets)
-	CreateTicket(w http.ResponseWriter, r *http.Request, id VMID)
-	// OpenScreen The screen as a WebSocket that carries RFB in binary frames
-	// (GET /v1/vms/{id}/vnc)
-	OpenScreen(w http.ResponseWriter, r *http.Request, id VMID, params OpenScreenParams)
-	// WaitVM Answer when the VM is in a state, or when the time is over
-	// (GET /v1/vms/{id}/wait)
-	WaitVM(w http.ResponseWriter, r *http.Request, id VMID, params WaitVMParams)
-}
-
-// ServerInterfaceWrapper converts contexts to parameters.
-type ServerInterfaceWrapper struct {
-	Handler            ServerInterface
-	HandlerMiddlewares []MiddlewareFunc
-	ErrorHandlerFunc   func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-type MiddlewareFunc func(http.Handler) http.Handler
-
-// GetCapacity operation middleware
-func (siw *ServerInterfaceWrapper) GetCapacity(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetCapacity(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListNodes operation middleware
-func (siw *ServerInterfaceWrapper) ListNodes(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListNodes(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeregisterNode operation middleware
-func (siw *ServerInterfaceWrapper) DeregisterNode(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name NodeName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeregisterNode(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetNode operation middleware
-func (siw *ServerInterfaceWrapper) GetNode(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name NodeName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetNode(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CordonNode operation middleware
-func (siw *ServerInterfaceWrapper) CordonNode(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name NodeName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CordonNode(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Heartbeat operation middleware
-func (siw *ServerInterfaceWrapper) Heartbeat(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name NodeName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Heartbeat(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UncordonNode operation middleware
-func (siw *ServerInterfaceWrapper) UncordonNode(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name NodeName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UncordonNode(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListNodeVMs operation middleware
-func (siw *ServerInterfaceWrapper) ListNodeVMs(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name NodeName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListNodeVMs(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListFleetVMs operation middleware
-func (siw *ServerInterfaceWrapper) ListFleetVMs(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListFleetVMs(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateFleetVM operation middleware
-func (siw *ServerInterfaceWrapper) CreateFleetVM(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateFleetVM(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteFleetVM operation middleware
-func (siw *ServerInterfaceWrapper) DeleteFleetVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "node" -------------
-	var node string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "node", r.PathValue("node"), &node, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "node", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteFleetVM(w, r, node, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAudit operation middleware
-func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAuditParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+// Register registers every operation of the contract with mux, below the path base. fail
+// sends the errors of s, and those of requests that are not as the contract says.
+func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer) {
+	mux.HandleFunc("GET "+base+"/fleet/capacity", rest.Serve(fail, func(_ *rest.Input, _ *GetCapacityRequestObject) {
+	}, s.GetCapacity, GetCapacityResponseObject.VisitGetCapacityResponse))
+	mux.HandleFunc("GET "+base+"/fleet/nodes", rest.Serve(fail, func(_ *rest.Input, _ *ListNodesRequestObject) {
+	}, s.ListNodes, ListNodesResponseObject.VisitListNodesResponse))
+	mux.HandleFunc("DELETE "+base+"/fleet/nodes/{name}", rest.Serve(fail, func(in *rest.Input, q *DeregisterNodeRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.DeregisterNode, DeregisterNodeResponseObject.VisitDeregisterNodeResponse))
+	mux.HandleFunc("GET "+base+"/fleet/nodes/{name}", rest.Serve(fail, func(in *rest.Input, q *GetNodeRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.GetNode, GetNodeResponseObject.VisitGetNodeResponse))
+	mux.HandleFunc("POST "+base+"/fleet/nodes/{name}/cordon", rest.Serve(fail, func(in *rest.Input, q *CordonNodeRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[CordonNodeJSONRequestBody](in, false)
+	}, s.CordonNode, CordonNodeResponseObject.VisitCordonNodeResponse))
+	mux.HandleFunc("PUT "+base+"/fleet/nodes/{name}/heartbeat", rest.Serve(fail, func(in *rest.Input, q *HeartbeatRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[HeartbeatJSONRequestBody](in, true)
+	}, s.Heartbeat, HeartbeatResponseObject.VisitHeartbeatResponse))
+	mux.HandleFunc("POST "+base+"/fleet/nodes/{name}/uncordon", rest.Serve(fail, func(in *rest.Input, q *UncordonNodeRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[UncordonNodeJSONRequestBody](in, false)
+	}, s.UncordonNode, UncordonNodeResponseObject.VisitUncordonNodeResponse))
+	mux.HandleFunc("GET "+base+"/fleet/nodes/{name}/vms", rest.Serve(fail, func(in *rest.Input, q *ListNodeVMsRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.ListNodeVMs, ListNodeVMsResponseObject.VisitListNodeVMsResponse))
+	mux.HandleFunc("GET "+base+"/fleet/vms", rest.Serve(fail, func(_ *rest.Input, _ *ListFleetVMsRequestObject) {
+	}, s.ListFleetVMs, ListFleetVMsResponseObject.VisitListFleetVMsResponse))
+	mux.HandleFunc("POST "+base+"/fleet/vms", rest.Serve(fail, func(in *rest.Input, q *CreateFleetVMRequestObject) {
+		q.Body = rest.JSON[CreateFleetVMJSONRequestBody](in, true)
+	}, s.CreateFleetVM, CreateFleetVMResponseObject.VisitCreateFleetVMResponse))
+	mux.HandleFunc("DELETE "+base+"/fleet/vms/{node}/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteFleetVMRequestObject) {
+		in.Path("node", &q.Node)
+		in.Path("id", &q.Id)
+	}, s.DeleteFleetVM, DeleteFleetVMResponseObject.VisitDeleteFleetVMResponse))
+	mux.HandleFunc("GET "+base+"/v1/audit", rest.Serve(fail, func(in *rest.Input, q *ListAuditRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListAudit, ListAuditResponseObject.VisitListAuditResponse))
+	mux.HandleFunc("POST "+base+"/v1/audit/acknowledge", rest.Serve(fail, func(in *rest.Input, q *AcknowledgeAuditRequestObject) {
+		q.Body = rest.JSON[AcknowledgeAuditJSONRequestBody](in, true)
+	}, s.AcknowledgeAudit, AcknowledgeAuditResponseObject.VisitAcknowledgeAuditResponse))
+	mux.HandleFunc("GET "+base+"/v1/audit/verify", rest.Serve(fail, func(_ *rest.Input, _ *VerifyAuditRequestObject) {
+	}, s.VerifyAudit, VerifyAuditResponseObject.VisitVerifyAuditResponse))
+	mux.HandleFunc("GET "+base+"/v1/backups", rest.Serve(fail, func(in *rest.Input, q *ListBackupsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("vm", false, &q.Params.Vm)
+	}, s.ListBackups, ListBackupsResponseObject.VisitListBackupsResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/backups/{backup}", rest.Serve(fail, func(in *rest.Input, q *DeleteBackupRequestObject) {
+		in.Path("backup", &q.Backup)
+	}, s.DeleteBackup, DeleteBackupResponseObject.VisitDeleteBackupResponse))
+	mux.HandleFunc("GET "+base+"/v1/backups/{backup}", rest.Serve(fail, func(in *rest.Input, q *GetBackupRequestObject) {
+		in.Path("backup", &q.Backup)
+	}, s.GetBackup, GetBackupResponseObject.VisitGetBackupResponse))
+	mux.HandleFunc("GET "+base+"/v1/backups/{backup}/export", rest.Serve(fail, func(in *rest.Input, q *ExportBackupRequestObject) {
+		in.Path("backup", &q.Backup)
+	}, s.ExportBackup, ExportBackupResponseObject.VisitExportBackupResponse))
+	mux.HandleFunc("POST "+base+"/v1/backups/{backup}/restore", rest.Serve(fail, func(in *rest.Input, q *RestoreBackupRequestObject) {
+		in.Path("backup", &q.Backup)
+		q.Body = rest.JSON[RestoreBackupJSONRequestBody](in, true)
+	}, s.RestoreBackup, RestoreBackupResponseObject.VisitRestoreBackupResponse))
+	mux.HandleFunc("GET "+base+"/v1/host", rest.Serve(fail, func(_ *rest.Input, _ *GetHostRequestObject) {
+	}, s.GetHost, GetHostResponseObject.VisitGetHostResponse))
+	mux.HandleFunc("GET "+base+"/v1/images/catalog", rest.Serve(fail, func(in *rest.Input, q *ListImagesRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListImages, ListImagesResponseObject.VisitListImagesResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog", rest.Serve(fail, func(in *rest.Input, q *AddImageRequestObject) {
+		q.Body = rest.JSON[AddImageJSONRequestBody](in, true)
+	}, s.AddImage, AddImageResponseObject.VisitAddImageResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/images/catalog/{name}", rest.Serve(fail, func(in *rest.Input, q *RemoveImageRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.RemoveImage, RemoveImageResponseObject.VisitRemoveImageResponse))
+	mux.HandleFunc("GET "+base+"/v1/images/catalog/{name}", rest.Serve(fail, func(in *rest.Input, q *GetImageRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.GetImage, GetImageResponseObject.VisitGetImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/clone", rest.Serve(fail, func(in *rest.Input, q *CloneImageRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[CloneImageJSONRequestBody](in, true)
+	}, s.CloneImage, CloneImageResponseObject.VisitCloneImageResponse))
+	mux.HandleFunc("GET "+base+"/v1/images/catalog/{name}/export", rest.Serve(fail, func(in *rest.Input, q *ExportImageRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.ExportImage, ExportImageResponseObject.VisitExportImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/lock", rest.Serve(fail, func(in *rest.Input, q *LockImageRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[LockImageJSONRequestBody](in, false)
+	}, s.LockImage, LockImageResponseObject.VisitLockImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/read-only", rest.Serve(fail, func(in *rest.Input, q *SetImageReadOnlyRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[SetImageReadOnlyJSONRequestBody](in, true)
+	}, s.SetImageReadOnly, SetImageReadOnlyResponseObject.VisitSetImageReadOnlyResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/rename", rest.Serve(fail, func(in *rest.Input, q *RenameImageRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[RenameImageJSONRequestBody](in, true)
+	}, s.RenameImage, RenameImageResponseObject.VisitRenameImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/unlock", rest.Serve(fail, func(in *rest.Input, q *UnlockImageRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[UnlockImageJSONRequestBody](in, false)
+	}, s.UnlockImage, UnlockImageResponseObject.VisitUnlockImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/upload", rest.Serve(fail, func(in *rest.Input, q *UploadImageRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("signature", false, &q.Params.Signature)
+		q.Body = in.Body()
+	}, s.UploadImage, UploadImageResponseObject.VisitUploadImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/clean", rest.Serve(fail, func(in *rest.Input, q *CleanImagesRequestObject) {
+		q.Body = rest.JSON[CleanImagesJSONRequestBody](in, false)
+	}, s.CleanImages, CleanImagesResponseObject.VisitCleanImagesResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/demo", rest.Serve(fail, func(in *rest.Input, q *BuildDemoImageRequestObject) {
+		q.Body = rest.JSON[BuildDemoImageJSONRequestBody](in, false)
+	}, s.BuildDemoImage, BuildDemoImageResponseObject.VisitBuildDemoImageResponse))
+	mux.HandleFunc("GET "+base+"/v1/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
+	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
+	mux.HandleFunc("GET "+base+"/v1/operations", rest.Serve(fail, func(in *rest.Input, q *ListOperationsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListOperations, ListOperationsResponseObject.VisitListOperationsResponse))
+	mux.HandleFunc("GET "+base+"/v1/operations/{operation}", rest.Serve(fail, func(in *rest.Input, q *GetOperationRequestObject) {
+		in.Path("operation", &q.Operation)
+		in.Query("wait", false, &q.Params.Wait)
+	}, s.GetOperation, GetOperationResponseObject.VisitGetOperationResponse))
+	mux.HandleFunc("POST "+base+"/v1/operations/{operation}/cancel", rest.Serve(fail, func(in *rest.Input, q *CancelOperationRequestObject) {
+		in.Path("operation", &q.Operation)
+		q.Body = rest.JSON[CancelOperationJSONRequestBody](in, false)
+	}, s.CancelOperation, CancelOperationResponseObject.VisitCancelOperationResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms", rest.Serve(fail, func(in *rest.Input, q *ListVMsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("state", false, &q.Params.State)
+		in.Query("label", false, &q.Params.Label)
+	}, s.ListVMs, ListVMsResponseObject.VisitListVMsResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms", rest.Serve(fail, func(in *rest.Input, q *CreateVMRequestObject) {
+		q.Body = rest.JSON[CreateVMJSONRequestBody](in, true)
+	}, s.CreateVM, CreateVMResponseObject.VisitCreateVMResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/vms/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteVMRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteVM, DeleteVMResponseObject.VisitDeleteVMResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}", rest.Serve(fail, func(in *rest.Input, q *GetVMRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetVM, GetVMResponseObject.VisitGetVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/agent/exec", rest.Serve(fail, func(in *rest.Input, q *ExecRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ExecJSONRequestBody](in, true)
+	}, s.Exec, ExecResponseObject.VisitExecResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/agent/get-file", rest.Serve(fail, func(in *rest.Input, q *GetFileRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[GetFileJSONRequestBody](in, true)
+	}, s.GetFile, GetFileResponseObject.VisitGetFileResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/agent/ping", rest.Serve(fail, func(in *rest.Input, q *PingAgentRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PingAgentJSONRequestBody](in, false)
+	}, s.PingAgent, PingAgentResponseObject.VisitPingAgentResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/agent/put-file", rest.Serve(fail, func(in *rest.Input, q *PutFileRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("path", false, &q.Params.Path)
+		in.Query("mode", false, &q.Params.Mode)
+		if in.Is("application/json") {
+			q.JSONBody = rest.JSON[PutFileJSONRequestBody](in, true)
 		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		if in.Is("application/octet-stream") {
+			q.Body = in.Body()
 		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAudit(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AcknowledgeAudit operation middleware
-func (siw *ServerInterfaceWrapper) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AcknowledgeAudit(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// VerifyAudit operation middleware
-func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.VerifyAudit(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListBackups operation middleware
-func (siw *ServerInterfaceWrapper) ListBackups(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListBackupsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "vm" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "vm", r.URL.Query(), &params.Vm, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "vm"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "vm", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListBackups(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteBackup operation middleware
-func (siw *ServerInterfaceWrapper) DeleteBackup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "backup" -------------
-	var backup BackupID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "backup", r.PathValue("backup"), &backup, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backup", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteBackup(w, r, backup)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetBackup operation middleware
-func (siw *ServerInterfaceWrapper) GetBackup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "backup" -------------
-	var backup BackupID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "backup", r.PathValue("backup"), &backup, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backup", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetBackup(w, r, backup)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ExportBackup operation middleware
-func (siw *ServerInterfaceWrapper) ExportBackup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "backup" -------------
-	var backup BackupID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "backup", r.PathValue("backup"), &backup, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backup", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExportBackup(w, r, backup)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RestoreBackup operation middleware
-func (siw *ServerInterfaceWrapper) RestoreBackup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "backup" -------------
-	var backup BackupID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "backup", r.PathValue("backup"), &backup, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backup", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RestoreBackup(w, r, backup)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetHost operation middleware
-func (siw *ServerInterfaceWrapper) GetHost(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetHost(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListImages operation middleware
-func (siw *ServerInterfaceWrapper) ListImages(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListImagesParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListImages(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AddImage operation middleware
-func (siw *ServerInterfaceWrapper) AddImage(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AddImage(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RemoveImage operation middleware
-func (siw *ServerInterfaceWrapper) RemoveImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RemoveImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetImage operation middleware
-func (siw *ServerInterfaceWrapper) GetImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CloneImage operation middleware
-func (siw *ServerInterfaceWrapper) CloneImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CloneImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ExportImage operation middleware
-func (siw *ServerInterfaceWrapper) ExportImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExportImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// LockImage operation middleware
-func (siw *ServerInterfaceWrapper) LockImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.LockImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// SetImageReadOnly operation middleware
-func (siw *ServerInterfaceWrapper) SetImageReadOnly(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SetImageReadOnly(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RenameImage operation middleware
-func (siw *ServerInterfaceWrapper) RenameImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RenameImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UnlockImage operation middleware
-func (siw *ServerInterfaceWrapper) UnlockImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UnlockImage(w, r, name)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UploadImage operation middleware
-func (siw *ServerInterfaceWrapper) UploadImage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name ImageName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", r.PathValue("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UploadImageParams
-
-	// ------------- Optional query parameter "signature" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "signature", r.URL.Query(), &params.Signature, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "signature"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "signature", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UploadImage(w, r, name, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CleanImages operation middleware
-func (siw *ServerInterfaceWrapper) CleanImages(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CleanImages(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// BuildDemoImage operation middleware
-func (siw *ServerInterfaceWrapper) BuildDemoImage(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.BuildDemoImage(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetMe operation middleware
-func (siw *ServerInterfaceWrapper) GetMe(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetMe(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListOperations operation middleware
-func (siw *ServerInterfaceWrapper) ListOperations(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListOperationsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListOperations(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetOperation operation middleware
-func (siw *ServerInterfaceWrapper) GetOperation(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "operation" -------------
-	var operation OperationID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "operation", r.PathValue("operation"), &operation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetOperationParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetOperation(w, r, operation, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelOperation operation middleware
-func (siw *ServerInterfaceWrapper) CancelOperation(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "operation" -------------
-	var operation OperationID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "operation", r.PathValue("operation"), &operation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelOperation(w, r, operation)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListVMs operation middleware
-func (siw *ServerInterfaceWrapper) ListVMs(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListVMsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "tenant" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", r.URL.Query(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListVMs(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateVM operation middleware
-func (siw *ServerInterfaceWrapper) CreateVM(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateVM(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteVM operation middleware
-func (siw *ServerInterfaceWrapper) DeleteVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetVM operation middleware
-func (siw *ServerInterfaceWrapper) GetVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Exec operation middleware
-func (siw *ServerInterfaceWrapper) Exec(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Exec(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetFile operation middleware
-func (siw *ServerInterfaceWrapper) GetFile(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetFile(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PingAgent operation middleware
-func (siw *ServerInterfaceWrapper) PingAgent(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PingAgent(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PutFile operation middleware
-func (siw *ServerInterfaceWrapper) PutFile(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutFileParams
-
-	// ------------- Optional query parameter "path" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "path", r.URL.Query(), &params.Path, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "path"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "path", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "mode" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PutFile(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateBackup operation middleware
-func (siw *ServerInterfaceWrapper) CreateBackup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateBackup(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CloneVM operation middleware
-func (siw *ServerInterfaceWrapper) CloneVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CloneVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// OpenConsole operation middleware
-func (siw *ServerInterfaceWrapper) OpenConsole(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params OpenConsoleParams
-
-	// ------------- Optional query parameter "ticket" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "ticket", r.URL.Query(), &params.Ticket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ticket"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ticket", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.OpenConsole(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DisableVM operation middleware
-func (siw *ServerInterfaceWrapper) DisableVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DisableVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// EnableVM operation middleware
-func (siw *ServerInterfaceWrapper) EnableVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.EnableVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListVMEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListVMEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListVMEventsParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListVMEvents(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetVMMetrics operation middleware
-func (siw *ServerInterfaceWrapper) GetVMMetrics(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetVMMetrics(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PauseVM operation middleware
-func (siw *ServerInterfaceWrapper) PauseVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PauseVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResizeVM operation middleware
-func (siw *ServerInterfaceWrapper) ResizeVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResizeVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResumeVM operation middleware
-func (siw *ServerInterfaceWrapper) ResumeVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResumeVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSnapshots operation middleware
-func (siw *ServerInterfaceWrapper) ListSnapshots(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSnapshots(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateSnapshot operation middleware
-func (siw *ServerInterfaceWrapper) CreateSnapshot(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateSnapshot(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteSnapshot operation middleware
-func (siw *ServerInterfaceWrapper) DeleteSnapshot(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "snapshot" -------------
-	var snapshot SnapshotName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "snapshot", r.PathValue("snapshot"), &snapshot, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "snapshot", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteSnapshot(w, r, id, snapshot)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RevertSnapshot operation middleware
-func (siw *ServerInterfaceWrapper) RevertSnapshot(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "snapshot" -------------
-	var snapshot SnapshotName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "snapshot", r.PathValue("snapshot"), &snapshot, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "snapshot", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RevertSnapshot(w, r, id, snapshot)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StartVM operation middleware
-func (siw *ServerInterfaceWrapper) StartVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StartVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StopVM operation middleware
-func (siw *ServerInterfaceWrapper) StopVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StopVM(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateTicket operation middleware
-func (siw *ServerInterfaceWrapper) CreateTicket(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateTicket(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// OpenScreen operation middleware
-func (siw *ServerInterfaceWrapper) OpenScreen(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params OpenScreenParams
-
-	// ------------- Optional query parameter "ticket" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "ticket", r.URL.Query(), &params.Ticket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ticket"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ticket", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.OpenScreen(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// WaitVM operation middleware
-func (siw *ServerInterfaceWrapper) WaitVM(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id VMID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params WaitVMParams
-
-	// ------------- Required query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", r.URL.Query(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "timeout"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "timeout", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.WaitVM(w, r, id, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-type UnescapedCookieParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnescapedCookieParamError) Error() string {
-	return fmt.Sprintf("error unescaping cookie parameter '%s'", e.ParamName)
-}
-
-func (e *UnescapedCookieParamError) Unwrap() error {
-	return e.Err
-}
-
-type UnmarshalingParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnmarshalingParamError) Error() string {
-	return fmt.Sprintf("Error unmarshaling parameter %s as JSON: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *UnmarshalingParamError) Unwrap() error {
-	return e.Err
-}
-
-type RequiredParamError struct {
-	ParamName string
-}
-
-func (e *RequiredParamError) Error() string {
-	return fmt.Sprintf("Query argument %s is required, but not found", e.ParamName)
-}
-
-type RequiredHeaderError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *RequiredHeaderError) Error() string {
-	return fmt.Sprintf("Header parameter %s is required, but not found", e.ParamName)
-}
-
-func (e *RequiredHeaderError) Unwrap() error {
-	return e.Err
-}
-
-type InvalidParamFormatError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *InvalidParamFormatError) Error() string {
-	return fmt.Sprintf("Invalid format for parameter %s: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *InvalidParamFormatError) Unwrap() error {
-	return e.Err
-}
-
-type TooManyValuesForParamError struct {
-	ParamName string
-	Count     int
-}
-
-func (e *TooManyValuesForParamError) Error() string {
-	return fmt.Sprintf("Expected one value for %s, got %d", e.ParamName, e.Count)
-}
-
-// Handler creates http.Handler with routing matching OpenAPI spec.
-func Handler(si ServerInterface) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{})
-}
-
-// ServeMux is an abstraction of [http.ServeMux].
-type ServeMux interface {
-	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
-	http.Handler
-}
-
-type StdHTTPServerOptions struct {
-	BaseURL          string
-	BaseRouter       ServeMux
-	Middlewares      []MiddlewareFunc
-	ErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-// HandlerFromMux creates http.Handler with routing matching OpenAPI spec based on the provided mux.
-func HandlerFromMux(si ServerInterface, m ServeMux) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseRouter: m,
-	})
-}
-
-func HandlerFromMuxWithBaseURL(si ServerInterface, m ServeMux, baseURL string) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseURL:    baseURL,
-		BaseRouter: m,
-	})
-}
-
-// HandlerWithOptions creates http.Handler with additional options
-func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.Handler {
-	m := options.BaseRouter
-
-	if m == nil {
-		m = http.NewServeMux()
-	}
-	if options.ErrorHandlerFunc == nil {
-		options.ErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-
-	wrapper := ServerInterfaceWrapper{
-		Handler:            si,
-		HandlerMiddlewares: options.Middlewares,
-		ErrorHandlerFunc:   options.ErrorHandlerFunc,
-	}
-
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms", wrapper.ListVMs)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms", wrapper.CreateVM)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/v1/vms/{id}", wrapper.DeleteVM)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}", wrapper.GetVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/start", wrapper.StartVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/stop", wrapper.StopVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/pause", wrapper.PauseVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/resume", wrapper.ResumeVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/enable", wrapper.EnableVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/disable", wrapper.DisableVM)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}/wait", wrapper.WaitVM)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}/metrics", wrapper.GetVMMetrics)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}/events", wrapper.ListVMEvents)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/agent/ping", wrapper.PingAgent)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/agent/exec", wrapper.Exec)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/agent/put-file", wrapper.PutFile)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/agent/get-file", wrapper.GetFile)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}/snapshots", wrapper.ListSnapshots)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/snapshots", wrapper.CreateSnapshot)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/v1/vms/{id}/snapshots/{snapshot}", wrapper.DeleteSnapshot)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/snapshots/{snapshot}/revert", wrapper.RevertSnapshot)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/backups", wrapper.CreateBackup)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/clone", wrapper.CloneVM)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/resize", wrapper.ResizeVM)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/backups", wrapper.ListBackups)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/v1/backups/{backup}", wrapper.DeleteBackup)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/backups/{backup}", wrapper.GetBackup)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/backups/{backup}/restore", wrapper.RestoreBackup)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/backups/{backup}/export", wrapper.ExportBackup)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/vms/{id}/tickets", wrapper.CreateTicket)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}/console", wrapper.OpenConsole)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/vms/{id}/vnc", wrapper.OpenScreen)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/images/catalog", wrapper.ListImages)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog", wrapper.AddImage)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/v1/images/catalog/{name}", wrapper.RemoveImage)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/images/catalog/{name}", wrapper.GetImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/upload", wrapper.UploadImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/clone", wrapper.CloneImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/rename", wrapper.RenameImage)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/images/catalog/{name}/export", wrapper.ExportImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/lock", wrapper.LockImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/unlock", wrapper.UnlockImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/demo", wrapper.BuildDemoImage)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/clean", wrapper.CleanImages)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/images/catalog/{name}/read-only", wrapper.SetImageReadOnly)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/host", wrapper.GetHost)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/me", wrapper.GetMe)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/operations", wrapper.ListOperations)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/operations/{operation}", wrapper.GetOperation)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/operations/{operation}/cancel", wrapper.CancelOperation)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/audit", wrapper.ListAudit)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v1/audit/verify", wrapper.VerifyAudit)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v1/audit/acknowledge", wrapper.AcknowledgeAudit)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/nodes", wrapper.ListNodes)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/fleet/nodes/{name}", wrapper.DeregisterNode)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/nodes/{name}", wrapper.GetNode)
-	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/fleet/nodes/{name}/heartbeat", wrapper.Heartbeat)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/fleet/nodes/{name}/cordon", wrapper.CordonNode)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/fleet/nodes/{name}/uncordon", wrapper.UncordonNode)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/nodes/{name}/vms", wrapper.ListNodeVMs)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/vms", wrapper.ListFleetVMs)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/fleet/vms", wrapper.CreateFleetVM)
-	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/fleet/vms/{node}/{id}", wrapper.DeleteFleetVM)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/fleet/capacity", wrapper.GetCapacity)
-
-	return m
-}
-
-type ConflictJSONResponse Error
-
-type DeniedJSONResponse Error
-
-type FullJSONResponse Error
-
-type InvalidJSONResponse Error
-
-type NotFoundJSONResponse Error
-
-type SilentJSONResponse Error
-
-type TooLargeJSONResponse Error
-
-type TooManyResponseHeaders struct {
-	RetryAfter *int
-}
-type TooManyJSONResponse struct {
-	Body Error
-
-	Headers TooManyResponseHeaders
-}
-
-type UnauthenticatedJSONResponse Error
-
-type UnavailableJSONResponse Error
-
-type UnreachableJSONResponse Error
-
+	}, s.PutFile, PutFileResponseObject.VisitPutFileResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/backups", rest.Serve(fail, func(in *rest.Input, q *CreateBackupRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[CreateBackupJSONRequestBody](in, false)
+	}, s.CreateBackup, CreateBackupResponseObject.VisitCreateBackupResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/clone", rest.Serve(fail, func(in *rest.Input, q *CloneVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[CloneVMJSONRequestBody](in, true)
+	}, s.CloneVM, CloneVMResponseObject.VisitCloneVMResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/console", rest.Serve(fail, func(in *rest.Input, q *OpenConsoleRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("ticket", false, &q.Params.Ticket)
+	}, s.OpenConsole, OpenConsoleResponseObject.VisitOpenConsoleResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/disable", rest.Serve(fail, func(in *rest.Input, q *DisableVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[DisableVMJSONRequestBody](in, false)
+	}, s.DisableVM, DisableVMResponseObject.VisitDisableVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/enable", rest.Serve(fail, func(in *rest.Input, q *EnableVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[EnableVMJSONRequestBody](in, false)
+	}, s.EnableVM, EnableVMResponseObject.VisitEnableVMResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/events", rest.Serve(fail, func(in *rest.Input, q *ListVMEventsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListVMEvents, ListVMEventsResponseObject.VisitListVMEventsResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/metrics", rest.Serve(fail, func(in *rest.Input, q *GetVMMetricsRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetVMMetrics, GetVMMetricsResponseObject.VisitGetVMMetricsResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/pause", rest.Serve(fail, func(in *rest.Input, q *PauseVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PauseVMJSONRequestBody](in, false)
+	}, s.PauseVM, PauseVMResponseObject.VisitPauseVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/resize", rest.Serve(fail, func(in *rest.Input, q *ResizeVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ResizeVMJSONRequestBody](in, true)
+	}, s.ResizeVM, ResizeVMResponseObject.VisitResizeVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/resume", rest.Serve(fail, func(in *rest.Input, q *ResumeVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ResumeVMJSONRequestBody](in, false)
+	}, s.ResumeVM, ResumeVMResponseObject.VisitResumeVMResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/snapshots", rest.Serve(fail, func(in *rest.Input, q *ListSnapshotsRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.ListSnapshots, ListSnapshotsResponseObject.VisitListSnapshotsResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/snapshots", rest.Serve(fail, func(in *rest.Input, q *CreateSnapshotRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[CreateSnapshotJSONRequestBody](in, true)
+	}, s.CreateSnapshot, CreateSnapshotResponseObject.VisitCreateSnapshotResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/vms/{id}/snapshots/{snapshot}", rest.Serve(fail, func(in *rest.Input, q *DeleteSnapshotRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("snapshot", &q.Snapshot)
+	}, s.DeleteSnapshot, DeleteSnapshotResponseObject.VisitDeleteSnapshotResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/snapshots/{snapshot}/revert", rest.Serve(fail, func(in *rest.Input, q *RevertSnapshotRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("snapshot", &q.Snapshot)
+		q.Body = rest.JSON[RevertSnapshotJSONRequestBody](in, false)
+	}, s.RevertSnapshot, RevertSnapshotResponseObject.VisitRevertSnapshotResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/start", rest.Serve(fail, func(in *rest.Input, q *StartVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[StartVMJSONRequestBody](in, false)
+	}, s.StartVM, StartVMResponseObject.VisitStartVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/stop", rest.Serve(fail, func(in *rest.Input, q *StopVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[StopVMJSONRequestBody](in, false)
+	}, s.StopVM, StopVMResponseObject.VisitStopVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/tickets", rest.Serve(fail, func(in *rest.Input, q *CreateTicketRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[CreateTicketJSONRequestBody](in, false)
+	}, s.CreateTicket, CreateTicketResponseObject.VisitCreateTicketResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/vnc", rest.Serve(fail, func(in *rest.Input, q *OpenScreenRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("ticket", false, &q.Params.Ticket)
+	}, s.OpenScreen, OpenScreenResponseObject.VisitOpenScreenResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/wait", rest.Serve(fail, func(in *rest.Input, q *WaitVMRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("state", true, &q.Params.State)
+		in.Query("timeout", false, &q.Params.Timeout)
+	}, s.WaitVM, WaitVMResponseObject.VisitWaitVMResponse))
+}
+
+// GetCapacityRequestObject is a request of GetCapacity.
 type GetCapacityRequestObject struct {
 }
 
+// GetCapacityResponseObject is an answer of GetCapacity.
 type GetCapacityResponseObject interface {
 	VisitGetCapacityResponse(w http.ResponseWriter) error
 }
 
 type GetCapacity200JSONResponse Capacity
 
-func (response GetCapacity200JSONResponse) VisitGetCapacityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetCapacity200JSONResponse) VisitGetCapacityResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetCapacity401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetCapacity401JSONResponse) VisitGetCapacityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetCapacity403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetCapacity403JSONResponse) VisitGetCapacityResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListNodesRequestObject is a request of ListNodes.
 type ListNodesRequestObject struct {
 }
 
+// ListNodesResponseObject is an answer of ListNodes.
 type ListNodesResponseObject interface {
 	VisitListNodesResponse(w http.ResponseWriter) error
 }
 
 type ListNodes200JSONResponse []Node
 
-func (response ListNodes200JSONResponse) VisitListNodesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListNodes200JSONResponse) VisitListNodesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListNodes401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListNodes401JSONResponse) VisitListNodesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListNodes403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListNodes403JSONResponse) VisitListNodesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeregisterNodeRequestObject is a request of DeregisterNode.
 type DeregisterNodeRequestObject struct {
-	Name NodeName `json:"name"`
+	Name NodeName
 }
 
+// DeregisterNodeResponseObject is an answer of DeregisterNode.
 type DeregisterNodeResponseObject interface {
 	VisitDeregisterNodeResponse(w http.ResponseWriter) error
 }
@@ -2399,651 +302,131 @@ type DeregisterNodeResponseObject interface {
 type DeregisterNode204Response struct {
 }
 
-func (response DeregisterNode204Response) VisitDeregisterNodeResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeregisterNode204Response) VisitDeregisterNodeResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeregisterNode401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeregisterNode401JSONResponse) VisitDeregisterNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeregisterNode403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeregisterNode403JSONResponse) VisitDeregisterNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeregisterNode404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeregisterNode404JSONResponse) VisitDeregisterNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetNodeRequestObject is a request of GetNode.
 type GetNodeRequestObject struct {
-	Name NodeName `json:"name"`
+	Name NodeName
 }
 
+// GetNodeResponseObject is an answer of GetNode.
 type GetNodeResponseObject interface {
 	VisitGetNodeResponse(w http.ResponseWriter) error
 }
 
 type GetNode200JSONResponse Node
 
-func (response GetNode200JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetNode200JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetNode400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetNode400JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetNode401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetNode401JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetNode403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetNode403JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetNode404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetNode404JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CordonNodeRequestObject is a request of CordonNode.
 type CordonNodeRequestObject struct {
-	Name NodeName `json:"name"`
+	Name NodeName
 	Body *CordonNodeJSONRequestBody
 }
 
+// CordonNodeResponseObject is an answer of CordonNode.
 type CordonNodeResponseObject interface {
 	VisitCordonNodeResponse(w http.ResponseWriter) error
 }
 
 type CordonNode200JSONResponse Node
 
-func (response CordonNode200JSONResponse) VisitCordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CordonNode200JSONResponse) VisitCordonNodeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type CordonNode400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CordonNode400JSONResponse) VisitCordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CordonNode401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CordonNode401JSONResponse) VisitCordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CordonNode403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CordonNode403JSONResponse) VisitCordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CordonNode404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CordonNode404JSONResponse) VisitCordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// HeartbeatRequestObject is a request of Heartbeat.
 type HeartbeatRequestObject struct {
-	Name NodeName `json:"name"`
+	Name NodeName
 	Body *HeartbeatJSONRequestBody
 }
 
+// HeartbeatResponseObject is an answer of Heartbeat.
 type HeartbeatResponseObject interface {
 	VisitHeartbeatResponse(w http.ResponseWriter) error
 }
 
 type Heartbeat200JSONResponse HeartbeatAnswer
 
-func (response Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type Heartbeat400JSONResponse struct{ InvalidJSONResponse }
-
-func (response Heartbeat400JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Heartbeat401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Heartbeat401JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Heartbeat403JSONResponse struct{ DeniedJSONResponse }
-
-func (response Heartbeat403JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UncordonNodeRequestObject is a request of UncordonNode.
 type UncordonNodeRequestObject struct {
-	Name NodeName `json:"name"`
+	Name NodeName
 	Body *UncordonNodeJSONRequestBody
 }
 
+// UncordonNodeResponseObject is an answer of UncordonNode.
 type UncordonNodeResponseObject interface {
 	VisitUncordonNodeResponse(w http.ResponseWriter) error
 }
 
 type UncordonNode200JSONResponse Node
 
-func (response UncordonNode200JSONResponse) VisitUncordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UncordonNode200JSONResponse) VisitUncordonNodeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type UncordonNode400JSONResponse struct{ InvalidJSONResponse }
-
-func (response UncordonNode400JSONResponse) VisitUncordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UncordonNode401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response UncordonNode401JSONResponse) VisitUncordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UncordonNode403JSONResponse struct{ DeniedJSONResponse }
-
-func (response UncordonNode403JSONResponse) VisitUncordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UncordonNode404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response UncordonNode404JSONResponse) VisitUncordonNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListNodeVMsRequestObject is a request of ListNodeVMs.
 type ListNodeVMsRequestObject struct {
-	Name NodeName `json:"name"`
+	Name NodeName
 }
 
+// ListNodeVMsResponseObject is an answer of ListNodeVMs.
 type ListNodeVMsResponseObject interface {
 	VisitListNodeVMsResponse(w http.ResponseWriter) error
 }
 
 type ListNodeVMs200JSONResponse []FleetVM
 
-func (response ListNodeVMs200JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListNodeVMs200JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListNodeVMs400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListNodeVMs400JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListNodeVMs401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListNodeVMs401JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListNodeVMs403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListNodeVMs403JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListNodeVMs502JSONResponse struct{ UnreachableJSONResponse }
-
-func (response ListNodeVMs502JSONResponse) VisitListNodeVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(502)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListFleetVMsRequestObject is a request of ListFleetVMs.
 type ListFleetVMsRequestObject struct {
 }
 
+// ListFleetVMsResponseObject is an answer of ListFleetVMs.
 type ListFleetVMsResponseObject interface {
 	VisitListFleetVMsResponse(w http.ResponseWriter) error
 }
 
 type ListFleetVMs200JSONResponse FleetVMs
 
-func (response ListFleetVMs200JSONResponse) VisitListFleetVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListFleetVMs200JSONResponse) VisitListFleetVMsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListFleetVMs401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListFleetVMs401JSONResponse) VisitListFleetVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListFleetVMs403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListFleetVMs403JSONResponse) VisitListFleetVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateFleetVMRequestObject is a request of CreateFleetVM.
 type CreateFleetVMRequestObject struct {
 	Body *CreateFleetVMJSONRequestBody
 }
 
+// CreateFleetVMResponseObject is an answer of CreateFleetVM.
 type CreateFleetVMResponseObject interface {
 	VisitCreateFleetVMResponse(w http.ResponseWriter) error
 }
 
 type CreateFleetVM201JSONResponse FleetVM
 
-func (response CreateFleetVM201JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateFleetVM201JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateFleetVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateFleetVM400JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateFleetVM401JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateFleetVM403JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateFleetVM404JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CreateFleetVM409JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response CreateFleetVM413JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CreateFleetVM429JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM502JSONResponse struct{ UnreachableJSONResponse }
-
-func (response CreateFleetVM502JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(502)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response CreateFleetVM503JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateFleetVM507JSONResponse struct{ FullJSONResponse }
-
-func (response CreateFleetVM507JSONResponse) VisitCreateFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteFleetVMRequestObject is a request of DeleteFleetVM.
 type DeleteFleetVMRequestObject struct {
-	Node string `json:"node"`
-	Id   VMID   `json:"id"`
+	Node string
+	Id   VMID
 }
 
+// DeleteFleetVMResponseObject is an answer of DeleteFleetVM.
 type DeleteFleetVMResponseObject interface {
 	VisitDeleteFleetVMResponse(w http.ResponseWriter) error
 }
@@ -3051,130 +434,16 @@ type DeleteFleetVMResponseObject interface {
 type DeleteFleetVM204Response struct {
 }
 
-func (response DeleteFleetVM204Response) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteFleetVM204Response) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteFleetVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response DeleteFleetVM400JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteFleetVM401JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteFleetVM403JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteFleetVM404JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response DeleteFleetVM409JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response DeleteFleetVM429JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM502JSONResponse struct{ UnreachableJSONResponse }
-
-func (response DeleteFleetVM502JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(502)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteFleetVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response DeleteFleetVM503JSONResponse) VisitDeleteFleetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAuditRequestObject is a request of ListAudit.
 type ListAuditRequestObject struct {
 	Params ListAuditParams
 }
 
+// ListAuditResponseObject is an answer of ListAudit.
 type ListAuditResponseObject interface {
 	VisitListAuditResponse(w http.ResponseWriter) error
 }
@@ -3188,84 +457,16 @@ type ListAudit200JSONResponse struct {
 	Headers ListAudit200ResponseHeaders
 }
 
-func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListAudit400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListAudit400JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListAudit401JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAudit403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAudit429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListAudit429JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AcknowledgeAuditRequestObject is a request of AcknowledgeAudit.
 type AcknowledgeAuditRequestObject struct {
 	Body *AcknowledgeAuditJSONRequestBody
 }
 
+// AcknowledgeAuditResponseObject is an answer of AcknowledgeAudit.
 type AcknowledgeAuditResponseObject interface {
 	VisitAcknowledgeAuditResponse(w http.ResponseWriter) error
 }
@@ -3273,154 +474,31 @@ type AcknowledgeAuditResponseObject interface {
 type AcknowledgeAudit204Response struct {
 }
 
-func (response AcknowledgeAudit204Response) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r AcknowledgeAudit204Response) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type AcknowledgeAudit400JSONResponse struct{ InvalidJSONResponse }
-
-func (response AcknowledgeAudit400JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response AcknowledgeAudit401JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit403JSONResponse struct{ DeniedJSONResponse }
-
-func (response AcknowledgeAudit403JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit409JSONResponse struct{ ConflictJSONResponse }
-
-func (response AcknowledgeAudit409JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeAudit429JSONResponse struct{ TooManyJSONResponse }
-
-func (response AcknowledgeAudit429JSONResponse) VisitAcknowledgeAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// VerifyAuditRequestObject is a request of VerifyAudit.
 type VerifyAuditRequestObject struct {
 }
 
+// VerifyAuditResponseObject is an answer of VerifyAudit.
 type VerifyAuditResponseObject interface {
 	VisitVerifyAuditResponse(w http.ResponseWriter) error
 }
 
 type VerifyAudit200JSONResponse AuditVerification
 
-func (response VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r VerifyAudit200JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type VerifyAudit401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response VerifyAudit401JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type VerifyAudit403JSONResponse struct{ DeniedJSONResponse }
-
-func (response VerifyAudit403JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type VerifyAudit429JSONResponse struct{ TooManyJSONResponse }
-
-func (response VerifyAudit429JSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListBackupsRequestObject is a request of ListBackups.
 type ListBackupsRequestObject struct {
 	Params ListBackupsParams
 }
 
+// ListBackupsResponseObject is an answer of ListBackups.
 type ListBackupsResponseObject interface {
 	VisitListBackupsResponse(w http.ResponseWriter) error
 }
@@ -3434,84 +512,16 @@ type ListBackups200JSONResponse struct {
 	Headers ListBackups200ResponseHeaders
 }
 
-func (response ListBackups200JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListBackups200JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListBackups400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListBackups400JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListBackups401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListBackups401JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListBackups403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListBackups403JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListBackups429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListBackups429JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteBackupRequestObject is a request of DeleteBackup.
 type DeleteBackupRequestObject struct {
-	Backup BackupID `json:"backup"`
+	Backup BackupID
 }
 
+// DeleteBackupResponseObject is an answer of DeleteBackup.
 type DeleteBackupResponseObject interface {
 	VisitDeleteBackupResponse(w http.ResponseWriter) error
 }
@@ -3519,169 +529,32 @@ type DeleteBackupResponseObject interface {
 type DeleteBackup204Response struct {
 }
 
-func (response DeleteBackup204Response) VisitDeleteBackupResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteBackup204Response) VisitDeleteBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteBackup401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteBackup401JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteBackup403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteBackup403JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteBackup404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteBackup404JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteBackup409JSONResponse struct{ ConflictJSONResponse }
-
-func (response DeleteBackup409JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteBackup429JSONResponse struct{ TooManyJSONResponse }
-
-func (response DeleteBackup429JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetBackupRequestObject is a request of GetBackup.
 type GetBackupRequestObject struct {
-	Backup BackupID `json:"backup"`
+	Backup BackupID
 }
 
+// GetBackupResponseObject is an answer of GetBackup.
 type GetBackupResponseObject interface {
 	VisitGetBackupResponse(w http.ResponseWriter) error
 }
 
 type GetBackup200JSONResponse Backup
 
-func (response GetBackup200JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetBackup200JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetBackup401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetBackup401JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetBackup403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetBackup403JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetBackup404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetBackup404JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetBackup429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetBackup429JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExportBackupRequestObject is a request of ExportBackup.
 type ExportBackupRequestObject struct {
-	Backup BackupID `json:"backup"`
+	Backup BackupID
 }
 
+// ExportBackupResponseObject is an answer of ExportBackup.
 type ExportBackupResponseObject interface {
 	VisitExportBackupResponse(w http.ResponseWriter) error
 }
@@ -3691,302 +564,48 @@ type ExportBackup200ApplicationoctetStreamResponse struct {
 	ContentLength int64
 }
 
-func (response ExportBackup200ApplicationoctetStreamResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
+func (r ExportBackup200ApplicationoctetStreamResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "application/octet-stream", r.Body, r.ContentLength)
 }
 
-type ExportBackup401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ExportBackup401JSONResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportBackup403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ExportBackup403JSONResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportBackup404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ExportBackup404JSONResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportBackup409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ExportBackup409JSONResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportBackup429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ExportBackup429JSONResponse) VisitExportBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RestoreBackupRequestObject is a request of RestoreBackup.
 type RestoreBackupRequestObject struct {
-	Backup BackupID `json:"backup"`
+	Backup BackupID
 	Body   *RestoreBackupJSONRequestBody
 }
 
+// RestoreBackupResponseObject is an answer of RestoreBackup.
 type RestoreBackupResponseObject interface {
 	VisitRestoreBackupResponse(w http.ResponseWriter) error
 }
 
 type RestoreBackup202JSONResponse Operation
 
-func (response RestoreBackup202JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RestoreBackup202JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type RestoreBackup400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RestoreBackup400JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RestoreBackup401JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RestoreBackup403JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RestoreBackup404JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup409JSONResponse struct{ ConflictJSONResponse }
-
-func (response RestoreBackup409JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup429JSONResponse struct{ TooManyJSONResponse }
-
-func (response RestoreBackup429JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response RestoreBackup503JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RestoreBackup507JSONResponse struct{ FullJSONResponse }
-
-func (response RestoreBackup507JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetHostRequestObject is a request of GetHost.
 type GetHostRequestObject struct {
 }
 
+// GetHostResponseObject is an answer of GetHost.
 type GetHostResponseObject interface {
 	VisitGetHostResponse(w http.ResponseWriter) error
 }
 
 type GetHost200JSONResponse Host
 
-func (response GetHost200JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetHost200JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetHost401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetHost401JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetHost403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetHost403JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetHost429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetHost429JSONResponse) VisitGetHostResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListImagesRequestObject is a request of ListImages.
 type ListImagesRequestObject struct {
 	Params ListImagesParams
 }
 
+// ListImagesResponseObject is an answer of ListImages.
 type ListImagesResponseObject interface {
 	VisitListImagesResponse(w http.ResponseWriter) error
 }
@@ -4000,221 +619,32 @@ type ListImages200JSONResponse struct {
 	Headers ListImages200ResponseHeaders
 }
 
-func (response ListImages200JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListImages200JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListImages400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListImages400JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListImages401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListImages401JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListImages403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListImages403JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListImages429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListImages429JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// AddImageRequestObject is a request of AddImage.
 type AddImageRequestObject struct {
 	Body *AddImageJSONRequestBody
 }
 
+// AddImageResponseObject is an answer of AddImage.
 type AddImageResponseObject interface {
 	VisitAddImageResponse(w http.ResponseWriter) error
 }
 
 type AddImage202JSONResponse Operation
 
-func (response AddImage202JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r AddImage202JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type AddImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response AddImage400JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response AddImage401JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response AddImage403JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response AddImage404JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response AddImage409JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response AddImage429JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response AddImage503JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AddImage507JSONResponse struct{ FullJSONResponse }
-
-func (response AddImage507JSONResponse) VisitAddImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RemoveImageRequestObject is a request of RemoveImage.
 type RemoveImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 }
 
+// RemoveImageResponseObject is an answer of RemoveImage.
 type RemoveImageResponseObject interface {
 	VisitRemoveImageResponse(w http.ResponseWriter) error
 }
@@ -4222,307 +652,49 @@ type RemoveImageResponseObject interface {
 type RemoveImage204Response struct {
 }
 
-func (response RemoveImage204Response) VisitRemoveImageResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r RemoveImage204Response) VisitRemoveImageResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type RemoveImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RemoveImage401JSONResponse) VisitRemoveImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RemoveImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RemoveImage403JSONResponse) VisitRemoveImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RemoveImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RemoveImage404JSONResponse) VisitRemoveImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RemoveImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response RemoveImage409JSONResponse) VisitRemoveImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RemoveImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response RemoveImage429JSONResponse) VisitRemoveImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetImageRequestObject is a request of GetImage.
 type GetImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 }
 
+// GetImageResponseObject is an answer of GetImage.
 type GetImageResponseObject interface {
 	VisitGetImageResponse(w http.ResponseWriter) error
 }
 
 type GetImage200JSONResponse Image
 
-func (response GetImage200JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetImage200JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetImage400JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetImage401JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetImage403JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetImage404JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response GetImage409JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetImage429JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CloneImageRequestObject is a request of CloneImage.
 type CloneImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 	Body *CloneImageJSONRequestBody
 }
 
+// CloneImageResponseObject is an answer of CloneImage.
 type CloneImageResponseObject interface {
 	VisitCloneImageResponse(w http.ResponseWriter) error
 }
 
 type CloneImage201JSONResponse Image
 
-func (response CloneImage201JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CloneImage201JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CloneImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CloneImage400JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CloneImage401JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CloneImage403JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CloneImage404JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CloneImage409JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CloneImage429JSONResponse) VisitCloneImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExportImageRequestObject is a request of ExportImage.
 type ExportImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 }
 
+// ExportImageResponseObject is an answer of ExportImage.
 type ExportImageResponseObject interface {
 	VisitExportImageResponse(w http.ResponseWriter) error
 }
@@ -4532,933 +704,149 @@ type ExportImage200ApplicationoctetStreamResponse struct {
 	ContentLength int64
 }
 
-func (response ExportImage200ApplicationoctetStreamResponse) VisitExportImageResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
+func (r ExportImage200ApplicationoctetStreamResponse) VisitExportImageResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "application/octet-stream", r.Body, r.ContentLength)
 }
 
-type ExportImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ExportImage401JSONResponse) VisitExportImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ExportImage403JSONResponse) VisitExportImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ExportImage404JSONResponse) VisitExportImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ExportImage409JSONResponse) VisitExportImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ExportImage429JSONResponse) VisitExportImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// LockImageRequestObject is a request of LockImage.
 type LockImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 	Body *LockImageJSONRequestBody
 }
 
+// LockImageResponseObject is an answer of LockImage.
 type LockImageResponseObject interface {
 	VisitLockImageResponse(w http.ResponseWriter) error
 }
 
 type LockImage200JSONResponse Image
 
-func (response LockImage200JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r LockImage200JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type LockImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response LockImage400JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type LockImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response LockImage401JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type LockImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response LockImage403JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type LockImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response LockImage404JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type LockImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response LockImage409JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type LockImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response LockImage429JSONResponse) VisitLockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SetImageReadOnlyRequestObject is a request of SetImageReadOnly.
 type SetImageReadOnlyRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 	Body *SetImageReadOnlyJSONRequestBody
 }
 
+// SetImageReadOnlyResponseObject is an answer of SetImageReadOnly.
 type SetImageReadOnlyResponseObject interface {
 	VisitSetImageReadOnlyResponse(w http.ResponseWriter) error
 }
 
 type SetImageReadOnly200JSONResponse Image
 
-func (response SetImageReadOnly200JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r SetImageReadOnly200JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type SetImageReadOnly400JSONResponse struct{ InvalidJSONResponse }
-
-func (response SetImageReadOnly400JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetImageReadOnly401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response SetImageReadOnly401JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetImageReadOnly403JSONResponse struct{ DeniedJSONResponse }
-
-func (response SetImageReadOnly403JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetImageReadOnly404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response SetImageReadOnly404JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetImageReadOnly429JSONResponse struct{ TooManyJSONResponse }
-
-func (response SetImageReadOnly429JSONResponse) VisitSetImageReadOnlyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RenameImageRequestObject is a request of RenameImage.
 type RenameImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 	Body *RenameImageJSONRequestBody
 }
 
+// RenameImageResponseObject is an answer of RenameImage.
 type RenameImageResponseObject interface {
 	VisitRenameImageResponse(w http.ResponseWriter) error
 }
 
 type RenameImage200JSONResponse Image
 
-func (response RenameImage200JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RenameImage200JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RenameImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RenameImage400JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RenameImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RenameImage401JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RenameImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RenameImage403JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RenameImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RenameImage404JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RenameImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response RenameImage409JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RenameImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response RenameImage429JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UnlockImageRequestObject is a request of UnlockImage.
 type UnlockImageRequestObject struct {
-	Name ImageName `json:"name"`
+	Name ImageName
 	Body *UnlockImageJSONRequestBody
 }
 
+// UnlockImageResponseObject is an answer of UnlockImage.
 type UnlockImageResponseObject interface {
 	VisitUnlockImageResponse(w http.ResponseWriter) error
 }
 
 type UnlockImage200JSONResponse Image
 
-func (response UnlockImage200JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UnlockImage200JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type UnlockImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response UnlockImage400JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UnlockImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response UnlockImage401JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UnlockImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response UnlockImage403JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UnlockImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response UnlockImage404JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UnlockImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response UnlockImage409JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UnlockImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response UnlockImage429JSONResponse) VisitUnlockImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UploadImageRequestObject is a request of UploadImage.
 type UploadImageRequestObject struct {
-	Name   ImageName `json:"name"`
+	Name   ImageName
 	Params UploadImageParams
 	Body   io.Reader
 }
 
+// UploadImageResponseObject is an answer of UploadImage.
 type UploadImageResponseObject interface {
 	VisitUploadImageResponse(w http.ResponseWriter) error
 }
 
 type UploadImage202JSONResponse Operation
 
-func (response UploadImage202JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UploadImage202JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type UploadImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response UploadImage400JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response UploadImage401JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response UploadImage403JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response UploadImage404JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response UploadImage409JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response UploadImage429JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response UploadImage503JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UploadImage507JSONResponse struct{ FullJSONResponse }
-
-func (response UploadImage507JSONResponse) VisitUploadImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CleanImagesRequestObject is a request of CleanImages.
 type CleanImagesRequestObject struct {
 	Body *CleanImagesJSONRequestBody
 }
 
+// CleanImagesResponseObject is an answer of CleanImages.
 type CleanImagesResponseObject interface {
 	VisitCleanImagesResponse(w http.ResponseWriter) error
 }
 
 type CleanImages200JSONResponse Cleaned
 
-func (response CleanImages200JSONResponse) VisitCleanImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CleanImages200JSONResponse) VisitCleanImagesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type CleanImages401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CleanImages401JSONResponse) VisitCleanImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CleanImages403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CleanImages403JSONResponse) VisitCleanImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CleanImages429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CleanImages429JSONResponse) VisitCleanImagesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// BuildDemoImageRequestObject is a request of BuildDemoImage.
 type BuildDemoImageRequestObject struct {
 	Body *BuildDemoImageJSONRequestBody
 }
 
+// BuildDemoImageResponseObject is an answer of BuildDemoImage.
 type BuildDemoImageResponseObject interface {
 	VisitBuildDemoImageResponse(w http.ResponseWriter) error
 }
 
 type BuildDemoImage202JSONResponse Operation
 
-func (response BuildDemoImage202JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r BuildDemoImage202JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type BuildDemoImage400JSONResponse struct{ InvalidJSONResponse }
-
-func (response BuildDemoImage400JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response BuildDemoImage401JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage403JSONResponse struct{ DeniedJSONResponse }
-
-func (response BuildDemoImage403JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response BuildDemoImage404JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage409JSONResponse struct{ ConflictJSONResponse }
-
-func (response BuildDemoImage409JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage429JSONResponse struct{ TooManyJSONResponse }
-
-func (response BuildDemoImage429JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response BuildDemoImage503JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type BuildDemoImage507JSONResponse struct{ FullJSONResponse }
-
-func (response BuildDemoImage507JSONResponse) VisitBuildDemoImageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetMeRequestObject is a request of GetMe.
 type GetMeRequestObject struct {
 }
 
+// GetMeResponseObject is an answer of GetMe.
 type GetMeResponseObject interface {
 	VisitGetMeResponse(w http.ResponseWriter) error
 }
 
 type GetMe200JSONResponse Me
 
-func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetMe401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetMe401JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetMe403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetMe403JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetMe429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetMe429JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListOperationsRequestObject is a request of ListOperations.
 type ListOperationsRequestObject struct {
 	Params ListOperationsParams
 }
 
+// ListOperationsResponseObject is an answer of ListOperations.
 type ListOperationsResponseObject interface {
 	VisitListOperationsResponse(w http.ResponseWriter) error
 }
@@ -5472,276 +860,50 @@ type ListOperations200JSONResponse struct {
 	Headers ListOperations200ResponseHeaders
 }
 
-func (response ListOperations200JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListOperations200JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListOperations400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListOperations400JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListOperations401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListOperations401JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListOperations403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListOperations403JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListOperations429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListOperations429JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetOperationRequestObject is a request of GetOperation.
 type GetOperationRequestObject struct {
-	Operation OperationID `json:"operation"`
+	Operation OperationID
 	Params    GetOperationParams
 }
 
+// GetOperationResponseObject is an answer of GetOperation.
 type GetOperationResponseObject interface {
 	VisitGetOperationResponse(w http.ResponseWriter) error
 }
 
 type GetOperation200JSONResponse Operation
 
-func (response GetOperation200JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetOperation200JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetOperation400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetOperation400JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOperation401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetOperation401JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOperation403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetOperation403JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOperation404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetOperation404JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetOperation429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetOperation429JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelOperationRequestObject is a request of CancelOperation.
 type CancelOperationRequestObject struct {
-	Operation OperationID `json:"operation"`
+	Operation OperationID
 	Body      *CancelOperationJSONRequestBody
 }
 
+// CancelOperationResponseObject is an answer of CancelOperation.
 type CancelOperationResponseObject interface {
 	VisitCancelOperationResponse(w http.ResponseWriter) error
 }
 
 type CancelOperation200JSONResponse Operation
 
-func (response CancelOperation200JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CancelOperation200JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type CancelOperation401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CancelOperation401JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelOperation403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CancelOperation403JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelOperation404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CancelOperation404JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelOperation409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CancelOperation409JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelOperation429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CancelOperation429JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListVMsRequestObject is a request of ListVMs.
 type ListVMsRequestObject struct {
 	Params ListVMsParams
 }
 
+// ListVMsResponseObject is an answer of ListVMs.
 type ListVMsResponseObject interface {
 	VisitListVMsResponse(w http.ResponseWriter) error
 }
@@ -5755,207 +917,32 @@ type ListVMs200JSONResponse struct {
 	Headers ListVMs200ResponseHeaders
 }
 
-func (response ListVMs200JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListVMs200JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListVMs400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListVMs400JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMs401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListVMs401JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMs403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListVMs403JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMs429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListVMs429JSONResponse) VisitListVMsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateVMRequestObject is a request of CreateVM.
 type CreateVMRequestObject struct {
 	Body *CreateVMJSONRequestBody
 }
 
+// CreateVMResponseObject is an answer of CreateVM.
 type CreateVMResponseObject interface {
 	VisitCreateVMResponse(w http.ResponseWriter) error
 }
 
 type CreateVM201JSONResponse VM
 
-func (response CreateVM201JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateVM201JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateVM400JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateVM401JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateVM403JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CreateVM409JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CreateVM429JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response CreateVM503JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateVM507JSONResponse struct{ FullJSONResponse }
-
-func (response CreateVM507JSONResponse) VisitCreateVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteVMRequestObject is a request of DeleteVM.
 type DeleteVMRequestObject struct {
-	Id VMID `json:"id"`
+	Id VMID
 }
 
+// DeleteVMResponseObject is an answer of DeleteVM.
 type DeleteVMResponseObject interface {
 	VisitDeleteVMResponse(w http.ResponseWriter) error
 }
@@ -5963,200 +950,41 @@ type DeleteVMResponseObject interface {
 type DeleteVM204Response struct {
 }
 
-func (response DeleteVM204Response) VisitDeleteVMResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteVM204Response) VisitDeleteVMResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteVM401JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteVM403JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteVM404JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response DeleteVM409JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response DeleteVM429JSONResponse) VisitDeleteVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetVMRequestObject is a request of GetVM.
 type GetVMRequestObject struct {
-	Id VMID `json:"id"`
+	Id VMID
 }
 
+// GetVMResponseObject is an answer of GetVM.
 type GetVMResponseObject interface {
 	VisitGetVMResponse(w http.ResponseWriter) error
 }
 
 type GetVM200JSONResponse VM
 
-func (response GetVM200JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetVM200JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetVM400JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetVM401JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetVM403JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetVM404JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetVM429JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExecRequestObject is a request of Exec.
 type ExecRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *ExecJSONRequestBody
 }
 
+// ExecResponseObject is an answer of Exec.
 type ExecResponseObject interface {
 	VisitExecResponse(w http.ResponseWriter) error
 }
 
 type Exec200JSONResponse ExecOutcome
 
-func (response Exec200JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Exec200JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
 type Exec200ApplicationxNdjsonResponse struct {
@@ -6164,150 +992,17 @@ type Exec200ApplicationxNdjsonResponse struct {
 	ContentLength int64
 }
 
-func (response Exec200ApplicationxNdjsonResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
+func (r Exec200ApplicationxNdjsonResponse) VisitExecResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "application/x-ndjson", r.Body, r.ContentLength)
 }
 
-type Exec400JSONResponse struct{ InvalidJSONResponse }
-
-func (response Exec400JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Exec401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Exec401JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Exec403JSONResponse struct{ DeniedJSONResponse }
-
-func (response Exec403JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Exec404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response Exec404JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Exec409JSONResponse struct{ ConflictJSONResponse }
-
-func (response Exec409JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Exec429JSONResponse struct{ TooManyJSONResponse }
-
-func (response Exec429JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Exec504JSONResponse struct{ SilentJSONResponse }
-
-func (response Exec504JSONResponse) VisitExecResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(504)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetFileRequestObject is a request of GetFile.
 type GetFileRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *GetFileJSONRequestBody
 }
 
+// GetFileResponseObject is an answer of GetFile.
 type GetFileResponseObject interface {
 	VisitGetFileResponse(w http.ResponseWriter) error
 }
@@ -6322,642 +1017,87 @@ type GetFile200ApplicationoctetStreamResponse struct {
 	ContentLength int64
 }
 
-func (response GetFile200ApplicationoctetStreamResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	if response.Headers.XFileMode != nil {
-		w.Header().Set("X-File-Mode", fmt.Sprint(*response.Headers.XFileMode))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
+func (r GetFile200ApplicationoctetStreamResponse) VisitGetFileResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "application/octet-stream", r.Body, r.ContentLength, "X-File-Mode", r.Headers.XFileMode)
 }
 
-type GetFile400JSONResponse struct{ InvalidJSONResponse }
-
-func (response GetFile400JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFile401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetFile401JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFile403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetFile403JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFile404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetFile404JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFile409JSONResponse struct{ ConflictJSONResponse }
-
-func (response GetFile409JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFile429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetFile429JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetFile504JSONResponse struct{ SilentJSONResponse }
-
-func (response GetFile504JSONResponse) VisitGetFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(504)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PingAgentRequestObject is a request of PingAgent.
 type PingAgentRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *PingAgentJSONRequestBody
 }
 
+// PingAgentResponseObject is an answer of PingAgent.
 type PingAgentResponseObject interface {
 	VisitPingAgentResponse(w http.ResponseWriter) error
 }
 
 type PingAgent200JSONResponse Pong
 
-func (response PingAgent200JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PingAgent200JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PingAgent401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PingAgent401JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PingAgent403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PingAgent403JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PingAgent404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PingAgent404JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PingAgent409JSONResponse struct{ ConflictJSONResponse }
-
-func (response PingAgent409JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PingAgent429JSONResponse struct{ TooManyJSONResponse }
-
-func (response PingAgent429JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PingAgent504JSONResponse struct{ SilentJSONResponse }
-
-func (response PingAgent504JSONResponse) VisitPingAgentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(504)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutFileRequestObject is a request of PutFile.
 type PutFileRequestObject struct {
-	Id       VMID `json:"id"`
+	Id       VMID
 	Params   PutFileParams
 	JSONBody *PutFileJSONRequestBody
 	Body     io.Reader
 }
 
+// PutFileResponseObject is an answer of PutFile.
 type PutFileResponseObject interface {
 	VisitPutFileResponse(w http.ResponseWriter) error
 }
 
 type PutFile200JSONResponse File
 
-func (response PutFile200JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutFile200JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PutFile400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PutFile400JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutFile401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PutFile401JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutFile403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PutFile403JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutFile404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PutFile404JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutFile409JSONResponse struct{ ConflictJSONResponse }
-
-func (response PutFile409JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutFile429JSONResponse struct{ TooManyJSONResponse }
-
-func (response PutFile429JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutFile504JSONResponse struct{ SilentJSONResponse }
-
-func (response PutFile504JSONResponse) VisitPutFileResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(504)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateBackupRequestObject is a request of CreateBackup.
 type CreateBackupRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *CreateBackupJSONRequestBody
 }
 
+// CreateBackupResponseObject is an answer of CreateBackup.
 type CreateBackupResponseObject interface {
 	VisitCreateBackupResponse(w http.ResponseWriter) error
 }
 
 type CreateBackup202JSONResponse Operation
 
-func (response CreateBackup202JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateBackup202JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type CreateBackup400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateBackup400JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateBackup401JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateBackup403JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateBackup404JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CreateBackup409JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CreateBackup429JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response CreateBackup503JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateBackup507JSONResponse struct{ FullJSONResponse }
-
-func (response CreateBackup507JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CloneVMRequestObject is a request of CloneVM.
 type CloneVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *CloneVMJSONRequestBody
 }
 
+// CloneVMResponseObject is an answer of CloneVM.
 type CloneVMResponseObject interface {
 	VisitCloneVMResponse(w http.ResponseWriter) error
 }
 
 type CloneVM202JSONResponse Operation
 
-func (response CloneVM202JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CloneVM202JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-type CloneVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CloneVM400JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CloneVM401JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CloneVM403JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CloneVM404JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CloneVM409JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CloneVM429JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response CloneVM503JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CloneVM507JSONResponse struct{ FullJSONResponse }
-
-func (response CloneVM507JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OpenConsoleRequestObject is a request of OpenConsole.
 type OpenConsoleRequestObject struct {
-	Id     VMID `json:"id"`
+	Id     VMID
 	Params OpenConsoleParams
 }
 
+// OpenConsoleResponseObject is an answer of OpenConsole.
 type OpenConsoleResponseObject interface {
 	VisitOpenConsoleResponse(w http.ResponseWriter) error
 }
@@ -6965,379 +1105,51 @@ type OpenConsoleResponseObject interface {
 type OpenConsole101Response struct {
 }
 
-func (response OpenConsole101Response) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-	w.WriteHeader(101)
-	return nil
+func (r OpenConsole101Response) VisitOpenConsoleResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 101)
 }
 
-type OpenConsole400JSONResponse struct{ InvalidJSONResponse }
-
-func (response OpenConsole400JSONResponse) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenConsole401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response OpenConsole401JSONResponse) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenConsole403JSONResponse struct{ DeniedJSONResponse }
-
-func (response OpenConsole403JSONResponse) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenConsole404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response OpenConsole404JSONResponse) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenConsole409JSONResponse struct{ ConflictJSONResponse }
-
-func (response OpenConsole409JSONResponse) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenConsole429JSONResponse struct{ TooManyJSONResponse }
-
-func (response OpenConsole429JSONResponse) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DisableVMRequestObject is a request of DisableVM.
 type DisableVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *DisableVMJSONRequestBody
 }
 
+// DisableVMResponseObject is an answer of DisableVM.
 type DisableVMResponseObject interface {
 	VisitDisableVMResponse(w http.ResponseWriter) error
 }
 
 type DisableVM200JSONResponse VM
 
-func (response DisableVM200JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r DisableVM200JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type DisableVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response DisableVM400JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DisableVM401JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DisableVM403JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DisableVM404JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response DisableVM409JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response DisableVM429JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response DisableVM503JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DisableVM507JSONResponse struct{ FullJSONResponse }
-
-func (response DisableVM507JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// EnableVMRequestObject is a request of EnableVM.
 type EnableVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *EnableVMJSONRequestBody
 }
 
+// EnableVMResponseObject is an answer of EnableVM.
 type EnableVMResponseObject interface {
 	VisitEnableVMResponse(w http.ResponseWriter) error
 }
 
 type EnableVM200JSONResponse VM
 
-func (response EnableVM200JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r EnableVM200JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type EnableVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response EnableVM400JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response EnableVM401JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response EnableVM403JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response EnableVM404JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response EnableVM409JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response EnableVM429JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response EnableVM503JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type EnableVM507JSONResponse struct{ FullJSONResponse }
-
-func (response EnableVM507JSONResponse) VisitEnableVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListVMEventsRequestObject is a request of ListVMEvents.
 type ListVMEventsRequestObject struct {
-	Id     VMID `json:"id"`
+	Id     VMID
 	Params ListVMEventsParams
 }
 
+// ListVMEventsResponseObject is an answer of ListVMEvents.
 type ListVMEventsResponseObject interface {
 	VisitListVMEventsResponse(w http.ResponseWriter) error
 }
@@ -7351,813 +1163,117 @@ type ListVMEvents200JSONResponse struct {
 	Headers ListVMEvents200ResponseHeaders
 }
 
-func (response ListVMEvents200JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Link != nil {
-		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListVMEvents200JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
-type ListVMEvents400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ListVMEvents400JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMEvents401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListVMEvents401JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMEvents403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListVMEvents403JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMEvents404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ListVMEvents404JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVMEvents429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListVMEvents429JSONResponse) VisitListVMEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetVMMetricsRequestObject is a request of GetVMMetrics.
 type GetVMMetricsRequestObject struct {
-	Id VMID `json:"id"`
+	Id VMID
 }
 
+// GetVMMetricsResponseObject is an answer of GetVMMetrics.
 type GetVMMetricsResponseObject interface {
 	VisitGetVMMetricsResponse(w http.ResponseWriter) error
 }
 
 type GetVMMetrics200JSONResponse VMMetrics
 
-func (response GetVMMetrics200JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetVMMetrics200JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetVMMetrics401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetVMMetrics401JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVMMetrics403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetVMMetrics403JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVMMetrics404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetVMMetrics404JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVMMetrics409JSONResponse struct{ ConflictJSONResponse }
-
-func (response GetVMMetrics409JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetVMMetrics429JSONResponse struct{ TooManyJSONResponse }
-
-func (response GetVMMetrics429JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PauseVMRequestObject is a request of PauseVM.
 type PauseVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *PauseVMJSONRequestBody
 }
 
+// PauseVMResponseObject is an answer of PauseVM.
 type PauseVMResponseObject interface {
 	VisitPauseVMResponse(w http.ResponseWriter) error
 }
 
 type PauseVM200JSONResponse VM
 
-func (response PauseVM200JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PauseVM200JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type PauseVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response PauseVM400JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response PauseVM401JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response PauseVM403JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response PauseVM404JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response PauseVM409JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response PauseVM429JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response PauseVM503JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PauseVM507JSONResponse struct{ FullJSONResponse }
-
-func (response PauseVM507JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResizeVMRequestObject is a request of ResizeVM.
 type ResizeVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *ResizeVMJSONRequestBody
 }
 
+// ResizeVMResponseObject is an answer of ResizeVM.
 type ResizeVMResponseObject interface {
 	VisitResizeVMResponse(w http.ResponseWriter) error
 }
 
 type ResizeVM200JSONResponse VM
 
-func (response ResizeVM200JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ResizeVM200JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ResizeVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ResizeVM400JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ResizeVM401JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ResizeVM403JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ResizeVM404JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ResizeVM409JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ResizeVM429JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response ResizeVM503JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResizeVM507JSONResponse struct{ FullJSONResponse }
-
-func (response ResizeVM507JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ResumeVMRequestObject is a request of ResumeVM.
 type ResumeVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *ResumeVMJSONRequestBody
 }
 
+// ResumeVMResponseObject is an answer of ResumeVM.
 type ResumeVMResponseObject interface {
 	VisitResumeVMResponse(w http.ResponseWriter) error
 }
 
 type ResumeVM200JSONResponse VM
 
-func (response ResumeVM200JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ResumeVM200JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ResumeVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response ResumeVM400JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ResumeVM401JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ResumeVM403JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ResumeVM404JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response ResumeVM409JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ResumeVM429JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response ResumeVM503JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ResumeVM507JSONResponse struct{ FullJSONResponse }
-
-func (response ResumeVM507JSONResponse) VisitResumeVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListSnapshotsRequestObject is a request of ListSnapshots.
 type ListSnapshotsRequestObject struct {
-	Id VMID `json:"id"`
+	Id VMID
 }
 
+// ListSnapshotsResponseObject is an answer of ListSnapshots.
 type ListSnapshotsResponseObject interface {
 	VisitListSnapshotsResponse(w http.ResponseWriter) error
 }
 
 type ListSnapshots200JSONResponse []Snapshot
 
-func (response ListSnapshots200JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListSnapshots200JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListSnapshots401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListSnapshots401JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSnapshots403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListSnapshots403JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSnapshots404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response ListSnapshots404JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSnapshots429JSONResponse struct{ TooManyJSONResponse }
-
-func (response ListSnapshots429JSONResponse) VisitListSnapshotsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateSnapshotRequestObject is a request of CreateSnapshot.
 type CreateSnapshotRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *CreateSnapshotJSONRequestBody
 }
 
+// CreateSnapshotResponseObject is an answer of CreateSnapshot.
 type CreateSnapshotResponseObject interface {
 	VisitCreateSnapshotResponse(w http.ResponseWriter) error
 }
 
 type CreateSnapshot201JSONResponse Snapshot
 
-func (response CreateSnapshot201JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateSnapshot201JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateSnapshot400JSONResponse struct{ InvalidJSONResponse }
-
-func (response CreateSnapshot400JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSnapshot401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateSnapshot401JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSnapshot403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateSnapshot403JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSnapshot404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateSnapshot404JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSnapshot409JSONResponse struct{ ConflictJSONResponse }
-
-func (response CreateSnapshot409JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSnapshot429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CreateSnapshot429JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateSnapshot507JSONResponse struct{ FullJSONResponse }
-
-func (response CreateSnapshot507JSONResponse) VisitCreateSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteSnapshotRequestObject is a request of DeleteSnapshot.
 type DeleteSnapshotRequestObject struct {
-	Id       VMID         `json:"id"`
-	Snapshot SnapshotName `json:"snapshot"`
+	Id       VMID
+	Snapshot SnapshotName
 }
 
+// DeleteSnapshotResponseObject is an answer of DeleteSnapshot.
 type DeleteSnapshotResponseObject interface {
 	VisitDeleteSnapshotResponse(w http.ResponseWriter) error
 }
@@ -8165,586 +1281,86 @@ type DeleteSnapshotResponseObject interface {
 type DeleteSnapshot204Response struct {
 }
 
-func (response DeleteSnapshot204Response) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
-	w.WriteHeader(204)
-	return nil
+func (r DeleteSnapshot204Response) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
-type DeleteSnapshot401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DeleteSnapshot401JSONResponse) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteSnapshot403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DeleteSnapshot403JSONResponse) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteSnapshot404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DeleteSnapshot404JSONResponse) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteSnapshot409JSONResponse struct{ ConflictJSONResponse }
-
-func (response DeleteSnapshot409JSONResponse) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DeleteSnapshot429JSONResponse struct{ TooManyJSONResponse }
-
-func (response DeleteSnapshot429JSONResponse) VisitDeleteSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RevertSnapshotRequestObject is a request of RevertSnapshot.
 type RevertSnapshotRequestObject struct {
-	Id       VMID         `json:"id"`
-	Snapshot SnapshotName `json:"snapshot"`
+	Id       VMID
+	Snapshot SnapshotName
 	Body     *RevertSnapshotJSONRequestBody
 }
 
+// RevertSnapshotResponseObject is an answer of RevertSnapshot.
 type RevertSnapshotResponseObject interface {
 	VisitRevertSnapshotResponse(w http.ResponseWriter) error
 }
 
 type RevertSnapshot200JSONResponse VM
 
-func (response RevertSnapshot200JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RevertSnapshot200JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type RevertSnapshot400JSONResponse struct{ InvalidJSONResponse }
-
-func (response RevertSnapshot400JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response RevertSnapshot401JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot403JSONResponse struct{ DeniedJSONResponse }
-
-func (response RevertSnapshot403JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response RevertSnapshot404JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot409JSONResponse struct{ ConflictJSONResponse }
-
-func (response RevertSnapshot409JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot429JSONResponse struct{ TooManyJSONResponse }
-
-func (response RevertSnapshot429JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response RevertSnapshot503JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type RevertSnapshot507JSONResponse struct{ FullJSONResponse }
-
-func (response RevertSnapshot507JSONResponse) VisitRevertSnapshotResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StartVMRequestObject is a request of StartVM.
 type StartVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *StartVMJSONRequestBody
 }
 
+// StartVMResponseObject is an answer of StartVM.
 type StartVMResponseObject interface {
 	VisitStartVMResponse(w http.ResponseWriter) error
 }
 
 type StartVM200JSONResponse VM
 
-func (response StartVM200JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r StartVM200JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type StartVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response StartVM400JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response StartVM401JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response StartVM403JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response StartVM404JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response StartVM409JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response StartVM429JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response StartVM503JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StartVM507JSONResponse struct{ FullJSONResponse }
-
-func (response StartVM507JSONResponse) VisitStartVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// StopVMRequestObject is a request of StopVM.
 type StopVMRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *StopVMJSONRequestBody
 }
 
+// StopVMResponseObject is an answer of StopVM.
 type StopVMResponseObject interface {
 	VisitStopVMResponse(w http.ResponseWriter) error
 }
 
 type StopVM200JSONResponse VM
 
-func (response StopVM200JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r StopVM200JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type StopVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response StopVM400JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response StopVM401JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response StopVM403JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response StopVM404JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response StopVM409JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response StopVM429JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response StopVM503JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type StopVM507JSONResponse struct{ FullJSONResponse }
-
-func (response StopVM507JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(507)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateTicketRequestObject is a request of CreateTicket.
 type CreateTicketRequestObject struct {
-	Id   VMID `json:"id"`
+	Id   VMID
 	Body *CreateTicketJSONRequestBody
 }
 
+// CreateTicketResponseObject is an answer of CreateTicket.
 type CreateTicketResponseObject interface {
 	VisitCreateTicketResponse(w http.ResponseWriter) error
 }
 
 type CreateTicket201JSONResponse Ticket
 
-func (response CreateTicket201JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateTicket201JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-type CreateTicket401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response CreateTicket401JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateTicket403JSONResponse struct{ DeniedJSONResponse }
-
-func (response CreateTicket403JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateTicket404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response CreateTicket404JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CreateTicket429JSONResponse struct{ TooManyJSONResponse }
-
-func (response CreateTicket429JSONResponse) VisitCreateTicketResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OpenScreenRequestObject is a request of OpenScreen.
 type OpenScreenRequestObject struct {
-	Id     VMID `json:"id"`
+	Id     VMID
 	Params OpenScreenParams
 }
 
+// OpenScreenResponseObject is an answer of OpenScreen.
 type OpenScreenResponseObject interface {
 	VisitOpenScreenResponse(w http.ResponseWriter) error
 }
@@ -8752,2372 +1368,220 @@ type OpenScreenResponseObject interface {
 type OpenScreen101Response struct {
 }
 
-func (response OpenScreen101Response) VisitOpenScreenResponse(w http.ResponseWriter) error {
-	w.WriteHeader(101)
-	return nil
+func (r OpenScreen101Response) VisitOpenScreenResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 101)
 }
 
-type OpenScreen400JSONResponse struct{ InvalidJSONResponse }
-
-func (response OpenScreen400JSONResponse) VisitOpenScreenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenScreen401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response OpenScreen401JSONResponse) VisitOpenScreenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenScreen403JSONResponse struct{ DeniedJSONResponse }
-
-func (response OpenScreen403JSONResponse) VisitOpenScreenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenScreen404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response OpenScreen404JSONResponse) VisitOpenScreenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenScreen409JSONResponse struct{ ConflictJSONResponse }
-
-func (response OpenScreen409JSONResponse) VisitOpenScreenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type OpenScreen429JSONResponse struct{ TooManyJSONResponse }
-
-func (response OpenScreen429JSONResponse) VisitOpenScreenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// WaitVMRequestObject is a request of WaitVM.
 type WaitVMRequestObject struct {
-	Id     VMID `json:"id"`
+	Id     VMID
 	Params WaitVMParams
 }
 
+// WaitVMResponseObject is an answer of WaitVM.
 type WaitVMResponseObject interface {
 	VisitWaitVMResponse(w http.ResponseWriter) error
 }
 
 type WaitVM200JSONResponse VM
 
-func (response WaitVM200JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r WaitVM200JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type WaitVM400JSONResponse struct{ InvalidJSONResponse }
-
-func (response WaitVM400JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WaitVM401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response WaitVM401JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WaitVM403JSONResponse struct{ DeniedJSONResponse }
-
-func (response WaitVM403JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WaitVM404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response WaitVM404JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WaitVM409JSONResponse struct{ ConflictJSONResponse }
-
-func (response WaitVM409JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type WaitVM429JSONResponse struct{ TooManyJSONResponse }
-
-func (response WaitVM429JSONResponse) VisitWaitVMResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-// StrictServerInterface represents all server handlers.
-type StrictServerInterface interface {
+// Server answers every operation of the contract. An error that it returns is sent as the
+// contract describes errors.
+type Server interface {
 	// GetCapacity What the fleet has, and what is left
 	// (GET /fleet/capacity)
-	GetCapacity(ctx context.Context, request GetCapacityRequestObject) (GetCapacityResponseObject, error)
+	GetCapacity(context.Context, GetCapacityRequestObject) (GetCapacityResponseObject, error)
 	// ListNodes The hosts of the fleet, by name
 	// (GET /fleet/nodes)
-	ListNodes(ctx context.Context, request ListNodesRequestObject) (ListNodesResponseObject, error)
+	ListNodes(context.Context, ListNodesRequestObject) (ListNodesResponseObject, error)
 	// DeregisterNode Forget a host; its VMs go on, and it is back with its next heartbeat
 	// (DELETE /fleet/nodes/{name})
-	DeregisterNode(ctx context.Context, request DeregisterNodeRequestObject) (DeregisterNodeResponseObject, error)
+	DeregisterNode(context.Context, DeregisterNodeRequestObject) (DeregisterNodeResponseObject, error)
 	// GetNode One host
 	// (GET /fleet/nodes/{name})
-	GetNode(ctx context.Context, request GetNodeRequestObject) (GetNodeResponseObject, error)
+	GetNode(context.Context, GetNodeRequestObject) (GetNodeResponseObject, error)
 	// CordonNode Place nothing new on a host unless it is named
 	// (POST /fleet/nodes/{name}/cordon)
-	CordonNode(ctx context.Context, request CordonNodeRequestObject) (CordonNodeResponseObject, error)
+	CordonNode(context.Context, CordonNodeRequestObject) (CordonNodeResponseObject, error)
 	// Heartbeat A host says that it lives and what it has; a new one joins
 	// (PUT /fleet/nodes/{name}/heartbeat)
-	Heartbeat(ctx context.Context, request HeartbeatRequestObject) (HeartbeatResponseObject, error)
+	Heartbeat(context.Context, HeartbeatRequestObject) (HeartbeatResponseObject, error)
 	// UncordonNode Place VMs on a host again
 	// (POST /fleet/nodes/{name}/uncordon)
-	UncordonNode(ctx context.Context, request UncordonNodeRequestObject) (UncordonNodeResponseObject, error)
+	UncordonNode(context.Context, UncordonNodeRequestObject) (UncordonNodeResponseObject, error)
 	// ListNodeVMs The VMs of one host, as it says itself
 	// (GET /fleet/nodes/{name}/vms)
-	ListNodeVMs(ctx context.Context, request ListNodeVMsRequestObject) (ListNodeVMsResponseObject, error)
+	ListNodeVMs(context.Context, ListNodeVMsRequestObject) (ListNodeVMsResponseObject, error)
 	// ListFleetVMs The VMs of all hosts that answer in time, and the hosts that do not
 	// (GET /fleet/vms)
-	ListFleetVMs(ctx context.Context, request ListFleetVMsRequestObject) (ListFleetVMsResponseObject, error)
+	ListFleetVMs(context.Context, ListFleetVMsRequestObject) (ListFleetVMsResponseObject, error)
 	// CreateFleetVM Make a VM on the host with most room, or on the one that is named
 	// (POST /fleet/vms)
-	CreateFleetVM(ctx context.Context, request CreateFleetVMRequestObject) (CreateFleetVMResponseObject, error)
+	CreateFleetVM(context.Context, CreateFleetVMRequestObject) (CreateFleetVMResponseObject, error)
 	// DeleteFleetVM Remove a VM of a host
 	// (DELETE /fleet/vms/{node}/{id})
-	DeleteFleetVM(ctx context.Context, request DeleteFleetVMRequestObject) (DeleteFleetVMResponseObject, error)
+	DeleteFleetVM(context.Context, DeleteFleetVMRequestObject) (DeleteFleetVMResponseObject, error)
 	// ListAudit Who changed what, newest first
 	// (GET /v1/audit)
-	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	ListAudit(context.Context, ListAuditRequestObject) (ListAuditResponseObject, error)
 	// AcknowledgeAudit Say that the breaks of the audit log are known, which ends the alarm; verification goes on to show them
 	// (POST /v1/audit/acknowledge)
-	AcknowledgeAudit(ctx context.Context, request AcknowledgeAuditRequestObject) (AcknowledgeAuditResponseObject, error)
+	AcknowledgeAudit(context.Context, AcknowledgeAuditRequestObject) (AcknowledgeAuditResponseObject, error)
 	// VerifyAudit Recompute the chain of audit entries, and hold it against what is signed and the checkpoints
 	// (GET /v1/audit/verify)
-	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	VerifyAudit(context.Context, VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
 	// ListBackups The backups that the caller may see, newest first
 	// (GET /v1/backups)
-	ListBackups(ctx context.Context, request ListBackupsRequestObject) (ListBackupsResponseObject, error)
+	ListBackups(context.Context, ListBackupsRequestObject) (ListBackupsResponseObject, error)
 	// DeleteBackup Remove a backup; one that later ones build on stays (409)
 	// (DELETE /v1/backups/{backup})
-	DeleteBackup(ctx context.Context, request DeleteBackupRequestObject) (DeleteBackupResponseObject, error)
+	DeleteBackup(context.Context, DeleteBackupRequestObject) (DeleteBackupResponseObject, error)
 	// GetBackup One backup
 	// (GET /v1/backups/{backup})
-	GetBackup(ctx context.Context, request GetBackupRequestObject) (GetBackupResponseObject, error)
+	GetBackup(context.Context, GetBackupRequestObject) (GetBackupResponseObject, error)
 	// ExportBackup A backup's disk whole, as one qcow2 image
 	// (GET /v1/backups/{backup}/export)
-	ExportBackup(ctx context.Context, request ExportBackupRequestObject) (ExportBackupResponseObject, error)
+	ExportBackup(context.Context, ExportBackupRequestObject) (ExportBackupResponseObject, error)
 	// RestoreBackup Make a VM of a backup, or with `vm` put the disk of that VM, which is stopped, back
 	// (POST /v1/backups/{backup}/restore)
-	RestoreBackup(ctx context.Context, request RestoreBackupRequestObject) (RestoreBackupResponseObject, error)
+	RestoreBackup(context.Context, RestoreBackupRequestObject) (RestoreBackupResponseObject, error)
 	// GetHost What the host can run, and what is left of it
 	// (GET /v1/host)
-	GetHost(ctx context.Context, request GetHostRequestObject) (GetHostResponseObject, error)
+	GetHost(context.Context, GetHostRequestObject) (GetHostResponseObject, error)
 	// ListImages The images
 	// (GET /v1/images/catalog)
-	ListImages(ctx context.Context, request ListImagesRequestObject) (ListImagesResponseObject, error)
+	ListImages(context.Context, ListImagesRequestObject) (ListImagesResponseObject, error)
 	// AddImage Take in an image that lies on the host
 	// (POST /v1/images/catalog)
-	AddImage(ctx context.Context, request AddImageRequestObject) (AddImageResponseObject, error)
+	AddImage(context.Context, AddImageRequestObject) (AddImageResponseObject, error)
 	// RemoveImage Remove an image; one that VMs are made of stays on disk until they are gone
 	// (DELETE /v1/images/catalog/{name})
-	RemoveImage(ctx context.Context, request RemoveImageRequestObject) (RemoveImageResponseObject, error)
+	RemoveImage(context.Context, RemoveImageRequestObject) (RemoveImageResponseObject, error)
 	// GetImage One image
 	// (GET /v1/images/catalog/{name})
-	GetImage(ctx context.Context, request GetImageRequestObject) (GetImageResponseObject, error)
+	GetImage(context.Context, GetImageRequestObject) (GetImageResponseObject, error)
 	// CloneImage Give an image a second name, with switches of its own
 	// (POST /v1/images/catalog/{name}/clone)
-	CloneImage(ctx context.Context, request CloneImageRequestObject) (CloneImageResponseObject, error)
+	CloneImage(context.Context, CloneImageRequestObject) (CloneImageResponseObject, error)
 	// ExportImage The disk of an image as qcow2
 	// (GET /v1/images/catalog/{name}/export)
-	ExportImage(ctx context.Context, request ExportImageRequestObject) (ExportImageResponseObject, error)
+	ExportImage(context.Context, ExportImageRequestObject) (ExportImageResponseObject, error)
 	// LockImage Let no new VM be made of an image
 	// (POST /v1/images/catalog/{name}/lock)
-	LockImage(ctx context.Context, request LockImageRequestObject) (LockImageResponseObject, error)
+	LockImage(context.Context, LockImageRequestObject) (LockImageResponseObject, error)
 	// SetImageReadOnly Protect an image against change and removal, or lift that
 	// (POST /v1/images/catalog/{name}/read-only)
-	SetImageReadOnly(ctx context.Context, request SetImageReadOnlyRequestObject) (SetImageReadOnlyResponseObject, error)
+	SetImageReadOnly(context.Context, SetImageReadOnlyRequestObject) (SetImageReadOnlyResponseObject, error)
 	// RenameImage Change an image's name
 	// (POST /v1/images/catalog/{name}/rename)
-	RenameImage(ctx context.Context, request RenameImageRequestObject) (RenameImageResponseObject, error)
+	RenameImage(context.Context, RenameImageRequestObject) (RenameImageResponseObject, error)
 	// UnlockImage Let VMs be made of an image again
 	// (POST /v1/images/catalog/{name}/unlock)
-	UnlockImage(ctx context.Context, request UnlockImageRequestObject) (UnlockImageResponseObject, error)
+	UnlockImage(context.Context, UnlockImageRequestObject) (UnlockImageResponseObject, error)
 	// UploadImage Take in an image that the request carries
 	// (POST /v1/images/catalog/{name}/upload)
-	UploadImage(ctx context.Context, request UploadImageRequestObject) (UploadImageResponseObject, error)
+	UploadImage(context.Context, UploadImageRequestObject) (UploadImageResponseObject, error)
 	// CleanImages Remove from disk what no image and no VM needs any more
 	// (POST /v1/images/clean)
-	CleanImages(ctx context.Context, request CleanImagesRequestObject) (CleanImagesResponseObject, error)
+	CleanImages(context.Context, CleanImagesRequestObject) (CleanImagesResponseObject, error)
 	// BuildDemoImage Build the image `demo`, a small guest that boots in seconds, out of the packages of the host's Debian or Ubuntu
 	// (POST /v1/images/demo)
-	BuildDemoImage(ctx context.Context, request BuildDemoImageRequestObject) (BuildDemoImageResponseObject, error)
+	BuildDemoImage(context.Context, BuildDemoImageRequestObject) (BuildDemoImageResponseObject, error)
 	// GetMe Who calls
 	// (GET /v1/me)
-	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
+	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)
 	// ListOperations What is under way, and what has ended within a day; newest first
 	// (GET /v1/operations)
-	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
+	ListOperations(context.Context, ListOperationsRequestObject) (ListOperationsResponseObject, error)
 	// GetOperation One operation; with `wait`, as soon as it has ended or the time is over
 	// (GET /v1/operations/{operation})
-	GetOperation(ctx context.Context, request GetOperationRequestObject) (GetOperationResponseObject, error)
+	GetOperation(context.Context, GetOperationRequestObject) (GetOperationResponseObject, error)
 	// CancelOperation Ask an operation to end; what it did so far is undone
 	// (POST /v1/operations/{operation}/cancel)
-	CancelOperation(ctx context.Context, request CancelOperationRequestObject) (CancelOperationResponseObject, error)
+	CancelOperation(context.Context, CancelOperationRequestObject) (CancelOperationResponseObject, error)
 	// ListVMs The VMs that the caller may see, oldest first
 	// (GET /v1/vms)
-	ListVMs(ctx context.Context, request ListVMsRequestObject) (ListVMsResponseObject, error)
+	ListVMs(context.Context, ListVMsRequestObject) (ListVMsResponseObject, error)
 	// CreateVM Make a VM; it is stopped, and starts if `start` is set
 	// (POST /v1/vms)
-	CreateVM(ctx context.Context, request CreateVMRequestObject) (CreateVMResponseObject, error)
+	CreateVM(context.Context, CreateVMRequestObject) (CreateVMResponseObject, error)
 	// DeleteVM Stop a VM at once and remove it with its disks and snapshots; its backups stay
 	// (DELETE /v1/vms/{id})
-	DeleteVM(ctx context.Context, request DeleteVMRequestObject) (DeleteVMResponseObject, error)
+	DeleteVM(context.Context, DeleteVMRequestObject) (DeleteVMResponseObject, error)
 	// GetVM One VM
 	// (GET /v1/vms/{id})
-	GetVM(ctx context.Context, request GetVMRequestObject) (GetVMResponseObject, error)
+	GetVM(context.Context, GetVMRequestObject) (GetVMResponseObject, error)
 	// Exec Run a program in the guest and answer when it has ended
 	// (POST /v1/vms/{id}/agent/exec)
-	Exec(ctx context.Context, request ExecRequestObject) (ExecResponseObject, error)
+	Exec(context.Context, ExecRequestObject) (ExecResponseObject, error)
 	// GetFile Read a file of the guest
 	// (POST /v1/vms/{id}/agent/get-file)
-	GetFile(ctx context.Context, request GetFileRequestObject) (GetFileResponseObject, error)
+	GetFile(context.Context, GetFileRequestObject) (GetFileResponseObject, error)
 	// PingAgent Ask the agent for an answer
 	// (POST /v1/vms/{id}/agent/ping)
-	PingAgent(ctx context.Context, request PingAgentRequestObject) (PingAgentResponseObject, error)
+	PingAgent(context.Context, PingAgentRequestObject) (PingAgentResponseObject, error)
 	// PutFile Write a file in the guest, whole or not at all
 	// (POST /v1/vms/{id}/agent/put-file)
-	PutFile(ctx context.Context, request PutFileRequestObject) (PutFileResponseObject, error)
+	PutFile(context.Context, PutFileRequestObject) (PutFileResponseObject, error)
 	// CreateBackup Copy the VM's disk to where backups are kept, whole or what changed since the last backup
 	// (POST /v1/vms/{id}/backups)
-	CreateBackup(ctx context.Context, request CreateBackupRequestObject) (CreateBackupResponseObject, error)
+	CreateBackup(context.Context, CreateBackupRequestObject) (CreateBackupResponseObject, error)
 	// CloneVM Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
 	// (POST /v1/vms/{id}/clone)
-	CloneVM(ctx context.Context, request CloneVMRequestObject) (CloneVMResponseObject, error)
+	CloneVM(context.Context, CloneVMRequestObject) (CloneVMResponseObject, error)
 	// OpenConsole The serial console as a WebSocket of binary frames, after what was printed last
 	// (GET /v1/vms/{id}/console)
-	OpenConsole(ctx context.Context, request OpenConsoleRequestObject) (OpenConsoleResponseObject, error)
+	OpenConsole(context.Context, OpenConsoleRequestObject) (OpenConsoleResponseObject, error)
 	// DisableVM Do not start the VM with the host
 	// (POST /v1/vms/{id}/disable)
-	DisableVM(ctx context.Context, request DisableVMRequestObject) (DisableVMResponseObject, error)
+	DisableVM(context.Context, DisableVMRequestObject) (DisableVMResponseObject, error)
 	// EnableVM Start the VM whenever the host starts
 	// (POST /v1/vms/{id}/enable)
-	EnableVM(ctx context.Context, request EnableVMRequestObject) (EnableVMResponseObject, error)
+	EnableVM(context.Context, EnableVMRequestObject) (EnableVMResponseObject, error)
 	// ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
 	// (GET /v1/vms/{id}/events)
-	ListVMEvents(ctx context.Context, request ListVMEventsRequestObject) (ListVMEventsResponseObject, error)
+	ListVMEvents(context.Context, ListVMEventsRequestObject) (ListVMEventsResponseObject, error)
 	// GetVMMetrics What the VM uses now
 	// (GET /v1/vms/{id}/metrics)
-	GetVMMetrics(ctx context.Context, request GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)
+	GetVMMetrics(context.Context, GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)
 	// PauseVM Halt a running VM's processors
 	// (POST /v1/vms/{id}/pause)
-	PauseVM(ctx context.Context, request PauseVMRequestObject) (PauseVMResponseObject, error)
+	PauseVM(context.Context, PauseVMRequestObject) (PauseVMResponseObject, error)
 	// ResizeVM Make the system disk larger, also while the VM runs
 	// (POST /v1/vms/{id}/resize)
-	ResizeVM(ctx context.Context, request ResizeVMRequestObject) (ResizeVMResponseObject, error)
+	ResizeVM(context.Context, ResizeVMRequestObject) (ResizeVMResponseObject, error)
 	// ResumeVM Let a paused VM go on
 	// (POST /v1/vms/{id}/resume)
-	ResumeVM(ctx context.Context, request ResumeVMRequestObject) (ResumeVMResponseObject, error)
+	ResumeVM(context.Context, ResumeVMRequestObject) (ResumeVMResponseObject, error)
 	// ListSnapshots The snapshots of a VM, oldest first
 	// (GET /v1/vms/{id}/snapshots)
-	ListSnapshots(ctx context.Context, request ListSnapshotsRequestObject) (ListSnapshotsResponseObject, error)
+	ListSnapshots(context.Context, ListSnapshotsRequestObject) (ListSnapshotsResponseObject, error)
 	// CreateSnapshot Keep the VM's disk as it is now, and with `full` its memory and devices too
 	// (POST /v1/vms/{id}/snapshots)
-	CreateSnapshot(ctx context.Context, request CreateSnapshotRequestObject) (CreateSnapshotResponseObject, error)
+	CreateSnapshot(context.Context, CreateSnapshotRequestObject) (CreateSnapshotResponseObject, error)
 	// DeleteSnapshot Remove a snapshot
 	// (DELETE /v1/vms/{id}/snapshots/{snapshot})
-	DeleteSnapshot(ctx context.Context, request DeleteSnapshotRequestObject) (DeleteSnapshotResponseObject, error)
+	DeleteSnapshot(context.Context, DeleteSnapshotRequestObject) (DeleteSnapshotResponseObject, error)
 	// RevertSnapshot Put the VM back to a snapshot: a `disk` one takes a VM that is stopped, a `full` one leaves it running
 	// (POST /v1/vms/{id}/snapshots/{snapshot}/revert)
-	RevertSnapshot(ctx context.Context, request RevertSnapshotRequestObject) (RevertSnapshotResponseObject, error)
+	RevertSnapshot(context.Context, RevertSnapshotRequestObject) (RevertSnapshotResponseObject, error)
 	// StartVM Start a VM
 	// (POST /v1/vms/{id}/start)
-	StartVM(ctx context.Context, request StartVMRequestObject) (StartVMResponseObject, error)
+	StartVM(context.Context, StartVMRequestObject) (StartVMResponseObject, error)
 	// StopVM Ask the guest to shut down, and kill it when the time of grace is over
 	// (POST /v1/vms/{id}/stop)
-	StopVM(ctx context.Context, request StopVMRequestObject) (StopVMResponseObject, error)
+	StopVM(context.Context, StopVMRequestObject) (StopVMResponseObject, error)
 	// CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
 	// (POST /v1/vms/{id}/tickets)
-	CreateTicket(ctx context.Context, request CreateTicketRequestObject) (CreateTicketResponseObject, error)
+	CreateTicket(context.Context, CreateTicketRequestObject) (CreateTicketResponseObject, error)
 	// OpenScreen The screen as a WebSocket that carries RFB in binary frames
 	// (GET /v1/vms/{id}/vnc)
-	OpenScreen(ctx context.Context, request OpenScreenRequestObject) (OpenScreenResponseObject, error)
+	OpenScreen(context.Context, OpenScreenRequestObject) (OpenScreenResponseObject, error)
 	// WaitVM Answer when the VM is in a state, or when the time is over
 	// (GET /v1/vms/{id}/wait)
-	WaitVM(ctx context.Context, request WaitVMRequestObject) (WaitVMResponseObject, error)
-}
-
-type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-
-type StrictHTTPServerOptions struct {
-	RequestErrorHandlerFunc  func(w http.ResponseWriter, r *http.Request, err error)
-	ResponseErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		},
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		},
-	}}
-}
-
-func NewStrictHandlerWithOptions(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc, options StrictHTTPServerOptions) ServerInterface {
-	if options.RequestErrorHandlerFunc == nil {
-		options.RequestErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-	if options.ResponseErrorHandlerFunc == nil {
-		options.ResponseErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-	}
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: options}
-}
-
-type strictHandler struct {
-	ssi         StrictServerInterface
-	middlewares []StrictMiddlewareFunc
-	options     StrictHTTPServerOptions
-}
-
-// GetCapacity operation middleware
-func (sh *strictHandler) GetCapacity(w http.ResponseWriter, r *http.Request) {
-	var request GetCapacityRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetCapacity(ctx, request.(GetCapacityRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetCapacity")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetCapacityResponseObject); ok {
-		if err := validResponse.VisitGetCapacityResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListNodes operation middleware
-func (sh *strictHandler) ListNodes(w http.ResponseWriter, r *http.Request) {
-	var request ListNodesRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListNodes(ctx, request.(ListNodesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListNodes")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListNodesResponseObject); ok {
-		if err := validResponse.VisitListNodesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeregisterNode operation middleware
-func (sh *strictHandler) DeregisterNode(w http.ResponseWriter, r *http.Request, name NodeName) {
-	var request DeregisterNodeRequestObject
-
-	request.Name = name
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeregisterNode(ctx, request.(DeregisterNodeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeregisterNode")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeregisterNodeResponseObject); ok {
-		if err := validResponse.VisitDeregisterNodeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetNode operation middleware
-func (sh *strictHandler) GetNode(w http.ResponseWriter, r *http.Request, name NodeName) {
-	var request GetNodeRequestObject
-
-	request.Name = name
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetNode(ctx, request.(GetNodeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetNode")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetNodeResponseObject); ok {
-		if err := validResponse.VisitGetNodeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CordonNode operation middleware
-func (sh *strictHandler) CordonNode(w http.ResponseWriter, r *http.Request, name NodeName) {
-	var request CordonNodeRequestObject
-
-	request.Name = name
-
-	var body CordonNodeJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CordonNode(ctx, request.(CordonNodeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CordonNode")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CordonNodeResponseObject); ok {
-		if err := validResponse.VisitCordonNodeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Heartbeat operation middleware
-func (sh *strictHandler) Heartbeat(w http.ResponseWriter, r *http.Request, name NodeName) {
-	var request HeartbeatRequestObject
-
-	request.Name = name
-
-	var body HeartbeatJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Heartbeat(ctx, request.(HeartbeatRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Heartbeat")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(HeartbeatResponseObject); ok {
-		if err := validResponse.VisitHeartbeatResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// UncordonNode operation middleware
-func (sh *strictHandler) UncordonNode(w http.ResponseWriter, r *http.Request, name NodeName) {
-	var request UncordonNodeRequestObject
-
-	request.Name = name
-
-	var body UncordonNodeJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UncordonNode(ctx, request.(UncordonNodeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UncordonNode")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UncordonNodeResponseObject); ok {
-		if err := validResponse.VisitUncordonNodeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListNodeVMs operation middleware
-func (sh *strictHandler) ListNodeVMs(w http.ResponseWriter, r *http.Request, name NodeName) {
-	var request ListNodeVMsRequestObject
-
-	request.Name = name
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListNodeVMs(ctx, request.(ListNodeVMsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListNodeVMs")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListNodeVMsResponseObject); ok {
-		if err := validResponse.VisitListNodeVMsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListFleetVMs operation middleware
-func (sh *strictHandler) ListFleetVMs(w http.ResponseWriter, r *http.Request) {
-	var request ListFleetVMsRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListFleetVMs(ctx, request.(ListFleetVMsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListFleetVMs")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListFleetVMsResponseObject); ok {
-		if err := validResponse.VisitListFleetVMsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateFleetVM operation middleware
-func (sh *strictHandler) CreateFleetVM(w http.ResponseWriter, r *http.Request) {
-	var request CreateFleetVMRequestObject
-
-	var body CreateFleetVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateFleetVM(ctx, request.(CreateFleetVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateFleetVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateFleetVMResponseObject); ok {
-		if err := validResponse.VisitCreateFleetVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteFleetVM operation middleware
-func (sh *strictHandler) DeleteFleetVM(w http.ResponseWriter, r *http.Request, node string, id VMID) {
-	var request DeleteFleetVMRequestObject
-
-	request.Node = node
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteFleetVM(ctx, request.(DeleteFleetVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteFleetVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteFleetVMResponseObject); ok {
-		if err := validResponse.VisitDeleteFleetVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListAudit operation middleware
-func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams) {
-	var request ListAuditRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAudit(ctx, request.(ListAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
-		if err := validResponse.VisitListAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// AcknowledgeAudit operation middleware
-func (sh *strictHandler) AcknowledgeAudit(w http.ResponseWriter, r *http.Request) {
-	var request AcknowledgeAuditRequestObject
-
-	var body AcknowledgeAuditJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AcknowledgeAudit(ctx, request.(AcknowledgeAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AcknowledgeAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AcknowledgeAuditResponseObject); ok {
-		if err := validResponse.VisitAcknowledgeAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// VerifyAudit operation middleware
-func (sh *strictHandler) VerifyAudit(w http.ResponseWriter, r *http.Request) {
-	var request VerifyAuditRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.VerifyAudit(ctx, request.(VerifyAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "VerifyAudit")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
-		if err := validResponse.VisitVerifyAuditResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListBackups operation middleware
-func (sh *strictHandler) ListBackups(w http.ResponseWriter, r *http.Request, params ListBackupsParams) {
-	var request ListBackupsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListBackups(ctx, request.(ListBackupsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListBackups")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListBackupsResponseObject); ok {
-		if err := validResponse.VisitListBackupsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteBackup operation middleware
-func (sh *strictHandler) DeleteBackup(w http.ResponseWriter, r *http.Request, backup BackupID) {
-	var request DeleteBackupRequestObject
-
-	request.Backup = backup
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteBackup(ctx, request.(DeleteBackupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteBackup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteBackupResponseObject); ok {
-		if err := validResponse.VisitDeleteBackupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetBackup operation middleware
-func (sh *strictHandler) GetBackup(w http.ResponseWriter, r *http.Request, backup BackupID) {
-	var request GetBackupRequestObject
-
-	request.Backup = backup
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetBackup(ctx, request.(GetBackupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetBackup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetBackupResponseObject); ok {
-		if err := validResponse.VisitGetBackupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ExportBackup operation middleware
-func (sh *strictHandler) ExportBackup(w http.ResponseWriter, r *http.Request, backup BackupID) {
-	var request ExportBackupRequestObject
-
-	request.Backup = backup
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ExportBackup(ctx, request.(ExportBackupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExportBackup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExportBackupResponseObject); ok {
-		if err := validResponse.VisitExportBackupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RestoreBackup operation middleware
-func (sh *strictHandler) RestoreBackup(w http.ResponseWriter, r *http.Request, backup BackupID) {
-	var request RestoreBackupRequestObject
-
-	request.Backup = backup
-
-	var body RestoreBackupJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RestoreBackup(ctx, request.(RestoreBackupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RestoreBackup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RestoreBackupResponseObject); ok {
-		if err := validResponse.VisitRestoreBackupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetHost operation middleware
-func (sh *strictHandler) GetHost(w http.ResponseWriter, r *http.Request) {
-	var request GetHostRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetHost(ctx, request.(GetHostRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetHost")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetHostResponseObject); ok {
-		if err := validResponse.VisitGetHostResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListImages operation middleware
-func (sh *strictHandler) ListImages(w http.ResponseWriter, r *http.Request, params ListImagesParams) {
-	var request ListImagesRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListImages(ctx, request.(ListImagesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListImages")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListImagesResponseObject); ok {
-		if err := validResponse.VisitListImagesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// AddImage operation middleware
-func (sh *strictHandler) AddImage(w http.ResponseWriter, r *http.Request) {
-	var request AddImageRequestObject
-
-	var body AddImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.AddImage(ctx, request.(AddImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "AddImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(AddImageResponseObject); ok {
-		if err := validResponse.VisitAddImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RemoveImage operation middleware
-func (sh *strictHandler) RemoveImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request RemoveImageRequestObject
-
-	request.Name = name
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RemoveImage(ctx, request.(RemoveImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RemoveImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RemoveImageResponseObject); ok {
-		if err := validResponse.VisitRemoveImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetImage operation middleware
-func (sh *strictHandler) GetImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request GetImageRequestObject
-
-	request.Name = name
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetImage(ctx, request.(GetImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetImageResponseObject); ok {
-		if err := validResponse.VisitGetImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CloneImage operation middleware
-func (sh *strictHandler) CloneImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request CloneImageRequestObject
-
-	request.Name = name
-
-	var body CloneImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CloneImage(ctx, request.(CloneImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CloneImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CloneImageResponseObject); ok {
-		if err := validResponse.VisitCloneImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ExportImage operation middleware
-func (sh *strictHandler) ExportImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request ExportImageRequestObject
-
-	request.Name = name
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ExportImage(ctx, request.(ExportImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExportImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExportImageResponseObject); ok {
-		if err := validResponse.VisitExportImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// LockImage operation middleware
-func (sh *strictHandler) LockImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request LockImageRequestObject
-
-	request.Name = name
-
-	var body LockImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.LockImage(ctx, request.(LockImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "LockImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(LockImageResponseObject); ok {
-		if err := validResponse.VisitLockImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// SetImageReadOnly operation middleware
-func (sh *strictHandler) SetImageReadOnly(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request SetImageReadOnlyRequestObject
-
-	request.Name = name
-
-	var body SetImageReadOnlyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.SetImageReadOnly(ctx, request.(SetImageReadOnlyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SetImageReadOnly")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(SetImageReadOnlyResponseObject); ok {
-		if err := validResponse.VisitSetImageReadOnlyResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RenameImage operation middleware
-func (sh *strictHandler) RenameImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request RenameImageRequestObject
-
-	request.Name = name
-
-	var body RenameImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RenameImage(ctx, request.(RenameImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RenameImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RenameImageResponseObject); ok {
-		if err := validResponse.VisitRenameImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// UnlockImage operation middleware
-func (sh *strictHandler) UnlockImage(w http.ResponseWriter, r *http.Request, name ImageName) {
-	var request UnlockImageRequestObject
-
-	request.Name = name
-
-	var body UnlockImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UnlockImage(ctx, request.(UnlockImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UnlockImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UnlockImageResponseObject); ok {
-		if err := validResponse.VisitUnlockImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// UploadImage operation middleware
-func (sh *strictHandler) UploadImage(w http.ResponseWriter, r *http.Request, name ImageName, params UploadImageParams) {
-	var request UploadImageRequestObject
-
-	request.Name = name
-	request.Params = params
-
-	request.Body = r.Body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UploadImage(ctx, request.(UploadImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UploadImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UploadImageResponseObject); ok {
-		if err := validResponse.VisitUploadImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CleanImages operation middleware
-func (sh *strictHandler) CleanImages(w http.ResponseWriter, r *http.Request) {
-	var request CleanImagesRequestObject
-
-	var body CleanImagesJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CleanImages(ctx, request.(CleanImagesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CleanImages")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CleanImagesResponseObject); ok {
-		if err := validResponse.VisitCleanImagesResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// BuildDemoImage operation middleware
-func (sh *strictHandler) BuildDemoImage(w http.ResponseWriter, r *http.Request) {
-	var request BuildDemoImageRequestObject
-
-	var body BuildDemoImageJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.BuildDemoImage(ctx, request.(BuildDemoImageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "BuildDemoImage")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(BuildDemoImageResponseObject); ok {
-		if err := validResponse.VisitBuildDemoImageResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetMe operation middleware
-func (sh *strictHandler) GetMe(w http.ResponseWriter, r *http.Request) {
-	var request GetMeRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetMe(ctx, request.(GetMeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetMe")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetMeResponseObject); ok {
-		if err := validResponse.VisitGetMeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListOperations operation middleware
-func (sh *strictHandler) ListOperations(w http.ResponseWriter, r *http.Request, params ListOperationsParams) {
-	var request ListOperationsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListOperations(ctx, request.(ListOperationsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListOperations")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListOperationsResponseObject); ok {
-		if err := validResponse.VisitListOperationsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetOperation operation middleware
-func (sh *strictHandler) GetOperation(w http.ResponseWriter, r *http.Request, operation OperationID, params GetOperationParams) {
-	var request GetOperationRequestObject
-
-	request.Operation = operation
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetOperation(ctx, request.(GetOperationRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetOperation")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetOperationResponseObject); ok {
-		if err := validResponse.VisitGetOperationResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CancelOperation operation middleware
-func (sh *strictHandler) CancelOperation(w http.ResponseWriter, r *http.Request, operation OperationID) {
-	var request CancelOperationRequestObject
-
-	request.Operation = operation
-
-	var body CancelOperationJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelOperation(ctx, request.(CancelOperationRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelOperation")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CancelOperationResponseObject); ok {
-		if err := validResponse.VisitCancelOperationResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListVMs operation middleware
-func (sh *strictHandler) ListVMs(w http.ResponseWriter, r *http.Request, params ListVMsParams) {
-	var request ListVMsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListVMs(ctx, request.(ListVMsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListVMs")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListVMsResponseObject); ok {
-		if err := validResponse.VisitListVMsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateVM operation middleware
-func (sh *strictHandler) CreateVM(w http.ResponseWriter, r *http.Request) {
-	var request CreateVMRequestObject
-
-	var body CreateVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateVM(ctx, request.(CreateVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateVMResponseObject); ok {
-		if err := validResponse.VisitCreateVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteVM operation middleware
-func (sh *strictHandler) DeleteVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request DeleteVMRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteVM(ctx, request.(DeleteVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteVMResponseObject); ok {
-		if err := validResponse.VisitDeleteVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetVM operation middleware
-func (sh *strictHandler) GetVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request GetVMRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetVM(ctx, request.(GetVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetVMResponseObject); ok {
-		if err := validResponse.VisitGetVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Exec operation middleware
-func (sh *strictHandler) Exec(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request ExecRequestObject
-
-	request.Id = id
-
-	var body ExecJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Exec(ctx, request.(ExecRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Exec")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExecResponseObject); ok {
-		if err := validResponse.VisitExecResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetFile operation middleware
-func (sh *strictHandler) GetFile(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request GetFileRequestObject
-
-	request.Id = id
-
-	var body GetFileJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetFile(ctx, request.(GetFileRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetFile")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetFileResponseObject); ok {
-		if err := validResponse.VisitGetFileResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PingAgent operation middleware
-func (sh *strictHandler) PingAgent(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request PingAgentRequestObject
-
-	request.Id = id
-
-	var body PingAgentJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PingAgent(ctx, request.(PingAgentRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PingAgent")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PingAgentResponseObject); ok {
-		if err := validResponse.VisitPingAgentResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PutFile operation middleware
-func (sh *strictHandler) PutFile(w http.ResponseWriter, r *http.Request, id VMID, params PutFileParams) {
-	var request PutFileRequestObject
-
-	request.Id = id
-	request.Params = params
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-
-		var body PutFileJSONRequestBody
-		if err := runtime.BindJSONBody(r, &body); err != nil {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-		request.JSONBody = &body
-
-	}
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/octet-stream") {
-		request.Body = r.Body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PutFile(ctx, request.(PutFileRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutFile")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PutFileResponseObject); ok {
-		if err := validResponse.VisitPutFileResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateBackup operation middleware
-func (sh *strictHandler) CreateBackup(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request CreateBackupRequestObject
-
-	request.Id = id
-
-	var body CreateBackupJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateBackup(ctx, request.(CreateBackupRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateBackup")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateBackupResponseObject); ok {
-		if err := validResponse.VisitCreateBackupResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CloneVM operation middleware
-func (sh *strictHandler) CloneVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request CloneVMRequestObject
-
-	request.Id = id
-
-	var body CloneVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CloneVM(ctx, request.(CloneVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CloneVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CloneVMResponseObject); ok {
-		if err := validResponse.VisitCloneVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// OpenConsole operation middleware
-func (sh *strictHandler) OpenConsole(w http.ResponseWriter, r *http.Request, id VMID, params OpenConsoleParams) {
-	var request OpenConsoleRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.OpenConsole(ctx, request.(OpenConsoleRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OpenConsole")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(OpenConsoleResponseObject); ok {
-		if err := validResponse.VisitOpenConsoleResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DisableVM operation middleware
-func (sh *strictHandler) DisableVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request DisableVMRequestObject
-
-	request.Id = id
-
-	var body DisableVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DisableVM(ctx, request.(DisableVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DisableVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DisableVMResponseObject); ok {
-		if err := validResponse.VisitDisableVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// EnableVM operation middleware
-func (sh *strictHandler) EnableVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request EnableVMRequestObject
-
-	request.Id = id
-
-	var body EnableVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.EnableVM(ctx, request.(EnableVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "EnableVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(EnableVMResponseObject); ok {
-		if err := validResponse.VisitEnableVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListVMEvents operation middleware
-func (sh *strictHandler) ListVMEvents(w http.ResponseWriter, r *http.Request, id VMID, params ListVMEventsParams) {
-	var request ListVMEventsRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListVMEvents(ctx, request.(ListVMEventsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListVMEvents")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListVMEventsResponseObject); ok {
-		if err := validResponse.VisitListVMEventsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetVMMetrics operation middleware
-func (sh *strictHandler) GetVMMetrics(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request GetVMMetricsRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetVMMetrics(ctx, request.(GetVMMetricsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetVMMetrics")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetVMMetricsResponseObject); ok {
-		if err := validResponse.VisitGetVMMetricsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PauseVM operation middleware
-func (sh *strictHandler) PauseVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request PauseVMRequestObject
-
-	request.Id = id
-
-	var body PauseVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PauseVM(ctx, request.(PauseVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PauseVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PauseVMResponseObject); ok {
-		if err := validResponse.VisitPauseVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ResizeVM operation middleware
-func (sh *strictHandler) ResizeVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request ResizeVMRequestObject
-
-	request.Id = id
-
-	var body ResizeVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResizeVM(ctx, request.(ResizeVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResizeVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResizeVMResponseObject); ok {
-		if err := validResponse.VisitResizeVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ResumeVM operation middleware
-func (sh *strictHandler) ResumeVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request ResumeVMRequestObject
-
-	request.Id = id
-
-	var body ResumeVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ResumeVM(ctx, request.(ResumeVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ResumeVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ResumeVMResponseObject); ok {
-		if err := validResponse.VisitResumeVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListSnapshots operation middleware
-func (sh *strictHandler) ListSnapshots(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request ListSnapshotsRequestObject
-
-	request.Id = id
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListSnapshots(ctx, request.(ListSnapshotsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListSnapshots")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListSnapshotsResponseObject); ok {
-		if err := validResponse.VisitListSnapshotsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateSnapshot operation middleware
-func (sh *strictHandler) CreateSnapshot(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request CreateSnapshotRequestObject
-
-	request.Id = id
-
-	var body CreateSnapshotJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateSnapshot(ctx, request.(CreateSnapshotRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateSnapshot")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateSnapshotResponseObject); ok {
-		if err := validResponse.VisitCreateSnapshotResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DeleteSnapshot operation middleware
-func (sh *strictHandler) DeleteSnapshot(w http.ResponseWriter, r *http.Request, id VMID, snapshot SnapshotName) {
-	var request DeleteSnapshotRequestObject
-
-	request.Id = id
-	request.Snapshot = snapshot
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteSnapshot(ctx, request.(DeleteSnapshotRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteSnapshot")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DeleteSnapshotResponseObject); ok {
-		if err := validResponse.VisitDeleteSnapshotResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// RevertSnapshot operation middleware
-func (sh *strictHandler) RevertSnapshot(w http.ResponseWriter, r *http.Request, id VMID, snapshot SnapshotName) {
-	var request RevertSnapshotRequestObject
-
-	request.Id = id
-	request.Snapshot = snapshot
-
-	var body RevertSnapshotJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.RevertSnapshot(ctx, request.(RevertSnapshotRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RevertSnapshot")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(RevertSnapshotResponseObject); ok {
-		if err := validResponse.VisitRevertSnapshotResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// StartVM operation middleware
-func (sh *strictHandler) StartVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request StartVMRequestObject
-
-	request.Id = id
-
-	var body StartVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StartVM(ctx, request.(StartVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StartVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StartVMResponseObject); ok {
-		if err := validResponse.VisitStartVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// StopVM operation middleware
-func (sh *strictHandler) StopVM(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request StopVMRequestObject
-
-	request.Id = id
-
-	var body StopVMJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.StopVM(ctx, request.(StopVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "StopVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(StopVMResponseObject); ok {
-		if err := validResponse.VisitStopVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// CreateTicket operation middleware
-func (sh *strictHandler) CreateTicket(w http.ResponseWriter, r *http.Request, id VMID) {
-	var request CreateTicketRequestObject
-
-	request.Id = id
-
-	var body CreateTicketJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateTicket(ctx, request.(CreateTicketRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateTicket")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(CreateTicketResponseObject); ok {
-		if err := validResponse.VisitCreateTicketResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// OpenScreen operation middleware
-func (sh *strictHandler) OpenScreen(w http.ResponseWriter, r *http.Request, id VMID, params OpenScreenParams) {
-	var request OpenScreenRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.OpenScreen(ctx, request.(OpenScreenRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OpenScreen")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(OpenScreenResponseObject); ok {
-		if err := validResponse.VisitOpenScreenResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// WaitVM operation middleware
-func (sh *strictHandler) WaitVM(w http.ResponseWriter, r *http.Request, id VMID, params WaitVMParams) {
-	var request WaitVMRequestObject
-
-	request.Id = id
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.WaitVM(ctx, request.(WaitVMRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "WaitVM")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(WaitVMResponseObject); ok {
-		if err := validResponse.VisitWaitVMResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	WaitVM(context.Context, WaitVMRequestObject) (WaitVMResponseObject, error)
 }

@@ -6,1321 +6,194 @@
 package lbapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 
-	"github.com/oapi-codegen/runtime"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// ServerInterface represents all server handlers.
-type ServerInterface interface {
-	// ListBackends One row for each backend of each VIP
-	// (GET /backends)
-	ListBackends(w http.ResponseWriter, r *http.Request)
-	// DrainBackend Send the backend no new flows; those it has go on
-	// (POST /backends/{id}/drain)
-	DrainBackend(w http.ResponseWriter, r *http.Request, id BackendID)
-	// UndrainBackend Undo an operator's drain; an orchestrator's stays
-	// (POST /backends/{id}/undrain)
-	UndrainBackend(w http.ResponseWriter, r *http.Request, id BackendID)
-	// SetWeight Override the backend's configured weight
-	// (POST /backends/{id}/weight)
-	SetWeight(w http.ResponseWriter, r *http.Request, id BackendID)
-	// Explain Which backend the next packet of a flow would get, and why
-	// (GET /explain)
-	Explain(w http.ResponseWriter, r *http.Request, params ExplainParams)
-	// GetNode Interface, XDP mode, configuration, drops, flows and BGP sessions
-	// (GET /node)
-	GetNode(w http.ResponseWriter, r *http.Request)
-	// GetStatus The node's only VIP
-	// (GET /status)
-	GetStatus(w http.ResponseWriter, r *http.Request)
-	// ListVIPs Every VIP with its backends and counters
-	// (GET /vips)
-	ListVIPs(w http.ResponseWriter, r *http.Request)
+// Register registers every operation of the contract with mux, below the path base. fail
+// sends the errors of s, and those of requests that are not as the contract says.
+func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer) {
+	mux.HandleFunc("GET "+base+"/backends", rest.Serve(fail, func(_ *rest.Input, _ *ListBackendsRequestObject) {
+	}, s.ListBackends, ListBackendsResponseObject.VisitListBackendsResponse))
+	mux.HandleFunc("POST "+base+"/backends/{id}/drain", rest.Serve(fail, func(in *rest.Input, q *DrainBackendRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[DrainBackendJSONRequestBody](in, false)
+	}, s.DrainBackend, DrainBackendResponseObject.VisitDrainBackendResponse))
+	mux.HandleFunc("POST "+base+"/backends/{id}/undrain", rest.Serve(fail, func(in *rest.Input, q *UndrainBackendRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[UndrainBackendJSONRequestBody](in, false)
+	}, s.UndrainBackend, UndrainBackendResponseObject.VisitUndrainBackendResponse))
+	mux.HandleFunc("POST "+base+"/backends/{id}/weight", rest.Serve(fail, func(in *rest.Input, q *SetWeightRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[SetWeightJSONRequestBody](in, true)
+	}, s.SetWeight, SetWeightResponseObject.VisitSetWeightResponse))
+	mux.HandleFunc("GET "+base+"/explain", rest.Serve(fail, func(in *rest.Input, q *ExplainRequestObject) {
+		in.Query("client", true, &q.Params.Client)
+		in.Query("vip", true, &q.Params.Vip)
+	}, s.Explain, ExplainResponseObject.VisitExplainResponse))
+	mux.HandleFunc("GET "+base+"/node", rest.Serve(fail, func(_ *rest.Input, _ *GetNodeRequestObject) {
+	}, s.GetNode, GetNodeResponseObject.VisitGetNodeResponse))
+	mux.HandleFunc("GET "+base+"/status", rest.Serve(fail, func(_ *rest.Input, _ *GetStatusRequestObject) {
+	}, s.GetStatus, GetStatusResponseObject.VisitGetStatusResponse))
+	mux.HandleFunc("GET "+base+"/vips", rest.Serve(fail, func(_ *rest.Input, _ *ListVIPsRequestObject) {
+	}, s.ListVIPs, ListVIPsResponseObject.VisitListVIPsResponse))
 }
 
-// ServerInterfaceWrapper converts contexts to parameters.
-type ServerInterfaceWrapper struct {
-	Handler            ServerInterface
-	HandlerMiddlewares []MiddlewareFunc
-	ErrorHandlerFunc   func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-type MiddlewareFunc func(http.Handler) http.Handler
-
-// ListBackends operation middleware
-func (siw *ServerInterfaceWrapper) ListBackends(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListBackends(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DrainBackend operation middleware
-func (siw *ServerInterfaceWrapper) DrainBackend(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id BackendID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DrainBackend(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UndrainBackend operation middleware
-func (siw *ServerInterfaceWrapper) UndrainBackend(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id BackendID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UndrainBackend(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// SetWeight operation middleware
-func (siw *ServerInterfaceWrapper) SetWeight(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "id" -------------
-	var id BackendID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SetWeight(w, r, id)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Explain operation middleware
-func (siw *ServerInterfaceWrapper) Explain(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ExplainParams
-
-	// ------------- Required query parameter "client" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "client", r.URL.Query(), &params.Client, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "client"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "client", Err: err})
-		}
-		return
-	}
-
-	// ------------- Required query parameter "vip" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "vip", r.URL.Query(), &params.Vip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "vip"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "vip", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Explain(w, r, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetNode operation middleware
-func (siw *ServerInterfaceWrapper) GetNode(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetNode(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetStatus operation middleware
-func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetStatus(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListVIPs operation middleware
-func (siw *ServerInterfaceWrapper) ListVIPs(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListVIPs(w, r)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-type UnescapedCookieParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnescapedCookieParamError) Error() string {
-	return fmt.Sprintf("error unescaping cookie parameter '%s'", e.ParamName)
-}
-
-func (e *UnescapedCookieParamError) Unwrap() error {
-	return e.Err
-}
-
-type UnmarshalingParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnmarshalingParamError) Error() string {
-	return fmt.Sprintf("Error unmarshaling parameter %s as JSON: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *UnmarshalingParamError) Unwrap() error {
-	return e.Err
-}
-
-type RequiredParamError struct {
-	ParamName string
-}
-
-func (e *RequiredParamError) Error() string {
-	return fmt.Sprintf("Query argument %s is required, but not found", e.ParamName)
-}
-
-type RequiredHeaderError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *RequiredHeaderError) Error() string {
-	return fmt.Sprintf("Header parameter %s is required, but not found", e.ParamName)
-}
-
-func (e *RequiredHeaderError) Unwrap() error {
-	return e.Err
-}
-
-type InvalidParamFormatError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *InvalidParamFormatError) Error() string {
-	return fmt.Sprintf("Invalid format for parameter %s: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *InvalidParamFormatError) Unwrap() error {
-	return e.Err
-}
-
-type TooManyValuesForParamError struct {
-	ParamName string
-	Count     int
-}
-
-func (e *TooManyValuesForParamError) Error() string {
-	return fmt.Sprintf("Expected one value for %s, got %d", e.ParamName, e.Count)
-}
-
-// Handler creates http.Handler with routing matching OpenAPI spec.
-func Handler(si ServerInterface) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{})
-}
-
-// ServeMux is an abstraction of [http.ServeMux].
-type ServeMux interface {
-	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
-	http.Handler
-}
-
-type StdHTTPServerOptions struct {
-	BaseURL          string
-	BaseRouter       ServeMux
-	Middlewares      []MiddlewareFunc
-	ErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-// HandlerFromMux creates http.Handler with routing matching OpenAPI spec based on the provided mux.
-func HandlerFromMux(si ServerInterface, m ServeMux) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseRouter: m,
-	})
-}
-
-func HandlerFromMuxWithBaseURL(si ServerInterface, m ServeMux, baseURL string) http.Handler {
-	return HandlerWithOptions(si, StdHTTPServerOptions{
-		BaseURL:    baseURL,
-		BaseRouter: m,
-	})
-}
-
-// HandlerWithOptions creates http.Handler with additional options
-func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.Handler {
-	m := options.BaseRouter
-
-	if m == nil {
-		m = http.NewServeMux()
-	}
-	if options.ErrorHandlerFunc == nil {
-		options.ErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-
-	wrapper := ServerInterfaceWrapper{
-		Handler:            si,
-		HandlerMiddlewares: options.Middlewares,
-		ErrorHandlerFunc:   options.ErrorHandlerFunc,
-	}
-
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vips", wrapper.ListVIPs)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/status", wrapper.GetStatus)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/backends", wrapper.ListBackends)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/backends/{id}/drain", wrapper.DrainBackend)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/backends/{id}/undrain", wrapper.UndrainBackend)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/backends/{id}/weight", wrapper.SetWeight)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/node", wrapper.GetNode)
-	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/explain", wrapper.Explain)
-
-	return m
-}
-
-type DeniedJSONResponse Error
-
-type InvalidJSONResponse Error
-
-type NotFoundJSONResponse Error
-
-type TooLargeJSONResponse Error
-
-type UnauthenticatedJSONResponse Error
-
-type UnavailableJSONResponse Error
-
-type WrongTypeJSONResponse Error
-
+// ListBackendsRequestObject is a request of ListBackends.
 type ListBackendsRequestObject struct {
 }
 
+// ListBackendsResponseObject is an answer of ListBackends.
 type ListBackendsResponseObject interface {
 	VisitListBackendsResponse(w http.ResponseWriter) error
 }
 
 type ListBackends200JSONResponse []BackendRow
 
-func (response ListBackends200JSONResponse) VisitListBackendsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListBackends200JSONResponse) VisitListBackendsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListBackends401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListBackends401JSONResponse) VisitListBackendsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListBackends403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListBackends403JSONResponse) VisitListBackendsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DrainBackendRequestObject is a request of DrainBackend.
 type DrainBackendRequestObject struct {
-	Id   BackendID `json:"id"`
+	Id   BackendID
 	Body *DrainBackendJSONRequestBody
 }
 
+// DrainBackendResponseObject is an answer of DrainBackend.
 type DrainBackendResponseObject interface {
 	VisitDrainBackendResponse(w http.ResponseWriter) error
 }
 
 type DrainBackend200JSONResponse []BackendRow
 
-func (response DrainBackend200JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r DrainBackend200JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type DrainBackend400JSONResponse struct{ InvalidJSONResponse }
-
-func (response DrainBackend400JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainBackend401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response DrainBackend401JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainBackend403JSONResponse struct{ DeniedJSONResponse }
-
-func (response DrainBackend403JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainBackend404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response DrainBackend404JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainBackend413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response DrainBackend413JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainBackend415JSONResponse struct{ WrongTypeJSONResponse }
-
-func (response DrainBackend415JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(415)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type DrainBackend503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response DrainBackend503JSONResponse) VisitDrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UndrainBackendRequestObject is a request of UndrainBackend.
 type UndrainBackendRequestObject struct {
-	Id   BackendID `json:"id"`
+	Id   BackendID
 	Body *UndrainBackendJSONRequestBody
 }
 
+// UndrainBackendResponseObject is an answer of UndrainBackend.
 type UndrainBackendResponseObject interface {
 	VisitUndrainBackendResponse(w http.ResponseWriter) error
 }
 
 type UndrainBackend200JSONResponse []BackendRow
 
-func (response UndrainBackend200JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UndrainBackend200JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type UndrainBackend400JSONResponse struct{ InvalidJSONResponse }
-
-func (response UndrainBackend400JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainBackend401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response UndrainBackend401JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainBackend403JSONResponse struct{ DeniedJSONResponse }
-
-func (response UndrainBackend403JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainBackend404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response UndrainBackend404JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainBackend413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response UndrainBackend413JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainBackend415JSONResponse struct{ WrongTypeJSONResponse }
-
-func (response UndrainBackend415JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(415)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type UndrainBackend503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response UndrainBackend503JSONResponse) VisitUndrainBackendResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SetWeightRequestObject is a request of SetWeight.
 type SetWeightRequestObject struct {
-	Id   BackendID `json:"id"`
+	Id   BackendID
 	Body *SetWeightJSONRequestBody
 }
 
+// SetWeightResponseObject is an answer of SetWeight.
 type SetWeightResponseObject interface {
 	VisitSetWeightResponse(w http.ResponseWriter) error
 }
 
 type SetWeight200JSONResponse []BackendRow
 
-func (response SetWeight200JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r SetWeight200JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type SetWeight400JSONResponse struct{ InvalidJSONResponse }
-
-func (response SetWeight400JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetWeight401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response SetWeight401JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetWeight403JSONResponse struct{ DeniedJSONResponse }
-
-func (response SetWeight403JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetWeight404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response SetWeight404JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetWeight413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response SetWeight413JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetWeight415JSONResponse struct{ WrongTypeJSONResponse }
-
-func (response SetWeight415JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(415)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SetWeight503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response SetWeight503JSONResponse) VisitSetWeightResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExplainRequestObject is a request of Explain.
 type ExplainRequestObject struct {
 	Params ExplainParams
 }
 
+// ExplainResponseObject is an answer of Explain.
 type ExplainResponseObject interface {
 	VisitExplainResponse(w http.ResponseWriter) error
 }
 
 type Explain200JSONResponse Explanation
 
-func (response Explain200JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Explain200JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type Explain400JSONResponse struct{ InvalidJSONResponse }
-
-func (response Explain400JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Explain401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response Explain401JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Explain403JSONResponse struct{ DeniedJSONResponse }
-
-func (response Explain403JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type Explain503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response Explain503JSONResponse) VisitExplainResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetNodeRequestObject is a request of GetNode.
 type GetNodeRequestObject struct {
 }
 
+// GetNodeResponseObject is an answer of GetNode.
 type GetNodeResponseObject interface {
 	VisitGetNodeResponse(w http.ResponseWriter) error
 }
 
 type GetNode200JSONResponse Node
 
-func (response GetNode200JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetNode200JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetNode401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetNode401JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetNode403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetNode403JSONResponse) VisitGetNodeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetStatusRequestObject is a request of GetStatus.
 type GetStatusRequestObject struct {
 }
 
+// GetStatusResponseObject is an answer of GetStatus.
 type GetStatusResponseObject interface {
 	VisitGetStatusResponse(w http.ResponseWriter) error
 }
 
 type GetStatus200JSONResponse VIP
 
-func (response GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type GetStatus401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response GetStatus401JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetStatus403JSONResponse struct{ DeniedJSONResponse }
-
-func (response GetStatus403JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetStatus409JSONResponse Error
-
-func (response GetStatus409JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListVIPsRequestObject is a request of ListVIPs.
 type ListVIPsRequestObject struct {
 }
 
+// ListVIPsResponseObject is an answer of ListVIPs.
 type ListVIPsResponseObject interface {
 	VisitListVIPsResponse(w http.ResponseWriter) error
 }
 
 type ListVIPs200JSONResponse []VIP
 
-func (response ListVIPs200JSONResponse) VisitListVIPsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListVIPs200JSONResponse) VisitListVIPsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-type ListVIPs401JSONResponse struct{ UnauthenticatedJSONResponse }
-
-func (response ListVIPs401JSONResponse) VisitListVIPsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListVIPs403JSONResponse struct{ DeniedJSONResponse }
-
-func (response ListVIPs403JSONResponse) VisitListVIPsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-// StrictServerInterface represents all server handlers.
-type StrictServerInterface interface {
+// Server answers every operation of the contract. An error that it returns is sent as the
+// contract describes errors.
+type Server interface {
 	// ListBackends One row for each backend of each VIP
 	// (GET /backends)
-	ListBackends(ctx context.Context, request ListBackendsRequestObject) (ListBackendsResponseObject, error)
+	ListBackends(context.Context, ListBackendsRequestObject) (ListBackendsResponseObject, error)
 	// DrainBackend Send the backend no new flows; those it has go on
 	// (POST /backends/{id}/drain)
-	DrainBackend(ctx context.Context, request DrainBackendRequestObject) (DrainBackendResponseObject, error)
+	DrainBackend(context.Context, DrainBackendRequestObject) (DrainBackendResponseObject, error)
 	// UndrainBackend Undo an operator's drain; an orchestrator's stays
 	// (POST /backends/{id}/undrain)
-	UndrainBackend(ctx context.Context, request UndrainBackendRequestObject) (UndrainBackendResponseObject, error)
+	UndrainBackend(context.Context, UndrainBackendRequestObject) (UndrainBackendResponseObject, error)
 	// SetWeight Override the backend's configured weight
 	// (POST /backends/{id}/weight)
-	SetWeight(ctx context.Context, request SetWeightRequestObject) (SetWeightResponseObject, error)
+	SetWeight(context.Context, SetWeightRequestObject) (SetWeightResponseObject, error)
 	// Explain Which backend the next packet of a flow would get, and why
 	// (GET /explain)
-	Explain(ctx context.Context, request ExplainRequestObject) (ExplainResponseObject, error)
+	Explain(context.Context, ExplainRequestObject) (ExplainResponseObject, error)
 	// GetNode Interface, XDP mode, configuration, drops, flows and BGP sessions
 	// (GET /node)
-	GetNode(ctx context.Context, request GetNodeRequestObject) (GetNodeResponseObject, error)
+	GetNode(context.Context, GetNodeRequestObject) (GetNodeResponseObject, error)
 	// GetStatus The node's only VIP
 	// (GET /status)
-	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
+	GetStatus(context.Context, GetStatusRequestObject) (GetStatusResponseObject, error)
 	// ListVIPs Every VIP with its backends and counters
 	// (GET /vips)
-	ListVIPs(ctx context.Context, request ListVIPsRequestObject) (ListVIPsResponseObject, error)
-}
-
-type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-
-type StrictHTTPServerOptions struct {
-	RequestErrorHandlerFunc  func(w http.ResponseWriter, r *http.Request, err error)
-	ResponseErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		},
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		},
-	}}
-}
-
-func NewStrictHandlerWithOptions(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc, options StrictHTTPServerOptions) ServerInterface {
-	if options.RequestErrorHandlerFunc == nil {
-		options.RequestErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-	if options.ResponseErrorHandlerFunc == nil {
-		options.ResponseErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-	}
-	return &strictHandler{ssi: ssi, middlewares: middlewares, options: options}
-}
-
-type strictHandler struct {
-	ssi         StrictServerInterface
-	middlewares []StrictMiddlewareFunc
-	options     StrictHTTPServerOptions
-}
-
-// ListBackends operation middleware
-func (sh *strictHandler) ListBackends(w http.ResponseWriter, r *http.Request) {
-	var request ListBackendsRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListBackends(ctx, request.(ListBackendsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListBackends")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListBackendsResponseObject); ok {
-		if err := validResponse.VisitListBackendsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// DrainBackend operation middleware
-func (sh *strictHandler) DrainBackend(w http.ResponseWriter, r *http.Request, id BackendID) {
-	var request DrainBackendRequestObject
-
-	request.Id = id
-
-	var body DrainBackendJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.DrainBackend(ctx, request.(DrainBackendRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DrainBackend")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(DrainBackendResponseObject); ok {
-		if err := validResponse.VisitDrainBackendResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// UndrainBackend operation middleware
-func (sh *strictHandler) UndrainBackend(w http.ResponseWriter, r *http.Request, id BackendID) {
-	var request UndrainBackendRequestObject
-
-	request.Id = id
-
-	var body UndrainBackendJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		if !errors.Is(err, io.EOF) {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.UndrainBackend(ctx, request.(UndrainBackendRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UndrainBackend")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(UndrainBackendResponseObject); ok {
-		if err := validResponse.VisitUndrainBackendResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// SetWeight operation middleware
-func (sh *strictHandler) SetWeight(w http.ResponseWriter, r *http.Request, id BackendID) {
-	var request SetWeightRequestObject
-
-	request.Id = id
-
-	var body SetWeightJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.SetWeight(ctx, request.(SetWeightRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SetWeight")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(SetWeightResponseObject); ok {
-		if err := validResponse.VisitSetWeightResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// Explain operation middleware
-func (sh *strictHandler) Explain(w http.ResponseWriter, r *http.Request, params ExplainParams) {
-	var request ExplainRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.Explain(ctx, request.(ExplainRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Explain")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ExplainResponseObject); ok {
-		if err := validResponse.VisitExplainResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetNode operation middleware
-func (sh *strictHandler) GetNode(w http.ResponseWriter, r *http.Request) {
-	var request GetNodeRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetNode(ctx, request.(GetNodeRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetNode")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetNodeResponseObject); ok {
-		if err := validResponse.VisitGetNodeResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetStatus operation middleware
-func (sh *strictHandler) GetStatus(w http.ResponseWriter, r *http.Request) {
-	var request GetStatusRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetStatus(ctx, request.(GetStatusRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetStatus")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetStatusResponseObject); ok {
-		if err := validResponse.VisitGetStatusResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListVIPs operation middleware
-func (sh *strictHandler) ListVIPs(w http.ResponseWriter, r *http.Request) {
-	var request ListVIPsRequestObject
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListVIPs(ctx, request.(ListVIPsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListVIPs")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListVIPsResponseObject); ok {
-		if err := validResponse.VisitListVIPsResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
+	ListVIPs(context.Context, ListVIPsRequestObject) (ListVIPsResponseObject, error)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/edge"
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
@@ -54,7 +55,7 @@ func serveReference(ctx context.Context, kind, dir string) error {
 
 // dropper answers events as if it had stored them. All other operations are nil;
 // nobody calls them.
-type dropper struct{ edgeapi.StrictServerInterface }
+type dropper struct{ edgeapi.Server }
 
 func (dropper) IngestEvent(_ context.Context, req edgeapi.IngestEventRequestObject) (edgeapi.IngestEventResponseObject, error) {
 	e := req.Body
@@ -82,8 +83,7 @@ func serveStack(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	render := httpserve.JSONErrors(log)
-	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { render(w, r, httpserve.BodyError(err)) }
+	render := httpserve.JSONErrors(log, problem.Nested)
 	known := auth.HashToken(referenceToken)
 	guard := func(op *contract.Operation, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,8 +104,7 @@ func serveStack(ctx context.Context, log *slog.Logger) error {
 		})
 	}
 	router := contract.NewRouter(c, render, guard)
-	strict := edgeapi.NewStrictHandlerWithOptions(dropper{}, nil, edgeapi.StrictHTTPServerOptions{RequestErrorHandlerFunc: badRequest, ResponseErrorHandlerFunc: render})
-	edgeapi.HandlerWithOptions(strict, edgeapi.StdHTTPServerOptions{BaseURL: edgeapi.BasePath, BaseRouter: router, ErrorHandlerFunc: badRequest})
+	edgeapi.Register(router, edgeapi.BasePath, dropper{}, render)
 	handler := httpserve.Chain(router,
 		httpserve.RequestID,
 		httpserve.AccessLog(log, httpserve.LogErrors),

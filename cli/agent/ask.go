@@ -2,10 +2,8 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -17,12 +15,12 @@ import (
 	"github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 const (
 	defaultData = "/var/lib/mainstay-agent"
 	timeout     = 10 * time.Second
-	maxAnswer   = 8 << 20 // bytes
 )
 
 // place is where the agent's socket is.
@@ -48,11 +46,11 @@ func (at *place) path(getenv func(string) string) string {
 	return filepath.Join(data, agentapi.Socket)
 }
 
-// ask makes one request through the socket, and returns the body of its success.
+// ask makes one request through the socket.
 func (at *place) ask(
 	getenv func(string) string,
 	request func(*agentapi.Client) (*http.Response, error),
-) ([]byte, http.Header, error) {
+) (client.Answer, error) {
 	socket := at.path(getenv)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -60,39 +58,22 @@ func (at *place) ask(
 	defer transport.CloseIdleConnections()
 	api, err := agentapi.NewClient(
 		"http://localhost"+agentapi.BasePath,
-		agentapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout}),
+		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout}),
 	)
 	if err != nil {
-		return nil, nil, err
+		return client.Answer{}, err
 	}
 	res, err := request(api)
 	if err != nil {
-		return nil, nil, unreachable(socket, err)
+		return client.Answer{}, unreachable(socket, err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer of %s: %w", socket, err)
-	}
-	if res.StatusCode == http.StatusOK {
-		return raw, res.Header, nil
-	}
-	var e agentapi.Error
-	if json.Unmarshal(raw, &e) != nil || e.Error.Message == "" {
-		return nil, nil, errors.New(client.Refused(res, "", ""))
-	}
-	return nil, nil, errors.New(client.Refused(res, e.Error.Message, e.Error.RequestId, "code "+e.Error.Code))
+	return service.Read(res, nil)
 }
 
-func decode(raw []byte, to any) error {
-	if err := json.Unmarshal(raw, to); err != nil {
-		return exit.Hinted(
-			fmt.Errorf("the answer is not as the API's contract says: %w", err),
-			"is the agent of this version?",
-		)
-	}
-	return nil
-}
+// service is what the commands know of the agent.
+var service = client.Service{Name: "the agent's", Flag: "--socket"}
+
+func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&service, a, err) }
 
 func unreachable(socket string, err error) error {
 	switch {

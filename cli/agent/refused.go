@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 func refused(getenv func(string) string) *cobra.Command {
@@ -37,21 +38,18 @@ them: up to 1,000 events and 32 MiB.`,
 			})
 			params := agentapi.ListRefusedEventsParams{}
 			for {
-				raw, header, err := at.ask(
+				a, err := at.ask(
 					getenv,
 					func(c *agentapi.Client) (*http.Response, error) { return c.ListRefusedEvents(cmd.Context(), &params) },
 				)
+				items, err := decode[[]json.RawMessage](a, err)
 				if err != nil {
-					return err
-				}
-				var items []json.RawMessage
-				if err := decode(raw, &items); err != nil {
 					return err
 				}
 				if err := list.Page(items); err != nil {
 					return err
 				}
-				next := httpserve.NextCursor(header)
+				next := httpserve.NextCursor(a.Header)
 				if next == "" || len(items) == 0 {
 					return list.Close()
 				}
@@ -84,7 +82,7 @@ them: up to 1,000 events and 32 MiB.`,
 func chosen(
 	getenv func(string) string,
 	use, short, done string,
-	request func(*agentapi.Client, context.Context, agentapi.EventSelection, ...agentapi.RequestEditorFn) (*http.Response, error),
+	request func(*agentapi.Client, context.Context, agentapi.EventSelection, ...rest.Editor) (*http.Response, error),
 ) *cobra.Command {
 	var at place
 	var all bool
@@ -106,15 +104,11 @@ func chosen(
 			} else {
 				selection.EventIds = &ids
 			}
-			raw, _, err := at.ask(
+			count, err := decode[agentapi.EventCount](at.ask(
 				getenv,
 				func(c *agentapi.Client) (*http.Response, error) { return request(c, cmd.Context(), selection) },
-			)
+			))
 			if err != nil {
-				return err
-			}
-			var count agentapi.EventCount
-			if err := decode(raw, &count); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d events %s\n", count.Events, done)

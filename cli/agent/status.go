@@ -30,16 +30,13 @@ It asks through the socket in the agent's data folder, so it needs the agent to 
 		Example: "  mainstay agent status\n  mainstay agent status --data /srv/agent -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, _, err := at.ask(getenv, func(c *agentapi.Client) (*http.Response, error) { return c.GetStatus(cmd.Context()) })
+			a, err := at.ask(getenv, func(c *agentapi.Client) (*http.Response, error) { return c.GetStatus(cmd.Context()) })
+			s, err := decode[agentapi.Status](a, err)
 			if err != nil {
 				return err
 			}
-			var s agentapi.Status
-			if err := decode(raw, &s); err != nil {
-				return err
-			}
 			p := output.NewPrinter(cmd.OutOrStdout(), format)
-			return p.ObjectAs(raw, func() error { return show(p, s) })
+			return p.ObjectAs(a.Body, func() error { return show(p, s) })
 		},
 	}
 	at.addFlags(cmd)

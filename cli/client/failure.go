@@ -12,9 +12,8 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// Failure is why there was no answer to a request. start is the command that starts
-// such a server.
-func Failure(err error, start string) error {
+// failure is why there was no answer to a request.
+func (s *Service) failure(err error) error {
 	var coded *exit.Error
 	if errors.As(err, &coded) {
 		return err
@@ -33,7 +32,7 @@ func Failure(err error, start string) error {
 		return fmt.Errorf("interrupted: %w", err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return exit.Hinted(fmt.Errorf("no answer%s: connection refused", server),
-			fmt.Sprintf("is the server running? start it with '%s', or name another with --server", start))
+			fmt.Sprintf("is the server running? start it with %s, or name another with %s", s.Start, s.Flag))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return exit.Hinted(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
 	case errors.As(err, &certificate):

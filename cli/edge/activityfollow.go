@@ -87,14 +87,11 @@ func (c *call) stream(ctx context.Context, last *string) (accepted bool, err err
 		r.Header.Set("Accept", "text/event-stream")
 		return nil
 	})
-	if err != nil {
-		return false, transportError(err)
+	if r, err = service.Open(r, err); err != nil {
+		return false, err
 	}
 	// The connection is over, whatever closing says.
 	defer func() { _ = r.Body.Close() }()
-	if r.StatusCode != http.StatusOK {
-		return false, apiError(r)
-	}
 	err = readEvents(r.Body, func() { dead.Reset(silence) }, func(id, name, data string) error {
 		if name == "activity" {
 			if err := c.printActivity([]byte(data)); err != nil {

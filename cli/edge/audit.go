@@ -56,7 +56,7 @@ func (s *session) auditVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return auditlog.Print(c.out, a.body, "mainstay edge audit acknowledge")
+		return auditlog.Print(c.out, a.Body, "mainstay edge audit acknowledge")
 	})
 }
 

@@ -34,7 +34,7 @@ Exits with 1 when the campaign was aborted. With --output json or yaml only the 
 			}
 			ended := v.Status == edgeapi.CampaignStatusCompleted || v.Status == edgeapi.CampaignStatusAborted
 			if ended && c.format != output.Table {
-				err = c.out.Object(a.body)
+				err = c.out.Object(a.Body)
 			}
 			if v.Status == edgeapi.CampaignStatusAborted && err == nil {
 				err = fmt.Errorf("the campaign was aborted")

@@ -30,10 +30,10 @@ func (s *session) crl() *cobra.Command {
 			return err
 		}
 		if out == "" {
-			_, err = c.out.Out.Write(a.body)
+			_, err = c.out.Out.Write(a.Body)
 			return err
 		}
-		if err := os.WriteFile(out, a.body, 0o644); err != nil {
+		if err := os.WriteFile(out, a.Body, 0o644); err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}
 		return nil

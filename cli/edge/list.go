@@ -75,7 +75,7 @@ func (c *call) pages(limit int, use func([]json.RawMessage) error, r func(page) 
 		}
 		got += len(items)
 		before := next
-		next = httpserve.NextCursor(a.header)
+		next = httpserve.NextCursor(a.Header)
 		if next == "" || limit > 0 && got >= limit {
 			return next != "", nil
 		}

@@ -40,7 +40,7 @@ machine can see those.`,
 			return err
 		}
 		// The token alone is what a shell can put into EDGE_TOKEN.
-		return c.out.ObjectAs(a.body, func() error {
+		return c.out.ObjectAs(a.Body, func() error {
 			_, err := fmt.Fprintln(c.out.Out, output.Escape(session.Token))
 			return err
 		})

@@ -22,7 +22,7 @@ func (s *session) overview() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.out.ObjectAs(a.body, func() error {
+		return c.out.ObjectAs(a.Body, func() error {
 			o, err := decode[edgeapi.Overview](a, nil)
 			if err != nil {
 				return err

@@ -29,7 +29,7 @@ func (s *session) routeTest() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := c.out.Object(a.body); err != nil {
+		if err := c.out.Object(a.Body); err != nil {
 			return err
 		}
 		if !result.Delivered {
@@ -51,7 +51,7 @@ func (s *session) routeStats() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.out.ObjectAs(a.body, func() error {
+		return c.out.ObjectAs(a.Body, func() error {
 			stats, err := decode[edgeapi.RouteStats](a, nil)
 			if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
@@ -44,8 +45,8 @@ func (s *session) client(timeout time.Duration) (*edgeapi.Client, error) {
 		return nil, err
 	}
 	return edgeapi.NewClient(server.String()+edgeapi.BasePath,
-		edgeapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout}),
-		edgeapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout}),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)
 			if token != "" {
 				r.Header.Set("Authorization", "Bearer "+token)

@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/edge/simulator"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
@@ -90,8 +91,8 @@ func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 		return nil, err
 	}
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = workers, workers
-	return edgeapi.NewClient(server.String()+edgeapi.BasePath, edgeapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.timeout}),
-		edgeapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+	return edgeapi.NewClient(server.String()+edgeapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.timeout}),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay-simulator/"+telemetry.BuildInfo().Version)
 			return nil
 		}))

@@ -60,7 +60,7 @@ func (c *call) enroll(ctx context.Context, body edgeapi.EnrollRequest, certOut s
 		return err
 	}
 	// Printed before anything else can fail: nobody shows the token again.
-	if err := c.out.Object(a.body); err != nil || certOut == "" {
+	if err := c.out.Object(a.Body); err != nil || certOut == "" {
 		return err
 	}
 	e, err := decode[edgeapi.Enrollment](a, nil)

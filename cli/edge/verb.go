@@ -59,7 +59,7 @@ func (s *session) object(v verb, r request) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.out.Object(a.body)
+		return c.out.Object(a.Body)
 	})
 }
 
@@ -83,8 +83,8 @@ func (s *session) remove(v verb, question, done string, r request) *cobra.Comman
 		if err != nil {
 			return err
 		}
-		if len(a.body) > 0 {
-			return c.out.Object(a.body)
+		if len(a.Body) > 0 {
+			return c.out.Object(a.Body)
 		}
 		return c.say("%s %s.", done, c.args[0])
 	})

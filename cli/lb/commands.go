@@ -75,9 +75,9 @@ func backends(env client.Environment) *cobra.Command {
 }
 
 // list prints the items of an answer.
-func list[T any](c *call, columns output.Columns[T]) func([]byte, error) error {
-	return func(body []byte, err error) error {
-		items, err := decode[[]json.RawMessage](body, err)
+func list[T any](c *call, columns output.Columns[T]) func(client.Answer, error) error {
+	return func(a client.Answer, err error) error {
+		items, err := decode[[]json.RawMessage](a, err)
 		if err != nil {
 			return err
 		}
@@ -155,12 +155,12 @@ func explain(env client.Environment) *cobra.Command {
 			if _, err := netip.ParseAddrPort(vip); err == nil {
 				vip += ":tcp"
 			}
-			body, err := read(c.api.Explain(ctx, &lbapi.ExplainParams{Client: c.args[0], Vip: vip}))
-			e, err := decode[lbapi.Explanation](body, err)
+			a, err := read(c.api.Explain(ctx, &lbapi.ExplainParams{Client: c.args[0], Vip: vip}))
+			e, err := decode[lbapi.Explanation](a, err)
 			if err != nil {
 				return err
 			}
-			return c.out.ObjectAs(body, func() error {
+			return c.out.ObjectAs(a.Body, func() error {
 				_, err := fmt.Fprintln(c.out.Out, sentence(e))
 				return err
 			})
@@ -170,11 +170,11 @@ func explain(env client.Environment) *cobra.Command {
 func node(env client.Environment) *cobra.Command {
 	return command(env, "node", "Show the node: interface, configuration, drops, flows, BGP", "", "  mainstay lb node\n  mainstay lb node -o json",
 		func(ctx context.Context, c *call) error {
-			body, err := read(c.api.GetNode(ctx))
-			n, err := decode[lbapi.Node](body, err)
+			a, err := read(c.api.GetNode(ctx))
+			n, err := decode[lbapi.Node](a, err)
 			if err != nil {
 				return err
 			}
-			return c.out.ObjectAs(body, func() error { return c.out.Rows(nodeRows(c.out, n)) })
+			return c.out.ObjectAs(a.Body, func() error { return c.out.Rows(nodeRows(c.out, n)) })
 		})
 }

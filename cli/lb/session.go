@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/lb"
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
@@ -55,8 +56,8 @@ func (s *session) client() (*lbapi.Client, error) {
 		return nil, err
 	}
 	return lbapi.NewClient(server.String()+lbapi.BasePath,
-		lbapi.WithHTTPClient(&http.Client{Transport: transport, Timeout: s.timeout}),
-		lbapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: s.timeout}),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)
 			r.Header.Set("Content-Type", "application/json") // changes ask for it, even without a body
 			if key != "" {

@@ -45,7 +45,7 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	got := daemontest.Run{URL: gone.URL}.Do(t, t.Context(), "vm", "list")
-	if got.Code != 1 || !strings.Contains(got.Err, "connection refused\nhint: start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url") {
+	if got.Code != 1 || !strings.Contains(got.Err, "connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 	release := make(chan struct{})

@@ -38,6 +38,14 @@ type Operation struct {
 	// HandlerValidates tells that the handler checks the request itself
 	// (x-validation: handler), which the hottest operations do for speed.
 	HandlerValidates bool
+	// MaxBody is the most bytes that a body may have (x-body); 0 is what is usual in the
+	// service.
+	MaxBody int64
+	// Time is how long the operation may take (x-time).
+	Time Time
+	// Credential names a special credential that the operation takes (x-credential),
+	// empty if it takes the usual ones only. The words are the service's.
+	Credential string
 	// Statuses are the documented status codes.
 	Statuses []int
 
@@ -48,8 +56,19 @@ type Operation struct {
 	otherMedia []string // the types of bodies that are taken beside JSON, such as files
 }
 
+// Time is how long an operation may take.
+type Time string
+
+// The times.
+const (
+	Usual  Time = ""       // as long as every request may
+	Long   Time = "long"   // as long as it takes: it ends by limits of its own
+	Stream Time = "stream" // until the client leaves; it is not counted among requests in flight
+)
+
 // Load parses document and checks that every operation has an id and an access
-// class out of classes, and that everything but GET says what it audits.
+// class out of classes, that everything but GET says what it audits, and that no
+// extension (x-…) of an operation is one that nobody reads.
 // basePath is the path of the document's server, for example "/api/v1". Paths with a
 // server of their own, such as /healthz, are for readers only: the service answers
 // them by itself.
@@ -94,11 +113,14 @@ func newOperation(doc *openapi3.T, basePath, path string, item *openapi3.PathIte
 	op := &Operation{
 		ID: o.OperationID, Method: method, Path: path, Pattern: method + " " + basePath + path,
 		Access: extension(o, "x-access"), Audit: extension(o, "x-audit"),
-		HandlerValidates: extension(o, "x-validation") == "handler",
+		Time: Time(extension(o, "x-time")), Credential: extension(o, "x-credential"),
 		route:            &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: o},
 	}
 	if op.ID == "" {
 		return nil, errors.New("operationId is missing")
+	}
+	if err := op.readExtensions(o.Extensions); err != nil {
+		return nil, err
 	}
 	for _, params := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 		for _, p := range params {
@@ -126,6 +148,34 @@ func newOperation(doc *openapi3.T, basePath, path string, item *openapi3.PathIte
 	}
 	slices.Sort(op.Statuses)
 	return op, nil
+}
+
+// readExtensions reads what is not a word, and refuses what is not known.
+func (op *Operation) readExtensions(extensions map[string]any) error {
+	for name, value := range extensions {
+		switch name {
+		case "x-access", "x-audit", "x-credential":
+			if _, ok := value.(string); !ok {
+				return fmt.Errorf("%s is %v, not a word", name, value)
+			}
+		case "x-validation":
+			if op.HandlerValidates = value == "handler"; !op.HandlerValidates {
+				return fmt.Errorf("x-validation is %v, not handler", value)
+			}
+		case "x-time":
+			if op.Time != Long && op.Time != Stream {
+				return fmt.Errorf("x-time is %v, not %s or %s", value, Long, Stream)
+			}
+		case "x-body":
+			size, ok := value.(float64)
+			if op.MaxBody = int64(size); !ok || op.MaxBody < 1 {
+				return fmt.Errorf("x-body is %v, not a number of bytes", value)
+			}
+		default:
+			return fmt.Errorf("there is no extension %s", name)
+		}
+	}
+	return nil
 }
 
 func extension(o *openapi3.Operation, name string) string {

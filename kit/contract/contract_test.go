@@ -113,6 +113,10 @@ func TestLoadRefusesADocumentThatLeavesTheHouseRulesOpen(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"unknown access class": {"x-access: viewer", "x-access: everybody"},
 		"change without audit": {"x-audit: thing.put", "x-other: thing.put"},
+		"unknown extension":    {"x-access: viewer", "x-access: viewer\n      x-acess: admin"},
+		"unknown time":         {"x-access: viewer", "x-access: viewer\n      x-time: ever"},
+		"body without size":    {"x-access: viewer", "x-access: viewer\n      x-body: large"},
+		"unknown validation":   {"x-access: viewer", "x-access: viewer\n      x-validation: none"},
 		"no operation id":      {"operationId: GetThing", "description: x"},
 		"a path without slash": {"  /things/{id}:", "  things/{id}:"},
 	} {

@@ -1,8 +1,10 @@
 // Package contract makes a service keep its OpenAPI document.
 //
 // The document is more than documentation: Load reads from it, for every
-// operation, who may call it (x-access), which audit entry it leaves (x-audit)
-// and whether requests are checked here or by the handler (x-validation). The
+// operation, who may call it (x-access) and with which credential (x-credential),
+// which audit entry it leaves (x-audit), how large a request may be (x-body), how
+// long it may take (x-time), and whether requests are checked here or by the handler
+// (x-validation). Another extension is refused, so that none is misspelt. The
 // Router registers the generated handlers and gives each one its Operation, so
 // that authorization and validation happen before any parameter is parsed.
 //

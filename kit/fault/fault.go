@@ -21,6 +21,9 @@ type Error struct {
 	Message string
 	// Field names the offending part of the input, for example "labels.zone".
 	Field string
+	// Limit names the setting or quota that the input exceeds, for example
+	// "policy.max_vcpus". Empty if it is not about one.
+	Limit string
 	// RetryAfter, when positive, tells the caller how long to wait.
 	RetryAfter time.Duration
 
@@ -47,6 +50,13 @@ func InvalidField(field, format string, args ...any) *Error {
 func (e *Error) WithCode(code string) *Error {
 	c := *e
 	c.Code = code
+	return &c
+}
+
+// WithLimit returns a copy that names the setting or quota that was exceeded.
+func (e *Error) WithLimit(limit string) *Error {
+	c := *e
+	c.Limit = limit
 	return &c
 }
 

@@ -20,6 +20,9 @@ const (
 	TooMany                     // the caller's rate or quota is used up
 	Unavailable                 // an engine, queue or feature is not available now
 	StorageFailed               // the write could not be made durable (disk full or refused)
+	WrongType                   // the input is of a media type that is not taken
+	Unreachable                 // a server that the answer depends on cannot be reached, or answers nonsense
+	Timeout                     // a server that the answer depends on has not answered in time
 	numKinds
 )
 
@@ -42,6 +45,9 @@ var kinds = [numKinds]kindInfo{
 	TooMany:         {"too_many_requests", http.StatusTooManyRequests, 8},
 	Unavailable:     {"unavailable", http.StatusServiceUnavailable, 14},
 	StorageFailed:   {"storage_failed", http.StatusInsufficientStorage, 15},
+	WrongType:       {"unsupported_media_type", http.StatusUnsupportedMediaType, 3},
+	Unreachable:     {"unreachable", http.StatusBadGateway, 14},
+	Timeout:         {"timeout", http.StatusGatewayTimeout, 4},
 }
 
 func (k Kind) info() kindInfo {

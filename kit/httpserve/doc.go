@@ -3,7 +3,7 @@
 //
 // A service builds a *http.ServeMux and wraps it, outermost first:
 //
-//	render := httpserve.JSONErrors(log)
+//	render := httpserve.JSONErrors(log, problem.Nested)
 //	h := httpserve.Chain(httpserve.Mux(mux, render),
 //		httpserve.RequestID,
 //		httpserve.AccessLog(log, httpserve.LogErrors),

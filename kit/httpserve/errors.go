@@ -2,7 +2,6 @@ package httpserve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
 // ErrorRenderer writes err as the whole response. An error without a fault is
@@ -21,20 +21,16 @@ type ErrorRenderer func(w http.ResponseWriter, r *http.Request, err error)
 // clients out of the count of server errors.
 const statusClientClosed = 499
 
-// JSONErrors is the renderer that services use unless their protocol has its own
-// error body. It writes
-//
-//	{"error":{"code":"not_found","message":"…","field":"…","request_id":"…"}}
-//
-// with the fault's status, without field if there is none. It sends
+// JSONErrors writes errors as the body that the contract describes, with the fault's
+// status. It sends
 // Cache-Control: no-store; Retry-After in whole seconds, rounded up, if the fault
 // has one (RFC 9110 section 10.2.3); and WWW-Authenticate: Bearer on 401
 // (section 11.6.1, RFC 6750), unless the handler has set a challenge.
 //
-// Internal and StorageFailed faults are logged with their cause at error level,
-// Unavailable ones that have a cause at warn. If the header is out already,
-// logging is all that it does.
-func JSONErrors(log *slog.Logger) ErrorRenderer {
+// Internal and StorageFailed faults are logged with their cause at error level, and
+// Unavailable, Unreachable and Timeout ones that have a cause at warn. If the header is
+// out already, logging is all that it does.
+func JSONErrors(log *slog.Logger, body problem.Body) ErrorRenderer {
 	return func(w http.ResponseWriter, r *http.Request, err error) {
 		f := fault.From(err)
 		if f == nil {
@@ -65,32 +61,19 @@ func JSONErrors(log *slog.Logger) ErrorRenderer {
 			h.Set("WWW-Authenticate", "Bearer")
 		}
 		w.WriteHeader(status)
-		var body errorBody
-		body.Error = errorDetail{Code: f.PublicCode(), Message: PublicMessage(r.Context(), f), Field: f.Field, RequestID: id}
-		_ = json.NewEncoder(w).Encode(body) // the client may have left
+		_ = body.Encode(w, problem.Problem{ // the client may have left
+			Code: f.PublicCode(), Message: publicMessage(f, id), Field: f.Field, Limit: f.Limit, RequestID: id,
+		})
 	}
 }
 
-// PublicMessage is a fault's message as the caller of a request reads it. That of the
-// server's own failure says under which request id the log has the details, which
-// JSONErrors writes there.
-func PublicMessage(ctx context.Context, f *fault.Error) string {
-	id := RequestIDFrom(ctx)
+// publicMessage is a fault's message as the caller of a request reads it. That of the
+// server's own failure says under which request id the log has the details.
+func publicMessage(f *fault.Error, id string) string {
 	if f.Kind != fault.Internal || id == "" {
 		return f.Message
 	}
 	return f.Message + "; the server's log has the details under request id " + id
-}
-
-type errorBody struct {
-	Error errorDetail `json:"error"`
-}
-
-type errorDetail struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
-	Field     string `json:"field,omitempty"`
-	RequestID string `json:"request_id"`
 }
 
 func logFault(log *slog.Logger, r *http.Request, f *fault.Error, status int, id string) {
@@ -99,7 +82,7 @@ func logFault(log *slog.Logger, r *http.Request, f *fault.Error, status int, id 
 	case status == statusClientClosed:
 		level = slog.LevelDebug
 	case f.Kind == fault.Internal, f.Kind == fault.StorageFailed:
-	case f.Kind == fault.Unavailable && f.Unwrap() != nil:
+	case (f.Kind == fault.Unavailable || f.Kind == fault.Unreachable || f.Kind == fault.Timeout) && f.Unwrap() != nil:
 		level = slog.LevelWarn
 	default:
 		return

@@ -14,10 +14,11 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
 func ExampleJSONErrors() {
-	render := httpserve.JSONErrors(quiet())
+	render := httpserve.JSONErrors(quiet(), problem.Nested)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "/v1/sites", nil)
 	render(w, r, fault.InvalidField("limit", "must be between 1 and 100, not 0"))
@@ -29,7 +30,7 @@ func TestRetryAfterIsRoundedUpToWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "", time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2"} {
 		w := httptest.NewRecorder()
-		httpserve.JSONErrors(quiet())(w, httptest.NewRequest("GET", "/", nil), fault.New(fault.TooMany, "x").WithRetryAfter(d))
+		httpserve.JSONErrors(quiet(), problem.Nested)(w, httptest.NewRequest("GET", "/", nil), fault.New(fault.TooMany, "x").WithRetryAfter(d))
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%s: %q", d, got)
 		}
@@ -46,7 +47,7 @@ func TestUnauthenticatedCarriesAChallengeUnlessTheHandlerSetOne(t *testing.T) {
 		if own != "" {
 			w.Header().Set("WWW-Authenticate", own)
 		}
-		httpserve.JSONErrors(quiet())(w, httptest.NewRequest("GET", "/", nil), fault.New(fault.Unauthenticated, "x"))
+		httpserve.JSONErrors(quiet(), problem.Nested)(w, httptest.NewRequest("GET", "/", nil), fault.New(fault.Unauthenticated, "x"))
 		if got := w.Header().Get("WWW-Authenticate"); got != own && got != "Bearer" {
 			t.Errorf("own %q: %q", own, got)
 		}
@@ -69,7 +70,7 @@ func TestOnlyTheLogSeesTheCause(t *testing.T) {
 	} {
 		log, out := newLog()
 		w := httptest.NewRecorder()
-		httpserve.JSONErrors(log)(w, httptest.NewRequest("GET", "/", nil), c.err)
+		httpserve.JSONErrors(log, problem.Nested)(w, httptest.NewRequest("GET", "/", nil), c.err)
 		if (out.String() == "") != (c.level == "") || !strings.Contains(out.String(), c.level) {
 			t.Errorf("%v: logged %q", c.err, out)
 		}
@@ -81,7 +82,7 @@ func TestOnlyTheLogSeesTheCause(t *testing.T) {
 
 func TestNothingIsAppendedToAResponseThatHasBegun(t *testing.T) {
 	t.Parallel()
-	render := httpserve.JSONErrors(quiet())
+	render := httpserve.JSONErrors(quiet(), problem.Nested)
 	h := httpserve.RequestID(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("half"))
 		render(w, r, errors.New("late"))
@@ -98,7 +99,7 @@ func TestAClientThatLeftIsNotAServerError(t *testing.T) {
 	log, out := newLog()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
-	httpserve.JSONErrors(log)(w, r, fmt.Errorf("query: %w", ctx.Err()))
+	httpserve.JSONErrors(log, problem.Nested)(w, r, fmt.Errorf("query: %w", ctx.Err()))
 	if w.Code != 499 || out.String() != "" {
 		t.Errorf("%d, log %q", w.Code, out)
 	}
@@ -170,7 +171,7 @@ func TestBodyErrorKeepsWhatIsNotTheInputsFault(t *testing.T) {
 
 func TestABodyOverTheLimitClosesTheConnection(t *testing.T) {
 	t.Parallel()
-	render := httpserve.JSONErrors(quiet())
+	render := httpserve.JSONErrors(quiet(), problem.Nested)
 	h := httpserve.Chain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v any
 		render(w, r, httpserve.BodyError(json.NewDecoder(r.Body).Decode(&v)))
@@ -200,7 +201,7 @@ func TestTheServersOwnFailureNamesTheRequestIDThatItPromises(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log, out := newLog()
-			render, h := httpserve.JSONErrors(log), c.handler
+			render, h := httpserve.JSONErrors(log, problem.Nested), c.handler
 			if h == nil {
 				h = func(w http.ResponseWriter, r *http.Request) { render(w, r, c.err) }
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
 func TestRequestIDKeepsASaneInboundIDAndReplacesOthers(t *testing.T) {
@@ -64,7 +65,7 @@ func TestRecoverRendersAnInternalFaultAndLogsTheStack(t *testing.T) {
 	t.Parallel()
 	log, out := newLog()
 	h := httpserve.Chain(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret detail") }),
-		httpserve.RequestID, httpserve.Recover(httpserve.JSONErrors(log), log))
+		httpserve.RequestID, httpserve.Recover(httpserve.JSONErrors(log, problem.Nested), log))
 	w := call(h, "GET", "/")
 	e := decodeError(t, w)
 	if w.Code != 500 || e.Error.Code != "internal" || e.Error.RequestID == "" || strings.Contains(w.Body.String(), "secret") {
@@ -89,7 +90,7 @@ func TestAPanicAfterTheHeaderAbortsTheConnection(t *testing.T) {
 					t.Errorf("%s: panic value %v", name, p)
 				}
 			}()
-			call(httpserve.Recover(httpserve.JSONErrors(quiet()), quiet())(handler), "GET", "/")
+			call(httpserve.Recover(httpserve.JSONErrors(quiet(), problem.Nested), quiet())(handler), "GET", "/")
 		}()
 	}
 }
@@ -164,7 +165,7 @@ func TestAPanicIsCountedAndLoggedAs500WhateverTheOrder(t *testing.T) {
 	log, out := newLog()
 	reg := prometheus.NewRegistry()
 	h := httpserve.Chain(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") }),
-		httpserve.Recover(httpserve.JSONErrors(quiet()), quiet()), httpserve.AccessLog(log, ""), httpserve.Metrics(reg, "s"))
+		httpserve.Recover(httpserve.JSONErrors(quiet(), problem.Nested), quiet()), httpserve.AccessLog(log, ""), httpserve.Metrics(reg, "s"))
 	call(h, "GET", "/")
 	if !strings.Contains(out.String(), "status=500") {
 		t.Error(out)
@@ -180,7 +181,7 @@ func TestAPanicIsCountedAndLoggedAs500WhateverTheOrder(t *testing.T) {
 func TestMetricsUseTheRouteOfTheInnerRequest(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	render := httpserve.JSONErrors(quiet())
+	render := httpserve.JSONErrors(quiet(), problem.Nested)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/sites/{id}", func(w http.ResponseWriter, r *http.Request) {
 		if got := httpserve.RouteFrom(r.Context()); got != "GET /v1/sites/{id}" {
@@ -254,7 +255,7 @@ func TestMuxRendersUnknownPathsAndMethods(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /a", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "own", 404) })
 	mux.HandleFunc("PUT /a", func(http.ResponseWriter, *http.Request) {})
-	render := httpserve.JSONErrors(quiet())
+	render := httpserve.JSONErrors(quiet(), problem.Nested)
 	bare := httpserve.Mux(mux, render)
 	for name, h := range map[string]http.Handler{
 		"bare":  bare,
@@ -301,7 +302,7 @@ func (w *onceWriter) WriteHeader(status int) {
 
 func TestNestedMuxesShareTheErrorBodyAndTheInnerRoute(t *testing.T) {
 	t.Parallel()
-	render := httpserve.JSONErrors(quiet())
+	render := httpserve.JSONErrors(quiet(), problem.Nested)
 	inner, outer := http.NewServeMux(), http.NewServeMux()
 	var route string
 	inner.HandleFunc("/in/x", func(w http.ResponseWriter, r *http.Request) { route = httpserve.RouteFrom(r.Context()) })
@@ -324,7 +325,7 @@ func TestMiddlewaresInsideABareMuxStillShareTheirRecord(t *testing.T) {
 	mux.Handle("/x", httpserve.RequestID(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		id, route = httpserve.RequestIDFrom(r.Context()), httpserve.RouteFrom(r.Context())
 	})))
-	call(httpserve.Mux(mux, httpserve.JSONErrors(quiet())), "GET", "/x")
+	call(httpserve.Mux(mux, httpserve.JSONErrors(quiet(), problem.Nested)), "GET", "/x")
 	if id == "" || route != "/x" {
 		t.Errorf("id %q, route %q", id, route)
 	}
@@ -333,7 +334,7 @@ func TestMiddlewaresInsideABareMuxStillShareTheirRecord(t *testing.T) {
 func TestOverloadIsRefusedWithRetryAfter(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	h := httpserve.LimitInFlight(1, httpserve.JSONErrors(quiet()))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	h := httpserve.LimitInFlight(1, httpserve.JSONErrors(quiet(), problem.Nested))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		entered <- struct{}{}
 		<-leave
 	}))
@@ -359,7 +360,7 @@ func TestRateLimitIsPerKeyAndRecoversWithTime(t *testing.T) {
 	h := httpserve.RateLimit(httpserve.RateLimits{
 		Rate: 0.5, Burst: 2, MaxKeys: 2, Now: func() time.Time { return now },
 		Key: func(r *http.Request) string { return r.URL.Query().Get("k") },
-	}, httpserve.JSONErrors(quiet()))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	}, httpserve.JSONErrors(quiet(), problem.Nested))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	codes := func(keys ...string) (got []int) {
 		for _, k := range keys {
 			got = append(got, call(h, "GET", "/?k="+k).Code)
@@ -462,7 +463,7 @@ func TestTheWriterKeepsTheServersAbilities(t *testing.T) {
 // BenchmarkChain is the cost of all middlewares around a handler that does
 // nothing. The budget is 1 µs.
 func BenchmarkChain(b *testing.B) {
-	log, render := quiet(), httpserve.JSONErrors(quiet())
+	log, render := quiet(), httpserve.JSONErrors(quiet(), problem.Nested)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/ingest", func(http.ResponseWriter, *http.Request) {})
 	for name, inner := range map[string]http.Handler{

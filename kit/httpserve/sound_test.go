@@ -16,6 +16,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
 // serve runs a server for h and returns its address.
@@ -53,7 +54,7 @@ func get(t *testing.T, h http.Handler, path, remote string, header ...string) *h
 func TestProbesAreAnsweredWhenNothingElseIs(t *testing.T) {
 	t.Parallel()
 	release, begun := make(chan struct{}), make(chan struct{})
-	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler))
+	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested)
 	h := httpserve.LimitInFlight(1, render)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(begun)
@@ -77,7 +78,7 @@ func TestProbesAreAnsweredWhenNothingElseIs(t *testing.T) {
 
 func TestStreamsTakeNoRequestsSlotsAndAreBoundedByCaller(t *testing.T) {
 	t.Parallel()
-	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler))
+	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested)
 	opened := make(chan struct{}, 100)
 	h := httpserve.LimitInFlight(2, render)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/stream" {
@@ -123,7 +124,7 @@ func TestStreamsTakeNoRequestsSlotsAndAreBoundedByCaller(t *testing.T) {
 // Libraries for WebSockets answer 101 first and hijack then, so whoever is refused must be so before.
 func TestAReservedStreamIsRefusedBeforeItsAnswerAndGivenBackWithItsRequest(t *testing.T) {
 	t.Parallel()
-	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler))
+	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested)
 	opened, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{}, 32)
 	addr := serveOn(t, httpserve.Config{}, httpserve.LimitInFlight(100, render)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := httpserve.ReserveStream(r); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
@@ -70,7 +71,7 @@ func (a *Agent) newTransport(id *Identity) (*http.Transport, error) {
 
 // session is a client of the control plane for one identity.
 type session struct {
-	api       *edgeapi.ClientWithResponses
+	api       *edgeapi.Client
 	id        *Identity // nil: nobody yet
 	transport http.RoundTripper
 }
@@ -90,8 +91,8 @@ func (a *Agent) newSession(id *Identity) (*session, error) {
 		}
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	api, err := edgeapi.NewClientWithResponses(server.String()+edgeapi.BasePath, edgeapi.WithHTTPClient(client),
-		edgeapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+	api, err := edgeapi.NewClient(server.String()+edgeapi.BasePath, rest.WithHTTPClient(client),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay-agent/"+telemetry.BuildInfo().Version)
 			if id != nil {
 				r.Header.Set("Authorization", "Bearer "+id.AgentToken)

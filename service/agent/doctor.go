@@ -14,6 +14,7 @@ import (
 
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/agent/answer"
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
@@ -127,7 +128,7 @@ func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	client, err := agentapi.NewClient("http://localhost"+agentapi.BasePath, agentapi.WithHTTPClient(&http.Client{Transport: transport}))
+	client, err := agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport}))
 	if err != nil {
 		return // the URL is a good one
 	}

@@ -20,6 +20,7 @@ import (
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/agent"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
@@ -136,7 +137,7 @@ type site struct {
 	now   func() time.Time
 	retry time.Duration // the shortest wait after a failed request; 0: as in production
 	stop  func()
-	local *agentapi.ClientWithResponses
+	local *agentapi.Client
 	http  *http.Client
 }
 
@@ -173,7 +174,7 @@ func (s *site) start() *site {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	s.http = &http.Client{Transport: transport}
-	if s.local, err = agentapi.NewClientWithResponses("http://localhost"+agentapi.BasePath, agentapi.WithHTTPClient(s.http)); err != nil {
+	if s.local, err = agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(s.http)); err != nil {
 		s.t.Fatal(err)
 	}
 	s.stop = sync.OnceFunc(func() {
@@ -192,18 +193,18 @@ func (s *site) start() *site {
 
 func (s *site) status() agentapi.Status {
 	s.t.Helper()
-	res, err := s.local.GetStatusWithResponse(s.t.Context())
-	if err != nil || res.JSON200 == nil {
+	status, err := rest.Do[agentapi.Status](s.local.GetStatus(s.t.Context()))
+	if err != nil {
 		s.t.Fatalf("status: %v", err)
 	}
-	return *res.JSON200
+	return status
 }
 
 func (s *site) send(id string) {
 	s.t.Helper()
-	res, err := s.local.SendEventWithResponse(s.t.Context(), agentapi.EventInput{EventId: &id, Topic: "t", Payload: json.RawMessage(`{"id":"` + id + `"}`)})
-	if err != nil || res.JSON202 == nil {
-		s.t.Fatalf("send %s: %v %s", id, err, res.Body)
+	in := agentapi.EventInput{EventId: &id, Topic: "t", Payload: json.RawMessage(`{"id":"` + id + `"}`)}
+	if _, err := rest.Read(s.local.SendEvent(s.t.Context(), in)); err != nil {
+		s.t.Fatalf("send %s: %v", id, err)
 	}
 }
 

@@ -31,15 +31,13 @@ const (
 // local translates between the contract and the domain, and does nothing else.
 type local struct{ a *Agent }
 
-var _ agentapi.StrictServerInterface = local{}
+var _ agentapi.Server = local{}
 
 // Handler answers local requests: the contract's under /v1, and beside it /healthz,
 // /metrics, /openapi.yaml and /docs.
 func (a *Agent) Handler() http.Handler {
-	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { a.render(w, r, httpserve.BodyError(err)) }
-	strict := agentapi.NewStrictHandlerWithOptions(local{a}, nil, agentapi.StrictHTTPServerOptions{RequestErrorHandlerFunc: badRequest, ResponseErrorHandlerFunc: a.render})
 	router := contract.NewRouter(a.contract, a.render, a.admit)
-	agentapi.HandlerWithOptions(strict, agentapi.StdHTTPServerOptions{BaseURL: agentapi.BasePath, BaseRouter: router, ErrorHandlerFunc: badRequest})
+	agentapi.Register(router, agentapi.BasePath, local{a}, a.render)
 	a.contract.Mount(router)
 	router.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.db.Ping(r.Context()); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
@@ -97,7 +98,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg, enrollmentToken: cfg.EnrollmentToken, log: deps.Log, now: deps.Now, random: deps.Rand, transport: deps.Transport,
-		registry: deps.Registry, retryMin: cmp.Or(deps.RetryMin, time.Second), link: newLink(deps.Now), render: httpserve.JSONErrors(deps.Log), bodies: newRation(bodyBudget / bodyBudgetUnit)}
+		registry: deps.Registry, retryMin: cmp.Or(deps.RetryMin, time.Second), link: newLink(deps.Now), render: httpserve.JSONErrors(deps.Log, problem.Nested), bodies: newRation(bodyBudget / bodyBudgetUnit)}
 	a.cfg.EnrollmentToken = ""
 	a.forwardError.Store(new(string))
 	if a.random == nil {
@@ -253,7 +254,7 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 // server is the control plane as deployments reach it.
-func (a *Agent) server() (api *edgeapi.ClientWithResponses, site string, online bool) {
+func (a *Agent) server() (api *edgeapi.Client, site string, online bool) {
 	s, online := a.link.online()
 	if s == nil {
 		return nil, "", false

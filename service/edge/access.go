@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net/http"
 	"time"
@@ -53,13 +54,7 @@ func admits(class string, c Caller) bool {
 // guard puts authorization and validation before an operation's handler, in that
 // order: who may not call learns nothing of what would have been valid.
 func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler {
-	limit := int64(1 << 20)
-	switch op.ID {
-	case "IngestEvent":
-		limit = maxEventBytes
-	case "IngestEvents":
-		limit = maxBatchBytes
-	}
+	limit := cmp.Or(op.MaxBody, maxBody)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{w: w}
 		var slots *httpserve.Slots
@@ -75,7 +70,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		} else {
 			slots, key = s.strangers, httpserve.RemoteNetwork(r)
 		}
-		if op.ID != "GetStream" { // streams have bounds of their own
+		if op.Time != contract.Stream { // streams have bounds of their own
 			release, ok := slots.Take(key)
 			if !ok {
 				s.render(w, r, errBusyCaller)
@@ -86,7 +81,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		r = r.WithContext(withCall(r.Context(), c))
 		c.r = r
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		if op.ID == "IngestEvents" {
+		if limit > maxBody {
 			release, err := s.batchSlot(r)
 			if err != nil {
 				s.render(w, r, httpserve.BodyError(err))
@@ -103,6 +98,14 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		next.ServeHTTP(w, r)
 	})
 }
+
+// maxBody is the most bytes that a body may have unless the contract says otherwise
+// (x-body). Larger ones take turns.
+const maxBody int64 = 1 << 20
+
+// credentialRevoked is the x-credential of operations that tell the agent of a revoked
+// site that it is revoked; elsewhere its token is unknown.
+const credentialRevoked = "revoked"
 
 // The bounds on requests in flight. Those without credentials (logins, enrollments) have a share of
 // their own, so that they cannot crowd out the others. No token can crowd out the other tokens.
@@ -143,7 +146,7 @@ func (s *Service) authorize(r *http.Request, op *contract.Operation) (Caller, er
 		return Caller{}, err
 	}
 	if caller.Revoked {
-		if op.ID == "RotateCertificate" {
+		if op.Credential == credentialRevoked {
 			return Caller{}, errSiteRevoked
 		}
 		return Caller{}, errBadToken

@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	maxEventBytes = 1 << 20 // of a request with one event
-	maxBatchBytes = 8 << 20
+	maxEventBytes = 1 << 20 // of an event, as of a request with one
 	maxBatch      = 1000
 	maxEventID    = 128
 )

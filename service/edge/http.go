@@ -20,21 +20,13 @@ import (
 // api translates between the contract and the domain, and does nothing else.
 type api struct{ s *Service }
 
-var _ edgeapi.StrictServerInterface = api{}
+var _ edgeapi.Server = api{}
 
 // Handler answers all requests: the contract's under /api/v1, and beside it the
 // console, /healthz, /readyz, /metrics, /openapi.yaml and /docs.
 func (s *Service) Handler() http.Handler {
-	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { s.render(w, r, httpserve.BodyError(err)) }
-	strict := edgeapi.NewStrictHandlerWithOptions(api{s}, []edgeapi.StrictMiddlewareFunc{}, edgeapi.StrictHTTPServerOptions{
-		RequestErrorHandlerFunc: badRequest, ResponseErrorHandlerFunc: s.render,
-	})
-	return s.handler(strict, badRequest)
-}
-
-func (s *Service) handler(server edgeapi.ServerInterface, badRequest func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	router := contract.NewRouter(s.contract, s.render, s.guard)
-	edgeapi.HandlerWithOptions(server, edgeapi.StdHTTPServerOptions{BaseURL: edgeapi.BasePath, BaseRouter: router, ErrorHandlerFunc: badRequest})
+	edgeapi.Register(router, edgeapi.BasePath, api{s}, s.render)
 	s.contract.Mount(router)
 	router.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
 	router.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

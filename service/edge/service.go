@@ -31,6 +31,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
@@ -110,7 +111,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		deafUntil:     deps.Now(),
 		callers:       httpserve.NewSlots(0, maxInFlightOfCaller),
 		strangers:     httpserve.NewSlots(maxStrangers, maxStrangersOfNetwork),
-		render:        httpserve.JSONErrors(deps.Log),
+		render:        httpserve.JSONErrors(deps.Log, problem.Nested),
 	}
 	if s.contract, err = Contract(); err != nil {
 		return nil, err

@@ -21,17 +21,20 @@ const (
 	accessTenant = "tenant"
 	accessAdmin  = "admin"
 	accessNode   = "node"
-	accessSocket = "socket"
 )
 
+// credentialTicket is the x-credential of operations that take a ticket for the VM in the
+// query.
+const credentialTicket = "ticket"
+
 // AccessClasses are the classes that the contract may use.
-var AccessClasses = []string{accessTenant, accessAdmin, accessNode, accessSocket}
+var AccessClasses = []string{accessTenant, accessAdmin, accessNode}
 
 // admits is the authorization table: which class admits which caller. What a caller
 // sees of the VMs behind an operation is the scope's business (Caller.sees).
 func admits(class string, c Caller) bool {
 	switch class {
-	case accessTenant, accessSocket:
+	case accessTenant:
 		return c.Admin || c.Tenant != ""
 	case accessAdmin:
 		return c.Admin
@@ -137,7 +140,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 				return
 			}
 		}
-		if lasting[op.ID] {
+		if op.Time == contract.Long {
 			httpserve.Lasting(w, r) // as long as a guest takes; it is ended by its own limits
 		}
 		next.ServeHTTP(w, r)
@@ -152,7 +155,7 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		r = r.WithContext(withCall(r.Context(), c))
 		c.r = r
 		var err error
-		if ticket := r.URL.Query().Get("ticket"); op.Access == accessSocket && ticket != "" {
+		if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
 			c.caller, err = s.tickets.redeem(ticket, r.PathValue("id"))
 		} else {
 			c.caller, err = s.gate.Load().caller(r)
@@ -163,12 +166,6 @@ func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler 
 		}
 		checked.ServeHTTP(w, r)
 	})
-}
-
-// lasting are the operations whose requests or answers may take longer than others.
-var lasting = map[string]bool{
-	"WaitVM": true, "StartVM": true, "StopVM": true, "DeleteVM": true, "CreateVM": true, "Exec": true, "PutFile": true, "GetFile": true, "UploadImage": true, "ExportImage": true, "ExportBackup": true,
-	"OpenConsole": true, "OpenScreen": true, "GetOperation": true, "CreateSnapshot": true, "RevertSnapshot": true, "DeleteSnapshot": true, "ResizeVM": true, "CreateFleetVM": true, "DeleteFleetVM": true, "DeleteBackup": true,
 }
 
 // maxBody is the most that a request with JSON may hold, in bytes.

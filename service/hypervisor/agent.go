@@ -262,6 +262,9 @@ func (s *Service) Agent(ctx context.Context, id string) (*guest.Client, error) {
 	return s.machines.get(id).agent()
 }
 
+// codeSilent is the code of a fault about an agent that does not answer.
+const codeSilent = "agent_silent"
+
 // agentFault is what a caller is told of a call to an agent that failed.
 func agentFault(err error) error {
 	if err == nil {
@@ -276,9 +279,9 @@ func agentFault(err error) error {
 		}
 		return fault.Wrap(kind, err, "the guest refuses: %s", refusal.Message).WithCode("agent_" + string(refusal.Code))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Unavailable, err, "the guest's agent did not answer in time").WithCode(codeSilent)
+		return fault.Wrap(fault.Timeout, err, "the guest's agent did not answer in time").WithCode(codeSilent)
 	case fault.From(err).Kind != fault.Internal:
 		return err
 	}
-	return fault.Wrap(fault.Unavailable, err, "the guest's agent broke off").WithCode(codeSilent)
+	return fault.Wrap(fault.Timeout, err, "the guest's agent broke off").WithCode(codeSilent)
 }

@@ -2,7 +2,6 @@ package hypervisor
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 
@@ -97,10 +96,8 @@ func renamed(err error, field string) error {
 	if f.Field != "image" {
 		return err
 	}
-	named := fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: "))
-	if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {
-		return &admission.Refusal{Limit: refusal.Limit, Fault: named.WithCode(f.PublicCode())}
-	}
+	named := fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: ")).WithLimit(f.Limit)
+	named.Code = f.Code
 	return named
 }
 

@@ -126,7 +126,7 @@ func (s *Service) Resize(ctx context.Context, id string, diskGiB int) (Record, e
 			return fault.InvalidField("disk_gib", "must be more than the %d that the disk has; disks only grow", r.Spec.V.DiskGiB)
 		}
 		if limit := s.policy.MaxDiskGiB; limit > 0 && diskGiB > limit {
-			return &admission.Refusal{Limit: "policy.max_disk_gib", Fault: fault.InvalidField("disk_gib", "a VM may have %d; the limit is policy.max_disk_gib", limit).WithCode("policy_limit")}
+			return admission.RefuseField("policy.max_disk_gib", "disk_gib", "a VM may have %d; the limit is policy.max_disk_gib", limit)
 		}
 		ctx = context.WithoutCancel(ctx)
 		if err := d.Resize(ctx, int64(diskGiB)*gib); err != nil {

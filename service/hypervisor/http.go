@@ -2,9 +2,6 @@ package hypervisor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -13,21 +10,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 )
 
 // api translates between contract and domain.
 type api struct{ s *Service }
 
-var _ hypervisorapi.StrictServerInterface = api{}
+var _ hypervisorapi.Server = api{}
 
 // Handler answers all requests: the contract's, and beside it the console, /healthz,
 // /readyz, /metrics, /openapi.yaml and /docs.
 func (s *Service) Handler() http.Handler {
-	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { s.render(w, r, httpserve.BodyError(err)) }
-	strict := hypervisorapi.NewStrictHandlerWithOptions(api{s}, nil, hypervisorapi.StrictHTTPServerOptions{RequestErrorHandlerFunc: badRequest, ResponseErrorHandlerFunc: s.render})
 	router := contract.NewRouter(s.contract, s.render, s.guard)
-	hypervisorapi.HandlerWithOptions(strict, hypervisorapi.StdHTTPServerOptions{BaseURL: hypervisorapi.BasePath, BaseRouter: router, ErrorHandlerFunc: badRequest})
+	hypervisorapi.Register(router, hypervisorapi.BasePath, api{s}, s.render)
 	s.contract.Mount(router)
 	router.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") }))
 	router.Handle("GET /readyz", http.HandlerFunc(s.ready))
@@ -110,67 +104,6 @@ func (s *Service) rateLimit() func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler { return next }
 	}
 	return httpserve.RateLimit(httpserve.RateLimits{Rate: a.RateLimitRPS, Burst: a.RateLimitBurst, MaxKeys: 10_000, Key: whom, Now: s.now}, s.render)
-}
-
-// Codes of faults whose status no kind of fault has.
-const (
-	codeSilent      = "agent_silent"
-	codeUnreachable = "node_unreachable"
-)
-
-var statusOf = map[string]int{codeSilent: http.StatusGatewayTimeout, codeUnreachable: http.StatusBadGateway}
-
-// renderer writes errors as this service's body:
-//
-//	{"error": "…", "code": "…", "field": "…", "limit": "…", "request_id": "…"}
-//
-// Status, headers and what is logged are those of httpserve.JSONErrors.
-func renderer(log *slog.Logger) httpserve.ErrorRenderer {
-	usual := httpserve.JSONErrors(log)
-	return func(w http.ResponseWriter, r *http.Request, err error) {
-		f := fault.From(err)
-		body := errorBody{Error: "internal error", Code: fault.Internal.Code(), RequestID: httpserve.RequestIDFrom(r.Context())}
-		status := 0
-		if f != nil {
-			body.Error, body.Code, body.Field = httpserve.PublicMessage(r.Context(), f), f.PublicCode(), f.Field
-			status = statusOf[f.PublicCode()]
-		}
-		if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {
-			body.Limit = refusal.Limit
-		}
-		usual(&ownBody{ResponseWriter: w, status: status, body: body}, r, err)
-	}
-}
-
-type errorBody struct {
-	Error     string `json:"error"`
-	Code      string `json:"code"`
-	Field     string `json:"field,omitempty"`
-	Limit     string `json:"limit,omitempty"`
-	RequestID string `json:"request_id"`
-}
-
-// ownBody writes its own body in place of the one that it is given.
-type ownBody struct {
-	http.ResponseWriter
-	status int // in place of the one that it is given, if not 0
-	body   errorBody
-	sent   bool
-}
-
-func (w *ownBody) WriteHeader(status int) {
-	if w.status != 0 {
-		status = w.status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *ownBody) Write(b []byte) (int, error) {
-	if w.sent {
-		return len(b), nil
-	}
-	w.sent = true
-	return len(b), json.NewEncoder(w.ResponseWriter).Encode(w.body)
 }
 
 // page answers a list request: it asks fetch for one row more than the page holds,

@@ -53,7 +53,7 @@ func (s *Service) usable(i *Image) error {
 	case i.Locked:
 		return fault.New(fault.Conflict, "the image %s is locked", i.Name).WithCode("image_locked")
 	case s.doc.Images.RequireSigned && (i.SignatureValid == nil || !*i.SignatureValid):
-		return &admission.Refusal{Limit: "images.require_signed", Fault: fault.InvalidField("image", "%s has no good signature, which images.require_signed demands", i.Name).WithCode("policy_limit")}
+		return admission.RefuseField("images.require_signed", "image", "%s has no good signature, which images.require_signed demands", i.Name)
 	}
 	return nil
 }

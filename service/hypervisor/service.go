@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
@@ -117,7 +118,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry, render: renderer(deps.Log),
+		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry, render: httpserve.JSONErrors(deps.Log, problem.Flat),
 		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
 		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}), restored: make(chan struct{}),
 		timed: make(chan struct{}, 1),

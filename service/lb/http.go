@@ -17,10 +17,8 @@ const maxBody = 16 << 10
 // Handler answers all requests: the contract's under /api/v1, and beside it the
 // console, /healthz, /readyz, /metrics, /openapi.yaml and /docs.
 func (s *Service) Handler() http.Handler {
-	badRequest := func(w http.ResponseWriter, r *http.Request, err error) { s.render(w, r, httpserve.BodyError(err)) }
-	strict := lbapi.NewStrictHandlerWithOptions(api{s.controller, s}, nil, lbapi.StrictHTTPServerOptions{RequestErrorHandlerFunc: badRequest, ResponseErrorHandlerFunc: s.render})
 	router := contract.NewRouter(s.contract, s.render, s.guard)
-	lbapi.HandlerWithOptions(strict, lbapi.StdHTTPServerOptions{BaseURL: lbapi.BasePath, BaseRouter: router, ErrorHandlerFunc: badRequest})
+	lbapi.Register(router, lbapi.BasePath, api{s.controller, s}, s.render)
 	s.contract.Mount(router)
 	s.health(router.Handle)
 	var served http.Handler = router
@@ -97,24 +95,4 @@ func isJSON(r *http.Request) bool {
 	return err == nil && kind == "application/json"
 }
 
-const codeNotJSON = "unsupported_media_type"
-
-var errNotJSON = fault.New(fault.Invalid, "changes need the header Content-Type: application/json").WithCode(codeNotJSON)
-
-// renderer writes errors. 415 is of no kind of fault, since no other service knows it.
-func renderer(render httpserve.ErrorRenderer) httpserve.ErrorRenderer {
-	return func(w http.ResponseWriter, r *http.Request, err error) {
-		if fault.From(err).PublicCode() == codeNotJSON {
-			w = &statusOverride{w, http.StatusUnsupportedMediaType}
-		}
-		render(w, r, err)
-	}
-}
-
-// statusOverride answers with its own status.
-type statusOverride struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusOverride) WriteHeader(int) { w.ResponseWriter.WriteHeader(w.status) }
+var errNotJSON = fault.New(fault.WrongType, "changes need the header Content-Type: application/json")

@@ -18,7 +18,7 @@ type api struct {
 	s *Service
 }
 
-var _ lbapi.StrictServerInterface = api{}
+var _ lbapi.Server = api{}
 
 // ListVIPs lists the VIPs.
 func (a api) ListVIPs(context.Context, lbapi.ListVIPsRequestObject) (lbapi.ListVIPsResponseObject, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/bgp"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
@@ -63,7 +64,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now(), render: renderer(httpserve.JSONErrors(deps.Log))}
+	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now(), render: httpserve.JSONErrors(deps.Log, problem.Nested)}
 	var err error
 	if s.gate, err = newGate(&cfg, deps.Log); err != nil {
 		return nil, err

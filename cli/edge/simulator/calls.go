@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -40,7 +41,7 @@ func (r *refused) Error() string {
 }
 
 // as adds a site's token to a request.
-func as(token string) edgeapi.RequestEditorFn {
+func as(token string) rest.Editor {
 	return func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // control is a control plane in memory that is strict about what the simulator
@@ -64,7 +65,7 @@ func (c *control) Do(r *http.Request) (*http.Response, error) {
 }
 
 func (c *control) client() *edgeapi.Client {
-	client, err := edgeapi.NewClient("http://control/api/v1", edgeapi.WithHTTPClient(c))
+	client, err := edgeapi.NewClient("http://control/api/v1", rest.WithHTTPClient(c))
 	if err != nil {
 		c.Fatal(err)
 	}

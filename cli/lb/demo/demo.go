@@ -66,7 +66,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s := &story{cfg: cfg, network: n, traffic: &traffic{client: n.client, got: map[string]int{}}, daemon: daemon}
-	if s.api, err = lbapi.NewClientWithResponses("http://" + address + lbapi.BasePath); err != nil {
+	if s.api, err = lbapi.NewClient("http://" + address + lbapi.BasePath); err != nil {
 		return err
 	}
 	if err = s.awaitHealthy(ctx); err == nil {

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // story is the demonstration while it runs.
@@ -19,7 +19,7 @@ type story struct {
 	network *network
 	traffic *traffic
 	daemon  *daemon
-	api     *lbapi.ClientWithResponses
+	api     *lbapi.Client
 }
 
 const pollEvery = 20 * time.Millisecond
@@ -97,8 +97,8 @@ func line(all []*backend, r reading) string {
 
 func (s *story) weight(id, weight int) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		answer, err := s.api.SetWeightWithResponse(ctx, fmt.Sprint(id), lbapi.SetWeightJSONRequestBody{Weight: weight})
-		return "", expect(answer, err)
+		_, err := rest.Read(s.api.SetWeight(ctx, fmt.Sprint(id), lbapi.SetWeightJSONRequestBody{Weight: weight}))
+		return "", err
 	}
 }
 
@@ -106,13 +106,13 @@ func (s *story) drain(ctx context.Context) (string, error) {
 	if _, err := s.weight(1, 0)(ctx); err != nil {
 		return "", err
 	}
-	answer, err := s.api.DrainBackendWithResponse(ctx, "2", lbapi.DrainBackendJSONRequestBody{})
-	return "", expect(answer, err)
+	_, err := rest.Read(s.api.DrainBackend(ctx, "2", lbapi.DrainBackendJSONRequestBody{}))
+	return "", err
 }
 
 func (s *story) undrain(ctx context.Context) (string, error) {
-	answer, err := s.api.UndrainBackendWithResponse(ctx, "2", lbapi.UndrainBackendJSONRequestBody{})
-	return "", expect(answer, err)
+	_, err := rest.Read(s.api.UndrainBackend(ctx, "2", lbapi.UndrainBackendJSONRequestBody{}))
+	return "", err
 }
 
 func (s *story) killBackend(ctx context.Context) (string, error) {
@@ -164,7 +164,8 @@ func (s *story) poll(ctx context.Context, what string, enough func([]lbapi.Backe
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		if answer, err := s.api.ListBackendsWithResponse(limit); err == nil && answer.JSON200 != nil && enough(*answer.JSON200) {
+		rows, err := rest.Do[[]lbapi.BackendRow](s.api.ListBackends(limit))
+		if err == nil && enough(rows) {
 			return nil
 		}
 		select {
@@ -181,9 +182,3 @@ func (s *story) poll(ctx context.Context, what string, enough func([]lbapi.Backe
 }
 
 // expect is the error of a call that did not answer 200.
-func expect(answer interface{ StatusCode() int }, err error) error {
-	if err == nil && answer.StatusCode() != http.StatusOK {
-		err = fmt.Errorf("the API answered %d", answer.StatusCode())
-	}
-	return err
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 const (
@@ -128,6 +129,6 @@ func (c *Call) cancel(ctx context.Context, op hypervisorapi.Operation) (Answer, 
 
 // IsConflict tells whether the daemon refused because of the state that something is in.
 func IsConflict(err error) bool {
-	var r *Refused
+	var r *rest.Refusal
 	return errors.As(err, &r) && r.Status == http.StatusConflict
 }

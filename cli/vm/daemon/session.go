@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
@@ -95,8 +96,8 @@ func (a *access) headers(h http.Header) {
 // client makes a client whose requests may take so long; 0 is for ever.
 func (a *access) client(timeout time.Duration) (*hypervisorapi.Client, error) {
 	return hypervisorapi.NewClient(a.server.String()+hypervisorapi.BasePath,
-		hypervisorapi.WithHTTPClient(&http.Client{Transport: a.transport, Timeout: timeout}),
-		hypervisorapi.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		rest.WithHTTPClient(&http.Client{Transport: a.transport, Timeout: timeout}),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			a.headers(r.Header)
 			return nil
 		}))

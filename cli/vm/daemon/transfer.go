@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // Source is a local file that is sent.
@@ -78,7 +78,7 @@ func (s *Source) Sum() string {
 
 // Prepare makes a request say how large its body is, and wait until the daemon wants it:
 // what is refused is not sent.
-func (s *Source) Prepare() hypervisorapi.RequestEditorFn {
+func (s *Source) Prepare() rest.Editor {
 	return func(_ context.Context, r *http.Request) error {
 		r.ContentLength = s.Size
 		if s.Size == 0 {
@@ -133,7 +133,7 @@ func (c *Call) copyBody(w io.Writer, r *http.Response) (int64, error) {
 	defer p.Done()
 	n, err := io.Copy(w, &counted{r.Body, p, 0, r.ContentLength})
 	if err != nil {
-		return n, fmt.Errorf("after %d bytes: %w", n, transportError(err))
+		return n, fmt.Errorf("after %d bytes: %w", n, service.Explain(err))
 	}
 	return n, nil
 }

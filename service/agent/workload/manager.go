@@ -120,7 +120,7 @@ func signal(bell chan struct{}) {
 
 // Run brings about what is desired and reports, until ctx is done. server returns
 // a client of the control plane with this site's id, and whether there is a link.
-func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.ClientWithResponses, string, bool)) error {
+func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.Client, string, bool)) error {
 	var running sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	m.mu.Lock()

@@ -39,7 +39,7 @@ type site struct {
 	away     bool     // the control plane
 	previous *edgeapi.Deployment
 	reasons  []string // of rollbacks
-	client   *edgeapi.ClientWithResponses
+	client   *edgeapi.Client
 	desired  edgeapi.AgentDeployment
 }
 
@@ -48,7 +48,7 @@ func newSite(t *testing.T, p *podmantest.Podman, image string) *site {
 	server := httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(server.Close)
 	var err error
-	if s.client, err = edgeapi.NewClientWithResponses(server.URL); err != nil {
+	if s.client, err = edgeapi.NewClient(server.URL); err != nil {
 		t.Fatal(err)
 	}
 	port := freePort(t)
@@ -89,7 +89,7 @@ func (s *site) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- s.manager.Run(ctx, func() (*edgeapi.ClientWithResponses, string, bool) {
+		done <- s.manager.Run(ctx, func() (*edgeapi.Client, string, bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.client, "s1", !s.away

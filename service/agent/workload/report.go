@@ -20,7 +20,7 @@ const (
 // report tells the control plane what it has not heard yet, until ctx is done.
 // Only the last word on each deployment is told: what was true in between helps
 // nobody any more.
-func (m *Manager) report(ctx context.Context, server func() (*edgeapi.ClientWithResponses, string, bool)) {
+func (m *Manager) report(ctx context.Context, server func() (*edgeapi.Client, string, bool)) {
 	retry := backoff.Backoff{Min: m.cfg.ReportRetry, Max: reportRetryMax, Rand: rand.Float64}
 	for {
 		wait := time.Duration(0)
@@ -48,7 +48,7 @@ func (m *Manager) report(ctx context.Context, server func() (*edgeapi.ClientWith
 	}
 }
 
-func (m *Manager) reportOnce(ctx context.Context, client *edgeapi.ClientWithResponses, site string) error {
+func (m *Manager) reportOnce(ctx context.Context, client *edgeapi.Client, site string) error {
 	rows, err := m.store.list(ctx)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (m *Manager) reportOnce(ctx context.Context, client *edgeapi.ClientWithResp
 	return nil
 }
 
-func (m *Manager) tell(ctx context.Context, client *edgeapi.ClientWithResponses, site string, r row) error {
+func (m *Manager) tell(ctx context.Context, client *edgeapi.Client, site string, r row) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	body := edgeapi.DeploymentReport{
@@ -100,7 +100,7 @@ func (m *Manager) tell(ctx context.Context, client *edgeapi.ClientWithResponses,
 }
 
 // askRollback has the control plane go back to the version that runs here.
-func (m *Manager) askRollback(ctx context.Context, client *edgeapi.ClientWithResponses, site string, r row) error {
+func (m *Manager) askRollback(ctx context.Context, client *edgeapi.Client, site string, r row) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	result, err := answer.Decode[edgeapi.RollbackResult](

@@ -67,8 +67,8 @@ func (f Files) find(path string) (*os.File, error) {
 	p := f.policy
 	if len(p.AllowedImageDirs) == 0 {
 		if !f.admin {
-			return nil, &Refusal{limitDirs, fault.InvalidField("image",
-				"files of the host are for admins: take an image of the catalog; an admin can add the file to it, or name its folder in policy.allowed_image_dirs").WithCode("policy_limit")}
+			return nil, RefuseField(limitDirs, "image", "files of the host are for admins: take an image of the catalog; "+
+				"an admin can add the file to it, or name its folder in policy.allowed_image_dirs")
 		}
 		opened, err := os.OpenFile(path, reading, 0) //nolint:gosec // an admin may open everything but what is the daemon's own
 		return opened, explained(err)

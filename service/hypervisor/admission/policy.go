@@ -44,22 +44,21 @@ type Usage struct {
 	VMs, VCPUs, MemoryMiB int
 }
 
-// Refusal is why a VM may not be made. It is a fault of kind Invalid.
-type Refusal struct {
-	Limit string       // as it is called in the configuration
-	Fault *fault.Error // what callers are answered with
-}
+// codeLimit is the code of every refusal because of a limit.
+const codeLimit = "policy_limit"
 
-func (r *Refusal) Error() string { return r.Fault.Error() }
-
-// Unwrap is the fault.
-func (r *Refusal) Unwrap() error { return r.Fault }
-
+// refuse is why a VM may not be made: a fault of kind Invalid that names the limit, as it
+// is called in the configuration.
 func refuse(limit, format string, args ...any) error {
-	return &Refusal{limit, fault.New(fault.Invalid, "%s; the limit is %s", fmt.Sprintf(format, args...), limit).WithCode("policy_limit")}
+	return fault.New(fault.Invalid, "%s; the limit is %s", fmt.Sprintf(format, args...), limit).WithCode(codeLimit).WithLimit(limit)
 }
 
-// Check says whether a VM may be made by a tenant that has usage; the error is a Refusal.
+// RefuseField refuses because of a limit that one field of a request exceeds.
+func RefuseField(limit, field, format string, args ...any) error {
+	return fault.InvalidField(field, format, args...).WithCode(codeLimit).WithLimit(limit)
+}
+
+// Check says whether a VM may be made by a tenant that has usage; the error names the limit.
 func (p *Policy) Check(r Request, usage Usage) error {
 	for _, one := range []struct {
 		limit, what string

@@ -18,7 +18,6 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 )
 
 // CodeUnreachable is the code of the fault that a node does not answer, or not as it
@@ -134,8 +133,8 @@ func (r *refusal) fault() error {
 	if r.said.Field != nil {
 		f.Field = plain(*r.said.Field)
 	}
-	if r.said.Limit != nil && *r.said.Limit != "" {
-		return &admission.Refusal{Limit: plain(*r.said.Limit), Fault: f}
+	if r.said.Limit != nil {
+		f.Limit = plain(*r.said.Limit)
 	}
 	return f
 }
@@ -151,7 +150,7 @@ func passOn(name string, err error) error {
 
 // unreachable is the fault that a node does not answer, or not as it should.
 func unreachable(name, reason string, cause error) error {
-	return fault.Wrap(fault.Unavailable, cause, "node %s is unreachable: %s", name, reason).WithCode(CodeUnreachable)
+	return fault.Wrap(fault.Unreachable, cause, "node %s is unreachable: %s", name, reason).WithCode(CodeUnreachable)
 }
 
 // explain says why there is no good answer, without the addresses that Go's errors hold:

@@ -23,7 +23,7 @@ const (
 // Create makes a VM on the node with most room, or on the one that spec names, cordoned or
 // not. A tenant's caller gets it in that tenant; an empty tenant leaves the spec's.
 //
-// What the node refuses is answered as the node says it, an admission.Refusal where a
+// What the node refuses is answered as the node says it, with the limit where a
 // limit of its policy is named. A node that was not reached, or that cannot run the VM now, is
 // passed over for the next best unless it was named. Where nobody knows whether there is a VM now,
 // the fault has CodeUnreachable and names the node to look at.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // peer is a node to talk to.
@@ -21,7 +22,7 @@ type peer struct {
 }
 
 func (r *Registry) peer(n *nodeRow) (peer, error) {
-	api, err := hypervisorapi.NewClient(n.URL+hypervisorapi.BasePath, hypervisorapi.WithHTTPClient(r.http), hypervisorapi.WithRequestEditorFn(authorize(r.cfg.Token)))
+	api, err := hypervisorapi.NewClient(n.URL+hypervisorapi.BasePath, rest.WithHTTPClient(r.http), rest.WithEditor(authorize(r.cfg.Token)))
 	return peer{n.Name, api}, err
 }
 

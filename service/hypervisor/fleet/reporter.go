@@ -10,6 +10,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 const (
@@ -72,7 +73,7 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 		return nil, err
 	}
 	api, err := hypervisorapi.NewClient(strings.TrimRight(cfg.Registry, "/")+hypervisorapi.BasePath,
-		hypervisorapi.WithHTTPClient(client), hypervisorapi.WithRequestEditorFn(authorize(cfg.Token)))
+		rest.WithHTTPClient(client), rest.WithEditor(authorize(cfg.Token)))
 	return &Reporter{cfg: cfg, api: api, nudge: make(chan struct{}, 1)}, err
 }
 

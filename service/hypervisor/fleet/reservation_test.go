@@ -153,7 +153,7 @@ func TestACreateOfUnknownOutcomeKeepsItsRoomAndIsNotRepeated(t *testing.T) {
 			a.instead(func(rw http.ResponseWriter, r *http.Request) { f(a, rw, r) })
 			early := a.numbers()
 			_, err := w.Create(inTime(t), "", spec("web", 3))
-			if f := fault.From(err); err == nil || f.Kind != fault.Unavailable || f.Code != fleet.CodeUnreachable {
+			if f := fault.From(err); err == nil || f.Kind != fault.Unreachable || f.Code != fleet.CodeUnreachable {
 				t.Errorf("%v", err)
 			}
 			contains(t, err, "node a")

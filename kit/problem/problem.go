@@ -1,0 +1,111 @@
+// Package problem has the error bodies of all contracts, both ways: servers write one of
+// them, and clients read any of them. What goes wrong is the same everywhere; only the
+// shape of the body is the contract's.
+package problem
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// Problem is what an API says went wrong.
+type Problem struct {
+	// Code is a stable word for programs, for example "not_found".
+	Code string
+	// Message is for people.
+	Message string
+	// Field is the offending part of the request, empty if there is none.
+	Field string
+	// Limit names the setting or quota that the request exceeds, empty if there is none.
+	Limit string
+	// RequestID is the id under which the server's log has the request.
+	RequestID string
+}
+
+// Body is the shape of a contract's error body.
+type Body uint8
+
+// The bodies. Those without a place for a part of the problem leave that part out.
+const (
+	Nested  Body = iota // {"error": {"code", "message", "field", "limit", "request_id"}}
+	Flat                // {"error": message, "code", "field", "limit", "request_id"}
+	Bare                // {"error": message}
+	Detail              // {"detail": message}
+	Wrapped             // {"success": false, "data": null, "error": message}
+)
+
+type nested struct {
+	Error struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		Field     string `json:"field,omitempty"`
+		Limit     string `json:"limit,omitempty"`
+		RequestID string `json:"request_id"`
+	} `json:"error"`
+}
+
+type flat struct {
+	Error     string `json:"error"`
+	Code      string `json:"code"`
+	Field     string `json:"field,omitempty"`
+	Limit     string `json:"limit,omitempty"`
+	RequestID string `json:"request_id"`
+}
+
+type bare struct {
+	Error string `json:"error"`
+}
+
+type detail struct {
+	Detail string `json:"detail"`
+}
+
+type wrapped struct {
+	Success bool   `json:"success"`
+	Data    any    `json:"data"`
+	Error   string `json:"error"`
+}
+
+// Encode writes the problem as JSON.
+func (b Body) Encode(w io.Writer, p Problem) error {
+	return json.NewEncoder(w).Encode(b.of(p))
+}
+
+func (b Body) of(p Problem) any {
+	switch b {
+	case Flat:
+		return flat{p.Message, p.Code, p.Field, p.Limit, p.RequestID}
+	case Bare:
+		return bare{p.Message}
+	case Detail:
+		return detail{p.Message}
+	case Wrapped:
+		return wrapped{Error: p.Message}
+	}
+	var n nested
+	n.Error.Code, n.Error.Message, n.Error.Field = p.Code, p.Message, p.Field
+	n.Error.Limit, n.Error.RequestID = p.Limit, p.RequestID
+	return n
+}
+
+// Parse reads an error body of any shape. It is not ok if the text is not one, such as
+// the page of a proxy.
+func Parse(text []byte) (p Problem, ok bool) {
+	var n nested
+	if json.Unmarshal(text, &n) == nil && n.Error.Message != "" {
+		e := n.Error
+		return Problem{e.Code, e.Message, e.Field, e.Limit, e.RequestID}, true
+	}
+	var f struct {
+		flat
+		detail
+	}
+	if json.Unmarshal(text, &f) != nil {
+		return Problem{}, false
+	}
+	p = Problem{f.Code, f.Error, f.Field, f.Limit, f.RequestID}
+	if p.Message == "" {
+		p.Message = f.Detail
+	}
+	return p, p.Message != ""
+}

@@ -1,0 +1,235 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/oapi-codegen/runtime"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+)
+
+// Mux is where a contract's operations are registered. The pattern is one of
+// http.ServeMux: "GET /api/v1/sites/{id}".
+type Mux interface {
+	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
+}
+
+// Serve makes the handler of an operation: bind fills the operation's request, call
+// answers it, and write sends the answer. fail sends errors; after the answer's header
+// is out, it can only log them.
+func Serve[Q, A any](
+	fail httpserve.ErrorRenderer,
+	bind func(*Input, *Q),
+	call func(context.Context, Q) (A, error),
+	write func(A, http.ResponseWriter) error,
+) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		in, request := Input{r: r}, *new(Q)
+		if bind(&in, &request); in.err != nil {
+			fail(w, r, in.err)
+			return
+		}
+		answer, err := call(r.Context(), request)
+		switch {
+		case err != nil:
+		case any(answer) == nil:
+			err = errors.New("the operation has no answer")
+		default:
+			err = write(answer, w)
+		}
+		if err != nil {
+			fail(w, r, err)
+		}
+	}
+}
+
+// Input is what a request brings. Its first error is kept, and ends the request.
+type Input struct {
+	r     *http.Request
+	query url.Values
+	err   error
+}
+
+// Path reads a parameter of the path into to, a pointer to what it may be.
+func (in *Input) Path(name string, to any) {
+	in.keep(name, runtime.BindStyledParameterWithOptions("simple", name, in.r.PathValue(name), to,
+		runtime.BindStyledParameterOptions{
+			ParamLocation: runtime.ParamLocationPath, Required: true, ValueIsUnescaped: true,
+		}))
+}
+
+// Query reads a parameter of the query into to. A list is given by repeating the
+// parameter.
+func (in *Input) Query(name string, required bool, to any) {
+	if in.query == nil {
+		in.query = in.r.URL.Query()
+	}
+	in.keep(name, runtime.BindQueryParameter("form", true, required, name, in.query, to))
+}
+
+// Header reads a header that is sent once into to.
+func (in *Input) Header(name string, required bool, to any) {
+	switch values := in.r.Header.Values(name); {
+	case len(values) == 1:
+		in.keep(name, runtime.BindStyledParameterWithOptions("simple", name, values[0], to,
+			runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Required: required}))
+	case len(values) > 1:
+		in.keep(name, fmt.Errorf("sent %d times", len(values)))
+	case required:
+		in.keep(name, errors.New("missing"))
+	}
+}
+
+// Cookie reads a cookie into to.
+func (in *Input) Cookie(name string, required bool, to any) {
+	cookie, err := in.r.Cookie(name)
+	switch {
+	case err == nil:
+		in.keep(name, runtime.BindStyledParameterWithOptions("simple", name, cookie.Value, to,
+			runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationCookie, Required: required}))
+	case required:
+		in.keep(name, errors.New("missing"))
+	}
+}
+
+func (in *Input) keep(name string, err error) {
+	if err == nil || in.err != nil {
+		return
+	}
+	f := fault.Wrap(fault.Invalid, err, "%s: not a valid value", name)
+	f.Field = name
+	in.err = f
+}
+
+// Is tells whether the body is of this media type. It chooses between the types that an
+// operation takes.
+func (in *Input) Is(mediaType string) bool {
+	return strings.HasPrefix(in.ContentType(), mediaType)
+}
+
+// ContentType is the type of the body, as the client names it.
+func (in *Input) ContentType() string { return in.r.Header.Get("Content-Type") }
+
+// Multipart reads the parts of a body of type multipart/form-data.
+func (in *Input) Multipart() *multipart.Reader {
+	parts, err := in.r.MultipartReader()
+	if err != nil && in.err == nil {
+		in.err = fault.Wrap(fault.Invalid, err, "the request body is not a valid form of several parts")
+	}
+	return parts
+}
+
+// Body is the body as it comes.
+func (in *Input) Body() io.Reader { return in.r.Body }
+
+// JSON reads a JSON body. It returns nil if there is none and none is required.
+func JSON[T any](in *Input, required bool) *T {
+	body := new(T)
+	switch err := json.NewDecoder(in.r.Body).Decode(body); {
+	case err == nil:
+		return body
+	case !required && errors.Is(err, io.EOF):
+	case in.err == nil:
+		in.err = httpserve.BodyError(err)
+	}
+	return nil
+}
+
+// Text reads a body that is text. It returns nil if there is none and none is required.
+func Text[T ~string](in *Input, required bool) *T {
+	text, err := io.ReadAll(in.r.Body)
+	if err != nil && in.err == nil {
+		in.err = httpserve.BodyError(err)
+	}
+	if len(text) == 0 && !required {
+		return nil
+	}
+	body := T(text)
+	return &body
+}
+
+// Form reads a body of type application/x-www-form-urlencoded.
+func Form[T any](in *Input) *T {
+	body := new(T)
+	err := in.r.ParseForm()
+	if err == nil {
+		err = runtime.BindForm(body, in.r.PostForm, nil, nil)
+	}
+	if err != nil && in.err == nil {
+		in.err = fault.Wrap(fault.Invalid, err, "the request body is not a valid form")
+	}
+	return body
+}
+
+// Enveloper is a ResponseWriter that puts what an operation answers into an envelope,
+// such as {"success": true, "data": …}.
+type Enveloper interface {
+	http.ResponseWriter
+	// Envelope returns what is sent instead of body.
+	Envelope(status int, body any) any
+}
+
+// WriteJSON answers with body as JSON, or with what w's Envelope makes of it. header has
+// names and values in turn; a nil pointer is a header that is not sent. Nothing is sent
+// if body cannot be encoded.
+func WriteJSON(w http.ResponseWriter, status int, contentType string, body any, header ...any) error {
+	if e, ok := w.(Enveloper); ok {
+		body = e.Envelope(status, body)
+	}
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(body); err != nil {
+		return err
+	}
+	writeHead(w, status, contentType, header)
+	_, err := text.WriteTo(w)
+	return err
+}
+
+// WriteText answers with text.
+func WriteText(w http.ResponseWriter, status int, contentType, text string, header ...any) error {
+	writeHead(w, status, contentType, header)
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// WriteStream answers with what body gives, length bytes, or until its end if length is
+// 0. It closes a body that can be closed.
+func WriteStream(w http.ResponseWriter, status int, contentType string, body io.Reader, length int64, header ...any) error {
+	if c, ok := body.(io.Closer); ok {
+		defer func() { _ = c.Close() }() // it was only read
+	}
+	if length != 0 {
+		header = append(header, "Content-Length", length)
+	}
+	writeHead(w, status, contentType, header)
+	_, err := io.Copy(w, body)
+	return err
+}
+
+// WriteNothing answers without a body.
+func WriteNothing(w http.ResponseWriter, status int, header ...any) error {
+	writeHead(w, status, "", header)
+	return nil
+}
+
+func writeHead(w http.ResponseWriter, status int, contentType string, header []any) {
+	if contentType != "" {
+		w.Header().Set("Content-Type", contentType)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if value, ok := deref(header[i+1]); ok {
+			w.Header().Set(fmt.Sprint(header[i]), fmt.Sprint(value))
+		}
+	}
+	w.WriteHeader(status)
+}
