@@ -74,7 +74,8 @@ func (in *Input) Query(name string, required bool, to any) {
 	if in.query == nil {
 		in.query = in.r.URL.Query()
 	}
-	in.keep(name, runtime.BindQueryParameter("form", true, required, name, in.query, to))
+	in.keep(name, runtime.BindQueryParameterWithOptions("form", true, required, name, in.query, to,
+		runtime.BindQueryParameterOptions{}))
 }
 
 // Header reads a header that is sent once into to.
