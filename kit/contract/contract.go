@@ -114,7 +114,7 @@ func newOperation(doc *openapi3.T, basePath, path string, item *openapi3.PathIte
 		ID: o.OperationID, Method: method, Path: path, Pattern: method + " " + basePath + path,
 		Access: extension(o, "x-access"), Audit: extension(o, "x-audit"),
 		Time: Time(extension(o, "x-time")), Credential: extension(o, "x-credential"),
-		route:            &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: o},
+		route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: o},
 	}
 	if op.ID == "" {
 		return nil, errors.New("operationId is missing")
