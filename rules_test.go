@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -320,6 +321,59 @@ func TestTheRuleOfGoroutinesTellsThemApart(t *testing.T) {
 		})
 		if !found {
 			t.Errorf("%s is not seen", text)
+		}
+	}
+}
+
+// What a code means, and what to do, is told in one place, and of no code that there is not.
+func TestEveryErrorCodeIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for line := range strings.Lines(string(page)) {
+		if first, _, is := strings.Cut(strings.TrimPrefix(line, "|"), "|"); is && strings.HasPrefix(line, "|") {
+			for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(first, -1) {
+				told[m[1]] = true
+			}
+		}
+	}
+	given := regexp.MustCompile(`(?:WithCode\(|(?i:code)\w* += )"([a-z_]+)"`)
+	kinds := regexp.MustCompile(`\{"([a-z_]+)", http\.Status`)
+	literal := regexp.MustCompile(`"([a-z_]+)"`)
+	known := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			source, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range literal.FindAllStringSubmatch(string(source), -1) {
+				known[m[1]] = true
+			}
+			if room(p.ImportPath) != "kit/fault" && !strings.HasPrefix(room(p.ImportPath), "service") && !strings.HasPrefix(room(p.ImportPath), "kit") {
+				continue
+			}
+			codes := given.FindAllStringSubmatch(string(source), -1)
+			if room(p.ImportPath) == "kit/fault" {
+				codes = append(codes, kinds.FindAllStringSubmatch(string(source), -1)...)
+			}
+			for _, m := range codes {
+				code := m[1]
+				if !strings.HasSuffix(code, "_") && !told[code] && !told["agent_"+code] {
+					t.Errorf("%s/%s: docs/errors.md does not tell of the code %s", p.Dir, name, code)
+				}
+			}
+		}
+	}
+	if len(told) < 80 {
+		t.Fatalf("only %d codes are in docs/errors.md", len(told))
+	}
+	for code := range told {
+		if !known[code] && !known[strings.TrimPrefix(code, "agent_")] && !known[strings.TrimPrefix(code, "no_")] {
+			t.Errorf("docs/errors.md tells of the code %s, which nothing gives", code)
 		}
 	}
 }
