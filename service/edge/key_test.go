@@ -103,6 +103,7 @@ func TestARouteThatCannotBeUsedIsAnAlertUntilItCan(t *testing.T) {
 			return was
 		}
 		good := set("damaged")
+		c.service.Reread(r.Id) // its worker may still hold what it read when the route was created
 		c.send(agent, site, "one", "t")
 		firing := func() bool {
 			c.maintain()
