@@ -86,13 +86,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.Logout, LogoutResponseObject.VisitLogoutResponse))
 	mux.HandleFunc("GET "+base+"/auth/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
 	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
-	mux.HandleFunc("GET "+base+"/auth/oidc/callback", rest.Serve(fail, func(in *rest.Input, q *OIDCCallbackRequestObject) {
-		in.Query("code", false, &q.Params.Code)
-		in.Query("state", false, &q.Params.State)
-		in.Query("error", false, &q.Params.Error)
-	}, s.OIDCCallback, OIDCCallbackResponseObject.VisitOIDCCallbackResponse))
-	mux.HandleFunc("GET "+base+"/auth/oidc/login", rest.Serve(fail, func(_ *rest.Input, _ *OIDCLoginRequestObject) {
-	}, s.OIDCLogin, OIDCLoginResponseObject.VisitOIDCLoginResponse))
 	mux.HandleFunc("GET "+base+"/ca/crl", rest.Serve(fail, func(in *rest.Input, q *GetCRLRequestObject) {
 		in.Query("format", false, &q.Params.Format)
 	}, s.GetCRL, GetCRLResponseObject.VisitGetCRLResponse))
@@ -291,9 +284,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[RotateCertificateJSONRequestBody](in, true)
 	}, s.RotateCertificate, RotateCertificateResponseObject.VisitRotateCertificateResponse))
-	mux.HandleFunc("GET "+base+"/stream", rest.Serve(fail, func(in *rest.Input, q *GetStreamRequestObject) {
-		in.Header("Last-Event-ID", false, &q.Params.LastEventID)
-	}, s.GetStream, GetStreamResponseObject.VisitGetStreamResponse))
 	mux.HandleFunc("GET "+base+"/twins", rest.Serve(fail, func(in *rest.Input, q *ListTwinsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -311,14 +301,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.GetVersion, GetVersionResponseObject.VisitGetVersionResponse))
 }
 
-type RedirectResponseHeaders struct {
-	Location  *string
-	SetCookie *string
-}
-type RedirectResponse struct {
-	Headers RedirectResponseHeaders
-}
-
 // ListActivityRequestObject is a request of ListActivity.
 type ListActivityRequestObject struct {
 	Params ListActivityParams
@@ -329,10 +311,17 @@ type ListActivityResponseObject interface {
 	VisitListActivityResponse(w http.ResponseWriter) error
 }
 
-type ListActivity200JSONResponse []ActivityEntry
+type ListActivity200ResponseHeaders struct {
+	Link *string
+}
+
+type ListActivity200JSONResponse struct {
+	Body    []ActivityEntry
+	Headers ListActivity200ResponseHeaders
+}
 
 func (r ListActivity200JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // AddActivityRequestObject is a request of AddActivity.
@@ -361,10 +350,17 @@ type ListAgentDeploymentsResponseObject interface {
 	VisitListAgentDeploymentsResponse(w http.ResponseWriter) error
 }
 
-type ListAgentDeployments200JSONResponse []AgentDeployment
+type ListAgentDeployments200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAgentDeployments200JSONResponse struct {
+	Body    []AgentDeployment
+	Headers ListAgentDeployments200ResponseHeaders
+}
 
 func (r ListAgentDeployments200JSONResponse) VisitListAgentDeploymentsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // RollbackDeploymentRequestObject is a request of RollbackDeployment.
@@ -428,10 +424,17 @@ type ListAgentPolicyPacksResponseObject interface {
 	VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error
 }
 
-type ListAgentPolicyPacks200JSONResponse []PolicyPack
+type ListAgentPolicyPacks200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAgentPolicyPacks200JSONResponse struct {
+	Body    []PolicyPack
+	Headers ListAgentPolicyPacks200ResponseHeaders
+}
 
 func (r ListAgentPolicyPacks200JSONResponse) VisitListAgentPolicyPacksResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // ListAgentTwinsRequestObject is a request of ListAgentTwins.
@@ -444,10 +447,17 @@ type ListAgentTwinsResponseObject interface {
 	VisitListAgentTwinsResponse(w http.ResponseWriter) error
 }
 
-type ListAgentTwins200JSONResponse []Twin
+type ListAgentTwins200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAgentTwins200JSONResponse struct {
+	Body    []Twin
+	Headers ListAgentTwins200ResponseHeaders
+}
 
 func (r ListAgentTwins200JSONResponse) VisitListAgentTwinsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // ReportTwinRequestObject is a request of ReportTwin.
@@ -477,10 +487,17 @@ type ListAlertsResponseObject interface {
 	VisitListAlertsResponse(w http.ResponseWriter) error
 }
 
-type ListAlerts200JSONResponse []Alert
+type ListAlerts200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlerts200JSONResponse struct {
+	Body    []Alert
+	Headers ListAlerts200ResponseHeaders
+}
 
 func (r ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // ListAuditRequestObject is a request of ListAudit.
@@ -493,10 +510,17 @@ type ListAuditResponseObject interface {
 	VisitListAuditResponse(w http.ResponseWriter) error
 }
 
-type ListAudit200JSONResponse []AuditEntry
+type ListAudit200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAudit200JSONResponse struct {
+	Body    []AuditEntry
+	Headers ListAudit200ResponseHeaders
+}
 
 func (r ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // AcknowledgeAuditRequestObject is a request of AcknowledgeAudit.
@@ -578,41 +602,6 @@ func (r GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-// OIDCCallbackRequestObject is a request of OIDCCallback.
-type OIDCCallbackRequestObject struct {
-	Params OIDCCallbackParams
-}
-
-// OIDCCallbackResponseObject is an answer of OIDCCallback.
-type OIDCCallbackResponseObject interface {
-	VisitOIDCCallbackResponse(w http.ResponseWriter) error
-}
-
-type OIDCCallback302Response struct {
-	Headers RedirectResponseHeaders
-}
-
-func (r OIDCCallback302Response) VisitOIDCCallbackResponse(w http.ResponseWriter) error {
-	return rest.WriteNothing(w, 302, "Location", r.Headers.Location, "Set-Cookie", r.Headers.SetCookie)
-}
-
-// OIDCLoginRequestObject is a request of OIDCLogin.
-type OIDCLoginRequestObject struct {
-}
-
-// OIDCLoginResponseObject is an answer of OIDCLogin.
-type OIDCLoginResponseObject interface {
-	VisitOIDCLoginResponse(w http.ResponseWriter) error
-}
-
-type OIDCLogin302Response struct {
-	Headers RedirectResponseHeaders
-}
-
-func (r OIDCLogin302Response) VisitOIDCLoginResponse(w http.ResponseWriter) error {
-	return rest.WriteNothing(w, 302, "Location", r.Headers.Location, "Set-Cookie", r.Headers.SetCookie)
-}
-
 // GetCRLRequestObject is a request of GetCRL.
 type GetCRLRequestObject struct {
 	Params GetCRLParams
@@ -642,10 +631,17 @@ type ListDeadLettersResponseObject interface {
 	VisitListDeadLettersResponse(w http.ResponseWriter) error
 }
 
-type ListDeadLetters200JSONResponse []DeadLetter
+type ListDeadLetters200ResponseHeaders struct {
+	Link *string
+}
+
+type ListDeadLetters200JSONResponse struct {
+	Body    []DeadLetter
+	Headers ListDeadLetters200ResponseHeaders
+}
 
 func (r ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // ReplayDeadLettersRequestObject is a request of ReplayDeadLetters.
@@ -723,10 +719,17 @@ type ListDeploymentsResponseObject interface {
 	VisitListDeploymentsResponse(w http.ResponseWriter) error
 }
 
-type ListDeployments200JSONResponse []Deployment
+type ListDeployments200ResponseHeaders struct {
+	Link *string
+}
+
+type ListDeployments200JSONResponse struct {
+	Body    []Deployment
+	Headers ListDeployments200ResponseHeaders
+}
 
 func (r ListDeployments200JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // CreateDeploymentRequestObject is a request of CreateDeployment.
@@ -805,10 +808,17 @@ type ListDevicesResponseObject interface {
 	VisitListDevicesResponse(w http.ResponseWriter) error
 }
 
-type ListDevices200JSONResponse []Device
+type ListDevices200ResponseHeaders struct {
+	Link *string
+}
+
+type ListDevices200JSONResponse struct {
+	Body    []Device
+	Headers ListDevices200ResponseHeaders
+}
 
 func (r ListDevices200JSONResponse) VisitListDevicesResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // RegisterDeviceRequestObject is a request of RegisterDevice.
@@ -925,10 +935,17 @@ type ListEnrollmentTokensResponseObject interface {
 	VisitListEnrollmentTokensResponse(w http.ResponseWriter) error
 }
 
-type ListEnrollmentTokens200JSONResponse []EnrollmentToken
+type ListEnrollmentTokens200ResponseHeaders struct {
+	Link *string
+}
+
+type ListEnrollmentTokens200JSONResponse struct {
+	Body    []EnrollmentToken
+	Headers ListEnrollmentTokens200ResponseHeaders
+}
 
 func (r ListEnrollmentTokens200JSONResponse) VisitListEnrollmentTokensResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // CreateEnrollmentTokenRequestObject is a request of CreateEnrollmentToken.
@@ -974,10 +991,17 @@ type ListEventsResponseObject interface {
 	VisitListEventsResponse(w http.ResponseWriter) error
 }
 
-type ListEvents200JSONResponse []Event
+type ListEvents200ResponseHeaders struct {
+	Link *string
+}
+
+type ListEvents200JSONResponse struct {
+	Body    []Event
+	Headers ListEvents200ResponseHeaders
+}
 
 func (r ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // IngestEventRequestObject is a request of IngestEvent.
@@ -1038,10 +1062,17 @@ type ListOrgsResponseObject interface {
 	VisitListOrgsResponse(w http.ResponseWriter) error
 }
 
-type ListOrgs200JSONResponse []Org
+type ListOrgs200ResponseHeaders struct {
+	Link *string
+}
+
+type ListOrgs200JSONResponse struct {
+	Body    []Org
+	Headers ListOrgs200ResponseHeaders
+}
 
 func (r ListOrgs200JSONResponse) VisitListOrgsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // CreateOrgRequestObject is a request of CreateOrg.
@@ -1103,10 +1134,17 @@ type ListCampaignsResponseObject interface {
 	VisitListCampaignsResponse(w http.ResponseWriter) error
 }
 
-type ListCampaigns200JSONResponse []Campaign
+type ListCampaigns200ResponseHeaders struct {
+	Link *string
+}
+
+type ListCampaigns200JSONResponse struct {
+	Body    []Campaign
+	Headers ListCampaigns200ResponseHeaders
+}
 
 func (r ListCampaigns200JSONResponse) VisitListCampaignsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // CreateCampaignRequestObject is a request of CreateCampaign.
@@ -1168,10 +1206,17 @@ type ListCampaignDevicesResponseObject interface {
 	VisitListCampaignDevicesResponse(w http.ResponseWriter) error
 }
 
-type ListCampaignDevices200JSONResponse []CampaignDevice
+type ListCampaignDevices200ResponseHeaders struct {
+	Link *string
+}
+
+type ListCampaignDevices200JSONResponse struct {
+	Body    []CampaignDevice
+	Headers ListCampaignDevices200ResponseHeaders
+}
 
 func (r ListCampaignDevices200JSONResponse) VisitListCampaignDevicesResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // PromoteCampaignRequestObject is a request of PromoteCampaign.
@@ -1231,10 +1276,17 @@ type ListPolicyPacksResponseObject interface {
 	VisitListPolicyPacksResponse(w http.ResponseWriter) error
 }
 
-type ListPolicyPacks200JSONResponse []PolicyPack
+type ListPolicyPacks200ResponseHeaders struct {
+	Link *string
+}
+
+type ListPolicyPacks200JSONResponse struct {
+	Body    []PolicyPack
+	Headers ListPolicyPacks200ResponseHeaders
+}
 
 func (r ListPolicyPacks200JSONResponse) VisitListPolicyPacksResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // CreatePolicyPackRequestObject is a request of CreatePolicyPack.
@@ -1329,10 +1381,17 @@ type ListRoutesResponseObject interface {
 	VisitListRoutesResponse(w http.ResponseWriter) error
 }
 
-type ListRoutes200JSONResponse []Route
+type ListRoutes200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRoutes200JSONResponse struct {
+	Body    []Route
+	Headers ListRoutes200ResponseHeaders
+}
 
 func (r ListRoutes200JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // CreateRouteRequestObject is a request of CreateRoute.
@@ -1445,10 +1504,17 @@ type ListSitesResponseObject interface {
 	VisitListSitesResponse(w http.ResponseWriter) error
 }
 
-type ListSites200JSONResponse []Site
+type ListSites200ResponseHeaders struct {
+	Link *string
+}
+
+type ListSites200JSONResponse struct {
+	Body    []Site
+	Headers ListSites200ResponseHeaders
+}
 
 func (r ListSites200JSONResponse) VisitListSitesResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // DeleteSiteRequestObject is a request of DeleteSite.
@@ -1534,25 +1600,6 @@ func (r RotateCertificate200JSONResponse) VisitRotateCertificateResponse(w http.
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
-// GetStreamRequestObject is a request of GetStream.
-type GetStreamRequestObject struct {
-	Params GetStreamParams
-}
-
-// GetStreamResponseObject is an answer of GetStream.
-type GetStreamResponseObject interface {
-	VisitGetStreamResponse(w http.ResponseWriter) error
-}
-
-type GetStream200TexteventStreamResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (r GetStream200TexteventStreamResponse) VisitGetStreamResponse(w http.ResponseWriter) error {
-	return rest.WriteStream(w, 200, "text/event-stream", r.Body, r.ContentLength)
-}
-
 // ListTwinsRequestObject is a request of ListTwins.
 type ListTwinsRequestObject struct {
 	Params ListTwinsParams
@@ -1563,10 +1610,17 @@ type ListTwinsResponseObject interface {
 	VisitListTwinsResponse(w http.ResponseWriter) error
 }
 
-type ListTwins200JSONResponse []Twin
+type ListTwins200ResponseHeaders struct {
+	Link *string
+}
+
+type ListTwins200JSONResponse struct {
+	Body    []Twin
+	Headers ListTwins200ResponseHeaders
+}
 
 func (r ListTwins200JSONResponse) VisitListTwinsResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // GetTwinRequestObject is a request of GetTwin.
@@ -1683,12 +1737,6 @@ type Server interface {
 	// GetMe Describe the caller
 	// (GET /auth/me)
 	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)
-	// OIDCCallback Come back from the identity provider; goes on to the console with the session token in the fragment `oidc_token`
-	// (GET /auth/oidc/callback)
-	OIDCCallback(context.Context, OIDCCallbackRequestObject) (OIDCCallbackResponseObject, error)
-	// OIDCLogin Go to the identity provider
-	// (GET /auth/oidc/login)
-	OIDCLogin(context.Context, OIDCLoginRequestObject) (OIDCLoginResponseObject, error)
 	// GetCRL The certificate revocation list (RFC 5280)
 	// (GET /ca/crl)
 	GetCRL(context.Context, GetCRLRequestObject) (GetCRLResponseObject, error)
@@ -1857,9 +1905,6 @@ type Server interface {
 	// RotateCertificate Sign a new certificate for the calling site
 	// (POST /sites/{id}/rotate)
 	RotateCertificate(context.Context, RotateCertificateRequestObject) (RotateCertificateResponseObject, error)
-	// GetStream Activity as it happens, as server-sent events
-	// (GET /stream)
-	GetStream(context.Context, GetStreamRequestObject) (GetStreamResponseObject, error)
 	// ListTwins Twins in the caller's scope
 	// (GET /twins)
 	ListTwins(context.Context, ListTwinsRequestObject) (ListTwinsResponseObject, error)

@@ -188,10 +188,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[CloneVMJSONRequestBody](in, true)
 	}, s.CloneVM, CloneVMResponseObject.VisitCloneVMResponse))
-	mux.HandleFunc("GET "+base+"/v1/vms/{id}/console", rest.Serve(fail, func(in *rest.Input, q *OpenConsoleRequestObject) {
-		in.Path("id", &q.Id)
-		in.Query("ticket", false, &q.Params.Ticket)
-	}, s.OpenConsole, OpenConsoleResponseObject.VisitOpenConsoleResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/disable", rest.Serve(fail, func(in *rest.Input, q *DisableVMRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[DisableVMJSONRequestBody](in, false)
@@ -248,10 +244,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[CreateTicketJSONRequestBody](in, false)
 	}, s.CreateTicket, CreateTicketResponseObject.VisitCreateTicketResponse))
-	mux.HandleFunc("GET "+base+"/v1/vms/{id}/vnc", rest.Serve(fail, func(in *rest.Input, q *OpenScreenRequestObject) {
-		in.Path("id", &q.Id)
-		in.Query("ticket", false, &q.Params.Ticket)
-	}, s.OpenScreen, OpenScreenResponseObject.VisitOpenScreenResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/wait", rest.Serve(fail, func(in *rest.Input, q *WaitVMRequestObject) {
 		in.Path("id", &q.Id)
 		in.Query("state", true, &q.Params.State)
@@ -1091,24 +1083,6 @@ func (r CloneVM202JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) erro
 	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
-// OpenConsoleRequestObject is a request of OpenConsole.
-type OpenConsoleRequestObject struct {
-	Id     VMID
-	Params OpenConsoleParams
-}
-
-// OpenConsoleResponseObject is an answer of OpenConsole.
-type OpenConsoleResponseObject interface {
-	VisitOpenConsoleResponse(w http.ResponseWriter) error
-}
-
-type OpenConsole101Response struct {
-}
-
-func (r OpenConsole101Response) VisitOpenConsoleResponse(w http.ResponseWriter) error {
-	return rest.WriteNothing(w, 101)
-}
-
 // DisableVMRequestObject is a request of DisableVM.
 type DisableVMRequestObject struct {
 	Id   VMID
@@ -1354,24 +1328,6 @@ func (r CreateTicket201JSONResponse) VisitCreateTicketResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
-// OpenScreenRequestObject is a request of OpenScreen.
-type OpenScreenRequestObject struct {
-	Id     VMID
-	Params OpenScreenParams
-}
-
-// OpenScreenResponseObject is an answer of OpenScreen.
-type OpenScreenResponseObject interface {
-	VisitOpenScreenResponse(w http.ResponseWriter) error
-}
-
-type OpenScreen101Response struct {
-}
-
-func (r OpenScreen101Response) VisitOpenScreenResponse(w http.ResponseWriter) error {
-	return rest.WriteNothing(w, 101)
-}
-
 // WaitVMRequestObject is a request of WaitVM.
 type WaitVMRequestObject struct {
 	Id     VMID
@@ -1533,9 +1489,6 @@ type Server interface {
 	// CloneVM Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
 	// (POST /v1/vms/{id}/clone)
 	CloneVM(context.Context, CloneVMRequestObject) (CloneVMResponseObject, error)
-	// OpenConsole The serial console as a WebSocket of binary frames, after what was printed last
-	// (GET /v1/vms/{id}/console)
-	OpenConsole(context.Context, OpenConsoleRequestObject) (OpenConsoleResponseObject, error)
 	// DisableVM Do not start the VM with the host
 	// (POST /v1/vms/{id}/disable)
 	DisableVM(context.Context, DisableVMRequestObject) (DisableVMResponseObject, error)
@@ -1578,9 +1531,6 @@ type Server interface {
 	// CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
 	// (POST /v1/vms/{id}/tickets)
 	CreateTicket(context.Context, CreateTicketRequestObject) (CreateTicketResponseObject, error)
-	// OpenScreen The screen as a WebSocket that carries RFB in binary frames
-	// (GET /v1/vms/{id}/vnc)
-	OpenScreen(context.Context, OpenScreenRequestObject) (OpenScreenResponseObject, error)
 	// WaitVM Answer when the VM is in a state, or when the time is over
 	// (GET /v1/vms/{id}/wait)
 	WaitVM(context.Context, WaitVMRequestObject) (WaitVMResponseObject, error)

@@ -12,7 +12,6 @@ import (
 	"github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
@@ -49,7 +48,7 @@ them: up to 1,000 events and 32 MiB.`,
 				if err := list.Page(items); err != nil {
 					return err
 				}
-				next := httpserve.NextCursor(a.Header)
+				next := rest.NextCursor(a.Header)
 				if next == "" || len(items) == 0 {
 					return list.Close()
 				}

@@ -16,6 +16,7 @@ import (
 type Contract struct {
 	doc        *openapi3.T
 	raw        []byte
+	basePath   string
 	operations []*Operation
 	byPattern  map[string]*Operation
 }
@@ -81,7 +82,7 @@ func Load(document []byte, basePath string, classes []string) (*Contract, error)
 	if err := doc.Validate(context.Background()); err != nil {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
-	c := &Contract{doc: doc, raw: document, byPattern: map[string]*Operation{}}
+	c := &Contract{doc: doc, raw: document, basePath: basePath, byPattern: map[string]*Operation{}}
 	var problems []error
 	for path, item := range doc.Paths.Map() {
 		if len(item.Servers) > 0 {
@@ -185,6 +186,9 @@ func extension(o *openapi3.Operation, name string) string {
 
 // Operations are all operations, ordered by path and method.
 func (c *Contract) Operations() []*Operation { return c.operations }
+
+// BasePath is the path of the document's server, for example "/api/v1".
+func (c *Contract) BasePath() string { return c.basePath }
 
 // Operation finds an operation by the pattern under which it is registered.
 func (c *Contract) Operation(pattern string) (*Operation, bool) {

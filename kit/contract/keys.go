@@ -76,7 +76,7 @@ func (op *Operation) exactKeys(r *http.Request) error {
 	if !op.takesJSON || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && slices.Contains(op.otherMedia, media) {
+	if op.CarriesFile(r) {
 		return nil
 	}
 	var body bytes.Buffer
@@ -88,6 +88,16 @@ func (op *Operation) exactKeys(r *http.Request) error {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
 	return checkKeys(body.Bytes(), op.bodyKeys)
+}
+
+// CarriesFile tells whether the body of a request is of a type that the operation takes beside JSON,
+// such as a file.
+func (op *Operation) CarriesFile(r *http.Request) bool {
+	if len(op.otherMedia) == 0 {
+		return false
+	}
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && slices.Contains(op.otherMedia, media)
 }
 
 // checkKeys is exactKeys for a body. An empty one is left to the handler.

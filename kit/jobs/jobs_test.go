@@ -111,7 +111,7 @@ func until(t *testing.T, d *db.DB, id string, wanted func(jobs.Record) bool) job
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		record := get(t, d, id)
 		if wanted(record) {
@@ -315,7 +315,7 @@ func TestAGroupLeavesWorkersToOthersHoweverManyJobsItHas(t *testing.T) {
 			select {
 			case group := <-began:
 				return group
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("no job begins")
 				return ""
 			}

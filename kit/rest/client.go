@@ -234,3 +234,20 @@ func refusal(r *http.Response, body []byte) error {
 	p, _ := problem.Parse(body)
 	return &Refusal{Problem: p, Status: r.StatusCode, Header: r.Header}
 }
+
+// NextCursor is, for a client, the cursor in the Link header's rel="next" (RFC
+// 8288); empty on the last page. The rest of that link is the request itself.
+func NextCursor(h http.Header) string {
+	for _, line := range h.Values("Link") {
+		for link := range strings.SplitSeq(line, ",") {
+			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
+			if !strings.Contains(params, `rel="next"`) && !strings.Contains(params, "rel=next") {
+				continue
+			}
+			if u, err := url.Parse(strings.TrimPrefix(target, "<")); err == nil {
+				return u.Query().Get("cursor")
+			}
+		}
+	}
+	return ""
+}

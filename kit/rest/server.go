@@ -130,8 +130,21 @@ func (in *Input) Multipart() *multipart.Reader {
 	return parts
 }
 
-// Body is the body as it comes.
-func (in *Input) Body() io.Reader { return in.r.Body }
+// Body is the body as it comes. SizeOf tells how long it is.
+func (in *Input) Body() io.Reader { return sized{in.r.Body, in.r.ContentLength} }
+
+type sized struct {
+	io.Reader
+	size int64
+}
+
+// SizeOf is the length of a body of an operation in bytes, -1 if the client does not tell it.
+func SizeOf(body io.Reader) int64 {
+	if s, ok := body.(sized); ok {
+		return s.size
+	}
+	return -1
+}
 
 // JSON reads a JSON body. It returns nil if there is none and none is required.
 func JSON[T any](in *Input, required bool) *T {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -77,7 +76,7 @@ func (c Config) Validate() error {
 	if err != nil {
 		return fault.InvalidField("listen", "must be host:port, for example 127.0.0.1:8081, not %q", c.Listen)
 	}
-	if !isLoopback(host) {
+	if !httpserve.Loopback(host) {
 		return fault.InvalidField("listen", "must be a loopback address, since the local API asks for no credentials; not %q", c.Listen)
 	}
 	return nil
@@ -108,18 +107,8 @@ func (c Config) serverURL() (*url.URL, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fault.InvalidField("server", "must be a URL such as https://edge.example.com:8080")
 	}
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) && !c.AllowHTTP {
+	if u.Scheme == "http" && !httpserve.Loopback(u.Hostname()) && !c.AllowHTTP {
 		return nil, fault.InvalidField("server", "speaks plain HTTP and is not on this machine; use https, or set --allow-http if the network is trusted")
 	}
 	return u, nil
-}
-
-// isLoopback tells whether a host name or address is this machine's own.
-func isLoopback(host string) bool {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, section 6.3
-		return true
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.Unmap().IsLoopback()
 }

@@ -211,7 +211,7 @@ func (s *site) send(id string) {
 // eventually waits for what the agent brings about; there is no signal for it.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("did not happen: %s", what)
 		}

@@ -3,27 +3,24 @@ package agent
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/agent/outbox"
 	"github.com/mainstay-infra/mainstay/service/agent/twin"
 )
 
 // Limits that keep the agent small, whatever programs send.
 const (
-	maxInFlight   = 128
-	maxEventsBody = 5 << 18   // bytes: a payload of 1 MiB and what is around it
-	maxOtherBody  = 160 << 10 // a patch of 32 KiB, white space and all
+	maxInFlight = 128
+	maxBody     = 160 << 10 // bytes, unless the contract says otherwise: a patch of 32 KiB, white space and all
 	// Bodies of events share so much memory; those below the second bound are not
 	// counted, since maxInFlight bounds them well enough.
-	bodyBudget     = maxEventsBody
+	bodyBudget     = 5 << 18 // as x-body in the contract: a payload of 1 MiB and what is around it
 	countedFrom    = 4 << 10
 	bodyBudgetUnit = 16 << 10
 )
@@ -33,52 +30,36 @@ type local struct{ a *Agent }
 
 var _ agentapi.Server = local{}
 
-// Handler answers local requests: the contract's under /v1, and beside it /healthz,
-// /metrics, /openapi.yaml and /docs.
-func (a *Agent) Handler() http.Handler {
-	router := contract.NewRouter(a.contract, a.render, a.admit)
-	agentapi.Register(router, agentapi.BasePath, local{a}, a.render)
-	a.contract.Mount(router)
-	router.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.db.Ping(r.Context()); err != nil {
-			a.render(w, r, err)
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("ok\n")) // a client that hung up needs no answer
-	}))
-	router.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
-	mode, err := httpserve.ParseLogMode(a.cfg.AccessLog)
+// openShell puts the contract's operations behind their limits.
+func (a *Agent) openShell(deps Deps) error {
+	c, err := Contract()
 	if err != nil {
-		panic(err) // Validate has checked it
+		return err
 	}
-	return httpserve.Chain(router,
-		httpserve.RequestID,
-		httpserve.AccessLog(a.log, mode),
-		httpserve.Metrics(a.registry, "agent"),
-		httpserve.Recover(a.render, a.log),
-		httpserve.LimitInFlight(maxInFlight, a.render),
-		a.refuseBrowsers,
-	)
+	alive := func(ctx context.Context) error { return a.db.Ping(ctx) }
+	a.shell, err = shell.New(shell.Config[struct{}]{
+		Name: "agent", Contract: c, Log: a.log, Registry: deps.Registry, Errors: problem.Nested,
+		AccessLog: a.cfg.AccessLog, MaxInFlight: maxInFlight, MaxBody: maxBody,
+		Alive: alive,
+		Ready: []shell.Check{{Name: "database", Run: func(ctx context.Context) (string, error) { return "", alive(ctx) }}},
+		Body:  a.limitEvents, Front: a.refuseBrowsers,
+	})
+	if err != nil {
+		return err
+	}
+	agentapi.Register(a.shell, agentapi.BasePath, local{a}, a.shell.Fail)
+	return nil
 }
 
-// admit stands before every operation: it bounds what a request may cost, and
-// holds it against the contract.
-func (a *Agent) admit(op *contract.Operation, next http.Handler) http.Handler {
-	if body, has := shapes[op.ID]; has {
-		next = a.strictBody(body, next)
+// Handler answers local requests.
+func (a *Agent) Handler() http.Handler { return a.shell.Handler() }
+
+// limitEvents lets operations with large bodies wait until there is room.
+func (a *Agent) limitEvents(op *contract.Operation, next http.Handler) http.Handler {
+	if op.MaxBody <= maxBody {
+		return next
 	}
-	if op.HandlerValidates {
-		return httpserve.LimitBody(maxEventsBody)(a.rationed(next))
-	}
-	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := op.CheckRequest(r); err != nil {
-			a.render(w, r, err)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-	return httpserve.LimitBody(maxOtherBody)(checked)
+	return a.rationed(next)
 }
 
 // rationed lets requests wait until there is room for their body.
@@ -91,7 +72,7 @@ func (a *Agent) rationed(next http.Handler) http.Handler {
 		if size >= countedFrom {
 			release, err := a.bodies.take(r.Context(), int(size+bodyBudgetUnit-1)/bodyBudgetUnit)
 			if err != nil {
-				a.render(w, r, err)
+				a.shell.Fail(w, r, err)
 				return
 			}
 			defer release()
@@ -175,30 +156,10 @@ func (l local) SendEvents(ctx context.Context, req agentapi.SendEventsRequestObj
 
 // ListRefusedEvents lists the events that are set aside.
 func (l local) ListRefusedEvents(ctx context.Context, req agentapi.ListRefusedEventsRequestObject) (agentapi.ListRefusedEventsResponseObject, error) {
-	p, err := httpserve.ParsePage(req.Params.Limit, req.Params.Cursor, 100, 1000)
-	if err != nil {
-		return nil, err
-	}
-	before := int64(0)
-	if p.After != "" {
-		if before, err = strconv.ParseInt(p.After, 10, 64); err != nil {
-			return nil, fault.InvalidField("cursor", "is not one that a Link header held")
-		}
-	}
-	events, err := l.a.outbox.Refused(ctx, before, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	var out agentapi.ListRefusedEvents200JSONResponse
-	if len(events) > p.Limit {
-		events = events[:p.Limit]
-		out.Headers.Link = nextPage("/events/refused", p.Limit, strconv.FormatInt(events[p.Limit-1].Seq, 10))
-	}
-	out.Body = make([]agentapi.RefusedEvent, len(events))
-	for i, e := range events {
-		out.Body[i] = apiRefused(e)
-	}
-	return out, nil
+	out, next, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]outbox.Refused, error) {
+		return l.a.outbox.Refused(ctx, before, limit)
+	}, func(e outbox.Refused) int64 { return e.Seq }, apiRefused)
+	return agentapi.ListRefusedEvents200JSONResponse{Body: out, Headers: agentapi.ListRefusedEvents200ResponseHeaders{Link: next}}, err
 }
 
 func apiRefused(e outbox.Refused) agentapi.RefusedEvent {
@@ -241,13 +202,6 @@ func (l local) DiscardRefusedEvents(ctx context.Context, req agentapi.DiscardRef
 	return agentapi.DiscardRefusedEvents200JSONResponse{Events: n}, nil
 }
 
-// nextPage is the Link header of a list's next page.
-func nextPage(path string, limit int, cursor string) *string {
-	here := &url.URL{Path: agentapi.BasePath + path, RawQuery: url.Values{"limit": {strconv.Itoa(limit)}}.Encode()}
-	next := httpserve.NextLink(&http.Request{URL: here}, httpserve.EncodeCursor(cursor))
-	return &next
-}
-
 // RegisterDevice notes a device.
 func (l local) RegisterDevice(ctx context.Context, req agentapi.RegisterDeviceRequestObject) (agentapi.RegisterDeviceResponseObject, error) {
 	b := req.Body
@@ -265,24 +219,10 @@ func apiTwin(t twin.Twin) agentapi.Twin {
 
 // ListTwins lists the twins.
 func (l local) ListTwins(ctx context.Context, req agentapi.ListTwinsRequestObject) (agentapi.ListTwinsResponseObject, error) {
-	p, err := httpserve.ParsePage(req.Params.Limit, req.Params.Cursor, 100, 1000)
-	if err != nil {
-		return nil, err
-	}
-	twins, err := l.a.twins.List(ctx, p.After, p.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	var out agentapi.ListTwins200JSONResponse
-	if len(twins) > p.Limit {
-		twins = twins[:p.Limit]
-		out.Headers.Link = nextPage("/twins", p.Limit, twins[p.Limit-1].DeviceID)
-	}
-	out.Body = make([]agentapi.Twin, len(twins))
-	for i, t := range twins {
-		out.Body[i] = apiTwin(t)
-	}
-	return out, nil
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]twin.Twin, error) {
+		return l.a.twins.List(ctx, after, limit)
+	}, func(t twin.Twin) string { return t.DeviceID }, apiTwin)
+	return agentapi.ListTwins200JSONResponse{Body: out, Headers: agentapi.ListTwins200ResponseHeaders{Link: next}}, err
 }
 
 // GetTwin reads one twin.

@@ -117,8 +117,8 @@ func (a *Agent) refuseForeign(next http.Handler) http.Handler {
 		if err != nil {
 			host = r.Host
 		}
-		if !isLoopback(host) {
-			a.render(w, r, fault.New(fault.Denied, "the local API answers to loopback names and addresses only, such as 127.0.0.1 or localhost").WithCode("foreign_host"))
+		if !httpserve.Loopback(host) {
+			a.shell.Fail(w, r, fault.New(fault.Denied, "the local API answers to loopback names and addresses only, such as 127.0.0.1 or localhost").WithCode("foreign_host"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -129,7 +129,7 @@ func (a *Agent) refuseForeign(next http.Handler) http.Handler {
 func (a *Agent) refuseBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, sent := r.Header["Origin"]; sent {
-			a.render(w, r, fault.New(fault.Denied, "the local API does not talk to web pages (the request has an Origin header)").WithCode("browser"))
+			a.shell.Fail(w, r, fault.New(fault.Denied, "the local API does not talk to web pages (the request has an Origin header)").WithCode("browser"))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/agent/answer"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 	"github.com/mainstay-infra/mainstay/service/agent/twin"
@@ -127,7 +127,7 @@ func pages[T any](ctx context.Context, fetch func(ctx context.Context, cursor *s
 		if err := take(page); err != nil {
 			return err
 		}
-		next := httpserve.NextCursor(body.Header)
+		next := rest.NextCursor(body.Header)
 		if next == "" {
 			return nil
 		}

@@ -19,9 +19,8 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
-	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 	"github.com/mainstay-infra/mainstay/service/agent/outbox"
@@ -63,9 +62,8 @@ type Agent struct {
 	updates   *ota.Manager
 	workloads *workload.Manager
 
-	contract *contract.Contract
-	render   httpserve.ErrorRenderer
-	bodies   *ration // memory for the bodies of requests
+	shell  *shell.Shell[struct{}]
+	bodies *ration // memory for the bodies of requests
 
 	forwardError atomic.Pointer[string] // why events are not passed on; empty when they are
 	// Used by keepLink alone.
@@ -98,13 +96,13 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg, enrollmentToken: cfg.EnrollmentToken, log: deps.Log, now: deps.Now, random: deps.Rand, transport: deps.Transport,
-		registry: deps.Registry, retryMin: cmp.Or(deps.RetryMin, time.Second), link: newLink(deps.Now), render: httpserve.JSONErrors(deps.Log, problem.Nested), bodies: newRation(bodyBudget / bodyBudgetUnit)}
+		registry: deps.Registry, retryMin: cmp.Or(deps.RetryMin, time.Second), link: newLink(deps.Now), bodies: newRation(bodyBudget / bodyBudgetUnit)}
 	a.cfg.EnrollmentToken = ""
 	a.forwardError.Store(new(string))
 	if a.random == nil {
 		a.random = rand.Float64
 	}
-	if a.contract, err = Contract(); err != nil {
+	if err := a.openShell(deps); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"net/http"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // The access classes of the contract (x-access).
@@ -51,50 +51,74 @@ func admits(class string, c Caller) bool {
 	return false
 }
 
-// guard puts authorization and validation before an operation's handler, in that
-// order: who may not call learns nothing of what would have been valid.
-func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler {
-	limit := cmp.Or(op.MaxBody, maxBody)
+// identify says who calls.
+func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, error) {
+	if op.Access == accessOpen {
+		return Caller{}, nil
+	}
+	token, ok := auth.Bearer(r)
+	if !ok {
+		return Caller{}, fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
+	}
+	caller, err := s.callerByToken(r.Context(), token)
+	switch {
+	case err != nil:
+		return Caller{}, err
+	case caller.Revoked && op.Credential == credentialRevoked:
+		return Caller{}, errSiteRevoked
+	case caller.Revoked:
+		return Caller{}, errBadToken
+	}
+	return caller, nil
+}
+
+// authorize says whether the caller may do op. An attempt on something that changes state is worth
+// remembering.
+func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Caller) error {
+	if admits(op.Access, caller) {
+		return nil
+	}
+	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", describe(caller), op.Access)
+	if op.Audit != "" && op.Audit != "none" {
+		if err := s.deny(r.Context(), httpserve.RemoteIP(r), entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message}); err != nil {
+			return err
+		}
+	}
+	return denied
+}
+
+// limitCallers bounds the requests that each caller has in progress. Streams have bounds of their own.
+func (s *Service) limitCallers(op *contract.Operation, next http.Handler) http.Handler {
+	if op.Time == contract.Stream {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{w: w}
-		var slots *httpserve.Slots
-		var key string
-		if op.Access != accessOpen {
-			caller, err := s.authorize(r, op)
-			if err != nil {
-				s.render(w, r, err)
-				return
-			}
-			c.caller = caller
+		slots, key := s.strangers, shell.PeerOf(r.Context()).Network
+		if caller, known := shell.Caller[Caller](r.Context()); known && op.Access != accessOpen {
 			slots, key = s.callers, caller.tokenHash
-		} else {
-			slots, key = s.strangers, httpserve.RemoteNetwork(r)
 		}
-		if op.Time != contract.Stream { // streams have bounds of their own
-			release, ok := slots.Take(key)
-			if !ok {
-				s.render(w, r, errBusyCaller)
-				return
-			}
-			defer release()
+		release, ok := slots.Take(key)
+		if !ok {
+			s.shell.Fail(w, r, errBusyCaller)
+			return
 		}
-		r = r.WithContext(withCall(r.Context(), c))
-		c.r = r
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		if limit > maxBody {
-			release, err := s.batchSlot(r)
-			if err != nil {
-				s.render(w, r, httpserve.BodyError(err))
-				return
-			}
-			defer release()
+		defer release()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limitBatches lets operations with large bodies take turns.
+func (s *Service) limitBatches(op *contract.Operation, next http.Handler) http.Handler {
+	if op.MaxBody <= maxBody {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		release, err := s.batchSlot(r)
+		if err != nil {
+			s.shell.Fail(w, r, httpserve.BodyError(err))
+			return
 		}
-		if !op.HandlerValidates {
-			if err := op.CheckRequest(r); err != nil {
-				s.render(w, r, err)
-				return
-			}
-		}
+		defer release()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -132,37 +156,6 @@ func (s *Service) batchSlot(r *http.Request) (release func(), err error) {
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-}
-
-// authorize says who calls, or why they may not call op.
-func (s *Service) authorize(r *http.Request, op *contract.Operation) (Caller, error) {
-	ctx := r.Context()
-	token, ok := auth.Bearer(r)
-	if !ok {
-		return Caller{}, fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
-	}
-	caller, err := s.callerByToken(ctx, token)
-	if err != nil {
-		return Caller{}, err
-	}
-	if caller.Revoked {
-		if op.Credential == credentialRevoked {
-			return Caller{}, errSiteRevoked
-		}
-		return Caller{}, errBadToken
-	}
-	if admits(op.Access, caller) {
-		return caller, nil
-	}
-	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", describe(caller), op.Access)
-	if op.Audit != "" && op.Audit != "none" {
-		// An attempt on something that changes state is worth remembering.
-		ctx := withCall(ctx, &call{caller: caller})
-		if err := s.deny(ctx, httpserve.RemoteIP(r), entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message}); err != nil {
-			return Caller{}, err
-		}
-	}
-	return Caller{}, denied
 }
 
 func describe(c Caller) string {

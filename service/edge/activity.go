@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
@@ -149,50 +147,19 @@ func (s *Service) ListActivity(ctx context.Context, siteID string, before int64,
 	return lines, err
 }
 
-// Stream serves activity lines as they come until the client or the server ends.
-// Without Last-Event-ID it begins with what happens next.
-func (s *Service) Stream(ctx context.Context) error {
-	c := callFrom(ctx)
-	// Where the stream begins is read before its client can see it open: whatever
-	// happens from then on is in it.
-	var newest int64
-	if err := s.db.Get(ctx, &newest, "SELECT value FROM counters WHERE name = 'activity'"); err != nil {
-		return err
-	}
-	stream, err := httpserve.NewEventStream(c.w, c.r, 0)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	if _, resumed := stream.LastEventID(); !resumed {
-		stream.StartAfter(newest)
-	}
-	wake, cancel := s.activityBell.subscribe()
-	defer cancel()
-	where, args := c.caller.scope()
-	err = httpserve.Loop(stream.Context(), stream, wake, streamPoll, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
-		// A stream lasts no longer than what it was opened with: a token that was revoked or has
-		// expired, an org that was deleted.
-		if now, err := s.callerByHash(ctx, c.caller.tokenHash); err != nil || now.Revoked || !admits(accessAny, now) {
-			return nil, cmp.Or(err, error(errBadToken))
-		}
-		var lines []Activity
-		if err := s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500",
-			append(append([]any{}, args...), after)...); err != nil {
-			return nil, err
-		}
-		events := make([]httpserve.Event, len(lines))
-		for i, l := range lines {
-			events[i] = httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
-		}
-		return events, nil
-	})
-	if fault.Is(err, fault.Unauthenticated) {
-		return nil // the end of the stream says enough; its header is out
-	}
-	return err
+// newestActivity is the number of the newest line that there is.
+func (s *Service) newestActivity(ctx context.Context) (newest int64, err error) {
+	return newest, s.db.Get(ctx, &newest, "SELECT value FROM counters WHERE name = 'activity'")
 }
 
-// streamPoll is how soon a stream sees what another replica did; what this one
-// did wakes it at once.
-const streamPoll = time.Second
+// activityAfter returns lines in the order in which they came, beginning above the number after. A
+// stream of them lasts no longer than what it was opened with: it is refused to a token that was
+// revoked or has expired, and to those of an org that was deleted.
+func (s *Service) activityAfter(ctx context.Context, caller Caller, after int64) (lines []Activity, err error) {
+	if now, err := s.callerByHash(ctx, caller.tokenHash); err != nil || now.Revoked || !admits(accessAny, now) {
+		return nil, cmp.Or(err, error(errBadToken))
+	}
+	where, args := caller.scope()
+	err = s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500", append(args, after)...)
+	return lines, err
+}

@@ -2,10 +2,10 @@ package edge
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // Kind is where a caller's credentials come from.
@@ -83,29 +83,11 @@ func (c Caller) scope() (condition string, args []any) {
 // sees reports whether objects of the org are in the caller's scope.
 func (c Caller) sees(orgID string) bool { return c.Global() || c.OrgID == orgID && c.Kind == KindOrg }
 
-// call is what the domain may want to know of the request it serves.
-type call struct {
-	caller Caller
-	w      http.ResponseWriter
-	r      *http.Request
-}
-
-type callKey struct{}
-
-func withCall(ctx context.Context, c *call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
-}
-
 // asSystem is the context in which the control plane acts by itself.
-func asSystem(ctx context.Context) context.Context {
-	return withCall(ctx, &call{caller: systemCaller})
-}
+func asSystem(ctx context.Context) context.Context { return shell.As(ctx, systemCaller) }
 
-func callFrom(ctx context.Context) *call {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
-		return c
-	}
-	return &call{}
+// callerFrom is who asks for what is done in ctx; KindNone if nobody is known.
+func callerFrom(ctx context.Context) Caller {
+	c, _ := shell.Caller[Caller](ctx)
+	return c
 }
-
-func callerFrom(ctx context.Context) Caller { return callFrom(ctx).caller }

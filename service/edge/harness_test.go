@@ -299,7 +299,7 @@ func (c *control) next(stream <-chan streamed) streamed {
 			c.Fatal("the stream has ended")
 		}
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		c.Fatal("nothing comes over the stream")
 		return streamed{}
 	}
@@ -308,7 +308,7 @@ func (c *control) next(stream <-chan streamed) streamed {
 // eventually waits for a condition that the control plane brings about by itself.
 func (c *control) eventually(what string, ok func() bool) {
 	c.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			c.Fatalf("never happened: %s", what)

@@ -6,6 +6,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 // ListAudit lists audit entries, newest first.
@@ -15,11 +16,11 @@ func (a api) ListAudit(ctx context.Context, req edgeapi.ListAuditRequestObject) 
 	if caller := callerFrom(ctx); !caller.Global() {
 		f.Tenant = &caller.OrgID
 	}
-	out, err := pagedDown(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
+	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
 		f.Before, f.Limit = before, limit
 		return a.s.audit.List(ctx, a.s.db, f)
 	}, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry)
-	return edgeapi.ListAudit200JSONResponse(out), err
+	return edgeapi.ListAudit200JSONResponse{Body: out, Headers: edgeapi.ListAudit200ResponseHeaders{Link: next}}, err
 }
 
 func apiAuditEntry(e audit.Entry) edgeapi.AuditEntry {
@@ -39,10 +40,10 @@ func (a api) VerifyAudit(ctx context.Context, _ edgeapi.VerifyAuditRequestObject
 	points := v.Checkpoints
 	return edgeapi.VerifyAudit200JSONResponse{
 		Ok: v.OK, Entries: v.Entries, Verified: v.Verified, Reason: v.Reason, Genesis: v.Genesis, HeadSeq: v.HeadSeq, HeadHash: v.HeadHash,
-		Segments: each(v.Segments, func(s audit.SegmentState) edgeapi.AuditSegment {
+		Segments: list.Each(v.Segments, func(s audit.SegmentState) edgeapi.AuditSegment {
 			return edgeapi.AuditSegment{Number: s.Number, BegunAt: s.Time, First: s.First, Last: s.Last, Verified: s.Verified}
 		}),
-		Breaks: each(v.Breaks, func(b audit.Break) edgeapi.AuditBreak {
+		Breaks: list.Each(v.Breaks, func(b audit.Break) edgeapi.AuditBreak {
 			return edgeapi.AuditBreak{Segment: b.Segment, Seq: b.Seq, Reason: b.Reason, Recorded: b.Recorded, FoundAt: b.FoundAt,
 				AcknowledgedAt: timePtr(b.AcknowledgedAt), AcknowledgedBy: b.AcknowledgedBy, Note: b.Note}
 		}),

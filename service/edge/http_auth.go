@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 // Login exchanges a password for a session.
@@ -28,33 +29,35 @@ func (a api) GetMe(ctx context.Context, _ edgeapi.GetMeRequestObject) (edgeapi.G
 		OrgId: c.OrgID, SiteId: c.SiteID, ExpiresAt: timePtr(c.ExpiresAt)}, nil
 }
 
-// written stands for an answer that the domain has written itself: a redirect
-// with its cookie, or a stream.
-type written struct{}
-
-func (written) VisitOIDCLoginResponse(http.ResponseWriter) error { return nil }
-func (written) VisitGetStreamResponse(http.ResponseWriter) error { return nil }
-
-// OIDCLogin sends the browser to the identity provider.
-func (a api) OIDCLogin(ctx context.Context, _ edgeapi.OIDCLoginRequestObject) (edgeapi.OIDCLoginResponseObject, error) {
-	return written{}, a.s.OIDCLogin(ctx)
+// oidcLogin sends the browser to the identity provider.
+func (a api) oidcLogin(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	if a.s.oidc == nil {
+		return errNoOIDC
+	}
+	return a.s.oidc.Login(w, r)
 }
 
-// OIDCCallback completes the login and sends the browser to the console.
-func (a api) OIDCCallback(ctx context.Context, _ edgeapi.OIDCCallbackRequestObject) (edgeapi.OIDCCallbackResponseObject, error) {
-	location, err := a.s.OIDCCallback(ctx)
-	if err != nil {
-		return nil, err
+// oidcCallback completes the login and sends the browser to the console.
+func (a api) oidcCallback(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	if a.s.oidc == nil {
+		return errNoOIDC
 	}
-	return edgeapi.OIDCCallback302Response{Headers: edgeapi.RedirectResponseHeaders{Location: &location}}, nil
+	id, refusal := a.s.oidc.Callback(w, r)
+	location, err := a.s.SignOn(r.Context(), id, refusal)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", location)
+	w.WriteHeader(http.StatusFound)
+	return nil
 }
 
 // ListOrgs lists all orgs.
 func (a api) ListOrgs(ctx context.Context, req edgeapi.ListOrgsRequestObject) (edgeapi.ListOrgsResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Org, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Org, error) {
 		return a.s.Orgs(ctx, after, limit)
 	}, func(o Org) string { return o.ID }, apiOrg)
-	return edgeapi.ListOrgs200JSONResponse(out), err
+	return edgeapi.ListOrgs200JSONResponse{Body: out, Headers: edgeapi.ListOrgs200ResponseHeaders{Link: next}}, err
 }
 
 // redacted is what reads show in place of the hashes of tokens.

@@ -5,11 +5,12 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 func apiDeployment(d Deployment) edgeapi.Deployment {
 	out := edgeapi.Deployment{Id: d.ID, SiteId: d.SiteID, OrgId: d.OrgID, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: edgeapi.DesiredState(d.DesiredState),
-		Env: orEmpty(d.Env.V), Ports: each(d.Ports.V, apiPort),
+		Env: orEmpty(d.Env.V), Ports: list.Each(d.Ports.V, apiPort),
 		PullPolicy: edgeapi.PullPolicy(d.PullPolicy), Restart: edgeapi.RestartPolicy(d.Restart), Health: apiHealth(d.Health.V), Revision: d.Revision, ObservedRevision: d.ObservedRevision,
 		Status: edgeapi.DeploymentStatus(d.Status), Message: d.Message, CreatedAt: d.CreatedAt.Time, UpdatedAt: d.UpdatedAt.Time}
 	if d.Site.Status != "" {
@@ -53,17 +54,17 @@ func ports(in *[]edgeapi.Port) []Port {
 	if in == nil {
 		return nil
 	}
-	return each(*in, func(p edgeapi.Port) Port {
+	return list.Each(*in, func(p edgeapi.Port) Port {
 		return Port{ContainerPort: p.ContainerPort, HostPort: value(p.HostPort), Protocol: string(value(p.Protocol))}
 	})
 }
 
 // ListDeployments lists deployments in scope.
 func (a api) ListDeployments(ctx context.Context, req edgeapi.ListDeploymentsRequestObject) (edgeapi.ListDeploymentsResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Deployment, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Deployment, error) {
 		return a.s.Deployments(ctx, value(req.Params.SiteId), after, limit)
 	}, func(d Deployment) string { return d.ID }, apiDeployment)
-	return edgeapi.ListDeployments200JSONResponse(out), err
+	return edgeapi.ListDeployments200JSONResponse{Body: out, Headers: edgeapi.ListDeployments200ResponseHeaders{Link: next}}, err
 }
 
 // CreateDeployment has a site run an image.
@@ -104,10 +105,10 @@ func (a api) DeleteDeployment(ctx context.Context, req edgeapi.DeleteDeploymentR
 
 // ListAgentDeployments lists what the calling site should run.
 func (a api) ListAgentDeployments(ctx context.Context, req edgeapi.ListAgentDeploymentsRequestObject) (edgeapi.ListAgentDeploymentsResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]AgentDeployment, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]AgentDeployment, error) {
 		return a.s.AgentDeployments(ctx, value(req.Params.SiteId), after, limit)
 	}, func(d AgentDeployment) string { return d.ID }, apiAgentDeployment)
-	return edgeapi.ListAgentDeployments200JSONResponse(out), err
+	return edgeapi.ListAgentDeployments200JSONResponse{Body: out, Headers: edgeapi.ListAgentDeployments200ResponseHeaders{Link: next}}, err
 }
 
 func apiAgentDeployment(d AgentDeployment) edgeapi.AgentDeployment {
@@ -146,18 +147,18 @@ func apiPolicyPack(p PolicyPack) edgeapi.PolicyPack {
 
 // ListPolicyPacks lists the packs that concern the caller.
 func (a api) ListPolicyPacks(ctx context.Context, req edgeapi.ListPolicyPacksRequestObject) (edgeapi.ListPolicyPacksResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]PolicyPack, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]PolicyPack, error) {
 		return a.s.PolicyPacks(ctx, after, limit)
 	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
-	return edgeapi.ListPolicyPacks200JSONResponse(out), err
+	return edgeapi.ListPolicyPacks200JSONResponse{Body: out, Headers: edgeapi.ListPolicyPacks200ResponseHeaders{Link: next}}, err
 }
 
 // ListAgentPolicyPacks lists the packs that bind the calling site.
 func (a api) ListAgentPolicyPacks(ctx context.Context, req edgeapi.ListAgentPolicyPacksRequestObject) (edgeapi.ListAgentPolicyPacksResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]PolicyPack, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]PolicyPack, error) {
 		return a.s.AgentPolicyPacks(ctx, value(req.Params.SiteId), after, limit)
 	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
-	return edgeapi.ListAgentPolicyPacks200JSONResponse(out), err
+	return edgeapi.ListAgentPolicyPacks200JSONResponse{Body: out, Headers: edgeapi.ListAgentPolicyPacks200ResponseHeaders{Link: next}}, err
 }
 
 // CheckImage tries an image against the packs.

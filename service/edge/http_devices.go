@@ -6,6 +6,7 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
 	"github.com/mainstay-infra/mainstay/service/edge/twin"
 )
@@ -29,10 +30,10 @@ func deviceKey(d Device) string { return d.DeviceID }
 
 // ListDevices lists devices in scope.
 func (a api) ListDevices(ctx context.Context, req edgeapi.ListDevicesRequestObject) (edgeapi.ListDevicesResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Device, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Device, error) {
 		return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
 	}, deviceKey, apiDevice)
-	return edgeapi.ListDevices200JSONResponse(out), err
+	return edgeapi.ListDevices200JSONResponse{Body: out, Headers: edgeapi.ListDevices200ResponseHeaders{Link: next}}, err
 }
 
 // RegisterDevice makes a device known or refreshes it.
@@ -101,10 +102,10 @@ func (a api) ReportOTAStatus(ctx context.Context, req edgeapi.ReportOTAStatusReq
 
 // ListTwins lists twins in scope.
 func (a api) ListTwins(ctx context.Context, req edgeapi.ListTwinsRequestObject) (edgeapi.ListTwinsResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Device, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Device, error) {
 		return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
 	}, deviceKey, apiTwin)
-	return edgeapi.ListTwins200JSONResponse(out), err
+	return edgeapi.ListTwins200JSONResponse{Body: out, Headers: edgeapi.ListTwins200ResponseHeaders{Link: next}}, err
 }
 
 // ListAgentTwins lists the twins of the calling site.
@@ -112,10 +113,10 @@ func (a api) ListAgentTwins(ctx context.Context, req edgeapi.ListAgentTwinsReque
 	if err := ownSite(ctx, value(req.Params.SiteId)); err != nil {
 		return nil, err
 	}
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Device, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Device, error) {
 		return a.s.Devices(ctx, callerFrom(ctx).SiteID, after, limit)
 	}, deviceKey, apiTwin)
-	return edgeapi.ListAgentTwins200JSONResponse(out), err
+	return edgeapi.ListAgentTwins200JSONResponse{Body: out, Headers: edgeapi.ListAgentTwins200ResponseHeaders{Link: next}}, err
 }
 
 // GetTwin reads one twin.
@@ -175,10 +176,10 @@ func apiCampaign(c Campaign) edgeapi.Campaign {
 
 // ListCampaigns lists campaigns in scope, newest first.
 func (a api) ListCampaigns(ctx context.Context, req edgeapi.ListCampaignsRequestObject) (edgeapi.ListCampaignsResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Campaign, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Campaign, error) {
 		return a.s.Campaigns(ctx, string(value(req.Params.Status)), after, limit)
 	}, func(c Campaign) string { return c.ID }, apiCampaign)
-	return edgeapi.ListCampaigns200JSONResponse(out), err
+	return edgeapi.ListCampaigns200JSONResponse{Body: out, Headers: edgeapi.ListCampaigns200ResponseHeaders{Link: next}}, err
 }
 
 // CreateCampaign drafts a campaign.
@@ -214,12 +215,12 @@ func (a api) GetCampaign(ctx context.Context, req edgeapi.GetCampaignRequestObje
 
 // ListCampaignDevices lists a campaign's devices.
 func (a api) ListCampaignDevices(ctx context.Context, req edgeapi.ListCampaignDevicesRequestObject) (edgeapi.ListCampaignDevicesResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]CampaignDevice, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]CampaignDevice, error) {
 		return a.s.CampaignDevices(ctx, req.Id, string(value(req.Params.Outcome)), after, limit)
 	}, func(d CampaignDevice) string { return d.Position }, func(d CampaignDevice) edgeapi.CampaignDevice {
 		return edgeapi.CampaignDevice{DeviceId: d.DeviceID, SiteId: d.SiteID, Stage: d.Stage, Outcome: edgeapi.CampaignOutcome(d.Outcome), RequestId: d.RequestID, Message: d.Message}
 	})
-	return edgeapi.ListCampaignDevices200JSONResponse(out), err
+	return edgeapi.ListCampaignDevices200JSONResponse{Body: out, Headers: edgeapi.ListCampaignDevices200ResponseHeaders{Link: next}}, err
 }
 
 // StartCampaign begins a campaign.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 func apiEnrollmentToken(t EnrollmentToken) edgeapi.EnrollmentToken {
@@ -13,10 +14,10 @@ func apiEnrollmentToken(t EnrollmentToken) edgeapi.EnrollmentToken {
 
 // ListEnrollmentTokens lists the tokens in scope.
 func (a api) ListEnrollmentTokens(ctx context.Context, req edgeapi.ListEnrollmentTokensRequestObject) (edgeapi.ListEnrollmentTokensResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]EnrollmentToken, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]EnrollmentToken, error) {
 		return a.s.EnrollmentTokens(ctx, after, limit)
 	}, func(t EnrollmentToken) string { return t.ID }, apiEnrollmentToken)
-	return edgeapi.ListEnrollmentTokens200JSONResponse(out), err
+	return edgeapi.ListEnrollmentTokens200JSONResponse{Body: out, Headers: edgeapi.ListEnrollmentTokens200ResponseHeaders{Link: next}}, err
 }
 
 // CreateEnrollmentToken makes a token.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 )
@@ -25,11 +26,11 @@ func (a api) IngestEvent(ctx context.Context, req edgeapi.IngestEventRequestObje
 
 // IngestEvents accepts many events, all or none.
 func (a api) IngestEvents(ctx context.Context, req edgeapi.IngestEventsRequestObject) (edgeapi.IngestEventsResponseObject, error) {
-	receipts, err := a.s.IngestBatch(ctx, each(req.Body.Events, eventInput))
+	receipts, err := a.s.IngestBatch(ctx, list.Each(req.Body.Events, eventInput))
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.IngestEvents202JSONResponse(each(receipts, func(r Receipt) edgeapi.EventReceipt {
+	return edgeapi.IngestEvents202JSONResponse(list.Each(receipts, func(r Receipt) edgeapi.EventReceipt {
 		return edgeapi.EventReceipt{EventId: r.EventID, Duplicate: r.Duplicate}
 	})), nil
 }
@@ -37,10 +38,10 @@ func (a api) IngestEvents(ctx context.Context, req edgeapi.IngestEventsRequestOb
 // ListEvents lists events, newest first.
 func (a api) ListEvents(ctx context.Context, req edgeapi.ListEventsRequestObject) (edgeapi.ListEventsResponseObject, error) {
 	q := req.Params
-	out, err := pagedDown(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, error) {
+	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, error) {
 		return a.s.Events(ctx, EventFilter{SiteID: value(q.SiteId), Minutes: value(q.Minutes), Topic: value(q.Topic), Before: before, Limit: limit})
 	}, func(e Event) int64 { return e.Seq }, apiEvent)
-	return edgeapi.ListEvents200JSONResponse(out), err
+	return edgeapi.ListEvents200JSONResponse{Body: out, Headers: edgeapi.ListEvents200ResponseHeaders{Link: next}}, err
 }
 
 func apiEvent(e Event) edgeapi.Event {
@@ -70,10 +71,10 @@ func apiRoute(r RouteWithHealth) edgeapi.Route {
 
 // ListRoutes lists routes in scope.
 func (a api) ListRoutes(ctx context.Context, req edgeapi.ListRoutesRequestObject) (edgeapi.ListRoutesResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]RouteWithHealth, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]RouteWithHealth, error) {
 		return a.s.Routes(ctx, after, limit)
 	}, func(r RouteWithHealth) string { return r.ID }, apiRoute)
-	return edgeapi.ListRoutes200JSONResponse(out), err
+	return edgeapi.ListRoutes200JSONResponse{Body: out, Headers: edgeapi.ListRoutes200ResponseHeaders{Link: next}}, err
 }
 
 // CreateRoute makes a route and shows its secret, this once.
@@ -157,7 +158,7 @@ func (a api) GetRouteStats(ctx context.Context, req edgeapi.GetRouteStatsRequest
 	}
 	return edgeapi.GetRouteStats200JSONResponse{RouteId: req.Id, Pending: st.Pending, Delivered: st.Delivered, FailedAttempts: st.FailedAttempts, DeadLettered: st.DeadLettered,
 		Breaker: breaker, LastStatus: st.LastStatus, LastError: st.LastError, LastSuccessAt: st.LastSuccessAt.Ptr(), LastFailureAt: st.LastFailureAt.Ptr(),
-		Series: each(st.Minutes, func(m RouteMinute) edgeapi.RouteMinute {
+		Series: list.Each(st.Minutes, func(m RouteMinute) edgeapi.RouteMinute {
 			return edgeapi.RouteMinute{Minute: m.Minute.Time, Delivered: m.Delivered, FailedAttempts: m.FailedAttempts, DeadLettered: m.DeadLettered}
 		})}, nil
 }
@@ -172,10 +173,10 @@ func apiDeadLetter(d delivery.DeadLetter) edgeapi.DeadLetter {
 // ListDeadLetters lists dead letters, newest first.
 func (a api) ListDeadLetters(ctx context.Context, req edgeapi.ListDeadLettersRequestObject) (edgeapi.ListDeadLettersResponseObject, error) {
 	q := req.Params
-	out, err := paged(ctx, q.Limit, q.Cursor, func(after string, limit int) ([]delivery.DeadLetter, error) {
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) ([]delivery.DeadLetter, error) {
 		return a.s.DeadLetters(ctx, DeadLetterFilter{SiteID: value(q.SiteId), RouteID: value(q.RouteId), Reason: string(value(q.Reason)), After: after, Limit: limit})
 	}, deadLetterCursor, apiDeadLetter)
-	return edgeapi.ListDeadLetters200JSONResponse(out), err
+	return edgeapi.ListDeadLetters200JSONResponse{Body: out, Headers: edgeapi.ListDeadLetters200ResponseHeaders{Link: next}}, err
 }
 
 // GetDeadLetter reads one dead letter.

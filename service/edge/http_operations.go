@@ -2,9 +2,14 @@ package edge
 
 import (
 	"context"
+	"net/http"
+	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -18,7 +23,7 @@ func (a api) GetOverview(ctx context.Context, _ edgeapi.GetOverviewRequestObject
 	return edgeapi.GetOverview200JSONResponse{GeneratedAt: o.GeneratedAt, Orgs: n[tally.Org]["active"], Sites: n[tally.Site], Devices: n[tally.Device]["registered"],
 		Ota: n[tally.OTA], Campaigns: n[tally.Campaign], Deployments: n[tally.Deployment], Routes: n[tally.Route], Deadletters: n[tally.DeadLetter]["dead"],
 		Alerts: n[tally.Alert], PolicyPacks: n[tally.PolicyPack], DeliveriesPending: n[tally.Delivery]["pending"],
-		Rates: each(o.Rates, func(m RateMinute) edgeapi.RateMinute {
+		Rates: list.Each(o.Rates, func(m RateMinute) edgeapi.RateMinute {
 			return edgeapi.RateMinute{Minute: m.Minute.Time, Events: m.Events, Delivered: m.Delivered, FailedAttempts: m.FailedAttempts, DeadLettered: m.DeadLettered}
 		})}, nil
 }
@@ -28,10 +33,10 @@ func (a api) ListAlerts(ctx context.Context, req edgeapi.ListAlertsRequestObject
 	q := req.Params
 	status := edgeapi.ListAlertsParamsStatusFiring
 	set(&status, q.Status)
-	out, err := paged(ctx, q.Limit, q.Cursor, func(after string, limit int) ([]Alert, error) {
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) ([]Alert, error) {
 		return a.s.Alerts(ctx, AlertFilter{SiteID: value(q.SiteId), Status: string(status), Kind: string(value(q.Kind)), Severity: string(value(q.Severity)), After: after, Limit: limit})
 	}, alertCursor, apiAlert)
-	return edgeapi.ListAlerts200JSONResponse(out), err
+	return edgeapi.ListAlerts200JSONResponse{Body: out, Headers: edgeapi.ListAlerts200ResponseHeaders{Link: next}}, err
 }
 
 func apiAlert(al Alert) edgeapi.Alert {
@@ -47,25 +52,55 @@ func apiActivity(l Activity) edgeapi.ActivityEntry {
 // ListActivity lists activity lines, newest first.
 func (a api) ListActivity(ctx context.Context, req edgeapi.ListActivityRequestObject) (edgeapi.ListActivityResponseObject, error) {
 	q := req.Params
-	out, err := pagedDown(ctx, q.Limit, q.Cursor, 250, func(before int64, limit int) ([]Activity, error) {
+	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 250, func(before int64, limit int) ([]Activity, error) {
 		return a.s.ListActivity(ctx, value(q.SiteId), before, limit)
 	}, func(l Activity) int64 { return l.Seq }, apiActivity)
-	return edgeapi.ListActivity200JSONResponse(out), err
+	return edgeapi.ListActivity200JSONResponse{Body: out, Headers: edgeapi.ListActivity200ResponseHeaders{Link: next}}, err
 }
 
 // AddActivity stores activity lines.
 func (a api) AddActivity(ctx context.Context, req edgeapi.AddActivityRequestObject) (edgeapi.AddActivityResponseObject, error) {
-	lines, err := a.s.AddActivity(ctx, each(req.Body.Entries, func(l edgeapi.ActivityLine) Activity {
+	lines, err := a.s.AddActivity(ctx, list.Each(req.Body.Entries, func(l edgeapi.ActivityLine) Activity {
 		return Activity{Time: db.At(value(l.Time)), Level: string(value(l.Level)), Source: value(l.Source), Chapter: value(l.Chapter), SiteID: value(l.SiteId), Site: value(l.Site),
 			Action: value(l.Action), Message: l.Message, Detail: string(value(l.Detail))}
 	}))
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.AddActivity200JSONResponse(each(lines, apiActivity)), nil
+	return edgeapi.AddActivity200JSONResponse(list.Each(lines, apiActivity)), nil
 }
 
-// GetStream sends activity as it happens.
-func (a api) GetStream(ctx context.Context, _ edgeapi.GetStreamRequestObject) (edgeapi.GetStreamResponseObject, error) {
-	return written{}, a.s.Stream(ctx)
+// streamActivity serves activity lines as they come until the client or the server ends.
+// Without Last-Event-ID it begins with what happens next.
+func (a api) streamActivity(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	// Where the stream begins is read before its client can see it open: whatever
+	// happens from then on is in it.
+	newest, err := a.s.newestActivity(r.Context())
+	if err != nil {
+		return err
+	}
+	stream, err := httpserve.NewEventStream(w, r, 0)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if _, resumed := stream.LastEventID(); !resumed {
+		stream.StartAfter(newest)
+	}
+	wake, cancel := a.s.activityBell.subscribe()
+	defer cancel()
+	err = httpserve.Loop(stream.Context(), stream, wake, streamPoll, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
+		lines, err := a.s.activityAfter(ctx, caller, after)
+		return list.Each(lines, func(l Activity) httpserve.Event {
+			return httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
+		}), err
+	})
+	if fault.Is(err, fault.Unauthenticated) {
+		return nil // the end of the stream says enough; its header is out
+	}
+	return err
 }
+
+// streamPoll is how soon a stream sees what another replica did; what this one
+// did wakes it at once.
+const streamPoll = time.Second

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/pki"
 )
 
@@ -37,10 +38,10 @@ func (a api) Enroll(ctx context.Context, req edgeapi.EnrollRequestObject) (edgea
 
 // ListSites lists sites in scope.
 func (a api) ListSites(ctx context.Context, req edgeapi.ListSitesRequestObject) (edgeapi.ListSitesResponseObject, error) {
-	out, err := paged(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Site, error) {
+	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Site, error) {
 		return a.s.Sites(ctx, string(value(req.Params.Status)), after, limit)
 	}, func(s Site) string { return s.ID }, apiSite)
-	return edgeapi.ListSites200JSONResponse(out), err
+	return edgeapi.ListSites200JSONResponse{Body: out, Headers: edgeapi.ListSites200ResponseHeaders{Link: next}}, err
 }
 
 // GetSite reads one site.

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // Session is a login: a global admin or viewer for twelve hours.
@@ -25,7 +25,8 @@ var errBadLogin = fault.New(fault.Unauthenticated, "unknown username or wrong pa
 // Login exchanges the operator's username and password for a session. Attempts
 // are throttled by username and by address.
 func (s *Service) Login(ctx context.Context, username, password string) (Session, error) {
-	address, from := remoteIP(ctx), remoteNetwork(ctx)
+	peer := shell.PeerOf(ctx)
+	address, from := peer.IP, peer.Network
 	done, err := s.throttle.Begin("login "+strings.ToLower(username)+" "+from, "login "+from)
 	if err != nil {
 		return Session{}, err
@@ -61,8 +62,8 @@ func (s *Service) openSession(ctx context.Context, subject string, role Role, me
 		if err != nil {
 			return err
 		}
-		ctx := withCall(ctx, &call{caller: Caller{Subject: subject, Kind: KindSession, Role: role}})
-		return s.record(ctx, tx, entry{Action: "auth.login", Target: subject, Message: "login with " + method, Detail: map[string]any{"address": remoteIP(ctx)}})
+		ctx := shell.As(ctx, Caller{Subject: subject, Kind: KindSession, Role: role})
+		return s.record(ctx, tx, entry{Action: "auth.login", Target: subject, Message: "login with " + method, Detail: map[string]any{"address": shell.PeerOf(ctx).IP}})
 	})
 	return session, err
 }
@@ -84,33 +85,19 @@ func (s *Service) Logout(ctx context.Context) error {
 
 var errNoOIDC = fault.New(fault.Unavailable, "single sign-on is not configured; set --oidc-issuer, --oidc-client-id and --oidc-redirect-url").WithCode("oidc_not_configured")
 
-// OIDCLogin sends the browser to the identity provider.
-func (s *Service) OIDCLogin(ctx context.Context) error {
-	if s.oidc == nil {
-		return errNoOIDC
-	}
-	c := callFrom(ctx)
-	return s.oidc.Login(c.w, c.r)
-}
-
-// OIDCCallback completes a login at the identity provider and returns where the
-// browser goes next: the console, with the session's token in the fragment, which
-// is never sent to a server or written to its logs.
-func (s *Service) OIDCCallback(ctx context.Context) (location string, err error) {
-	if s.oidc == nil {
-		return "", errNoOIDC
-	}
-	c := callFrom(ctx)
-	id, err := s.oidc.Callback(c.w, c.r)
-	if err != nil {
-		if fault.Is(err, fault.Denied) {
-			address := remoteIP(ctx)
-			e := entry{Action: "auth.login", Target: subjectOf(id), Message: fault.From(err).Message, Detail: map[string]any{"address": address}}
-			if auditErr := s.deny(ctx, address, e); auditErr != nil {
-				return "", auditErr
+// SignOn opens a session for whom the identity provider names, and returns where the browser goes
+// next: the console, with the session's token in the fragment, which is never sent to a server or
+// written to its logs. refusal is why the identity provider's answer admits nobody, nil if it does.
+func (s *Service) SignOn(ctx context.Context, id auth.Identity, refusal error) (location string, err error) {
+	if refusal != nil {
+		if fault.Is(refusal, fault.Denied) {
+			address := shell.PeerOf(ctx).IP
+			e := entry{Action: "auth.login", Target: subjectOf(id), Message: fault.From(refusal).Message, Detail: map[string]any{"address": address}}
+			if err := s.deny(ctx, address, e); err != nil {
+				return "", err
 			}
 		}
-		return "", err
+		return "", refusal
 	}
 	role := RoleViewer
 	if id.Role.AtLeast(auth.Admin) {
@@ -129,19 +116,4 @@ func subjectOf(id auth.Identity) string {
 		return id.Email
 	}
 	return id.Subject
-}
-
-func remoteIP(ctx context.Context) string {
-	if r := callFrom(ctx).r; r != nil {
-		return httpserve.RemoteIP(r)
-	}
-	return ""
-}
-
-// remoteNetwork is remoteIP for counting.
-func remoteNetwork(ctx context.Context) string {
-	if r := callFrom(ctx).r; r != nil {
-		return httpserve.RemoteNetwork(r)
-	}
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -24,7 +25,7 @@ type OTAReport struct {
 // otaReport is a report that waits to be written.
 type otaReport struct {
 	OTAReport
-	call     *call // whose report it is
+	caller   Caller // whose report it is
 	deviceID string
 }
 
@@ -41,7 +42,7 @@ func (s *Service) ReportOTA(ctx context.Context, id string, rep OTAReport) (Devi
 	if err := checkLine("status.message", rep.Message); err != nil {
 		return Device{}, err
 	}
-	done, err := s.otaReports.Do(ctx, otaReport{rep, callFrom(ctx), id})
+	done, err := s.otaReports.Do(ctx, otaReport{rep, callerFrom(ctx), id})
 	if err != nil {
 		return Device{}, err
 	}
@@ -60,7 +61,7 @@ func (s *Service) writeOTAReports(ctx context.Context, tx *db.Tx, reports []otaR
 	for _, i := range order {
 		r := &reports[i]
 		var err error
-		done[i].device, done[i].refusal, err = s.writeOTAReport(withCall(ctx, r.call), tx, r, moves)
+		done[i].device, done[i].refusal, err = s.writeOTAReport(shell.As(ctx, r.caller), tx, r, moves)
 		if err != nil {
 			return nil, err
 		}

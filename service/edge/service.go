@@ -23,7 +23,6 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
-	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -31,8 +30,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/pki"
-	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 )
@@ -82,11 +81,8 @@ type Service struct {
 	activityBell   bell
 	alertNudge     chan struct{}
 	campaignNudge  chan struct{}
-	render         httpserve.ErrorRenderer
-	contract       *contract.Contract
+	shell          *shell.Shell[Caller]
 	registry       *prometheus.Registry
-	tracer         trace.TracerProvider
-	console        *console.Console // nil: none
 	closeTransport func()
 }
 
@@ -102,7 +98,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, log: deps.Log, now: deps.Now, registry: deps.Registry, tracer: deps.Tracer,
+		cfg: cfg, log: deps.Log, now: deps.Now, registry: deps.Registry,
 		throttle:      auth.NewThrottle(10_000, deps.Now),
 		targets:       webhook.Guard{AllowPrivate: cfg.AllowPrivateTargets},
 		alertNudge:    make(chan struct{}, 1),
@@ -111,15 +107,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		deafUntil:     deps.Now(),
 		callers:       httpserve.NewSlots(0, maxInFlightOfCaller),
 		strangers:     httpserve.NewSlots(maxStrangers, maxStrangersOfNetwork),
-		render:        httpserve.JSONErrors(deps.Log, problem.Nested),
 	}
-	if s.contract, err = Contract(); err != nil {
+	if err := s.openShell(deps); err != nil {
 		return nil, err
-	}
-	if deps.Console != nil {
-		if s.console, err = console.New(deps.Console); err != nil {
-			return nil, err
-		}
 	}
 	if s.db, err = openDatabase(ctx, cfg); err != nil {
 		return nil, err

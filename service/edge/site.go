@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -58,7 +59,7 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	// that is good: there are too many to guess one.
 	orgID, counted, err := s.enrollmentOrg(ctx, req.EnrollmentToken)
 	if fault.Is(err, fault.Unauthenticated) {
-		guesses := "enroll " + remoteNetwork(ctx)
+		guesses := "enroll " + shell.PeerOf(ctx).Network
 		if throttled := s.throttle.Allowed(guesses); throttled != nil {
 			return Enrollment{}, throttled
 		}

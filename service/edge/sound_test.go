@@ -13,7 +13,7 @@ import (
 // ended waits for the end of a stream, whatever comes before it.
 func (c *control) ended(stream <-chan streamed) {
 	c.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case _, open := <-stream:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -13,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 )
 
@@ -123,49 +123,40 @@ func (g *gate) byCertificate(state *tls.ConnectionState) (Caller, bool) {
 	return c, ok
 }
 
-// guard puts authorization, the rate limit and validation before an operation's handler,
-// in that order: who may not call learns nothing of what would have been valid.
-func (s *Service) guard(op *contract.Operation, next http.Handler) http.Handler {
-	checked := s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if caller := callerFrom(r.Context()); !admits(op.Access, caller) {
-			s.render(w, r, s.refused(r, op, caller))
-			return
+// identify says who calls. Nothing is done before the VMs that there are are brought back.
+func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, error) {
+	select {
+	case <-s.restored:
+	case <-r.Context().Done():
+		return Caller{}, r.Context().Err() // the caller has left
+	}
+	if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
+		return s.tickets.redeem(ticket, r.PathValue("id"))
+	}
+	return s.gate.Load().caller(r)
+}
+
+// authorize says whether the caller may do op. An attempt on something that changes state is worth
+// remembering.
+func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Caller) error {
+	if op == shell.Metrics {
+		if caller.Admin {
+			return nil
 		}
-		if !op.HandlerValidates || strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody) // files are bounded by who takes them
-		}
-		if !op.HandlerValidates {
-			if err := op.CheckRequest(r); err != nil {
-				s.render(w, r, err)
-				return
-			}
-		}
-		if op.Time == contract.Long {
-			httpserve.Lasting(w, r) // as long as a guest takes; it is ended by its own limits
-		}
-		next.ServeHTTP(w, r)
-	}))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-s.restored:
-		case <-r.Context().Done():
-			return // the caller has left
-		}
-		c := &call{w: w}
-		r = r.WithContext(withCall(r.Context(), c))
-		c.r = r
-		var err error
-		if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
-			c.caller, err = s.tickets.redeem(ticket, r.PathValue("id"))
-		} else {
-			c.caller, err = s.gate.Load().caller(r)
-		}
-		if err != nil {
-			s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.render(w, r, err) })).ServeHTTP(w, r)
-			return
-		}
-		checked.ServeHTTP(w, r)
-	})
+		return fault.New(fault.Denied, "%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", caller.Name)
+	}
+	if admits(op.Access, caller) {
+		return nil
+	}
+	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", caller.Name, op.Access)
+	if op.Audit == "" || op.Audit == "none" {
+		return denied
+	}
+	e := entryOf(caller, audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message})
+	if err := s.audit.Deny(r.Context(), httpserve.RemoteIP(r), e, nil); err != nil {
+		return err
+	}
+	return denied
 }
 
 // maxBody is the most that a request with JSON may hold, in bytes.
@@ -181,20 +172,6 @@ func whom(r *http.Request) string {
 		return "caller " + c.Name
 	}
 	return "address " + httpserve.RemoteIP(r)
-}
-
-// refused is the answer to a caller who may not do this. An attempt on something that
-// changes state is worth remembering.
-func (s *Service) refused(r *http.Request, op *contract.Operation, caller Caller) error {
-	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", caller.Name, op.Access)
-	if op.Audit == "" || op.Audit == "none" {
-		return denied
-	}
-	e := entryOf(caller, audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message})
-	if err := s.audit.Deny(r.Context(), httpserve.RemoteIP(r), e, nil); err != nil {
-		return err
-	}
-	return denied
 }
 
 // note writes an audit entry in the transaction of the change that it tells of.

@@ -2,9 +2,9 @@ package hypervisor
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // Caller is who makes a request.
@@ -24,30 +24,14 @@ var anonymous = Caller{Name: "anonymous-admin", Admin: true, Node: true}
 // daemon is the daemon itself, acting on its own.
 var daemon = Caller{Name: "mainstay", Admin: true}
 
-// call is what the domain and its translation may want to know of the request.
-type call struct {
-	caller Caller
-	w      http.ResponseWriter
-	r      *http.Request
-}
-
-type callKey struct{}
-
-func withCall(ctx context.Context, c *call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
-}
-
 // byItself is the context in which the daemon acts on its own.
-func byItself(ctx context.Context) context.Context { return withCall(ctx, &call{caller: daemon}) }
+func byItself(ctx context.Context) context.Context { return shell.As(ctx, daemon) }
 
-func callFrom(ctx context.Context) *call {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
-		return c
-	}
-	return &call{}
+// callerFrom is who asks for what is done in ctx; the zero Caller if nobody is known.
+func callerFrom(ctx context.Context) Caller {
+	c, _ := shell.Caller[Caller](ctx)
+	return c
 }
-
-func callerFrom(ctx context.Context) Caller { return callFrom(ctx).caller }
 
 func (c Caller) actorType() audit.ActorType {
 	switch {

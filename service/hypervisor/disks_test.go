@@ -93,7 +93,7 @@ func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
 	var secrets []string
 	for range 2 {
 		d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for {
 			a := d.call("POST", path+"/agent/exec", adminToken, object{"argv": []string{"/bin/cat", "/tmp/in-memory"}})
 			if a.status == 200 && strings.Contains(string(a.body), "kept") {

@@ -25,6 +25,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 )
 
@@ -197,7 +198,7 @@ var validMode = regexp.MustCompile(`^0?[0-7]{3,4}$`)
 // PutFile writes a file in a guest.
 func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject) (hypervisorapi.PutFileResponseObject, error) {
 	path, modeText, body := value(req.Params.Path), orElse(req.Params.Mode, "0644"), req.Body
-	size := callFrom(ctx).r.ContentLength
+	size := rest.SizeOf(req.Body)
 	if b := req.JSONBody; b != nil {
 		path, modeText, body, size = b.Path, orElse(b.Mode, "0644"), bytes.NewReader(b.Content), int64(len(b.Content))
 	}
@@ -236,7 +237,6 @@ func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject
 type fetched struct {
 	ctx    context.Context
 	s      *Service
-	r      *http.Request
 	client *guest.Client
 	path   string
 }
@@ -259,8 +259,7 @@ func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
 		return nil
 	}
 	if !begun {
-		f.s.render(w, f.r, agentFault(err))
-		return nil
+		return agentFault(err)
 	}
 	if !errors.Is(err, syscall.EPIPE) && f.ctx.Err() == nil {
 		f.s.log.Warn("a file of a guest was cut off", "bytes", n, "error", err)
@@ -291,5 +290,5 @@ func (a api) GetFile(ctx context.Context, req hypervisorapi.GetFileRequestObject
 	if err := a.s.noteAgent(ctx, req.Id, "vm.get_file", req.Body.Path); err != nil {
 		return nil, err
 	}
-	return fetched{ctx, a.s, callFrom(ctx).r, client, req.Body.Path}, nil
+	return fetched{ctx, a.s, client, req.Body.Path}, nil
 }

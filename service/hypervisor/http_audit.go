@@ -2,23 +2,19 @@ package hypervisor
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 // ListAudit tells who changed what.
 func (a api) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
-	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]audit.Entry, error) {
-		before, err := number(after)
-		if err != nil {
-			return nil, err
-		}
+	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
 		return a.s.audit.List(ctx, a.s.db, audit.Filter{Before: before, Limit: limit})
-	}, func(e audit.Entry) string { return strconv.FormatInt(e.Seq, 10) }, func(e audit.Entry) hypervisorapi.AuditEntry {
+	}, func(e audit.Entry) int64 { return e.Seq }, func(e audit.Entry) hypervisorapi.AuditEntry {
 		return hypervisorapi.AuditEntry{Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant, Result: string(e.Result), Message: e.Message}
 	})
 	return hypervisorapi.ListAudit200JSONResponse{Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link}}, err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 func apiSnapshot(s Snapshot) hypervisorapi.Snapshot {
@@ -87,7 +88,7 @@ func (a api) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupReq
 
 // ListBackups lists backups.
 func (a api) ListBackups(ctx context.Context, req hypervisorapi.ListBackupsRequestObject) (hypervisorapi.ListBackupsResponseObject, error) {
-	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Backup, error) {
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Backup, error) {
 		return a.s.Backups(ctx, value(req.Params.Vm), after, limit)
 	}, func(b Backup) string { return b.ID }, apiBackup)
 	return hypervisorapi.ListBackups200JSONResponse{Body: out, Headers: hypervisorapi.ListBackups200ResponseHeaders{Link: link}}, err

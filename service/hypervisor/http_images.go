@@ -9,6 +9,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 )
 
@@ -19,7 +20,7 @@ func apiImage(i Image) hypervisorapi.Image {
 
 // ListImages lists the catalog.
 func (a api) ListImages(ctx context.Context, req hypervisorapi.ListImagesRequestObject) (hypervisorapi.ListImagesResponseObject, error) {
-	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Image, error) { return a.s.Images(ctx, after, limit) }, func(i Image) string { return i.Name }, apiImage)
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Image, error) { return a.s.Images(ctx, after, limit) }, func(i Image) string { return i.Name }, apiImage)
 	return hypervisorapi.ListImages200JSONResponse{Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link}}, err
 }
 

@@ -2,14 +2,13 @@ package hypervisor
 
 import (
 	"context"
-	"net/http"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -54,7 +53,7 @@ func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject
 		}
 		labels[key] = v
 	}
-	out, link, err := page(ctx, p.Limit, p.Cursor, func(after string, limit int) ([]Record, error) {
+	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]Record, error) {
 		return a.s.VMs(ctx, ListFilter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
 	}, func(r Record) string { return r.ID }, a.s.apiVM)
 	return hypervisorapi.ListVMs200JSONResponse{Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link}}, err
@@ -191,13 +190,9 @@ func (a api) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsReq
 
 // ListVMEvents tells what happened to a VM.
 func (a api) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsRequestObject) (hypervisorapi.ListVMEventsResponseObject, error) {
-	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Event, error) {
-		before, err := number(after)
-		if err != nil {
-			return nil, err
-		}
+	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]Event, error) {
 		return a.s.Events(ctx, req.Id, before, limit)
-	}, func(e Event) string { return strconv.FormatInt(e.Seq, 10) }, func(e Event) hypervisorapi.Event {
+	}, func(e Event) int64 { return e.Seq }, func(e Event) hypervisorapi.Event {
 		return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
 	})
 	return hypervisorapi.ListVMEvents200JSONResponse{Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link}}, err
@@ -210,42 +205,6 @@ func (a api) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketReq
 		return nil, err
 	}
 	return hypervisorapi.CreateTicket201JSONResponse{Ticket: word, ExpiresAt: expires}, nil
-}
-
-// upgrade is an answer that is a socket. If none comes of it, the error is rendered.
-type upgrade struct {
-	s     *Service
-	r     *http.Request
-	serve func(w http.ResponseWriter, r *http.Request) error
-}
-
-func (u upgrade) visit(w http.ResponseWriter) error {
-	if err := u.serve(w, u.r); err != nil {
-		u.s.render(w, u.r, err)
-	}
-	return nil
-}
-
-// VisitOpenConsoleResponse implements the contract's answer.
-func (u upgrade) VisitOpenConsoleResponse(w http.ResponseWriter) error { return u.visit(w) }
-
-// VisitOpenScreenResponse implements the contract's answer.
-func (u upgrade) VisitOpenScreenResponse(w http.ResponseWriter) error { return u.visit(w) }
-
-// OpenConsole opens the serial console.
-func (a api) OpenConsole(ctx context.Context, req hypervisorapi.OpenConsoleRequestObject) (hypervisorapi.OpenConsoleResponseObject, error) {
-	return upgrade{a.s, callFrom(ctx).r, func(w http.ResponseWriter, r *http.Request) error { return a.s.serveConsole(w, r, req.Id) }}, nil
-}
-
-// OpenScreen opens the screen.
-func (a api) OpenScreen(ctx context.Context, req hypervisorapi.OpenScreenRequestObject) (hypervisorapi.OpenScreenResponseObject, error) {
-	record, err := a.s.record(ctx, a.s.db, req.Id)
-	if err != nil {
-		return nil, err
-	}
-	return upgrade{a.s, callFrom(ctx).r, func(w http.ResponseWriter, r *http.Request) error {
-		return a.s.serveChannel(w, r, &record, backend.ScreenChannel)
-	}}, nil
 }
 
 // GetHost tells what the host can run.
@@ -307,7 +266,7 @@ func apiOperation(op Operation) hypervisorapi.Operation {
 
 // ListOperations lists operations.
 func (a api) ListOperations(ctx context.Context, req hypervisorapi.ListOperationsRequestObject) (hypervisorapi.ListOperationsResponseObject, error) {
-	out, link, err := page(ctx, req.Params.Limit, req.Params.Cursor, func(after string, limit int) ([]Operation, error) { return a.s.Operations(ctx, after, limit) }, func(o Operation) string { return o.ID }, apiOperation)
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Operation, error) { return a.s.Operations(ctx, after, limit) }, func(o Operation) string { return o.ID }, apiOperation)
 	return hypervisorapi.ListOperations200JSONResponse{Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link}}, err
 }
 

@@ -189,7 +189,7 @@ func TestAVMWithATimeToLiveIsDeletedWhenItIsOver(t *testing.T) {
 	}
 	d.ahead(2 * time.Hour)
 	d.restart(nil) // which looks at once
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).status != 404 {
 		if time.Now().After(deadline) {
 			t.Fatal("it is still there")

@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // Operation is what takes long: a durable job, and what it is about.
@@ -78,14 +79,14 @@ func (s *Service) enqueue(ctx context.Context, op Operation, args any, entry aud
 // operations registers what runs behind operations.
 func (s *Service) operations() {
 	register(s, kindImage, func(ctx context.Context, a Addition, progress func(float64)) error {
-		return s.runAddition(withCall(ctx, &call{caller: a.Actor}), a, progress)
+		return s.runAddition(shell.As(ctx, a.Actor), a, progress)
 	})
 	register(s, kindBackup, func(ctx context.Context, a backupArgs, progress func(float64)) error {
-		return s.runBackup(withCall(ctx, &call{caller: a.Actor}), a, progress)
+		return s.runBackup(shell.As(ctx, a.Actor), a, progress)
 	})
 	for kind, run := range map[string]func(context.Context, copyArgs, func(float64)) error{kindClone: s.runClone, kindRestore: s.runRestore} {
 		register(s, kind, func(ctx context.Context, a copyArgs, progress func(float64)) error {
-			ctx = withCall(ctx, &call{caller: a.Actor})
+			ctx = shell.As(ctx, a.Actor)
 			err := run(ctx, a, progress)
 			if err == nil || brokenOff(ctx) {
 				return err

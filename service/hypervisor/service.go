@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,17 +13,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
-	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
-	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
@@ -40,7 +39,8 @@ type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
-	Console  fs.FS // the built web console; nil: none
+	Tracer   trace.TracerProvider // nil: no traces
+	Console  fs.FS                // the built web console; nil: none
 	// Backends are those that run VMs; nil: all that there are.
 	Backends map[string]backend.Backend
 	// Reload gets a value when credentials shall be read again, as on SIGHUP; nil: never.
@@ -94,11 +94,8 @@ type Service struct {
 	ending   context.Context // as leaving, for who waits with a context
 	end      context.CancelFunc
 
-	contract *contract.Contract
+	shell    *shell.Shell[Caller]
 	registry *prometheus.Registry
-	console  *console.Console // nil: none
-	render   httpserve.ErrorRenderer
-	limit    func(http.Handler) http.Handler
 	metrics  *metrics
 }
 
@@ -118,7 +115,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry, render: httpserve.JSONErrors(deps.Log, problem.Flat),
+		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry,
 		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
 		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}), restored: make(chan struct{}),
 		timed: make(chan struct{}, 1),
@@ -129,14 +126,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		s.log.Warn(warning)
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.limit = s.rateLimit()
-	if s.contract, err = Contract(); err != nil {
+	if err := s.openShell(deps); err != nil {
 		return nil, err
-	}
-	if deps.Console != nil {
-		if s.console, err = console.New(deps.Console); err != nil {
-			return nil, err
-		}
 	}
 	if s.data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err

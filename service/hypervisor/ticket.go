@@ -1,10 +1,13 @@
 package hypervisor
 
 import (
+	"context"
 	"sync"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
@@ -62,4 +65,19 @@ func (t *tickets) redeem(word, vm string) (Caller, error) {
 		return Caller{}, fault.New(fault.Unauthenticated, "the ticket is not good, or no longer; ask for another")
 	}
 	return found.caller, nil
+}
+
+// Ticket makes a word that opens a socket to the VM.
+func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, error) {
+	r, err := s.record(ctx, s.db, id)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	word, expires, err := s.tickets.issue(id, callerFrom(ctx))
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return word, expires, s.db.Update(ctx, func(tx *db.Tx) error {
+		return s.note(ctx, tx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
+	})
 }

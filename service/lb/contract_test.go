@@ -49,7 +49,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	}
 	single := start(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]")
 	single.call("GET", "/status", longB, "").want(200)
-	for _, op := range n.service.contract.Operations() {
+	for _, op := range n.service.shell.Contract().Operations() {
 		path := strings.ReplaceAll(op.Path, "{id}", "1")
 		for _, stranger := range []string{"", longC} {
 			a := n.call(op.Method, path, stranger, "{}")

@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // The access classes of the contract (x-access).
@@ -81,9 +82,24 @@ const (
 	reasonForbidden       = "forbidden"
 )
 
-// identify says who calls. A key that was sent decides alone, also when a
+// identify says who calls, and counts those whose credentials are refused.
+func (g *gate) identify(r *http.Request, _ *contract.Operation) (caller, error) {
+	who, err := g.callerOf(r)
+	if err == nil {
+		return who, nil
+	}
+	reason := reasonUnauthenticated
+	if fault.Is(err, fault.Denied) {
+		reason = reasonForbidden
+	}
+	g.failures.WithLabelValues(reason).Inc()
+	g.logRefused(r)
+	return caller{}, err
+}
+
+// callerOf says who calls. A key that was sent decides alone, also when a
 // certificate came with it.
-func (g *gate) identify(r *http.Request) (caller, error) {
+func (g *gate) callerOf(r *http.Request) (caller, error) {
 	if !g.on {
 		// Without credentials, any page that a browser near by shows could ask.
 		return anonymous, httpserve.RefuseForeign(r, g.names...)
@@ -116,23 +132,24 @@ func (g *gate) byCertificate(commonName string) caller {
 	return caller{commonName, RoleReadonly, certificateLabel}
 }
 
-// admit serves an operation if the caller may use it, and leaves the audit line of
-// what would change something. The order of the checks is that of the answers: 401,
-// 403, then what next says.
-func (g *gate) admit(op *contract.Operation, render func(http.ResponseWriter, *http.Request, error), next http.Handler) http.Handler {
+// admit says whether the caller may use an operation.
+func (g *gate) admit(_ *http.Request, op *contract.Operation, who caller) error {
+	if op.Access != AccessAdmin || who.role == RoleAdmin {
+		return nil
+	}
+	g.failures.WithLabelValues(reasonForbidden).Inc()
+	return fault.New(fault.Denied, "%s may only read; changes need an admin key or certificate", who.name)
+}
+
+// recordChanges counts and logs each request that would change something, whether it did or was
+// refused.
+func (g *gate) recordChanges(op *contract.Operation, next http.Handler) http.Handler {
+	if op.Audit == "" {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := g.identify(r)
-		if err != nil {
-			reason := reasonUnauthenticated
-			if fault.Is(err, fault.Denied) {
-				reason = reasonForbidden
-			}
-			g.failures.WithLabelValues(reason).Inc()
-			g.logRefused(r)
-			render(w, r, err)
-			return
-		}
-		if op.Audit == "" {
+		who, known := shell.Caller[caller](r.Context())
+		if !known {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -143,14 +160,10 @@ func (g *gate) admit(op *contract.Operation, render func(http.ResponseWriter, *h
 				answer.status = http.StatusInternalServerError // a panic, which is answered further out
 			}
 			g.changes.WithLabelValues(who.label, strconv.Itoa(answer.status)).Inc()
-			g.log.InfoContext(r.Context(), "api change", "user", who.name, "role", string(who.role), "method", r.Method, "path", loggedPath(r), "status", answer.status, "remote", r.RemoteAddr)
+			g.log.InfoContext(r.Context(), "api change", "user", who.name, "role", string(who.role),
+				"method", r.Method, "path", loggedPath(r), "status", answer.status, "remote", r.RemoteAddr)
 		}()
-		if op.Access == AccessAdmin && who.role != RoleAdmin {
-			g.failures.WithLabelValues(reasonForbidden).Inc()
-			render(answer, r, fault.New(fault.Denied, "%s may only read; changes need an admin key or certificate", who.name))
-		} else {
-			next.ServeHTTP(answer, r)
-		}
+		next.ServeHTTP(answer, r)
 		returned = true
 	})
 }

@@ -91,7 +91,7 @@ func start(t *testing.T, document string, change ...func(*Config, *Deps)) *node 
 		t.Fatal(err)
 	}
 	n.service, n.path = service, cfg.ConfigFile
-	n.recorder = contracttest.New(service.contract, lbapi.BasePath)
+	n.recorder = contracttest.New(service.shell.Contract(), lbapi.BasePath)
 	server := httptest.NewServer(n.recorder.Wrap(t, service.Handler()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -116,7 +116,7 @@ func start(t *testing.T, document string, change ...func(*Config, *Deps)) *node 
 // eventually waits for what the service brings about; there is no signal for it.
 func (n *node) eventually(what string, ok func() bool) {
 	n.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			n.Fatalf("did not happen: %s", what)
 		}

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
-	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
-	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/lb/bgp"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
@@ -28,7 +28,8 @@ type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
-	Console  fs.FS // the built web console; nil: none
+	Tracer   trace.TracerProvider // nil: no traces
+	Console  fs.FS                // the built web console; nil: none
 	// Reload gets a value when the document shall be loaded again, as on SIGHUP; nil: never.
 	Reload <-chan struct{}
 	// Open attaches to the interface; nil: the kernel's, OpenPlane.
@@ -48,9 +49,7 @@ type Service struct {
 	controller *controller
 	document   *document
 	gate       *gate
-	contract   *contract.Contract
-	console    *console.Console // nil: none
-	render     httpserve.ErrorRenderer
+	shell      *shell.Shell[caller]
 }
 
 // Contract loads the contract of the API.
@@ -64,21 +63,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now(), render: httpserve.JSONErrors(deps.Log, problem.Nested)}
+	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now()}
 	var err error
 	if s.gate, err = newGate(&cfg, deps.Log); err != nil {
 		return nil, err
 	}
 	s.gate.now = deps.Now
 	s.cfg.APIKey, s.cfg.APIReadonlyKey = "", ""
-	if s.contract, err = Contract(); err != nil {
-		return nil, err
-	}
-	if deps.Console != nil {
-		if s.console, err = console.New(deps.Console); err != nil {
-			return nil, err
-		}
-	}
 	m := newMetrics(deps.Registry)
 	s.gate.register(deps.Registry)
 	deps.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -106,7 +97,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.apiListen = c.cfg.APIListen
 	deps.Registry.MustRegister(newCollector(c))
-	return s, nil
+	return s, s.openShell(deps)
 }
 
 // SetOrchestratorDrains replaces what the orchestrator of that name drains: it is
@@ -179,7 +170,7 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	}
 	servers := []*httpserve.Server{server}
 	if s.cfg.MetricsListen != "" {
-		second, err := httpserve.Listen(httpserve.Config{Listen: s.cfg.MetricsListen}, s.healthHandler(), s.log)
+		second, err := httpserve.Listen(httpserve.Config{Listen: s.cfg.MetricsListen}, s.shell.Probes(), s.log)
 		if err != nil {
 			return errors.Join(err, server.Close())
 		}

@@ -22,6 +22,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // authority signs certificates for tests.
@@ -264,10 +267,11 @@ func TestLogLinesAboutWrongKeysAreThrottledAndCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		op, _ := ops.Operation("POST /api/v1/backends/{id}/drain")
-		render := func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusUnauthorized) }
-		handler := g.admit(op, render, http.NotFoundHandler())
 		try := func() {
-			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/backends/1/drain", nil))
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/backends/1/drain", nil)
+			if who, err := g.identify(r, op); !fault.Is(err, fault.Unauthenticated) {
+				t.Errorf("%+v, %v", who, err)
+			}
 		}
 		for range 30 {
 			try()
@@ -295,10 +299,11 @@ func TestAPanicInAChangeIsAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	op, _ := ops.Operation("POST /api/v1/backends/{id}/drain")
-	handler := g.admit(op, nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+	handler := g.recordChanges(op, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	func() {
 		defer func() { _ = recover() }() // it is the server's to deal with
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/x", nil))
+		ctx := shell.As(t.Context(), anonymous)
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/x", nil))
 	}()
 	if lines := log.lines("api change"); len(lines) != 1 || !strings.Contains(lines[0], "status=500") {
 		t.Errorf("%q", lines)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 const (
@@ -251,7 +251,7 @@ func (s *site) pull(ctx context.Context, now time.Time) error {
 				}
 			}
 		}
-		cursor := httpserve.NextCursor(header)
+		cursor := rest.NextCursor(header)
 		if cursor == "" {
 			break
 		}

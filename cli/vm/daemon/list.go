@@ -10,7 +10,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 // largestPage is the most that the API puts on one page.
@@ -77,7 +77,7 @@ func (c *Call) Pages(limit int, use func([]json.RawMessage) error, r func(Page) 
 		}
 		got += len(items)
 		before := next
-		next = httpserve.NextCursor(a.Header)
+		next = rest.NextCursor(a.Header)
 		if next == "" || limit > 0 && got >= limit {
 			return next != "", nil
 		}

@@ -135,7 +135,7 @@ func (s *site) told(request string) (states []Phase, message string) {
 			select {
 			case <-s.Reported():
 				continue
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				s.t.Fatalf("no end of %s: %v", request, states)
 			}
 		}
@@ -169,7 +169,7 @@ func (s *site) calls() []string {
 // checkEmpty waits until nothing is left of artifacts.
 func (s *site) checkEmpty() {
 	s.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		entries, err := os.ReadDir(s.path("ota"))
 		if err != nil {
 			s.t.Fatal(err)

@@ -204,7 +204,7 @@ func (s *site) containers() string {
 
 func (s *site) eventually(what string, ok func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func (tg *target) await(t *testing.T, n int) {
 	for tg.events() < n {
 		select {
 		case <-tg.arrived:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%d of %d events arrived", tg.events(), n)
 		}
 	}
@@ -209,7 +209,7 @@ func TestTheBacklogsOfSitesAreDeliveredSideBySide(t *testing.T) {
 		for done := false; !done; {
 			select {
 			case <-tg.arrived:
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("delivery stands still")
 			}
 			tg.mu.Lock()
@@ -250,10 +250,10 @@ func TestATargetThatAsksForAPauseGetsOne(t *testing.T) {
 		for pause := 1; pause <= 4; pause++ { // more than five failures in a row would open the circuit
 			select {
 			case <-tg.arrived:
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("nothing comes after pause %d", pause-1)
 			}
-			for deadline := time.Now().Add(30 * time.Second); count("SELECT failed_attempts FROM route_stats") < pause; {
+			for deadline := time.Now().Add(time.Minute); count("SELECT failed_attempts FROM route_stats") < pause; {
 				if time.Now().After(deadline) {
 					t.Fatal("the outcome is not stored")
 				}
@@ -295,7 +295,7 @@ func TestAnEngineEndsAlthoughOutcomesCannotBeStored(t *testing.T) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the engine does not end")
 		}
 		var left int

@@ -20,7 +20,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 )
 
@@ -64,7 +64,7 @@ func sqlite(t *testing.T, change ...func(*fleet.Config)) *world {
 // restart makes a new registry on the same database.
 func (w *world) restart(change ...func(*fleet.Config)) {
 	w.Helper()
-	cfg := fleet.Config{DB: w.db, Token: token, Now: w.clock.now, Deadline: 10 * time.Second}
+	cfg := fleet.Config{DB: w.db, Token: token, Now: w.clock.now, Deadline: 10 * time.Second, Patience: time.Minute}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -227,7 +227,7 @@ func (n *node) list(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		if len(page) == limit {
-			w.Header().Set("Link", httpserve.NextLink(r, page[limit-1].Id))
+			w.Header().Set("Link", list.NextLink(r.URL, page[limit-1].Id))
 			break
 		}
 		page = append(page, n.vms[id])

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
@@ -155,7 +155,7 @@ func (p peer) page(ctx context.Context, params *hypervisorapi.ListVMsParams, bud
 	if budget.vms.Add(int64(len(vms))) > MaxVMs {
 		return nil, "", errTooMany
 	}
-	return vms, httpserve.NextCursor(res.Header), nil
+	return vms, rest.NextCursor(res.Header), nil
 }
 
 // counted reads until all that share a sum have had their fill.

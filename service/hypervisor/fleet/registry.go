@@ -16,6 +16,7 @@ const (
 	DefaultInterval       = 10 * time.Second
 	DefaultDeadline       = 3 * time.Second
 	DefaultCreateDeadline = 2 * time.Minute
+	DefaultPatience       = 5 * time.Second
 	// MaxNodes bounds a fleet.
 	MaxNodes = 1000
 	// MaxVMs bounds what VMs and NodeVMs list.
@@ -42,6 +43,7 @@ type Config struct {
 	Interval       time.Duration // of heartbeats; 0: DefaultInterval
 	Deadline       time.Duration // of lists over the fleet and of single reads; 0: DefaultDeadline
 	CreateDeadline time.Duration // of what changes a VM; 0: DefaultCreateDeadline
+	Patience       time.Duration // of creates that wait for room that is perhaps counted twice; 0: DefaultPatience
 
 	CAFile string       // PEM certificates of further authorities that nodes are verified with
 	HTTP   *http.Client // nil: one with sane limits; otherwise CAFile is not used
@@ -62,6 +64,7 @@ func New(cfg Config) (*Registry, error) {
 	setDefault(&cfg.Interval, DefaultInterval)
 	setDefault(&cfg.Deadline, DefaultDeadline)
 	setDefault(&cfg.CreateDeadline, DefaultCreateDeadline)
+	setDefault(&cfg.Patience, DefaultPatience)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -11,12 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/placement"
 )
 
-const (
-	// patience is how long a create waits for room that is perhaps counted twice.
-	patience = 5 * time.Second
-	// bookkeeping is how long a change of the tables may take when no caller waits.
-	bookkeeping = 10 * time.Second
-)
+// bookkeeping is how long a change of the tables may take when no caller waits.
+const bookkeeping = 10 * time.Second
 
 // ledger is what the registry keeps in memory of a node.
 type ledger struct {
@@ -58,9 +54,9 @@ type request struct {
 }
 
 // reserve finds a node and takes the VM's room off it. Where room is missing only for VMs
-// that are under way or perhaps counted twice, it waits for that to change, up to patience.
+// that are under way or perhaps counted twice, it waits for that to change, up to Config.Patience.
 func (r *Registry) reserve(ctx context.Context, req *request) (*reservation, nodeRow, error) {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(r.cfg.Patience)
 	defer timer.Stop()
 	for {
 		one, node, changed, err := r.tryReserve(ctx, req)

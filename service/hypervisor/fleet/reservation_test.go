@@ -321,7 +321,9 @@ func TestACreateDoesNotWaitForEverForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		network := hangs{make(chan string, 1)}
-		w := sqlite(t, func(c *fleet.Config) { c.HTTP = &http.Client{Transport: network} })
+		w := sqlite(t, func(c *fleet.Config) {
+			c.HTTP, c.Patience = &http.Client{Transport: network}, fleet.DefaultPatience
+		})
 		w.beat("a", numbers(1, 1))
 		first := make(chan error, 1)
 		go func() {
@@ -331,7 +333,7 @@ func TestACreateDoesNotWaitForEverForRoom(t *testing.T) {
 		<-network.asked
 		began := time.Now()
 		_, err := w.Create(t.Context(), "", spec("two", 1))
-		if f := fault.From(err); err == nil || f.Code != "no_capacity" || f.RetryAfter != 10*time.Second || time.Since(began) != 5*time.Second {
+		if f := fault.From(err); err == nil || f.Code != "no_capacity" || f.RetryAfter != 10*time.Second || time.Since(began) != fleet.DefaultPatience {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		ctx, hangUp := context.WithCancel(t.Context())

@@ -238,7 +238,7 @@ func (r *router) hasNot(unwanted ...string) {
 // that is too long, the test fails with what was seen.
 func eventually(t *testing.T, done func() (ok bool, seen string)) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		ok, seen := done()
 		if ok {

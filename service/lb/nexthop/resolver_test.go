@@ -83,7 +83,7 @@ func (n *net) mac(h *netlab.Host) datapath.MAC {
 // await waits until the resolver sends to a target by a MAC, or not at all if it is zero.
 func (n *net) await(target nexthop.Target, mac datapath.MAC) datapath.NextHop {
 	n.t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		hop := n.resolver.Lookup(target)
 		if hop.Destination == mac {

@@ -1,4 +1,4 @@
-package httpserve_test
+package list_test
 
 import (
 	"fmt"
@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
 func TestParsePageChecksBothParameters(t *testing.T) {
@@ -16,25 +17,25 @@ func TestParsePageChecksBothParameters(t *testing.T) {
 	for _, c := range []struct {
 		limit  int // -1: absent
 		cursor string
-		want   httpserve.Page
+		want   list.Page
 		field  string
 	}{
-		{-1, "", httpserve.Page{Limit: 20}, ""},
-		{1, httpserve.EncodeCursor("k/ü"), httpserve.Page{Limit: 1, After: "k/ü"}, ""},
-		{100, "", httpserve.Page{Limit: 100}, ""},
-		{0, "", httpserve.Page{}, "limit"},
-		{101, "", httpserve.Page{}, "limit"},
-		{-1, "***", httpserve.Page{}, "cursor"},
-		{-1, httpserve.EncodeCursor("\xff"), httpserve.Page{}, "cursor"},
-		{-1, httpserve.EncodeCursor("a\x00"), httpserve.Page{}, "cursor"},
-		{-1, "YWI\n", httpserve.Page{}, "cursor"},
-		{-1, httpserve.EncodeCursor(strings.Repeat("a", 769)), httpserve.Page{}, "cursor"},
+		{-1, "", list.Page{Limit: 20}, ""},
+		{1, list.EncodeCursor("k/ü"), list.Page{Limit: 1, After: "k/ü"}, ""},
+		{100, "", list.Page{Limit: 100}, ""},
+		{0, "", list.Page{}, "limit"},
+		{101, "", list.Page{}, "limit"},
+		{-1, "***", list.Page{}, "cursor"},
+		{-1, list.EncodeCursor("\xff"), list.Page{}, "cursor"},
+		{-1, list.EncodeCursor("a\x00"), list.Page{}, "cursor"},
+		{-1, "YWI\n", list.Page{}, "cursor"},
+		{-1, list.EncodeCursor(strings.Repeat("a", 769)), list.Page{}, "cursor"},
 	} {
 		var limit *int
 		if c.limit >= 0 {
 			limit = &c.limit
 		}
-		got, err := httpserve.ParsePage(limit, &c.cursor, 20, 100)
+		got, err := list.ParsePage(limit, &c.cursor, 20, 100)
 		if got != c.want || (err != nil) != (c.field != "") {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
@@ -42,7 +43,7 @@ func TestParsePageChecksBothParameters(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if got, err := httpserve.ParsePage(nil, nil, 20, 100); got.Limit != 20 || err != nil {
+	if got, err := list.ParsePage(nil, nil, 20, 100); got.Limit != 20 || err != nil {
 		t.Error(got, err)
 	}
 }
@@ -50,14 +51,14 @@ func TestParsePageChecksBothParameters(t *testing.T) {
 func TestNextLinkNeverNamesAnotherHost(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest("GET", "http://x//evil.example/a", nil)
-	if got := httpserve.NextLink(r, "c"); !strings.HasPrefix(got, "</evil.example/a?") {
+	if got := list.NextLink(r.URL, "c"); !strings.HasPrefix(got, "</evil.example/a?") {
 		t.Error(got)
 	}
 }
 
 func ExampleNextLink() {
 	r := httptest.NewRequest("GET", "/v1/sites?state=up&cursor=b2xk&limit=2", nil)
-	fmt.Println(httpserve.NextLink(r, httpserve.EncodeCursor("site-2")))
+	fmt.Println(list.NextLink(r.URL, list.EncodeCursor("site-2")))
 	// Output: </v1/sites?cursor=c2l0ZS0y&limit=2&state=up>; rel="next"
 }
 
@@ -67,14 +68,14 @@ func FuzzDecodeCursor(f *testing.F) {
 	f.Add("YR")
 	f.Add("YW\nI")
 	f.Fuzz(func(t *testing.T, cursor string) {
-		key, err := httpserve.DecodeCursor(cursor)
+		key, err := list.DecodeCursor(cursor)
 		if err != nil {
 			if fault.From(err).Field != "cursor" || !fault.Is(err, fault.Invalid) {
 				t.Errorf("%v", err)
 			}
 			return
 		}
-		if key == "" || httpserve.EncodeCursor(key) != cursor {
+		if key == "" || list.EncodeCursor(key) != cursor {
 			t.Errorf("%q decodes to %q, which encodes otherwise", cursor, key)
 		}
 	})
@@ -85,7 +86,7 @@ func FuzzNextCursor(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, link string) {
-		if cursor := httpserve.NextCursor(http.Header{"Link": {link}}); cursor != "" && !strings.Contains(link, "cursor") && !strings.Contains(link, "%") {
+		if cursor := rest.NextCursor(http.Header{"Link": {link}}); cursor != "" && !strings.Contains(link, "cursor") && !strings.Contains(link, "%") {
 			t.Errorf("%q from %q", cursor, link)
 		}
 	})
@@ -99,7 +100,7 @@ func TestTheNextPageIsTheOneThatTheLinkHeaderNames(t *testing.T) {
 		`</a?cursor=1>; rel="prev"`:                                       "",
 		`garbage`:                                                         "",
 	} {
-		if got := httpserve.NextCursor(http.Header{"Link": {link}}); got != want {
+		if got := rest.NextCursor(http.Header{"Link": {link}}); got != want {
 			t.Errorf("%s: %q, want %q", link, got, want)
 		}
 	}

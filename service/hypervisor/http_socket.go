@@ -10,8 +10,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/routine"
@@ -28,19 +26,18 @@ const (
 	socketWrite = 15 * time.Second
 )
 
-// Ticket makes a word that opens a socket to the VM.
-func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, error) {
-	r, err := s.record(ctx, s.db, id)
+// openConsole opens the serial console.
+func (a api) openConsole(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	return a.s.serveConsole(w, r, r.PathValue("id"))
+}
+
+// openScreen opens the screen.
+func (a api) openScreen(w http.ResponseWriter, r *http.Request, _ Caller) error {
+	record, err := a.s.record(r.Context(), a.s.db, r.PathValue("id"))
 	if err != nil {
-		return "", time.Time{}, err
+		return err
 	}
-	word, expires, err := s.tickets.issue(id, callerFrom(ctx))
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	return word, expires, s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
-	})
+	return a.s.serveChannel(w, r, &record, backend.ScreenChannel)
 }
 
 // serveConsole answers with a socket to the VM's serial console.

@@ -1,9 +1,8 @@
-package httpserve
+package list
 
 import (
 	"bytes"
 	"encoding/base64"
-	"net/http"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -62,31 +61,14 @@ func badCursor() error {
 	return fault.InvalidField("cursor", "is not one that this list has given out; start again without it")
 }
 
-// NextLink is the value of a Link header (RFC 8288) that leads to the next page:
-// the request's own path and query with the cursor replaced, as a relative
-// reference, so that it stays right behind a proxy.
-func NextLink(r *http.Request, cursor string) string {
+// NextLink is the value of a Link header (RFC 8288) that leads to the next page: the
+// path and the query of the request, with the cursor replaced, as a relative reference,
+// so that it stays right behind a proxy.
+func NextLink(here *url.URL, cursor string) string {
 	// Two leading slashes would make the reference name another host (RFC 3986
 	// section 4.2).
-	path := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/")
-	q := r.URL.Query()
+	path := "/" + strings.TrimLeft(here.EscapedPath(), "/")
+	q := here.Query()
 	q.Set("cursor", cursor)
 	return "<" + path + "?" + q.Encode() + `>; rel="next"`
-}
-
-// NextCursor is, for a client, the cursor in the Link header's rel="next" (RFC
-// 8288); empty on the last page. The rest of that link is the request itself.
-func NextCursor(h http.Header) string {
-	for _, line := range h.Values("Link") {
-		for link := range strings.SplitSeq(line, ",") {
-			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
-			if !strings.Contains(params, `rel="next"`) && !strings.Contains(params, "rel=next") {
-				continue
-			}
-			if u, err := url.Parse(strings.TrimPrefix(target, "<")); err == nil {
-				return u.Query().Get("cursor")
-			}
-		}
-	}
-	return ""
 }

@@ -1,0 +1,74 @@
+package list
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// MaxRows is the most rows that a page may hold.
+const MaxRows = 1000
+
+type hereKey struct{}
+
+// WithURL returns a context that knows which URL was asked for, for the links of pages.
+func WithURL(ctx context.Context, here *url.URL) context.Context {
+	return context.WithValue(ctx, hereKey{}, here)
+}
+
+// Rows answers a request for a part of a list that is ordered by a text key. It asks
+// fetch for one row more than the page holds, beginning after a key (empty: at the
+// start), and returns the rows as the contract has them. next is the Link header that
+// leads to the next page, nil on the last one. Without a limit a page has usual rows.
+//
+// The context must come from WithURL.
+func Rows[T, A any](
+	ctx context.Context, limit *int, cursor *string, usual int,
+	fetch func(after string, limit int) ([]T, error), key func(T) string, translate func(T) A,
+) (items []A, next *string, err error) {
+	p, err := ParsePage(limit, cursor, usual, MaxRows)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := fetch(p.After, p.Limit+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		here, ok := ctx.Value(hereKey{}).(*url.URL)
+		if !ok {
+			return nil, nil, fault.New(fault.Internal, "list: the context does not know the URL")
+		}
+		next = new(NextLink(here, EncodeCursor(key(rows[p.Limit-1]))))
+	}
+	return Each(rows, translate), next, nil
+}
+
+// Down is Rows for a list that goes down by number, newest first. before is the number
+// below which the page begins; 0 is the newest.
+func Down[T, A any](
+	ctx context.Context, limit *int, cursor *string, usual int,
+	fetch func(before int64, limit int) ([]T, error), number func(T) int64, translate func(T) A,
+) (items []A, next *string, err error) {
+	return Rows(ctx, limit, cursor, usual, func(after string, limit int) ([]T, error) {
+		var before int64
+		if after != "" {
+			if before, err = strconv.ParseInt(after, 10, 64); err != nil || before <= 0 {
+				return nil, badCursor()
+			}
+		}
+		return fetch(before, limit)
+	}, func(row T) string { return strconv.FormatInt(number(row), 10) }, translate)
+}
+
+// Each translates rows. The result is never nil, since contracts know no null.
+func Each[T, A any](rows []T, translate func(T) A) []A {
+	items := make([]A, len(rows))
+	for i, row := range rows {
+		items[i] = translate(row)
+	}
+	return items
+}

@@ -1,0 +1,90 @@
+package shell
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+)
+
+// Check is a condition of being ready.
+type Check struct {
+	// Name of what is checked, for people, for example "database".
+	Name string
+	// Run returns what the service stands on, such as "SQLite", or why it cannot work. A
+	// fault keeps its code and its status; any other error is "not_ready", and only logged.
+	Run func(context.Context) (detail string, err error)
+}
+
+// probes registers what orchestrators and Prometheus ask.
+func (s *Shell[C]) probes(handle func(pattern string, h http.Handler)) {
+	handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.Alive != nil {
+			if err := s.cfg.Alive(r.Context()); err != nil {
+				s.Fail(w, r, err)
+				return
+			}
+		}
+		writeText(w, http.StatusOK, "ok\n")
+	}))
+	handle("GET /readyz", http.HandlerFunc(s.ready))
+	metrics := telemetry.MetricsHandler(s.cfg.Registry)
+	if s.cfg.GuardMetrics {
+		metrics = s.callers(Metrics, metrics)
+	}
+	handle("GET /metrics", metrics)
+}
+
+// ready answers /readyz: 200 with what the service stands on, or the first check that
+// fails. With ?verbose it has a line for every check, as Kubernetes' own components do.
+func (s *Shell[C]) ready(w http.ResponseWriter, r *http.Request) {
+	var details, lines []string
+	var failed *fault.Error
+	verbose := r.URL.Query().Has("verbose")
+	for _, c := range s.cfg.Ready {
+		detail, err := c.Run(r.Context())
+		switch {
+		case err == nil:
+			lines = append(lines, strings.TrimSpace("[+] "+c.Name+" ok "+detail))
+			if detail != "" {
+				details = append(details, detail)
+			}
+		default:
+			if failed == nil {
+				failed = notReady(c.Name, err)
+			}
+			lines = append(lines, "[-] "+c.Name+" failed: "+notReady(c.Name, err).Message)
+		}
+		if failed != nil && !verbose {
+			break
+		}
+	}
+	switch {
+	case verbose && failed != nil:
+		writeText(w, failed.Kind.HTTPStatus(), strings.Join(lines, "\n")+"\nnot ready\n")
+	case verbose:
+		writeText(w, http.StatusOK, strings.Join(append(lines, "ready"), "\n")+"\n")
+	case failed != nil:
+		s.Fail(w, r, failed)
+	case len(details) == 0:
+		writeText(w, http.StatusOK, "ready\n")
+	default:
+		writeText(w, http.StatusOK, "ready: "+strings.Join(details, ", ")+"\n")
+	}
+}
+
+// notReady is a failed check as a fault. The text of an error that is not one is for the log only.
+func notReady(check string, err error) *fault.Error {
+	if f := fault.From(err); f.Kind != fault.Internal {
+		return f
+	}
+	return fault.Wrap(fault.Unavailable, err, "the %s does not work", check).WithCode("not_ready")
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // a client that hung up needs no answer
+}

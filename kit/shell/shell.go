@@ -1,0 +1,229 @@
+package shell
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mainstay-infra/mainstay/kit/console"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/problem"
+)
+
+// Config is what one service has that others do not. C is its caller.
+type Config[C any] struct {
+	// Name of the service, in metrics and traces.
+	Name     string
+	Contract *contract.Contract
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	// Errors is the shape of the contract's error body.
+	Errors problem.Body
+	// AccessLog is a mode of httpserve.ParseLogMode.
+	AccessLog string
+	// MaxInFlight bounds the requests in flight.
+	MaxInFlight int
+	// MaxBody is the most bytes that a body may have, unless the contract says otherwise
+	// (x-body). Files, which an operation takes beside JSON, are bounded by who takes them.
+	MaxBody int64
+	// Tracer gets a span for every request; nil: no traces.
+	Tracer trace.TracerProvider
+	// Console is the built web console; nil: none.
+	Console fs.FS
+	// Alive says why the service must be restarted; nil: it need not be. It answers /healthz.
+	Alive func(context.Context) error
+	// Ready are the conditions under which the service can do its work, for /readyz.
+	Ready []Check
+
+	// Identify says who makes a request, or with a fault of kind Unauthenticated or Denied
+	// why that is not known.
+	Identify func(*http.Request, *contract.Operation) (C, error)
+	// Admit returns why a caller may not do something, and nil if it may. It is called for
+	// callers that Identify knows. Operation is Metrics for /metrics.
+	Admit func(*http.Request, *contract.Operation, C) error
+	// Around stands around an operation, whether its caller is known and may do it or not;
+	// nil: nothing does. Caller tells who it is.
+	Around func(*contract.Operation, http.Handler) http.Handler
+	// Body stands around what reads a request's body, which is bounded by then; nil:
+	// nothing does.
+	Body func(*contract.Operation, http.Handler) http.Handler
+	// GuardMetrics asks Identify and Admit who reads /metrics. Otherwise everybody does.
+	GuardMetrics bool
+	// Front stands in front of every path, /healthz and /docs as well; nil: nothing does.
+	Front func(http.Handler) http.Handler
+}
+
+// Metrics stands for /metrics where an operation is asked for. It is not in the contract.
+var Metrics = &contract.Operation{ID: "metrics", Method: http.MethodGet, Path: "/metrics"}
+
+// Shell is the HTTP side of a service.
+type Shell[C any] struct {
+	cfg     Config[C]
+	logMode httpserve.LogMode
+	router  *contract.Router
+	console *console.Console
+	missing map[string]*contract.Operation // by pattern: those without a handler
+	// Fail writes an error as the whole response.
+	Fail httpserve.ErrorRenderer
+}
+
+// New reads the console, and returns a Shell that waits for the operations.
+func New[C any](cfg Config[C]) (*Shell[C], error) {
+	s := &Shell[C]{cfg: cfg, missing: map[string]*contract.Operation{}, Fail: httpserve.JSONErrors(cfg.Log, cfg.Errors)}
+	var err error
+	if s.logMode, err = httpserve.ParseLogMode(cfg.AccessLog); err != nil {
+		return nil, err
+	}
+	if cfg.Console != nil {
+		if s.console, err = console.New(cfg.Console); err != nil {
+			return nil, err
+		}
+	}
+	s.router = contract.NewRouter(cfg.Contract, s.Fail, s.guard)
+	for _, op := range cfg.Contract.Operations() {
+		s.missing[op.Pattern] = op
+	}
+	cfg.Contract.Mount(s.router)
+	s.probes(s.router.Handle)
+	if s.console == nil {
+		// A person who opens the address finds something to read.
+		s.router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
+	}
+	return s, nil
+}
+
+// Contract is what the service promises.
+func (s *Shell[C]) Contract() *contract.Contract { return s.cfg.Contract }
+
+// HandleFunc registers the handler of an operation. Generated code calls it.
+func (s *Shell[C]) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
+	s.router.HandleFunc(pattern, handler)
+	delete(s.missing, pattern)
+}
+
+// Raw registers the handler of an operation that needs the request and its writer: a
+// stream, a socket, a file or a redirect. pattern is as in the contract, without the base
+// path: "GET /vms/{id}/console". An error that the handler returns is the answer, unless
+// the answer has begun.
+func (s *Shell[C]) Raw(pattern string, handler func(w http.ResponseWriter, r *http.Request, caller C) error) {
+	var method, path string
+	if _, err := fmt.Sscanf(pattern, "%s %s", &method, &path); err != nil {
+		panic("shell: not a pattern: " + pattern)
+	}
+	s.HandleFunc(method+" "+s.cfg.Contract.BasePath()+path, func(w http.ResponseWriter, r *http.Request) {
+		caller, _ := Caller[C](r.Context())
+		if err := handler(w, r, caller); err != nil {
+			s.Fail(w, r, err)
+		}
+	})
+}
+
+// Handler answers all requests. It panics if an operation of the contract has no handler,
+// which is a defect of the service.
+func (s *Shell[C]) Handler() http.Handler {
+	for pattern := range s.missing {
+		panic("shell: no handler for " + pattern)
+	}
+	var served http.Handler = s.router
+	if s.console != nil {
+		served = s.console.Wrap(s.router, s.router.Knows)
+	}
+	return s.chain(served, s.cfg.Name)
+}
+
+// Probes answers /healthz, /readyz and /metrics only, for an address of its own.
+func (s *Shell[C]) Probes() http.Handler {
+	mux := http.NewServeMux()
+	s.probes(mux.Handle)
+	return s.chain(httpserve.Mux(mux, s.Fail), s.cfg.Name+"-metrics")
+}
+
+func (s *Shell[C]) chain(h http.Handler, name string) http.Handler {
+	if s.cfg.Front != nil {
+		h = s.cfg.Front(h)
+	}
+	h = httpserve.Chain(h,
+		httpserve.RequestID,
+		httpserve.AccessLog(s.cfg.Log, s.logMode),
+		httpserve.Metrics(s.cfg.Registry, name),
+		httpserve.Recover(s.Fail, s.cfg.Log),
+		httpserve.LimitInFlight(s.cfg.MaxInFlight, s.Fail),
+	)
+	if s.cfg.Tracer == nil {
+		return h
+	}
+	return otelhttp.NewHandler(h, s.cfg.Name,
+		otelhttp.WithTracerProvider(s.cfg.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
+}
+
+// guard stands before every operation.
+func (s *Shell[C]) guard(op *contract.Operation, next http.Handler) http.Handler {
+	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !op.HandlerValidates {
+			if err := op.CheckRequest(r); err != nil {
+				s.Fail(w, r, err)
+				return
+			}
+		}
+		if op.Time == contract.Long {
+			httpserve.Lasting(w, r) // it ends by limits of its own
+		}
+		next.ServeHTTP(w, r)
+	})
+	return s.callers(op, s.bounded(op, checked))
+}
+
+// bounded limits the body of a request.
+func (s *Shell[C]) bounded(op *contract.Operation, next http.Handler) http.Handler {
+	if s.cfg.Body != nil {
+		next = s.cfg.Body(op, next)
+	}
+	limit := cmp.Or(op.MaxBody, s.cfg.MaxBody)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if limit > 0 && !op.CarriesFile(r) {
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// callers finds out who calls and whether they may.
+func (s *Shell[C]) callers(op *contract.Operation, next http.Handler) http.Handler {
+	var foreign http.CrossOriginProtection
+	var admitted http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf[C](r.Context())
+		err := c.unknown
+		if err == nil && s.cfg.Admit != nil {
+			err = s.cfg.Admit(r, op, c.caller)
+		}
+		if err == nil && op.Audit != "" && foreign.Check(r) != nil {
+			err = errForeignPage
+		}
+		if err != nil {
+			s.Fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	if s.cfg.Around != nil {
+		admitted = s.cfg.Around(op, admitted)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call[C]{peer: Peer{IP: httpserve.RemoteIP(r), Network: httpserve.RemoteNetwork(r)}}
+		if s.cfg.Identify != nil {
+			c.caller, c.unknown = s.cfg.Identify(r, op)
+		}
+		ctx := context.WithValue(r.Context(), callKey{}, c)
+		admitted.ServeHTTP(w, r.WithContext(list.WithURL(ctx, r.URL)))
+	})
+}
