@@ -378,3 +378,59 @@ func TestEveryErrorCodeIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// fronts are the files of a service that may know HTTP: they translate, identify and listen.
+var fronts = regexp.MustCompile(`^(http(_\w+)?|access|gate|listen)\.go$`)
+
+// The domain of a service is called by its API today and by a queue, a command or a test tomorrow,
+// so it sees neither requests nor their writers. The API translates, and leaves the database to the
+// domain.
+func TestTheDomainKnowsNoHTTPAndTheAPINoSQL(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, p := range packages(t) {
+		folder := strings.TrimPrefix(p.ImportPath, module)
+		if kind, name, _ := strings.Cut(folder, "/"); kind != "service" || strings.Contains(name, "/") {
+			continue
+		}
+		files := token.NewFileSet()
+		for _, name := range p.GoFiles {
+			path := filepath.Join(folder, name)
+			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checked++
+			front := fronts.MatchString(name)
+			ast.Inspect(file, func(n ast.Node) bool {
+				selector, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				pkg, ok := selector.X.(*ast.Ident)
+				switch {
+				case !ok:
+				case !front && pkg.Name == "http" && (selector.Sel.Name == "ResponseWriter" || selector.Sel.Name == "HandlerFunc"):
+					t.Errorf("%s: http.%s belongs into a file that translates, such as http.go", files.Position(n.Pos()), selector.Sel.Name)
+				case strings.HasPrefix(name, "http") && pkg.Name == "db" && (selector.Sel.Name == "Tx" || selector.Sel.Name == "Querier"):
+					t.Errorf("%s: transactions belong into the domain", files.Position(n.Pos()))
+				}
+				return true
+			})
+			if !strings.HasPrefix(name, "http") {
+				continue
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING && sql.MatchString(s.Value) {
+					t.Errorf("%s: SQL belongs into the domain", files.Position(n.Pos()))
+				}
+				return true
+			})
+		}
+	}
+	if checked < 50 {
+		t.Errorf("only %d files were looked at", checked)
+	}
+}
+
+var sql = regexp.MustCompile("^[\"`](SELECT|INSERT|UPDATE|DELETE) ")

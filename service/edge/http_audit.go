@@ -5,7 +5,6 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
@@ -53,6 +52,5 @@ func (a api) VerifyAudit(ctx context.Context, _ edgeapi.VerifyAuditRequestObject
 
 // AcknowledgeAudit ends the alarm of breaks that are known.
 func (a api) AcknowledgeAudit(ctx context.Context, req edgeapi.AcknowledgeAuditRequestObject) (edgeapi.AcknowledgeAuditResponseObject, error) {
-	err := a.s.db.Update(ctx, func(tx *db.Tx) error { return a.s.acknowledgeAudit(ctx, tx, req.Body.Through, req.Body.Note) })
-	return edgeapi.AcknowledgeAudit204Response{}, err
+	return edgeapi.AcknowledgeAudit204Response{}, a.s.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
 }

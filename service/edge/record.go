@@ -28,13 +28,15 @@ func (s *Service) deny(ctx context.Context, address string, e entry) error {
 	return s.audit.Deny(ctx, address, e.of(callerFrom(ctx)), e.Detail)
 }
 
-// acknowledgeAudit records that the caller knows of the audit log's breaks up to an entry.
-func (s *Service) acknowledgeAudit(ctx context.Context, tx *db.Tx, through int64, note string) error {
+// AcknowledgeAudit records that the caller knows of the audit log's breaks up to an entry.
+func (s *Service) AcknowledgeAudit(ctx context.Context, through int64, note string) error {
 	if err := checkLine("note", note); err != nil {
 		return err
 	}
-	tx.OnCommit(s.nudgeAlerts)
-	return s.audit.Acknowledge(ctx, tx, through, entry{Message: note}.of(callerFrom(ctx)))
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		tx.OnCommit(s.nudgeAlerts)
+		return s.audit.Acknowledge(ctx, tx, through, entry{Message: note}.of(callerFrom(ctx)))
+	})
 }
 
 // of completes what the caller says of itself.

@@ -1,7 +1,6 @@
 package hypervisor
 
 import (
-	"context"
 	"crypto/tls"
 	"net/http"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/shell"
@@ -172,18 +170,4 @@ func whom(r *http.Request) string {
 		return "caller " + c.Name
 	}
 	return "address " + httpserve.RemoteIP(r)
-}
-
-// note writes an audit entry in the transaction of the change that it tells of.
-func (s *Service) note(ctx context.Context, tx *db.Tx, e audit.Entry) error {
-	return s.audit.Append(ctx, tx, entryOf(callerFrom(ctx), e), nil)
-}
-
-// entryOf completes what the caller says of itself.
-func entryOf(c Caller, e audit.Entry) audit.Entry {
-	e.Actor, e.ActorType = c.Name, c.actorType()
-	if e.Tenant == "" {
-		e.Tenant = c.Tenant
-	}
-	return e
 }

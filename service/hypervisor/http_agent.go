@@ -22,8 +22,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
@@ -37,18 +35,6 @@ const (
 	// pingPatience is how long an agent may take to answer a ping.
 	pingPatience = 10 * time.Second
 )
-
-// noteAgent writes the audit entry of a call to an agent, before the call: what was done
-// in a guest must not go unrecorded because its answer was lost.
-func (s *Service) noteAgent(ctx context.Context, id, action, message string) error {
-	r, err := s.record(ctx, s.db, id)
-	if err != nil {
-		return err
-	}
-	return s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name + ": " + message})
-	})
-}
 
 // PingAgent asks a guest's agent for an answer.
 func (a api) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestObject) (hypervisorapi.PingAgentResponseObject, error) {

@@ -6,7 +6,6 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
@@ -44,10 +43,7 @@ func (a api) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditRequest
 
 // AcknowledgeAudit ends the alarm of breaks that are known.
 func (a api) AcknowledgeAudit(ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
-	err := a.s.db.Update(ctx, func(tx *db.Tx) error {
-		return a.s.audit.Acknowledge(ctx, tx, req.Body.Through, entryOf(callerFrom(ctx), audit.Entry{Message: req.Body.Note}))
-	})
-	return hypervisorapi.AcknowledgeAudit204Response{}, err
+	return hypervisorapi.AcknowledgeAudit204Response{}, a.s.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
 }
 
 func timeOrNil(t time.Time) *time.Time {

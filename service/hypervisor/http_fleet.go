@@ -4,14 +4,7 @@ import (
 	"context"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 )
-
-// noteNode writes the audit entry of a change to a node, in the transaction of the change.
-func (s *Service) noteNode(ctx context.Context, action, name string) func(tx *db.Tx) error {
-	return func(tx *db.Tx) error { return s.note(ctx, tx, audit.Entry{Action: action, Target: name}) }
-}
 
 // ListNodes lists the fleet.
 func (a api) ListNodes(ctx context.Context, _ hypervisorapi.ListNodesRequestObject) (hypervisorapi.ListNodesResponseObject, error) {
@@ -95,46 +88,8 @@ func (a api) DeleteFleetVM(ctx context.Context, req hypervisorapi.DeleteFleetVMR
 	return hypervisorapi.DeleteFleetVM204Response{}, nil
 }
 
-// noteFleet writes the audit entry of what another host has done, and has noted itself:
-// the answer is what that host says, whether or not it can be noted here too.
-func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message string) {
-	ctx = context.WithoutCancel(ctx)
-	if err := s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message})
-	}); err != nil {
-		s.log.Error("what was done on another host is not in this one's audit log", "action", action, "target", target, "error", err)
-	}
-}
-
 // GetCapacity tells what the fleet has.
 func (a api) GetCapacity(ctx context.Context, _ hypervisorapi.GetCapacityRequestObject) (hypervisorapi.GetCapacityResponseObject, error) {
 	c, err := a.s.fleet.Capacity(ctx)
 	return hypervisorapi.GetCapacity200JSONResponse(c), err
-}
-
-// heartbeat is what this host tells the registry.
-func (s *Service) heartbeat(ctx context.Context) (hypervisorapi.Heartbeat, error) {
-	h, err := s.host(ctx)
-	if err != nil {
-		return hypervisorapi.Heartbeat{}, err
-	}
-	given, err := s.cfg.labels()
-	if err != nil {
-		return hypervisorapi.Heartbeat{}, err
-	}
-	labels := hypervisorapi.Labels(given)
-	out := hypervisorapi.Heartbeat{Url: s.advertised(), Version: h.Version, Labels: &labels, Vcpus: h.Vcpus, MemoryMib: h.MemoryMib, FreeVcpus: h.FreeVcpus, FreeMemoryMib: h.FreeMemoryMib, Vms: h.Vms, Backends: []hypervisorapi.Backend{}}
-	for _, b := range h.Backends {
-		if b.Available {
-			out.Backends = append(out.Backends, b.Name)
-		}
-	}
-	return out, nil
-}
-
-// nudgeFleet has the registry know soon that this host has more or less room.
-func (s *Service) nudgeFleet() {
-	if s.reporter != nil {
-		s.reporter.Nudge()
-	}
 }

@@ -2,14 +2,12 @@ package hypervisor
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
-	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -211,33 +209,6 @@ func (a api) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketReq
 func (a api) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) (hypervisorapi.GetHostResponseObject, error) {
 	h, err := a.s.host(ctx)
 	return hypervisorapi.GetHost200JSONResponse(h), err
-}
-
-// host is what there is, and what is left of it.
-func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
-	var given struct {
-		VMs    int `db:"vms"`
-		VCPUs  int `db:"vcpus"`
-		Memory int `db:"memory"`
-	}
-	if err := s.db.Get(ctx, &given, "SELECT COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus, COALESCE(SUM(memory_mib), 0) AS memory FROM vms"); err != nil {
-		return hypervisorapi.Host{}, err
-	}
-	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: memoryOfHost(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
-	if s.cfg.NodeVCPUs > 0 {
-		h.Vcpus = s.cfg.NodeVCPUs
-	}
-	if s.cfg.NodeMemoryMiB > 0 {
-		h.MemoryMib = s.cfg.NodeMemoryMiB
-	}
-	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.Memory
-	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
-		if s.backends[name] != nil {
-			info := s.probe(ctx, name)
-			h.Backends = append(h.Backends, hypervisorapi.BackendInfo{Name: hypervisorapi.Backend(name), Available: info.Available, Version: some(info.Version), Detail: info.Detail})
-		}
-	}
-	return h, nil
 }
 
 // GetMe tells who calls.
