@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
@@ -26,7 +27,7 @@ type sender struct {
 	next     chan Checkpoint
 	trouble  *telemetry.Trouble
 	pause    time.Duration
-	schedule webhook.Schedule
+	schedule backoff.Schedule
 }
 
 func newSender(e Endpoint, log *slog.Logger) (*sender, error) {

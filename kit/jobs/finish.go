@@ -55,7 +55,7 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 		// Whatever the error says, the likeliest reason is that we cancelled it.
 		e = handedBack
 	default:
-		e, runAt = failed, now.Add(backoff(job.Attempt, r.cfg.Rand()))
+		e, runAt = failed, now.Add(retries.Delay(int(job.Attempt)-1, r.cfg.Rand))
 	}
 	storeErr := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		var record Record

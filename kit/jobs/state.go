@@ -1,6 +1,10 @@
 package jobs
 
-import "time"
+import (
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/backoff"
+)
 
 // State is where a job is in its life; see the package comment.
 type State string
@@ -75,18 +79,5 @@ func (s status) on(e event) (status, bool) {
 	return s, false
 }
 
-// The bounds of the wait before a retry.
-const (
-	firstBackoff = time.Second
-	maxBackoff   = 5 * time.Minute
-)
-
-// backoff is the wait after the given failed attempt (from 1). random is in
-// [0, 1): full jitter spreads jobs that failed together.
-func backoff(attempt int64, random float64) time.Duration {
-	ceiling := maxBackoff
-	if attempt < 10 { // beyond, the shift only grows
-		ceiling = min(maxBackoff, firstBackoff<<max(attempt-1, 0))
-	}
-	return time.Duration(random * float64(ceiling))
-}
+// retries spaces the attempts at a job.
+var retries = backoff.Schedule{Base: time.Second, Max: 5 * time.Minute}

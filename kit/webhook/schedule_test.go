@@ -1,56 +1,12 @@
 package webhook_test
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
-
-func TestDelayIsUniformBelowADoublingCeiling(t *testing.T) {
-	t.Parallel()
-	s := webhook.Schedule{Base: time.Second, Max: 5 * time.Minute}
-	half := func() float64 { return 0.5 }
-	for attempt, want := range map[int]time.Duration{
-		-1: 500 * time.Millisecond, 0: 500 * time.Millisecond, 1: time.Second, 3: 4 * time.Second,
-		8: 128 * time.Second, 9: 150 * time.Second, 62: 150 * time.Second, 1 << 40: 150 * time.Second,
-	} {
-		if got := s.Delay(attempt, half); got != want {
-			t.Errorf("attempt %d: %s, want %s", attempt, got, want)
-		}
-	}
-}
-
-func TestTheZeroScheduleHasTheDefaults(t *testing.T) {
-	t.Parallel()
-	full := webhook.Schedule{Base: webhook.DefaultBase, Max: webhook.DefaultMax}
-	half := func() float64 { return 0.5 }
-	for attempt := range 20 {
-		if a, b := (webhook.Schedule{}).Delay(attempt, half), full.Delay(attempt, half); a != b {
-			t.Errorf("attempt %d: %s, want %s", attempt, a, b)
-		}
-	}
-}
-
-func TestDelayStaysWithinItsBounds(t *testing.T) {
-	t.Parallel()
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 10000 {
-		s := webhook.Schedule{
-			Base: time.Duration(rnd.Int64N(int64(time.Hour)) + 1),
-			Max:  time.Duration(rnd.Int64() + 1),
-		}
-		d := s.Delay(rnd.IntN(100), rnd.Float64)
-		if d < webhook.MinDelay || d > max(s.Max, webhook.MinDelay) {
-			t.Fatalf("%+v: %s", s, d)
-		}
-	}
-	if d := (webhook.Schedule{}).Delay(0, func() float64 { return 0 }); d != webhook.MinDelay {
-		t.Errorf("lowest draw: %s", d)
-	}
-}
 
 func TestRetryAfterReadsSecondsAndDatesUpToTheCap(t *testing.T) {
 	t.Parallel()

@@ -12,11 +12,11 @@
 //	forward.go    events go out; suspect.go: one of them is refused
 //	report.go     how far updates are
 //	sync.go       devices and patches go out; pull.go: what is desired comes in
-//	http.go       the local API (api/agent); body.go: what its bodies may hold
+//	http.go       the local API (api/agent)
 //	listen.go     where it is served, and to whom
 //	status.go     how everything is; doctor.go: what keeps it from working
 //	outbox/ twin/ ota/ workload/   what is kept and done without a link
-//	store/ backoff/                how it is kept, and how long is waited
+//	store/                         how it is kept
 //
 // # States of the link
 //

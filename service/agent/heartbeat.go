@@ -8,9 +8,9 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/agent/answer"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
 
 const (

@@ -17,11 +17,11 @@ import (
 
 	agentapi "github.com/mainstay-infra/mainstay/api/agent"
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/shell"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 	"github.com/mainstay-infra/mainstay/service/agent/outbox"
 	"github.com/mainstay-infra/mainstay/service/agent/store"

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
@@ -33,12 +33,10 @@ var errRevoked = errors.New("the site was revoked or deleted")
 // refused is an answer that a repetition would not change.
 type refused struct {
 	status int
-	err    edgeapi.Error
+	problem.Problem
 }
 
-func (r *refused) Error() string {
-	return fmt.Sprintf("%d %s: %s", r.status, r.err.Error.Code, r.err.Error.Message)
-}
+func (r *refused) Error() string { return fmt.Sprintf("%d %s: %s", r.status, r.Code, r.Message) }
 
 // as adds a site's token to a request.
 func as(token string) rest.Editor {
@@ -79,13 +77,13 @@ func do[T any](f *Fleet, k kind, send func() (*http.Response, error)) (T, http.H
 	case k != kindEnroll && r.StatusCode == http.StatusUnauthorized:
 		return out, nil, errRevoked
 	}
-	refusal := &refused{status: r.StatusCode}
-	if json.Unmarshal(body, &refusal.err) != nil || refusal.err.Error.Message == "" {
-		refusal.err.Error.Code, refusal.err.Error.Message = "error", r.Status
+	p, ok := problem.Parse(body)
+	if !ok {
+		p = problem.Problem{Code: "error", Message: r.Status}
 	}
-	if refusal.err.Error.Code == "site_revoked" {
+	if p.Code == "site_revoked" {
 		return out, nil, errRevoked
 	}
 	f.count.refused.Add(1)
-	return out, nil, refusal
+	return out, nil, &refused{r.StatusCode, p}
 }

@@ -104,7 +104,7 @@ func (f *Fleet) newSite(n int) *site {
 func (f *Fleet) failed(s *site, err error) {
 	refusal := (*refused)(nil)
 	if errors.As(err, &refusal) && s.token == "" {
-		if refusal.err.Error.Code == "pki_disabled" {
+		if refusal.Code == "pki_disabled" {
 			f.noPKI.Store(true) // go on without certificates
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
@@ -24,8 +25,10 @@ const (
 	// maxBuffered bounds the events that a site keeps while it has no link.
 	maxBuffered = 50
 	maxBackoff  = 5 * time.Minute
-	minBackoff  = time.Second
 )
+
+// retries spaces the attempts of a site without a link.
+var retries = backoff.Schedule{Base: time.Second, Max: maxBackoff}
 
 // site is one simulated site. One worker at a time has it.
 type site struct {
@@ -73,11 +76,11 @@ func (s *site) act(ctx context.Context, now time.Time) bool {
 			s.fleet.warn(s, "no answer; trying again", err)
 		}
 		s.failures++
-		s.due = now.Add(max(backoff(s.rnd, s.failures), away.after))
+		s.due = now.Add(max(retries.Delay(s.failures, s.rnd.Float64), away.after))
 	default:
 		s.fleet.failed(s, err)
 		s.failures++
-		s.due = now.Add(backoff(s.rnd, s.failures))
+		s.due = now.Add(retries.Delay(s.failures, s.rnd.Float64))
 	}
 	return true
 }
@@ -90,13 +93,6 @@ func (s *site) setOnline(online bool) {
 		s.fleet.count.online.Add(-1)
 	}
 	s.online = online
-}
-
-// backoff waits with full jitter: somewhere between nothing and a bound that
-// doubles with every failure.
-func backoff(rnd *mathrand.Rand, failures int) time.Duration {
-	bound := min(minBackoff<<min(failures, 20), maxBackoff)
-	return time.Duration(rnd.Float64() * float64(bound))
 }
 
 func (s *site) step(ctx context.Context, now time.Time) error {

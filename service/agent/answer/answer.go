@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -107,12 +107,8 @@ func Read(res *http.Response, err error) (Body, error) {
 	}
 	r := &Refusal{Status: res.StatusCode}
 	r.RetryAfter, _ = webhook.RetryAfter(res.Header, time.Now(), maxRetryAfter)
-	var e edgeapi.Error
-	if json.Unmarshal(text, &e) == nil && e.Error.Code != "" {
-		r.Code, r.Message = e.Error.Code, e.Error.Message
-		if e.Error.Field != nil {
-			r.Field = *e.Error.Field
-		}
+	if p, ok := problem.Parse(text); ok {
+		r.Code, r.Message, r.Field = p.Code, p.Message, p.Field
 	}
 	return Body{}, r
 }

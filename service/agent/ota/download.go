@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 )
 
 const (

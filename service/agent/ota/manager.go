@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
@@ -66,7 +67,7 @@ type Engine struct {
 	Config
 	now                                 func() time.Time
 	onGone                              func(ctx context.Context, tx *db.Tx, routeID string) error
-	schedule                            webhook.Schedule
+	schedule                            backoff.Schedule
 	outcomes                            *db.Batcher[verdict, struct{}]
 	metrics                             metrics
 	finding, storing, renewing, reading *telemetry.Trouble
@@ -95,7 +96,7 @@ type metrics struct {
 func New(cfg Config) *Engine {
 	e := &Engine{
 		Config: cfg, now: cfg.Now, onGone: cfg.OnGone,
-		schedule: webhook.Schedule{Base: time.Second, Max: 5 * time.Minute},
+		schedule: backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute},
 		poke:     make(chan struct{}, 1),
 		pauses:   map[string]pause{}, storingUntil: context.Background(),
 		woken: map[string]bool{}, blocked: map[string]string{}, breakers: map[string]*webhook.Breaker{}, workers: map[string]*worker{}, cursors: map[string]int64{},

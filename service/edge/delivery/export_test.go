@@ -3,6 +3,7 @@ package delivery
 import (
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -17,7 +18,7 @@ type Verdict struct {
 
 // Judge judges an attempt made at now, with the longest jitter.
 func Judge(p Pending, r Route, res webhook.Result, now time.Time) Verdict {
-	v := judge(p, r, webhook.Schedule{Base: time.Second, Max: 5 * time.Minute}, res, now, func() float64 { return 1 })
+	v := judge(p, r, backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute}, res, now, func() float64 { return 1 })
 	out := Verdict{Delivered: v.delivered, Dead: v.dead, Gone: v.gone, Attempts: v.delivery.Attempts}
 	if !v.retryAt.IsZero() {
 		out.RetryIn = v.retryAt.Sub(now)
@@ -27,7 +28,7 @@ func Judge(p Pending, r Route, res webhook.Result, now time.Time) Verdict {
 
 // Horizon is horizon with the schedule of the engine.
 func Horizon(r Route) time.Duration {
-	return horizon(r, webhook.Schedule{Base: time.Second, Max: 5 * time.Minute})
+	return horizon(r, backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute})
 }
 
 // NudgedAtItsEnd ends a worker of a route, which may have been nudged after its last look, and

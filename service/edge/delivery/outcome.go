@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
@@ -42,7 +43,7 @@ type verdict struct {
 
 // judge is the rule of package doc.go: what an attempt's result means for the
 // delivery. rnd gives the jitter of the retry schedule.
-func judge(p Pending, r Route, schedule webhook.Schedule, res webhook.Result, now time.Time, rnd func() float64) verdict {
+func judge(p Pending, r Route, schedule backoff.Schedule, res webhook.Result, now time.Time, rnd func() float64) verdict {
 	v := verdict{delivery: p, route: r, at: now, status: res.Status, err: errorText(res)}
 	v.delivery.Attempts++
 	if (res.Status == http.StatusTooManyRequests || res.Status == http.StatusServiceUnavailable) && res.RetryAfter > 0 {

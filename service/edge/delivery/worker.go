@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
@@ -517,7 +518,7 @@ const (
 
 // horizon is the longest that a delivery can take when every attempt times out
 // and every wait is as long as it may be.
-func horizon(r Route, schedule webhook.Schedule) time.Duration {
+func horizon(r Route, schedule backoff.Schedule) time.Duration {
 	total := r.Timeout
 	for retry := range r.RetryMax {
 		wait := schedule.Delay(retry, func() float64 { return 1 }) + r.Timeout

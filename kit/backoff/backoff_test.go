@@ -2,11 +2,12 @@ package backoff_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/service/agent/backoff"
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 )
 
 func TestWaitsGrowToTheMaximumAndAreSpreadOverTheWholeSpan(t *testing.T) {
@@ -57,4 +58,50 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 			t.Errorf("slept %s", time.Since(began))
 		}
 	})
+}
+
+const least = 50 * time.Millisecond
+
+func TestDelayIsUniformBelowADoublingCeiling(t *testing.T) {
+	t.Parallel()
+	s := backoff.Schedule{Base: time.Second, Max: 5 * time.Minute}
+	half := func() float64 { return 0.5 }
+	for attempt, want := range map[int]time.Duration{
+		-1: 500 * time.Millisecond, 0: 500 * time.Millisecond, 1: time.Second, 3: 4 * time.Second,
+		8: 128 * time.Second, 9: 150 * time.Second, 62: 150 * time.Second, 1 << 40: 150 * time.Second,
+	} {
+		if got := s.Delay(attempt, half); got != want {
+			t.Errorf("attempt %d: %s, want %s", attempt, got, want)
+		}
+	}
+}
+
+func TestTheZeroScheduleHasTheDefaults(t *testing.T) {
+	t.Parallel()
+	full := backoff.Schedule{Min: least, Base: backoff.DefaultBase, Max: backoff.DefaultMax}
+	half := func() float64 { return 0.5 }
+	for attempt := range 20 {
+		if a, b := (backoff.Schedule{Min: least}).Delay(attempt, half), full.Delay(attempt, half); a != b {
+			t.Errorf("attempt %d: %s, want %s", attempt, a, b)
+		}
+	}
+}
+
+func TestDelayStaysWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 10000 {
+		s := backoff.Schedule{
+			Min:  least,
+			Base: time.Duration(rnd.Int64N(int64(time.Hour)) + 1),
+			Max:  time.Duration(rnd.Int64() + 1),
+		}
+		d := s.Delay(rnd.IntN(100), rnd.Float64)
+		if d < least || d > max(s.Max, least) {
+			t.Fatalf("%+v: %s", s, d)
+		}
+	}
+	if d := (backoff.Schedule{Min: least}).Delay(0, func() float64 { return 0 }); d != least {
+		t.Errorf("lowest draw: %s", d)
+	}
 }
