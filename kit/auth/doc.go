@@ -1,6 +1,7 @@
-// Package auth holds the building blocks of identity: tokens, passwords, roles,
-// a login throttle, sealed values and the OpenID Connect login. Services own
-// their tables of users and tokens; this package keeps no accounts.
+// Package auth holds the building blocks of identity: tokens and signed sessions,
+// passwords and second factors, roles, limits on failed logins, sealed values and the
+// OpenID Connect login. Services own their tables of users and tokens; this package keeps
+// no accounts.
 //
 // Invariants:
 //

@@ -1,0 +1,125 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Claims are what a session's token says. Nobody but the holder of the key can have
+// written them.
+type Claims struct {
+	Subject string    `json:"sub"`
+	Role    string    `json:"role,omitempty"`
+	Tenant  string    `json:"tenant,omitempty"`
+	ID      string    `json:"jti"` // names the token, for its revocation
+	Expires time.Time `json:"-"`
+}
+
+// Sessions issues and checks JSON Web Tokens (RFC 7519) that are signed with HS256 and a
+// secret of the server's. The algorithm is pinned: what a token's header says of it, such
+// as "none", changes nothing. It is safe for concurrent use.
+//
+// Opaque tokens (NewToken) are simpler, and are what services use among themselves. Sessions
+// are for contracts that promise a JSON Web Token.
+type Sessions struct {
+	now     func() time.Time
+	signer  jose.Signer
+	keys    map[string][]byte // by key id
+	revoked func(ctx context.Context, id string) (bool, error)
+}
+
+// NewSessions signs with the first of the secrets and accepts all of them, so that a secret
+// can be replaced while the tokens of the one before are still in use. Each has at least 32
+// bytes (RFC 7518 section 3.2); a shorter one is a fault of kind Invalid. revoked tells
+// whether the token with an id was revoked; it is asked for every token that is good
+// otherwise.
+func NewSessions(
+	now func() time.Time, revoked func(ctx context.Context, id string) (bool, error), secrets ...[]byte,
+) (*Sessions, error) {
+	s := &Sessions{now: now, keys: map[string][]byte{}, revoked: revoked}
+	for i, secret := range secrets {
+		if len(secret) < minSecret {
+			return nil, fault.New(fault.Invalid, "the secret of sessions must have at least %d bytes, not %d", minSecret, len(secret))
+		}
+		id := keyID(secret)
+		s.keys[id] = secret
+		if i > 0 {
+			continue
+		}
+		var err error
+		s.signer, err = jose.NewSigner(
+			jose.SigningKey{Algorithm: jose.HS256, Key: secret}, (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", id))
+		if err != nil {
+			return nil, fmt.Errorf("auth: sign sessions: %w", err)
+		}
+	}
+	if s.signer == nil {
+		return nil, fault.New(fault.Invalid, "sessions need a secret")
+	}
+	return s, nil
+}
+
+// keyID names a key without telling anything of it.
+func keyID(secret []byte) string {
+	sum := sha256.Sum256(append([]byte("mainstay key id: "), secret...))
+	return hex.EncodeToString(sum[:8])
+}
+
+type wireClaims struct {
+	Claims
+	Expires jwt.NumericDate `json:"exp"`
+}
+
+// Issue makes a token for the claims that expires after life. It chooses the token's ID.
+func (s *Sessions) Issue(c Claims, life time.Duration) (token string, issued Claims, err error) {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails: it ends the program instead
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	c.ID = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]) // UUIDv4, RFC 9562
+	c.Expires = s.now().Add(life).UTC().Truncate(time.Second)
+	token, err = jwt.Signed(s.signer).Claims(wireClaims{c, *jwt.NewNumericDate(c.Expires)}).Serialize()
+	return token, c, err
+}
+
+var errBadSession = fault.New(fault.Unauthenticated, "the token is not valid")
+
+// Check returns the claims of a token. A token that is damaged, that another key has
+// signed, or that has expired or was revoked is a fault of kind Unauthenticated.
+func (s *Sessions) Check(ctx context.Context, token string) (Claims, error) {
+	if len(token) > maxToken {
+		return Claims{}, errBadSession
+	}
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.HS256})
+	if err != nil || len(parsed.Headers) != 1 {
+		return Claims{}, errBadSession
+	}
+	key, known := s.keys[parsed.Headers[0].KeyID]
+	if !known {
+		return Claims{}, errBadSession
+	}
+	var c wireClaims
+	if err := parsed.Claims(key, &c); err != nil {
+		return Claims{}, errBadSession
+	}
+	c.Claims.Expires = c.Expires.Time().UTC()
+	if c.Subject == "" || c.ID == "" || !s.now().Before(c.Claims.Expires) {
+		return Claims{}, errBadSession
+	}
+	revoked, err := s.revoked(ctx, c.ID)
+	switch {
+	case err != nil:
+		return Claims{}, err
+	case revoked:
+		return Claims{}, errBadSession
+	}
+	return c.Claims, nil
+}
