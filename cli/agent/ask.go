@@ -67,13 +67,13 @@ func (at *place) ask(
 	if err != nil {
 		return client.Answer{}, unreachable(socket, err)
 	}
-	return service.Read(res, nil)
+	return Service.Read(res, nil)
 }
 
-// service is what the commands know of the agent.
-var service = client.Service{Name: "the agent's", Flag: "--socket"}
+// Service is what the commands know of the agent.
+var Service = client.Service{Unit: "agent", Name: "the agent's", Flag: "--socket"}
 
-func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&service, a, err) }
+func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }
 
 func unreachable(socket string, err error) error {
 	switch {
