@@ -165,7 +165,7 @@ func devLBConfig(mode devMode) (lb.Config, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.ConfigFile), 0o700); err != nil {
 		return cfg, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", filepath.Dir(cfg.ConfigFile))
 	}
-	if err := durable.Create(cfg.ConfigFile, []byte(fmt.Sprintf(devDocument, defaultInterface())), 0o600); err != nil {
+	if err := durable.Create(cfg.ConfigFile, fmt.Appendf(nil, devDocument, defaultInterface()), 0o600); err != nil {
 		return cfg, fault.Wrap(fault.Invalid, err, "cannot write %s", cfg.ConfigFile)
 	}
 	return cfg, nil

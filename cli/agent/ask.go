@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,17 +34,10 @@ func (at *place) addFlags(cmd *cobra.Command) {
 }
 
 func (at *place) path(getenv func(string) string) string {
-	data := at.data
-	if data == "" {
-		data = getenv("AGENT_DATA")
-	}
-	if data == "" {
-		data = defaultData
-	}
 	if at.socket != "" {
 		return at.socket
 	}
-	return filepath.Join(data, agentapi.Socket)
+	return filepath.Join(cmp.Or(at.data, getenv("AGENT_DATA"), defaultData), agentapi.Socket)
 }
 
 // ask makes one request through the socket.
