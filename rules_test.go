@@ -1,5 +1,5 @@
-// Package mainstay_test keeps the rules of the house: who may import whom, and
-// that every package says what it is for. See docs/architecture.md.
+// Package mainstay_test keeps the rules of the house: who may import whom, what programs link in,
+// and that packages, error codes and decisions say what they should. See docs/architecture.md.
 package mainstay_test
 
 import (
@@ -323,6 +323,26 @@ func TestTheRuleOfGoroutinesTellsThemApart(t *testing.T) {
 		if !found {
 			t.Errorf("%s is not seen", text)
 		}
+	}
+}
+
+func TestEveryDecisionSaysWhenToThinkAgain(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("docs/decisions/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "\n\nThink again when ") {
+			t.Errorf("%s has no paragraph that begins with \"Think again when\"", path)
+		}
+	}
+	if len(paths) < 27 {
+		t.Errorf("only %d decisions were found", len(paths))
 	}
 }
 

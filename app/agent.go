@@ -94,8 +94,7 @@ func bindAgentFlags(cmd *cobra.Command, file *string) {
 }
 
 func agentConfig(cmd *cobra.Command, file string) (cfg agent.Config, err error) {
-	environ := cmd.Context().Value(environKey{}).([]string)
-	err = config.Load(&cfg, agent.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ, File: file})
+	err = config.Load(&cfg, agent.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environOf(cmd), File: file})
 	return cfg, err
 }
 

@@ -1,116 +1,73 @@
 package app
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
-	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/edge"
 )
 
-// credentials are the secrets that dev mode makes on its first start, one object
-// per service.
-type credentials struct {
-	Edge       edgeCredentials       `json:"edge"`
-	LB         lbCredentials         `json:"lb"`
-	Hypervisor hypervisorCredentials `json:"hypervisor"`
-}
-
-type hypervisorCredentials struct {
-	Token      string `json:"token"`
-	FleetToken string `json:"fleet_token"`
-}
-
-func newHypervisorCredentials() hypervisorCredentials {
-	return hypervisorCredentials{Token: auth.NewToken("mhva_"), FleetToken: auth.NewToken("mhvf_")}
-}
-
-type edgeCredentials struct {
-	AdminUsername   string `json:"admin_username"`
-	AdminPassword   string `json:"admin_password"`
-	AdminToken      string `json:"admin_token"`
-	ViewerToken     string `json:"viewer_token"`
-	EnrollmentToken string `json:"enrollment_token"`
-}
-
-type lbCredentials struct {
-	APIKey      string `json:"api_key"`
-	ReadonlyKey string `json:"readonly_key"`
-}
-
-func newLBCredentials() lbCredentials {
-	return lbCredentials{APIKey: auth.NewToken("mlba_"), ReadonlyKey: auth.NewToken("mlbr_")}
-}
-
-func newEdgeCredentials() edgeCredentials {
-	return edgeCredentials{AdminUsername: "admin", AdminPassword: auth.NewToken(""), AdminToken: auth.NewToken("madm_"),
-		ViewerToken: auth.NewToken("mvwr_"), EnrollmentToken: auth.NewToken("menr_")}
-}
-
-// firstCredentials gives credentials to an edge control plane that nobody could sign in to. They are
-// made on the first start and kept in the data folder.
-func firstCredentials(cfg *edge.Config, log *slog.Logger) error {
-	if cfg.AdminToken != "" || cfg.AdminPassword != "" || cfg.OIDC.Issuer != "" {
-		return nil
-	}
-	creds, path, err := loadCredentials(cfg.Data)
-	if err != nil {
-		return err
-	}
-	log.Warn("no credentials are configured; those in the file are used", "service", "edge", "file", path)
-	cfg.AdminUsername, cfg.AdminPassword, cfg.AdminToken = creds.Edge.AdminUsername, creds.Edge.AdminPassword, creds.Edge.AdminToken
-	cfg.ViewerToken = cmp.Or(cfg.ViewerToken, creds.Edge.ViewerToken)
-	cfg.EnrollmentToken = cmp.Or(cfg.EnrollmentToken, creds.Edge.EnrollmentToken)
-	return nil
-}
+// credentials are the secrets that dev mode makes on its first start, by service and by name.
+type credentials map[string]map[string]string
 
 // loadCredentials reads the file in dir, or makes it with mode 0600.
 func loadCredentials(dir string) (c credentials, path string, err error) {
 	path = filepath.Join(dir, "credentials.json")
-	b, err := os.ReadFile(path)
-	if err == nil {
-		if err := json.Unmarshal(b, &c); err != nil {
-			return c, path, fault.Wrap(fault.Invalid, err, "%s is no valid JSON; mend it, or remove it to have new credentials made", path)
+	c, err = readCredentials(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeCredentials(path); err != nil {
+			return nil, path, err
 		}
-		if (c.Edge == edgeCredentials{}) {
-			return c, path, fault.New(fault.Invalid, "%s has no credentials for edge; remove it to have new ones made", path)
-		}
-		// The file may be from before there was a service.
-		before := c
-		if (c.LB == lbCredentials{}) {
-			c.LB = newLBCredentials()
-		}
-		if (c.Hypervisor == hypervisorCredentials{}) {
-			c.Hypervisor = newHypervisorCredentials()
-		}
-		if c == before {
-			return c, path, nil
-		}
-		return c, path, writeCredentials(c, path, durable.Replace)
+		c, err = readCredentials(path) // another process may have been first
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return c, path, fault.Wrap(fault.Invalid, err, "cannot read %s", path)
+	if err == nil && c.complete() { // the file may be from before there was a service
+		err = c.write(path, durable.Replace)
 	}
-	c.Edge = newEdgeCredentials()
-	c.LB, c.Hypervisor = newLBCredentials(), newHypervisorCredentials()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return c, path, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", dir)
-	}
-	if err := writeCredentials(c, path, durable.Create); err != nil {
-		return c, path, err
-	}
-	// Another process may have been first.
-	return loadCredentials(dir)
+	return c, path, err
 }
 
-func writeCredentials(c credentials, path string, write func(path string, content []byte, mode fs.FileMode) error) error {
+func readCredentials(path string) (c credentials, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "cannot read %s", path)
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err,
+			"%s is not valid JSON; mend it, or remove it to have new credentials made", path)
+	}
+	if !slices.ContainsFunc(Units(), func(u Unit) bool { return len(c[u.Name]) > 0 }) {
+		return nil, fault.New(fault.Invalid, "%s has no credentials; remove it to have new ones made", path)
+	}
+	return c, nil
+}
+
+func makeCredentials(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.Wrap(fault.Invalid, err, "cannot make the folder %s", dir)
+	}
+	c := credentials{}
+	c.complete()
+	return c.write(path, durable.Create)
+}
+
+// complete makes the credentials of services that have none, and tells whether there were any such.
+func (c credentials) complete() (added bool) {
+	for _, u := range Units() {
+		if u.Credentials != nil && len(c[u.Name]) == 0 {
+			c[u.Name] = u.Credentials()
+			added = true
+		}
+	}
+	return added
+}
+
+func (c credentials) write(path string, write func(path string, content []byte, mode fs.FileMode) error) error {
 	b, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err

@@ -3,32 +3,51 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
+	"io"
+	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
-	"github.com/mainstay-infra/mainstay/service/edge"
+	"github.com/mainstay-infra/mainstay/web"
 )
 
-// devHeartbeat is short, so that one sees at once what an agent was told, and that
-// a site is gone.
-const devHeartbeat = 5 * time.Second
+// devMode is what dev mode decides for a service.
+type devMode struct {
+	environ         []string
+	data, host      string
+	log             *slog.Logger
+	credentials     map[string]string // the service's own
+	credentialsFile string
+}
 
-// services are those that dev mode runs.
-var services = []string{"edge", "hypervisor", "lb"}
+func (mode *devMode) isSet(variable string) bool {
+	return slices.ContainsFunc(mode.environ, func(v string) bool { return strings.HasPrefix(v, variable+"=") })
+}
+
+// devPart is a service's part of dev mode.
+type devPart struct {
+	signIn string // with what people sign in
+	// module makes what runs. started is called with its URL and what it stands on.
+	module func(started func(url, engine string)) Module
+}
+
+// devService is a service that runs in dev mode.
+type devService struct {
+	unit                Unit
+	url, engine, signIn string
+	console             bool
+}
 
 func devCommand() *cobra.Command {
-	var data, host, logLevel string
+	mode := devMode{}
+	var logLevel string
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "dev",
@@ -41,123 +60,112 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
   mainstay dev --data /tmp/try --only edge
   EDGE_LISTEN=127.0.0.1:9080 mainstay dev`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range only {
-				if !slices.Contains(services, name) {
-					return fault.InvalidField("only", "there is no service %q; there are: %s", name, strings.Join(services, ", "))
-				}
-			}
-			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), "text", logLevel)
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			units, err := devUnits(only)
 			if err != nil {
 				return err
 			}
-			creds, credsPath, err := loadCredentials(data)
-			if err != nil {
+			if mode.log, err = telemetry.NewLogger(cmd.ErrOrStderr(), "text", logLevel); err != nil {
 				return err
 			}
-			table := &strings.Builder{}
-			w := tabwriter.NewWriter(table, 2, 8, 2, ' ', 0)
-			line := func(columns ...string) { _, _ = fmt.Fprintln(w, "  "+strings.Join(columns, "\t")) } // a Builder does not fail
-			line("SERVICE", "ADDRESS", "STANDS ON", "SIGN IN")
-			var modules []Module
-			if len(only) == 0 || slices.Contains(only, "edge") {
-				cfg, err := devEdgeConfig(cmd, data, host, creds.Edge)
-				if err != nil {
-					return err
-				}
-				modules = append(modules, edgeModule(cfg, log, reloading{}, func(url, engine string) {
-					line("edge", url, engine, fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, credsPath))
-				}))
-			}
-			if len(only) == 0 || slices.Contains(only, "lb") {
-				cfg, err := devLBConfig(cmd, data, host, creds.LB)
-				if err != nil {
-					return err
-				}
-				modules = append(modules, lbModule(cfg, log, nil, func(url, engine string) {
-					line("lb", url, engine, fmt.Sprintf("a key from %s; its VIPs: %s", credsPath, cfg.ConfigFile))
-				}))
-			}
-			if len(only) == 0 || slices.Contains(only, "hypervisor") {
-				cfg, err := devHypervisorConfig(cmd, data, host, creds.Hypervisor)
-				if err != nil {
-					return err
-				}
-				modules = append(modules, hypervisorModule(cfg, log, nil, nil, func(url, engine string) {
-					line("hypervisor", url, engine, "the token from "+credsPath)
-				}))
-			}
-			return addressTaken(Run(cmd.Context(), modules, func() {
-				_ = w.Flush()
-				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Mainstay %s is running. Stop it with Ctrl-C.\n\n%s\nOpen an address for the console; the API reference is at /docs.\n%s", telemetry.BuildInfo().Version, table, firstSteps(os.Args[0], only))
-			}))
+			mode.environ = environOf(cmd)
+			return runDev(cmd, mode, units)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", ".mainstay", "folder for all state")
-	cmd.Flags().StringVar(&host, "host", "127.0.0.1", "address to listen on")
+	cmd.Flags().StringVar(&mode.data, "data", ".mainstay", "folder for all state")
+	cmd.Flags().StringVar(&mode.host, "host", "127.0.0.1", "address to listen on")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "run only these services, for example edge,lb")
 	cmd.Flags().StringVar(&logLevel, "log-level", "warn", "debug, info, warn or error")
 	return cmd
 }
 
+// devUnits are the services that dev mode runs: all that it can, unless some are named.
+func devUnits(only []string) ([]Unit, error) {
+	units := unitsThat(func(u Unit) bool { return u.dev != nil })
+	names := namesOf(units)
+	for _, name := range only {
+		if !slices.Contains(names, name) {
+			return nil, fault.InvalidField("only", "there is no service %q; there are: %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(units, func(u Unit) bool { return len(only) > 0 && !slices.Contains(only, u.Name) }), nil
+}
+
+func runDev(cmd *cobra.Command, mode devMode, units []Unit) error {
+	all, path, err := loadCredentials(mode.data)
+	if err != nil {
+		return err
+	}
+	mode.credentialsFile = path
+	var modules []Module
+	var running []devService
+	for _, u := range units {
+		mode.credentials = all[u.Name]
+		part, err := u.dev(mode)
+		if err != nil {
+			return err
+		}
+		modules = append(modules, part.module(func(url, engine string) {
+			running = append(running, devService{u, url, engine, part.signIn, web.Console(u.Name) != nil})
+		}))
+	}
+	return addressTaken(units, Run(cmd.Context(), modules, func() {
+		_, _ = io.WriteString(cmd.OutOrStdout(), devText(os.Args[0], running))
+	}))
+}
+
 // addressTaken adds to an error what to do if it is that another program has the address.
-func addressTaken(err error) error {
+func addressTaken(units []Unit, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	return fmt.Errorf("%w; another program listens there: stop it, or set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN or HYPERVISOR_LISTEN to another address", err)
+	var variables []string
+	for _, u := range units {
+		variables = append(variables, u.listens()...)
+	}
+	names := strings.Join(variables, ", ")
+	if i := strings.LastIndex(names, ", "); i >= 0 {
+		names = names[:i] + " or " + names[i+len(", "):]
+	}
+	return fmt.Errorf("%w; another program listens there: stop it, or set %s to another address", err, names)
+}
+
+// devText is what dev mode says once everything runs.
+func devText(program string, running []devService) string {
+	text := &strings.Builder{}
+	// A Builder does not fail.
+	_, _ = fmt.Fprintf(text, "Mainstay %s is running. Stop it with Ctrl-C.\n\n", telemetry.BuildInfo().Version)
+	w := tabwriter.NewWriter(text, 2, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "  SERVICE\tADDRESS\tSTANDS ON\tSIGN IN")
+	for _, s := range running {
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", s.unit.Name, s.url, s.engine, s.signIn)
+	}
+	_ = w.Flush()
+	return text.String() + pages(running) + firstSteps(program, running)
+}
+
+// pages tells what a browser shows of the services.
+func pages(running []devService) string {
+	switch {
+	case slices.ContainsFunc(running, func(s devService) bool { return s.console }):
+		return "\nOpen an address for the console; the API reference is at /docs.\n"
+	case slices.ContainsFunc(running, func(s devService) bool { return s.unit.API }):
+		return "\nThe API reference is at /docs of an address; this program was built without consoles.\n"
+	}
+	return ""
 }
 
 // firstSteps are commands to try, in the folder and by the name that dev mode was started
 // with: the program need not be on PATH yet.
-func firstSteps(program string, only []string) string {
-	var steps []string
-	for _, s := range []struct{ service, command string }{
-		{"edge", program + " edge simulate --sites 20"},
-		{"hypervisor", program + " image build-demo && " + program + " vm run demo"},
-	} {
-		if len(only) == 0 || slices.Contains(only, s.service) {
-			steps = append(steps, "  "+s.command+"\n")
+func firstSteps(program string, running []devService) string {
+	var steps strings.Builder
+	for _, s := range running {
+		if len(s.unit.Try) > 0 {
+			steps.WriteString("  " + program + " " + strings.Join(s.unit.Try, " && "+program+" ") + "\n")
 		}
 	}
-	if len(steps) == 0 {
+	if steps.Len() == 0 {
 		return ""
 	}
-	return "Try in another terminal, in this folder:\n\n" + strings.Join(steps, "")
-}
-
-// devEdgeConfig is the edge control plane's configuration in dev mode: the
-// environment's, completed with what dev mode decides.
-func devEdgeConfig(cmd *cobra.Command, data, host string, creds edgeCredentials) (edge.Config, error) {
-	var cfg edge.Config
-	environ := cmd.Context().Value(environKey{}).([]string)
-	if err := config.Load(&cfg, edge.EnvPrefix, config.Sources{Environ: environ}); err != nil {
-		return cfg, err
-	}
-	isSet := func(name string) bool { return isSetIn(environ, name) }
-	if !isSet("EDGE_LISTEN") {
-		cfg.Listen = net.JoinHostPort(host, "8080")
-	}
-	if !isSet("EDGE_DATA") {
-		cfg.Data = filepath.Join(data, "edge")
-	}
-	if !isSet("EDGE_HEARTBEAT_INTERVAL") {
-		cfg.HeartbeatInterval = devHeartbeat
-	}
-	if !isSet("MAINSTAY_ALLOW_PRIVATE_TARGETS") {
-		cfg.AllowPrivateTargets = true // routes to programs on this machine are what one tries first
-	}
-	for setting, made := range map[*string]string{&cfg.AdminToken: creds.AdminToken, &cfg.ViewerToken: creds.ViewerToken, &cfg.EnrollmentToken: creds.EnrollmentToken} {
-		if *setting == "" {
-			*setting = made
-		}
-	}
-	if cfg.AdminUsername == "" && cfg.AdminPassword == "" {
-		cfg.AdminUsername, cfg.AdminPassword = creds.AdminUsername, creds.AdminPassword
-	}
-	return cfg, nil
-}
-
-func isSetIn(environ []string, name string) bool {
-	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	return "Try in another terminal, in this folder:\n\n" + steps.String()
 }

@@ -5,4 +5,6 @@
 // those it stands on, and stops them in the opposite order, so that no module
 // ever lacks what it needs. `mainstay dev` runs all services as modules of one
 // process, `mainstay serve SERVICE` runs one.
+//
+// Units is the table of the services; everything that is there for each of them goes by it.
 package app

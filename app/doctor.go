@@ -3,7 +3,8 @@ package app
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -24,18 +25,14 @@ func onPath(name string) func() (string, bool) {
 	}
 }
 
-// engines are those that the services here can use.
-func engines() []engine {
-	return append([]engine{
-		{"PostgreSQL", func() (string, bool) {
-			// Debian keeps the server's programs off PATH.
-			if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err == nil && len(found) > 0 {
-				return found[len(found)-1], true
-			}
-			return onPath("postgres")()
-		}, "no local PostgreSQL to run several replicas on, or to test with; SQLite needs nothing", "apt-get install postgresql"},
-		{"OpenSSL", onPath("openssl"), "no independent look at certificates and revocation lists", "apt-get install openssl"},
-	}, append(hypervisorEngines(), lbEngines()...)...)
+// engines are those that the services here can use, sorted by the names of the services.
+func engines() (all []engine) {
+	units := unitsThat(func(u Unit) bool { return u.engines != nil })
+	slices.SortFunc(units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
+	for _, u := range units {
+		all = append(all, u.engines()...)
+	}
+	return all
 }
 
 func doctorCommand() *cobra.Command {

@@ -9,10 +9,6 @@ import (
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/kit/config"
-	"github.com/mainstay-infra/mainstay/service/agent"
-	"github.com/mainstay-infra/mainstay/service/edge"
-	"github.com/mainstay-infra/mainstay/service/hypervisor"
-	"github.com/mainstay-infra/mainstay/service/lb"
 )
 
 // People export the variables of the command line in the shell that starts the server.
@@ -34,9 +30,9 @@ func TestNoVariableOfTheCommandLineStopsAServer(t *testing.T) {
 		t.Fatalf("%v, found %v", err, variables)
 	}
 	for name := range variables {
-		for prefix, settings := range map[string]any{edge.EnvPrefix: &edge.Config{}, agent.EnvPrefix: &agent.Config{}, lb.EnvPrefix: &lb.Config{}, hypervisor.EnvPrefix: &hypervisor.Config{}} {
-			if err := config.Load(settings, prefix, config.Sources{Environ: []string{name + "=http://127.0.0.1:1"}}); err != nil && strings.Contains(err.Error(), name) {
-				t.Errorf("%s: %v", prefix, err)
+		for _, u := range Units() {
+			if err := config.Load(u.settings(), u.prefix, config.Sources{Environ: []string{name + "=http://127.0.0.1:1"}}); err != nil && strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", u.Name, err)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
@@ -65,7 +67,7 @@ value stops the start.`,
 				// Its host's memory is for VMs, and it is no server that many ask at once.
 				debug.SetGCPercent(100)
 			}
-			environ := cmd.Context().Value(environKey{}).([]string)
+			environ := environOf(cmd)
 			settings := func() (cfg hypervisor.Config, err error) {
 				err = config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ})
 				return cfg, err
@@ -74,9 +76,7 @@ value stops the start.`,
 			if err != nil {
 				return err
 			}
-			module := hypervisorModule(cfg, log, hangups(cmd.Context()), settings, func(url, engine string) {
-				log.Info("listening", "service", "hypervisor", "url", url, "stands_on", engine)
-			})
+			module := hypervisorModule(cfg, log, hangups(cmd.Context()), settings, logListening(log, "hypervisor"))
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}
@@ -86,28 +86,42 @@ value stops the start.`,
 	return cmd
 }
 
+func newHypervisorCredentials() map[string]string {
+	return map[string]string{"token": auth.NewToken("mhva_"), "fleet_token": auth.NewToken("mhvf_")}
+}
+
+func devHypervisor(mode devMode) (devPart, error) {
+	cfg, err := devHypervisorConfig(mode)
+	if err != nil {
+		return devPart{}, err
+	}
+	return devPart{
+		signIn: "the token from " + mode.credentialsFile,
+		module: func(started func(url, engine string)) Module {
+			return hypervisorModule(cfg, mode.log, nil, nil, started)
+		},
+	}, nil
+}
+
 // devHypervisorConfig is the daemon's configuration in dev mode: the environment's,
 // completed with what dev mode decides. It is a fleet of one host.
-func devHypervisorConfig(cmd *cobra.Command, data, host string, creds hypervisorCredentials) (hypervisor.Config, error) {
+func devHypervisorConfig(mode devMode) (hypervisor.Config, error) {
 	var cfg hypervisor.Config
-	environ := cmd.Context().Value(environKey{}).([]string)
-	if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Environ: environ}); err != nil {
+	if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Environ: mode.environ}); err != nil {
 		return cfg, err
 	}
-	if !isSetIn(environ, "HYPERVISOR_LISTEN") {
-		cfg.Listen = net.JoinHostPort(host, "7070")
+	if !mode.isSet("HYPERVISOR_LISTEN") {
+		cfg.Listen = net.JoinHostPort(mode.host, "7070")
 	}
-	if !isSetIn(environ, "HYPERVISOR_DATA") {
-		cfg.Data = filepath.Join(data, "hypervisor")
+	if !mode.isSet("HYPERVISOR_DATA") {
+		cfg.Data = filepath.Join(mode.data, "hypervisor")
 	}
 	if cfg.Token == "" && cfg.ConfigFile == "" {
-		cfg.Token = creds.Token
+		cfg.Token = mode.credentials["token"]
 	}
 	if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port != "0" && cfg.Registry == "" && cfg.TLSCert == "" && !cfg.TLSSelfSigned {
 		cfg.Registry = "http://" + cfg.Listen
-		if cfg.FleetToken == "" {
-			cfg.FleetToken = creds.FleetToken
-		}
+		cfg.FleetToken = cmp.Or(cfg.FleetToken, mode.credentials["fleet_token"])
 	}
 	return cfg, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -60,14 +61,13 @@ value stops the start.`,
 				return err
 			}
 			var cfg lb.Config
-			environ := cmd.Context().Value(environKey{}).([]string)
-			if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ}); err != nil {
+			if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environOf(cmd)}); err != nil {
 				return err
 			}
 			if cfg.Detach {
 				return detach(cmd, cfg)
 			}
-			module := lbModule(cfg, log, hangups(cmd.Context()), func(url, engine string) { log.Info("listening", "service", "lb", "url", url, "stands_on", engine) })
+			module := lbModule(cfg, log, hangups(cmd.Context()), logListening(log, "lb"))
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}
@@ -127,31 +127,45 @@ What depends on the machine, such as whether the interface exists, is not looked
 	}
 }
 
+func newLBCredentials() map[string]string {
+	return map[string]string{"api_key": auth.NewToken("mlba_"), "readonly_key": auth.NewToken("mlbr_")}
+}
+
+func devLB(mode devMode) (devPart, error) {
+	cfg, err := devLBConfig(mode)
+	if err != nil {
+		return devPart{}, err
+	}
+	return devPart{
+		signIn: fmt.Sprintf("a key from %s; its VIPs: %s", mode.credentialsFile, cfg.ConfigFile),
+		module: func(started func(url, engine string)) Module { return lbModule(cfg, mode.log, nil, started) },
+	}, nil
+}
+
 // devLBConfig is the load balancer's configuration in dev mode: the environment's,
 // completed with what dev mode decides. The document is made on the first start.
-func devLBConfig(cmd *cobra.Command, data, host string, creds lbCredentials) (lb.Config, error) {
+func devLBConfig(mode devMode) (lb.Config, error) {
 	var cfg lb.Config
-	environ := cmd.Context().Value(environKey{}).([]string)
-	if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Environ: environ}); err != nil {
+	if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Environ: mode.environ}); err != nil {
 		return cfg, err
 	}
 	if cfg.Listen == "" {
-		cfg.Listen = net.JoinHostPort(host, "9870")
+		cfg.Listen = net.JoinHostPort(mode.host, "9870")
 	}
-	if !isSetIn(environ, "LB_METRICS_LISTEN") {
-		cfg.MetricsListen = net.JoinHostPort(host, "9871")
+	if !mode.isSet("LB_METRICS_LISTEN") {
+		cfg.MetricsListen = net.JoinHostPort(mode.host, "9871")
 	}
 	if cfg.APIKey == "" && cfg.APIReadonlyKey == "" {
-		cfg.APIKey, cfg.APIReadonlyKey = creds.APIKey, creds.ReadonlyKey
+		cfg.APIKey, cfg.APIReadonlyKey = mode.credentials["api_key"], mode.credentials["readonly_key"]
 	}
 	if cfg.ConfigFile != "" {
 		return cfg, nil
 	}
-	cfg.ConfigFile = filepath.Join(data, "lb", "lb.yaml")
+	cfg.ConfigFile = filepath.Join(mode.data, "lb", "lb.yaml")
 	if err := os.MkdirAll(filepath.Dir(cfg.ConfigFile), 0o700); err != nil {
 		return cfg, fault.Wrap(fault.Invalid, err, "cannot make the folder %s", filepath.Dir(cfg.ConfigFile))
 	}
-	if err := durable.Create(cfg.ConfigFile, []byte(fmt.Sprintf(devDocument, defaultInterface())), 0o600); err != nil {
+	if err := durable.Create(cfg.ConfigFile, fmt.Appendf(nil, devDocument, defaultInterface()), 0o600); err != nil {
 		return cfg, fault.Wrap(fault.Invalid, err, "cannot write %s", cfg.ConfigFile)
 	}
 	return cfg, nil

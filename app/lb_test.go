@@ -3,8 +3,6 @@ package app
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,9 +63,8 @@ func TestTheLoadBalancerNeedsADocument(t *testing.T) {
 func TestDevModeMakesAValidDocumentAndLeavesItAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd := devCommand()
-	cmd.SetContext(contextWith(t, "LB_LISTEN=127.0.0.1:1"))
-	cfg, err := devLBConfig(cmd, dir, "127.0.0.1", newLBCredentials())
+	mode := devMode{environ: []string{"LB_LISTEN=127.0.0.1:1"}, data: dir, host: "127.0.0.1", credentials: newLBCredentials()}
+	cfg, err := devLBConfig(mode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +78,7 @@ func TestDevModeMakesAValidDocumentAndLeavesItAlone(t *testing.T) {
 	if err := os.WriteFile(cfg.ConfigFile, []byte("interface: mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := devLBConfig(cmd, dir, "127.0.0.1", newLBCredentials()); err != nil {
+	if _, err := devLBConfig(mode); err != nil {
 		t.Fatal(err)
 	}
 	if raw, err := os.ReadFile(cfg.ConfigFile); err != nil || string(raw) != "interface: mine" {
@@ -92,32 +89,6 @@ func TestDevModeMakesAValidDocumentAndLeavesItAlone(t *testing.T) {
 	text := "interface: eth0\n" + strings.ReplaceAll("\n"+example, "\n# ", "\n")
 	if c, err := configfile.Parse([]byte(text)); err != nil || len(c.VIPs) != 1 || len(c.VIPs[0].Backends) != 2 {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestCredentialsOfAnOlderVersionAreCompleted(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first, path, err := loadCredentials(dir)
-	if err != nil || first.LB.APIKey == "" || first.LB.ReadonlyKey == "" {
-		t.Fatalf("%v %+v", err, first)
-	}
-	old, err := json.Marshal(map[string]any{"edge": first.Edge})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, old, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	second, _, err := loadCredentials(dir)
-	if err != nil || second.Edge != first.Edge || second.LB.APIKey == "" || second.LB == first.LB {
-		t.Fatalf("%v %+v", err, second)
-	}
-	if third, _, err := loadCredentials(dir); err != nil || third != second {
-		t.Errorf("%v: they are not kept", err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", err, info.Mode())
 	}
 }
 
@@ -133,10 +104,4 @@ func TestTheInterfaceOfTheDefaultRouteIsFound(t *testing.T) {
 			t.Errorf("%q: %s", routes, got)
 		}
 	}
-}
-
-// contextWith is what commands see of the environment.
-func contextWith(t *testing.T, environ ...string) context.Context {
-	t.Helper()
-	return context.WithValue(t.Context(), environKey{}, environ)
 }

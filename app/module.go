@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -62,8 +63,7 @@ func Run(ctx context.Context, modules []Module, ready func()) error {
 		}
 	}
 	errs := []error{startErr}
-	for i := len(started) - 1; i >= 0; i-- {
-		r := started[i]
+	for _, r := range slices.Backward(started) {
 		r.stop()
 		<-r.done
 		if r.err != nil {

@@ -3,7 +3,7 @@
 // # What is where
 //
 //	main.go      Main: run a command line, print what went wrong, name the exit code
-//	root.go      the root command; version.go
+//	root.go      the root command; noun.go: the table of what is below it; version.go
 //	agent/       `mainstay agent status`, which asks a running site agent
 //	client/      what all that ask a running service share
 //	edge/        `mainstay edge`, the client of the edge control plane

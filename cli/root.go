@@ -1,15 +1,6 @@
 package cli
 
-import (
-	"github.com/spf13/cobra"
-
-	"github.com/mainstay-infra/mainstay/cli/agent"
-	"github.com/mainstay-infra/mainstay/cli/edge"
-	"github.com/mainstay-infra/mainstay/cli/fleet"
-	"github.com/mainstay-infra/mainstay/cli/image"
-	"github.com/mainstay-infra/mainstay/cli/lb"
-	"github.com/mainstay-infra/mainstay/cli/vm"
-)
+import "github.com/spf13/cobra"
 
 // NewRoot makes the command `mainstay` with everything below it.
 func NewRoot(stdio IO, extra ...*cobra.Command) *cobra.Command {
@@ -32,16 +23,11 @@ Exit codes:
 	root.SetIn(stdio.In)
 	root.SetOut(stdio.Out)
 	root.SetErr(stdio.Err)
+	root.AddCommand(version())
 	root.AddCommand(extra...)
 	env := stdio.environment()
-	root.AddCommand(version(), edge.New(env), vm.New(env), image.New(env), fleet.New(env))
-	for _, cmd := range extra {
-		switch cmd.Name() { // these run the service; asking a running one is a client's matter
-		case "agent":
-			cmd.AddCommand(agent.Commands(env.Getenv)...)
-		case "lb":
-			cmd.AddCommand(lb.Commands(env)...)
-		}
+	for _, n := range Nouns() {
+		n.addTo(root, env)
 	}
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

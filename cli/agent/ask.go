@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,17 +34,10 @@ func (at *place) addFlags(cmd *cobra.Command) {
 }
 
 func (at *place) path(getenv func(string) string) string {
-	data := at.data
-	if data == "" {
-		data = getenv("AGENT_DATA")
-	}
-	if data == "" {
-		data = defaultData
-	}
 	if at.socket != "" {
 		return at.socket
 	}
-	return filepath.Join(data, agentapi.Socket)
+	return filepath.Join(cmp.Or(at.data, getenv("AGENT_DATA"), defaultData), agentapi.Socket)
 }
 
 // ask makes one request through the socket.
@@ -67,13 +61,13 @@ func (at *place) ask(
 	if err != nil {
 		return client.Answer{}, unreachable(socket, err)
 	}
-	return service.Read(res, nil)
+	return Service.Read(res, nil)
 }
 
-// service is what the commands know of the agent.
-var service = client.Service{Name: "the agent's", Flag: "--socket"}
+// Service is what the commands know of the agent.
+var Service = client.Service{Unit: "agent", Name: "the agent's", Flag: "--socket"}
 
-func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&service, a, err) }
+func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }
 
 func unreachable(socket string, err error) error {
 	switch {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -64,7 +65,7 @@ func show(p *output.Printer, s agentapi.Status) error {
 		rows = append(rows, []any{"ALERT", alert.Message})
 	}
 	rows = append(rows, [][]any{
-		{"Site", dash(s.SiteId)}, {"Name", s.Name}, {"Version", s.Version}, {"Server", s.Server},
+		{"Site", cmp.Or(s.SiteId, "-")}, {"Name", s.Name}, {"Version", s.Version}, {"Server", s.Server},
 		{"Link", link}, {"Last heartbeat", s.Link.LastHeartbeatAt}, {"Certificate until", s.CertificateNotAfter}, {"Clock", skew},
 		{"Outbox", outbox},
 		{"Events", fmt.Sprintf("%d accepted, %d forwarded, %d dropped, %d refused", o.Accepted, o.Forwarded, o.Dropped, o.Refused)},
@@ -86,13 +87,6 @@ func show(p *output.Printer, s agentapi.Status) error {
 		rows = append(rows, []any{"Deployment " + d.Name, strings.TrimSpace(d.Status + " " + d.Message)})
 	}
 	return p.Rows(rows)
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func size(n int64) string {

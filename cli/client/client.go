@@ -59,25 +59,25 @@ func Transport(caFile string) (*http.Transport, error) {
 	return t, nil
 }
 
-// DevCredentials reads into v, a pointer, what dev mode left for its services in
-// .mainstay/credentials.json. For a server that is not on this machine, and without
-// such a file, v stays as it is.
-func (env Environment) DevCredentials(server *url.URL, v any) error {
+// DevCredential is the secret of a service that dev mode left in .mainstay/credentials.json. It is
+// empty for a server that is not on this machine, and without such a file.
+func (env Environment) DevCredential(server *url.URL, unit, name string) (string, error) {
 	if !isLoopback(server.Hostname()) {
-		return nil
+		return "", nil
 	}
 	path := filepath.Join(env.Dir, ".mainstay", "credentials.json")
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return fmt.Errorf("read credentials: %w", err)
+		return "", fmt.Errorf("read credentials: %w", err)
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("read credentials: %s: %w", path, err)
+	var units map[string]map[string]string
+	if err := json.Unmarshal(raw, &units); err != nil {
+		return "", fmt.Errorf("read credentials: %s: %w", path, err)
 	}
-	return nil
+	return units[unit][name], nil
 }
 
 func isLoopback(host string) bool {

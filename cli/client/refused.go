@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
@@ -13,9 +14,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// Service is what commands know of the service that they ask, for the errors that they
-// end with.
+// Service is what commands know of the service that they ask: its credential, and the errors
+// that they end with.
 type Service struct {
+	// Unit is its name in the table of package app, and in the credentials of dev mode.
+	Unit string
+	// Credential is the name of the one that dev mode leaves for commands; empty: they need none.
+	Credential string
 	// Name is what it is called: "the load balancer".
 	Name string
 	// Flag is the flag that says where it is: "--server".
@@ -26,6 +31,11 @@ type Service struct {
 	Hints map[int]string
 	// CodeHints tells what to do next, by the code of a refusal.
 	CodeHints map[string]string
+}
+
+// DevCredential is the secret that dev mode left for commands that ask the service there.
+func (s *Service) DevCredential(env Environment, server *url.URL) (string, error) {
+	return env.DevCredential(server, s.Unit, s.Credential)
 }
 
 // Answer is a success.

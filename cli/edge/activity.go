@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -21,11 +22,7 @@ func activityColumns() output.Columns[edgeapi.ActivityEntry] {
 	return output.Columns[edgeapi.ActivityEntry]{
 		Heads: []string{"TIME", "LEVEL", "SOURCE", "SITE", "ACTION", "MESSAGE"},
 		Row: func(v edgeapi.ActivityEntry) []any {
-			site := v.Site
-			if site == "" {
-				site = v.SiteId
-			}
-			return []any{v.Time, v.Level, v.Source, site, v.Action, v.Message}
+			return []any{v.Time, v.Level, v.Source, cmp.Or(v.Site, v.SiteId), v.Action, v.Message}
 		},
 	}
 }

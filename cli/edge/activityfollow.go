@@ -87,7 +87,7 @@ func (c *call) stream(ctx context.Context, last *string) (accepted bool, err err
 		r.Header.Set("Accept", "text/event-stream")
 		return nil
 	})
-	if r, err = service.Open(r, err); err != nil {
+	if r, err = Service.Open(r, err); err != nil {
 		return false, err
 	}
 	// The connection is over, whatever closing says.

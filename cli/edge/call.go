@@ -19,8 +19,9 @@ type call struct {
 	out  *output.Printer
 }
 
-// service is what the commands know of the edge control plane.
-var service = client.Service{
+// Service is what the commands know of the edge control plane.
+var Service = client.Service{
+	Unit: "edge", Credential: "admin_token",
 	Name: "the edge control plane", Flag: "--server", Start: "'mainstay dev' or 'mainstay serve edge'",
 	Hints: map[int]string{
 		http.StatusUnauthorized: "give a token with --token or EDGE_TOKEN; 'mainstay edge login' makes one",
@@ -37,7 +38,7 @@ func (s *session) begin(cmd *cobra.Command, args []string) (*call, error) {
 }
 
 // send reads the answer to a request; it takes what a generated method returns.
-func (c *call) send(r *http.Response, err error) (client.Answer, error) { return service.Read(r, err) }
+func (c *call) send(r *http.Response, err error) (client.Answer, error) { return Service.Read(r, err) }
 
 // decode makes a value of an answer.
-func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&service, a, err) }
+func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

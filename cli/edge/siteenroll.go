@@ -85,10 +85,10 @@ func (c *call) enrollmentToken(flag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found, err := c.credentials(server)
-	if err == nil && found.EnrollmentToken == "" {
+	token, err = c.env.DevCredential(server, Service.Unit, "enrollment_token")
+	if err == nil && token == "" {
 		err = exit.Hinted(exit.Usagef("an enrollment token is missing: --enrollment-token or EDGE_ENROLLMENT_TOKEN"),
 			"'mainstay edge org create' prints one for the new org")
 	}
-	return found.EnrollmentToken, err
+	return token, err
 }

@@ -18,8 +18,9 @@ type call struct {
 	out  *output.Printer
 }
 
-// service is what the commands know of the load balancer.
-var service = client.Service{
+// Service is what the commands know of the load balancer.
+var Service = client.Service{
+	Unit: "lb", Credential: "api_key",
 	Name: "the load balancer", Flag: "--server", Start: "'mainstay serve lb'",
 	Hints: map[int]string{
 		http.StatusNotFound:           "'mainstay lb backends' shows what there is",
@@ -30,7 +31,7 @@ var service = client.Service{
 }
 
 // read reads the answer to a request; it takes what a generated method returns.
-func read(r *http.Response, err error) (client.Answer, error) { return service.Read(r, err) }
+func read(r *http.Response, err error) (client.Answer, error) { return Service.Read(r, err) }
 
 // decode makes a value of an answer.
-func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&service, a, err) }
+func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

@@ -78,13 +78,7 @@ func (s *session) key(server *url.URL) (string, error) {
 	if key := plainKey(s.env.Getenv("LB_API_KEY")); key != "" {
 		return key, nil
 	}
-	var file struct {
-		LB struct {
-			APIKey string `json:"api_key"`
-		} `json:"lb"`
-	}
-	err := s.env.DevCredentials(server, &file)
-	return file.LB.APIKey, err
+	return Service.DevCredential(s.env, server)
 }
 
 // plainKey is the first key of what the server's setting may hold: KEY or

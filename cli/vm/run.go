@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -80,10 +81,7 @@ func inventName(image string) string {
 		return '-'
 	}, base)
 	base = strings.Trim(base[:min(len(base), 50)], "-")
-	if base == "" {
-		base = "vm"
-	}
-	return base + "-" + strings.ToLower(rand.Text()[:5])
+	return cmp.Or(base, "vm") + "-" + strings.ToLower(rand.Text()[:5])
 }
 
 func (a *attempt) run(ctx context.Context, request hypervisorapi.VMSpec) error {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -258,12 +259,8 @@ func readClaims(source interface{ Claims(any) error }, groupsClaim string) (user
 
 // or fills what c lacks from more.
 func (c userClaims) or(more userClaims) userClaims {
-	if c.email == "" {
-		c.email = more.email
-	}
-	if c.name == "" {
-		c.name = more.name
-	}
+	c.email = cmp.Or(c.email, more.email)
+	c.name = cmp.Or(c.name, more.name)
 	if !c.hasGroups {
 		c.groups, c.hasGroups = more.groups, more.hasGroups
 	}

@@ -12,6 +12,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -74,10 +75,7 @@ func New(files fs.FS) (*Console, error) {
 
 func newFile(name string, content []byte) *file {
 	sum := sha256.Sum256(content)
-	contentType := mime.TypeByExtension(path.Ext(name))
-	if contentType == "" {
-		contentType = "application/octet-stream"
-	}
+	contentType := cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
 	return &file{name: name, contentType: contentType, etag: hex.EncodeToString(sum[:12]), plain: content, compressed: sync.OnceValue(func() []byte { return compress(content) })}
 }
 
@@ -153,7 +151,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 // acceptsGzip reads Accept-Encoding as browsers send it; a weight of zero, which
 // none sends, would refuse.
 func acceptsGzip(r *http.Request) bool {
-	for _, offer := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+	for offer := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		coding, weight, _ := strings.Cut(strings.TrimSpace(offer), ";")
 		if strings.EqualFold(coding, "gzip") {
 			q := strings.TrimSpace(weight)

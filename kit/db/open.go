@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,10 +116,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)" +
 		"&_pragma=case_sensitive_like(1)" // as PostgreSQL has it
 	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
-	cache := cfg.CacheKiB
-	if cache == 0 {
-		cache = 64 << 10
-	}
+	cache := cmp.Or(cfg.CacheKiB, 64<<10)
 	write, err := sqlx.Open("sqlite", fmt.Sprintf("%s?_txlock=immediate&_pragma=cache_size(-%d)&%s", file, cache, pragmas))
 	var lite *liteWriter
 	if err == nil {
@@ -132,10 +130,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lite.close(), write.Close(), lock.Close())
 	}
-	readers := cfg.MaxConns
-	if readers == 0 {
-		readers = 4
-	}
+	readers := cmp.Or(cfg.MaxConns, 4)
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 	return &DB{engine: SQLite, write: write, read: read, lite: lite, reader: newLiteReader(read), lock: lock}, nil
@@ -191,10 +186,7 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 		pc.RuntimeParams["search_path"] = cfg.Schema
 	}
 	pool := sqlx.NewDb(stdlib.OpenDB(*pc), "pgx")
-	conns := cfg.MaxConns
-	if conns == 0 {
-		conns = 16
-	}
+	conns := cmp.Or(cfg.MaxConns, 16)
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -31,12 +32,7 @@ func ParsePrefixes(field string, list []string) ([]netip.Prefix, error) {
 }
 
 func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // forwarded notes whose request it is when a trusted proxy passes it on: the last address of
@@ -78,8 +74,8 @@ func clientOf(h http.Header, proxies []netip.Prefix) netip.Addr {
 // lastStranger is the last address of a chain that is not a trusted proxy. It is invalid if there is
 // none, or if something that is not an address stands behind it, such as "unknown".
 func lastStranger(chain []string, proxies []netip.Prefix) netip.Addr {
-	for i := len(chain) - 1; i >= max(0, len(chain)-maxForwarded); i-- {
-		addr := addressOf(chain[i])
+	for _, text := range slices.Backward(chain[max(0, len(chain)-maxForwarded):]) {
+		addr := addressOf(text)
 		if !addr.IsValid() || !contains(proxies, addr) {
 			return addr
 		}

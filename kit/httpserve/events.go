@@ -146,9 +146,7 @@ func (s *EventStream) Send(id int64, event string, data any) error {
 	if err := s.write(); err != nil {
 		return err
 	}
-	if id > s.last {
-		s.last = id
-	}
+	s.last = max(s.last, id)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -209,8 +210,8 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 
 // Chain wraps h in middlewares, the first of them outermost.
 func Chain(h http.Handler, middlewares ...func(http.Handler) http.Handler) http.Handler {
-	for i := len(middlewares) - 1; i >= 0; i-- {
-		h = middlewares[i](h)
+	for _, wrap := range slices.Backward(middlewares) {
+		h = wrap(h)
 	}
 	return h
 }

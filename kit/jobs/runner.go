@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -173,12 +174,8 @@ func (r *Runner) free() (queues []string, workers map[string]int, kinds []string
 			queues, workers[queue] = append(queues, queue), n
 		}
 	}
-	for name := range r.kinds {
-		kinds = append(kinds, name)
-	}
 	slices.Sort(queues)
-	slices.Sort(kinds)
-	return queues, workers, kinds
+	return queues, workers, slices.Sorted(maps.Keys(r.kinds))
 }
 
 // run is the whole life of a claimed job in this process.

@@ -4,6 +4,7 @@
 package problem
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 )
@@ -103,9 +104,6 @@ func Parse(text []byte) (p Problem, ok bool) {
 	if json.Unmarshal(text, &f) != nil {
 		return Problem{}, false
 	}
-	p = Problem{f.Code, f.Error, f.Field, f.Limit, f.RequestID}
-	if p.Message == "" {
-		p.Message = f.Detail
-	}
+	p = Problem{f.Code, cmp.Or(f.Error, f.Detail), f.Field, f.Limit, f.RequestID}
 	return p, p.Message != ""
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -71,9 +72,7 @@ func (c *Client) Send(ctx context.Context, out *Output, editors []Editor) (*http
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range out.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, out.header)
 	for _, list := range [][]Editor{c.editors, editors} {
 		for _, edit := range list {
 			if err := edit(ctx, r); err != nil {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -59,10 +60,8 @@ func redact(groups []string, a slog.Attr) slog.Attr {
 	if isSecret(a.Key) {
 		return slog.String(a.Key, redacted)
 	}
-	for _, g := range groups {
-		if isSecret(g) {
-			return slog.String(a.Key, redacted)
-		}
+	if slices.ContainsFunc(groups, isSecret) {
+		return slog.String(a.Key, redacted)
 	}
 	if a.Value.Kind() == slog.KindAny {
 		a.Value = slog.AnyValue(redactMap(a.Value.Any()))
@@ -105,10 +104,5 @@ func isSecret(key string) bool {
 		}
 		return c
 	}, strings.ToLower(key))
-	for _, w := range secretWords {
-		if strings.Contains(plain, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(plain, w) })
 }

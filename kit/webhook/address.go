@@ -1,6 +1,9 @@
 package webhook
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // block is a range of addresses that a public target cannot have.
 type block struct {
@@ -87,20 +90,13 @@ func embedded(a netip.Addr) []netip.Addr {
 
 func isMetadata(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	for _, m := range metadataAddrs {
-		if a == m {
-			return true
-		}
+	if slices.Contains(metadataAddrs, a) {
+		return true
 	}
 	if a.Is4() {
 		return false
 	}
-	for _, e := range embedded(a) {
-		if isMetadata(e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(embedded(a), isMetadata)
 }
 
 // notPublic says why a is no public address; it is empty for one that is.

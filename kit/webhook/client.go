@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -168,10 +169,7 @@ func (c *Client) build(ctx context.Context, r Request) (*http.Request, error) {
 	if err := CheckID(r.ID); err != nil {
 		return nil, err
 	}
-	method := r.Method
-	if method == "" {
-		method = http.MethodPost
-	}
+	method := cmp.Or(r.Method, http.MethodPost)
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "webhook: the request is malformed")

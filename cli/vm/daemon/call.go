@@ -15,8 +15,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// service is what the commands know of the hypervisor daemon.
-var service = client.Service{
+// Service is what the commands know of the hypervisor daemon.
+var Service = client.Service{
+	Unit: "hypervisor", Credential: "token",
 	Name: "the hypervisor daemon", Flag: "--url", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
 	Hints: map[int]string{
 		http.StatusUnauthorized:        "give a token with --token or HYPERVISOR_TOKEN; 'mainstay dev' leaves one in .mainstay/credentials.json",
@@ -65,13 +66,13 @@ func (s *Session) begin(cmd *cobra.Command, args []string) (*Call, error) {
 func (c *Call) Table() bool { return c.format == output.Table }
 
 // Send reads the answer to a request; it takes what a generated method returns.
-func (c *Call) Send(r *http.Response, err error) (Answer, error) { return service.Read(r, err) }
+func (c *Call) Send(r *http.Response, err error) (Answer, error) { return Service.Read(r, err) }
 
 // Open is Send for an answer that the caller reads piece by piece, and closes.
-func (c *Call) Open(r *http.Response, err error) (*http.Response, error) { return service.Open(r, err) }
+func (c *Call) Open(r *http.Response, err error) (*http.Response, error) { return Service.Open(r, err) }
 
 // Decode makes a value of an answer.
-func Decode[T any](a Answer, err error) (T, error) { return client.Decode[T](&service, a, err) }
+func Decode[T any](a Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }
 
 // Socket opens the WebSocket at a path of the API, such as a VM's console.
 func (c *Call) Socket(ctx context.Context, path string) (*websocket.Conn, error) {
@@ -80,10 +81,10 @@ func (c *Call) Socket(ctx context.Context, path string) (*websocket.Conn, error)
 		return conn, nil
 	}
 	if r != nil && r.StatusCode >= 400 {
-		_, err = service.Open(r, nil) // the library holds the body's first KiB
+		_, err = Service.Open(r, nil) // the library holds the body's first KiB
 		return nil, err
 	}
-	return nil, service.Explain(err)
+	return nil, Service.Explain(err)
 }
 
 // Say tells a person what was done. Programs see it by the exit code.

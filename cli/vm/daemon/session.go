@@ -67,15 +67,9 @@ func (s *Session) access() (*access, error) {
 	}
 	token := strings.TrimSpace(cmp.Or(s.token, s.env.Getenv("HYPERVISOR_TOKEN")))
 	if token == "" {
-		var file struct {
-			Hypervisor struct {
-				Token string `json:"token"`
-			} `json:"hypervisor"`
-		}
-		if err := s.env.DevCredentials(server, &file); err != nil {
+		if token, err = Service.DevCredential(s.env, server); err != nil {
 			return nil, err
 		}
-		token = file.Hypervisor.Token
 	}
 	transport, err := client.Transport(s.caFile)
 	if err != nil {

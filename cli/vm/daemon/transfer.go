@@ -133,7 +133,7 @@ func (c *Call) copyBody(w io.Writer, r *http.Response) (int64, error) {
 	defer p.Done()
 	n, err := io.Copy(w, &counted{r.Body, p, 0, r.ContentLength})
 	if err != nil {
-		return n, fmt.Errorf("after %d bytes: %w", n, service.Explain(err))
+		return n, fmt.Errorf("after %d bytes: %w", n, Service.Explain(err))
 	}
 	return n, nil
 }

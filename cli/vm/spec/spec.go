@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
@@ -106,9 +108,7 @@ func (f *Flags) Spec(c *daemon.Call, name string) (hypervisorapi.VMSpec, error) 
 		if spec.Labels != nil {
 			labels = *spec.Labels
 		}
-		for k, v := range f.labels {
-			labels[k] = v
-		}
+		maps.Copy(labels, f.labels)
 		spec.Labels = &labels
 	}
 	f.setNetwork(c, &spec)
@@ -127,12 +127,7 @@ func set[T any](c *daemon.Call, flag string, field **T, value T) {
 }
 
 func changed(c *daemon.Call, flags ...string) bool {
-	for _, name := range flags {
-		if c.Cmd.Flags().Changed(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(flags, c.Cmd.Flags().Changed)
 }
 
 func (f *Flags) setNetwork(c *daemon.Call, spec *hypervisorapi.VMSpec) {

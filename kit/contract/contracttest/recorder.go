@@ -6,9 +6,10 @@ package contracttest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,9 +58,7 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 		if err := op.CheckResponse(withPathValues(r, rec.mux), answer.Code, answer.Header(), answer.Body.Bytes()); err != nil {
 			t.Errorf("%s %s answered %d against the contract: %v\nbody: %s", r.Method, r.URL.Path, answer.Code, err, answer.Body)
 		}
-		for k, v := range answer.Header() {
-			w.Header()[k] = v
-		}
+		maps.Copy(w.Header(), answer.Header())
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes())
 	})
@@ -132,7 +131,7 @@ func (rec *Recorder) Missing(openClass, anyClass string) []string {
 			missing = append(missing, fmt.Sprintf("%s: no 403", op.ID))
 		}
 	}
-	sort.Strings(missing)
+	slices.Sort(missing)
 	return missing
 }
 

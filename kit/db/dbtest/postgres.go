@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -49,7 +49,7 @@ func startPostgres(t testing.TB) *postgres {
 // binaries finds the folder of initdb and postgres: Debian keeps them off PATH.
 func binaries() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well formed
-	sort.Strings(found)
+	slices.Sort(found)
 	if len(found) > 0 {
 		return filepath.Dir(found[len(found)-1])
 	}
