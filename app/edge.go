@@ -36,15 +36,13 @@ type reloading struct {
 // what it stands on.
 func edgeModule(cfg edge.Config, log *slog.Logger, again reloading, started func(url, engine string)) Module {
 	return Module{Name: "edge", Start: func(ctx context.Context) (func() error, error) {
-		deps := edge.Deps{Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("edge")}
-		stopTracing := func(context.Context) error { return nil }
-		if cfg.OTLPEndpoint != "" {
-			var err error
-			if stopTracing, deps.Tracer, err = telemetry.Tracing(ctx, telemetry.Config{Endpoint: cfg.OTLPEndpoint, Service: "mainstay-edge", Version: telemetry.BuildInfo().Version}); err != nil {
-				return nil, err
-			}
+		tracer, flush, err := tracing(ctx, log, "edge", cfg.OTLPEndpoint)
+		if err != nil {
+			return nil, err
 		}
-		svc, err := edge.New(ctx, cfg, deps)
+		svc, err := edge.New(ctx, cfg, edge.Deps{
+			Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer, Console: web.Console("edge"),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -67,13 +65,8 @@ func edgeModule(cfg edge.Config, log *slog.Logger, again reloading, started func
 			}
 		})
 		return serving(func(ready func(string)) error {
-			err := errors.Join(svc.Serve(ctx, ready), svc.Close())
-			flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-			if traceErr := stopTracing(flush); traceErr != nil {
-				log.Warn("the last traces were not sent", "error", traceErr) // no reason to fail
-			}
-			return err
+			defer flush()
+			return errors.Join(svc.Serve(ctx, ready), svc.Close())
 		}, func(url string) { started(url, svc.StandsOn()) })
 	}}
 }

@@ -26,13 +26,20 @@ import (
 // stands on.
 func hypervisorModule(cfg hypervisor.Config, log *slog.Logger, reload <-chan struct{}, settings func() (hypervisor.Config, error), started func(url, engine string)) Module {
 	return Module{Name: "hypervisor", Start: func(ctx context.Context) (func() error, error) {
+		tracer, flush, err := tracing(ctx, log, "hypervisor", cfg.OTLPEndpoint)
+		if err != nil {
+			return nil, err
+		}
 		svc, err := hypervisor.New(ctx, cfg, hypervisor.Deps{
-			Log: log.With("service", "hypervisor"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("hypervisor"), Reload: reload, Settings: settings,
+			Log: log.With("service", "hypervisor"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer, Console: web.Console("hypervisor"), Reload: reload, Settings: settings,
 		})
 		if err != nil {
 			return nil, err
 		}
-		return serving(func(ready func(string)) error { return errors.Join(svc.Serve(ctx, ready), svc.Close()) },
+		return serving(func(ready func(string)) error {
+			defer flush()
+			return errors.Join(svc.Serve(ctx, ready), svc.Close())
+		},
 			func(url string) { started(url, svc.StandsOn(ctx)) })
 	}}
 }

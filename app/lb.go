@@ -30,11 +30,20 @@ import (
 // stands on.
 func lbModule(cfg lb.Config, log *slog.Logger, reload <-chan struct{}, started func(url, engine string)) Module {
 	return Module{Name: "lb", Start: func(ctx context.Context) (func() error, error) {
-		svc, err := lb.New(cfg, lb.Deps{Log: log.With("service", "lb"), Registry: telemetry.NewRegistry(), Now: time.Now, Console: web.Console("lb"), Reload: reload})
+		tracer, flush, err := tracing(ctx, log, "lb", cfg.OTLPEndpoint)
 		if err != nil {
 			return nil, err
 		}
-		return serving(func(ready func(string)) error { return svc.Serve(ctx, ready) }, func(url string) { started(url, svc.StandsOn()) })
+		svc, err := lb.New(cfg, lb.Deps{
+			Log: log.With("service", "lb"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer, Console: web.Console("lb"), Reload: reload,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return serving(func(ready func(string)) error {
+			defer flush()
+			return svc.Serve(ctx, ready)
+		}, func(url string) { started(url, svc.StandsOn()) })
 	}}
 }
 

@@ -36,7 +36,8 @@ type Config struct {
 	Detach bool   `key:"detach" help:"Remove the program and everything it keeps in the kernel, and exit. Connections through this node end."`
 	BPFDir string `key:"bpf-dir" default:"/sys/fs/bpf" help:"BPF file system, in which program and maps outlive the process."`
 
-	AccessLog string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+	OTLPEndpoint string `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
+	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
 }
 
 // maxInFlight is how many requests are served at once.

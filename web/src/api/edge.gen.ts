@@ -2227,7 +2227,10 @@ export interface components {
         SiteFilter: string;
     };
     requestBodies: never;
-    headers: never;
+    headers: {
+        /** @description The next page, if there is one (RFC 8288), with rel="next" */
+        Link: string;
+    };
     pathItems: never;
 }
 export type $defs = Record<string, never>;
@@ -2250,6 +2253,7 @@ export interface operations {
             /** @description A page of activity lines */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2308,6 +2312,7 @@ export interface operations {
             /** @description The site's deployments */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2430,6 +2435,7 @@ export interface operations {
             /** @description The policy packs */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2460,6 +2466,7 @@ export interface operations {
             /** @description The site's twins */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2528,6 +2535,7 @@ export interface operations {
             /** @description A page of alerts */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2564,6 +2572,7 @@ export interface operations {
             /** @description A page of audit entries */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2769,6 +2778,7 @@ export interface operations {
             /** @description A page of dead letters */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2903,6 +2913,7 @@ export interface operations {
             /** @description A page of deployments */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3040,6 +3051,7 @@ export interface operations {
             /** @description A page of devices */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3241,6 +3253,7 @@ export interface operations {
             /** @description A page of enrollment tokens */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3326,6 +3339,7 @@ export interface operations {
             /** @description A page of events */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3444,6 +3458,7 @@ export interface operations {
             /** @description A page of orgs */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3548,6 +3563,7 @@ export interface operations {
             /** @description A page of campaigns */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3657,6 +3673,7 @@ export interface operations {
             /** @description A page of devices in rollout order */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3760,6 +3777,7 @@ export interface operations {
             /** @description A page of policy packs */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3922,6 +3940,7 @@ export interface operations {
             /** @description A page of routes */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4116,6 +4135,7 @@ export interface operations {
             /** @description A page of sites, oldest first */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4305,6 +4325,7 @@ export interface operations {
             /** @description A page of twins */
             200: {
                 headers: {
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
