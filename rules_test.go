@@ -33,7 +33,8 @@ func packages(t *testing.T) []goPackage {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		if name := entry.Name(); dir != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+		if name := entry.Name(); dir != "." &&
+			(strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
 			return filepath.SkipDir
 		}
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != "." {
@@ -94,10 +95,33 @@ func mayImport(from, to string) bool {
 
 // lower orders the kit: a package imports only packages with a smaller number.
 var lower = map[string]int{
-	"backoff": 0, "durable": 0, "fault": 0, "glob": 0, "mergepatch": 0, "problem": 0, "require": 0, "routine": 0,
-	"auth": 1, "console": 1, "db": 1, "httpserve": 1, "image": 1, "list": 1, "netlab": 1, "podman": 1, "pki": 1, "telemetry": 1, "text": 1, "webhook": 1,
-	"audit": 2, "config": 2, "contract": 2, "jobs": 2, "keyring": 2, "rest": 2,
-	"shell": 3,
+	"backoff":    0,
+	"durable":    0,
+	"fault":      0,
+	"glob":       0,
+	"mergepatch": 0,
+	"problem":    0,
+	"require":    0,
+	"routine":    0,
+	"auth":       1,
+	"console":    1,
+	"db":         1,
+	"httpserve":  1,
+	"image":      1,
+	"list":       1,
+	"netlab":     1,
+	"podman":     1,
+	"pki":        1,
+	"telemetry":  1,
+	"text":       1,
+	"webhook":    1,
+	"audit":      2,
+	"config":     2,
+	"contract":   2,
+	"jobs":       2,
+	"keyring":    2,
+	"rest":       2,
+	"shell":      3,
 }
 
 func TestPackagesImportOnlyWhatTheirRoomMay(t *testing.T) {
@@ -210,7 +234,10 @@ func TestGoroutinesRecoverFromPanics(t *testing.T) {
 				}
 				goroutines++
 				if !recovers(body) {
-					t.Errorf("%s: a panic in this goroutine ends the process: its body must be a call of package routine, after deferred calls at most", files.Position(n.Pos()))
+					t.Errorf(
+						"%s: a panic in this goroutine ends the process: its body must be a call of package routine, after deferred calls at most",
+						files.Position(n.Pos()),
+					)
 				}
 				return true
 			})
@@ -374,7 +401,8 @@ func TestEveryErrorCodeIsDocumented(t *testing.T) {
 			for _, m := range literal.FindAllStringSubmatch(string(source), -1) {
 				known[m[1]] = true
 			}
-			if room(p.ImportPath) != "kit/fault" && !strings.HasPrefix(room(p.ImportPath), "service") && !strings.HasPrefix(room(p.ImportPath), "kit") {
+			if room(p.ImportPath) != "kit/fault" && !strings.HasPrefix(room(p.ImportPath), "service") &&
+				!strings.HasPrefix(room(p.ImportPath), "kit") {
 				continue
 			}
 			codes := given.FindAllStringSubmatch(string(source), -1)
@@ -431,7 +459,10 @@ func TestTheDomainKnowsNoHTTPAndTheAPINoSQL(t *testing.T) {
 				switch {
 				case !ok:
 				case !front && pkg.Name == "http" && (selector.Sel.Name == "ResponseWriter" || selector.Sel.Name == "HandlerFunc"):
-					t.Errorf("%s: http.%s belongs into a file that translates, such as http.go", files.Position(n.Pos()), selector.Sel.Name)
+					t.Errorf(
+						"%s: http.%s belongs into a file that translates, such as http.go", files.Position(n.Pos()),
+						selector.Sel.Name,
+					)
 				case strings.HasPrefix(name, "http") && pkg.Name == "db" && (selector.Sel.Name == "Tx" || selector.Sel.Name == "Querier"):
 					t.Errorf("%s: transactions belong into the domain", files.Position(n.Pos()))
 				}

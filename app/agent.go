@@ -46,13 +46,15 @@ environment beats the file. A secret can also be read from a file: set the varia
 file's path. An unknown setting or a bad value stops the start.`,
 		Example: `  AGENT_ENROLLMENT_TOKEN_FILE=/run/secrets/enroll mainstay agent --server https://edge.example.com:8080 --name oslo-1
   mainstay agent --config /etc/mainstay/agent.yaml
-  curl --unix-socket /var/lib/mainstay-agent/agent.sock http://localhost/v1/events -d '{"topic": "pump/started", "payload": {"rpm": 1450}}'
+  curl --unix-socket /var/lib/mainstay-agent/agent.sock http://localhost/v1/events \
+    -d '{"topic": "pump/started", "payload": {"rpm": 1450}}'
   mainstay agent status
   mainstay agent doctor --config /etc/mainstay/agent.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limitMemory()
-			_ = releaseUnused() // of the other services' packages, which were initialized, too; stayLean tells of errors
+			// The memory of the other services' packages, which were initialized, too. stayLean tells of errors.
+			_ = releaseUnused()
 			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
 				return err
@@ -61,9 +63,13 @@ file's path. An unknown setting or a bad value stops the start.`,
 			if err != nil {
 				return err
 			}
-			module := agentModule(cfg, agent.Deps{Log: log.With("service", "agent"), Registry: telemetry.NewRegistry(), Now: time.Now}, func(listening []string) {
-				log.Info("listening", "service", "agent", "at", strings.Join(listening, " "))
-			})
+			module := agentModule(
+				cfg,
+				agent.Deps{Log: log.With("service", "agent"), Registry: telemetry.NewRegistry(), Now: time.Now},
+				func(listening []string) {
+					log.Info("listening", "service", "agent", "at", strings.Join(listening, " "))
+				},
+			)
 			go stayLean(cmd.Context(), log)
 			go tellHangups(cmd.Context(), hangups(cmd.Context()), log)
 			return Run(cmd.Context(), []Module{module}, func() {})
@@ -192,7 +198,9 @@ func printChecks(cmd *cobra.Command, format string, checks []agent.Check) error 
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 2, 8, 2, ' ', 0)
 	for _, c := range checks {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, strings.ToUpper(string(c.Verdict)), c.Detail) // Flush tells of failures
+		_, _ = fmt.Fprintf(
+			w, "%s\t%s\t%s\n", c.Name, strings.ToUpper(string(c.Verdict)), c.Detail,
+		) // Flush tells of failures
 		if c.Next != "" {
 			_, _ = fmt.Fprintf(w, "\t\t-> %s\n", c.Next)
 		}

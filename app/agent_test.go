@@ -27,14 +27,27 @@ func runAgent(t *testing.T, args ...string) (string, error) {
 }
 
 func TestAnAgentWithoutAServerSaysWhichSettingIsMissing(t *testing.T) {
-	if _, err := runAgent(t, "--data", t.TempDir()); err == nil || !strings.Contains(err.Error(), "server: is required") {
+	if _, err := runAgent(t, "--data", t.TempDir()); err == nil ||
+		!strings.Contains(err.Error(), "server: is required") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestTheDoctorFailsWithWhatToDo(t *testing.T) {
-	out, err := runAgent(t, "doctor", "--data", t.TempDir(), "--server", "http://127.0.0.1:1", "--enrollment-token", "x", "--podman-socket", "")
-	if err == nil || !strings.Contains(err.Error(), "control plane") || !strings.Contains(out, "PROBLEM") || !strings.Contains(out, "-> is --server right") {
+	out, err := runAgent(
+		t,
+		"doctor",
+		"--data",
+		t.TempDir(),
+		"--server",
+		"http://127.0.0.1:1",
+		"--enrollment-token",
+		"x",
+		"--podman-socket",
+		"",
+	)
+	if err == nil || !strings.Contains(err.Error(), "control plane") || !strings.Contains(out, "PROBLEM") ||
+		!strings.Contains(out, "-> is --server right") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = runAgent(t, "doctor", "-o", "json", "--data", t.TempDir())

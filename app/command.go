@@ -45,7 +45,12 @@ type environKey struct{}
 func environOf(cmd *cobra.Command) []string { return cmd.Context().Value(environKey{}).([]string) }
 
 func serveCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "serve", Short: "Run one service, for production", Args: cobra.NoArgs, RunE: needsService}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run one service, for production",
+		Args:  cobra.NoArgs,
+		RunE:  needsService,
+	}
 	for _, u := range unitsThat(serve) {
 		cmd.AddCommand(u.serve())
 	}

@@ -54,7 +54,8 @@ func devCommand() *cobra.Command {
 		Short: "Run all services on this machine, with embedded databases",
 		Long: `Run all services in one process on loopback, each at its default address, with embedded databases.
 
-VMs take QEMU; "mainstay doctor" shows what else this machine lacks. State is kept in one folder. On the first start the credentials are made there, in credentials.json.
+VMs need QEMU; "mainstay doctor" shows what else this machine lacks. All state is kept in one folder. On the first
+start, credentials are made there, in credentials.json.
 Environment variables of the services (see "mainstay serve edge --help") are honoured.`,
 		Example: `  mainstay dev
   mainstay dev --data /tmp/try --only edge
@@ -85,7 +86,9 @@ func devUnits(only []string) ([]Unit, error) {
 	names := namesOf(units)
 	for _, name := range only {
 		if !slices.Contains(names, name) {
-			return nil, fault.InvalidField("only", "there is no service %q; there are: %s", name, strings.Join(names, ", "))
+			return nil, fault.InvalidField(
+				"only", "there is no service %q; there are: %s", name, strings.Join(names, ", "),
+			)
 		}
 	}
 	return slices.DeleteFunc(units, func(u Unit) bool { return len(only) > 0 && !slices.Contains(only, u.Name) }), nil

@@ -41,7 +41,11 @@ func edgeModule(cfg edge.Config, log *slog.Logger, again reloading, started func
 			return nil, err
 		}
 		svc, err := edge.New(ctx, cfg, edge.Deps{
-			Log: log.With("service", "edge"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer, Console: web.Console("edge"),
+			Log:      log.With("service", "edge"),
+			Registry: telemetry.NewRegistry(),
+			Now:      time.Now,
+			Tracer:   tracer,
+			Console:  web.Console("edge"),
 		})
 		if err != nil {
 			return nil, err
@@ -61,7 +65,10 @@ func edgeModule(cfg edge.Config, log *slog.Logger, again reloading, started func
 					log.Error("the settings cannot be read again; those in use stay", "service", "edge", "error", err)
 					continue
 				}
-				log.Info("credentials are read again; other settings take a restart, and TLS files are read when they change", "service", "edge")
+				log.Info(
+					"credentials are read again; other settings take a restart, and TLS files are read when they change",
+					"service", "edge",
+				)
 			}
 		})
 		return serving(func(ready func(string)) error {
@@ -94,7 +101,9 @@ credentials.json in the data folder. SIGHUP reads credentials again, from --conf
 			}
 			environ := environOf(cmd)
 			load := func() (cfg edge.Config, err error) {
-				err = config.Load(&cfg, edge.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ, File: file})
+				err = config.Load(
+					&cfg, edge.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ, File: file},
+				)
 				return cfg, err
 			}
 			cfg, err := load()
@@ -204,7 +213,12 @@ func edgeEngines() []engine {
 			"no local PostgreSQL to run several replicas on, or to test with; SQLite needs nothing",
 			"apt-get install postgresql",
 		},
-		{"OpenSSL", onPath("openssl"), "no independent look at certificates and revocation lists", "apt-get install openssl"},
+		{
+			"OpenSSL",
+			onPath("openssl"),
+			"no independent look at certificates and revocation lists",
+			"apt-get install openssl",
+		},
 	}
 }
 

@@ -31,7 +31,12 @@ func TestNoVariableOfTheCommandLineStopsAServer(t *testing.T) {
 	}
 	for name := range variables {
 		for _, u := range Units() {
-			if err := config.Load(u.settings(), u.prefix, config.Sources{Environ: []string{name + "=http://127.0.0.1:1"}}); err != nil && strings.Contains(err.Error(), name) {
+			if err := config.Load(
+				u.settings(),
+				u.prefix,
+				config.Sources{Environ: []string{name + "=http://127.0.0.1:1"}},
+			); err != nil &&
+				strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v", u.Name, err)
 			}
 		}

@@ -24,14 +24,23 @@ import (
 // hypervisorModule runs the hypervisor daemon. It reads credentials again whenever reload has a
 // value, the settings' by settings; both may be nil. started is called with its URL and what it
 // stands on.
-func hypervisorModule(cfg hypervisor.Config, log *slog.Logger, reload <-chan struct{}, settings func() (hypervisor.Config, error), started func(url, engine string)) Module {
+func hypervisorModule(
+	cfg hypervisor.Config, log *slog.Logger, reload <-chan struct{}, settings func() (hypervisor.Config, error),
+	started func(url, engine string),
+) Module {
 	return Module{Name: "hypervisor", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "hypervisor", cfg.OTLPEndpoint)
 		if err != nil {
 			return nil, err
 		}
 		svc, err := hypervisor.New(ctx, cfg, hypervisor.Deps{
-			Log: log.With("service", "hypervisor"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer, Console: web.Console("hypervisor"), Reload: reload, Settings: settings,
+			Log:      log.With("service", "hypervisor"),
+			Registry: telemetry.NewRegistry(),
+			Now:      time.Now,
+			Tracer:   tracer,
+			Console:  web.Console("hypervisor"),
+			Reload:   reload,
+			Settings: settings,
 		})
 		if err != nil {
 			return nil, err
@@ -126,7 +135,10 @@ func devHypervisorConfig(mode devMode) (hypervisor.Config, error) {
 	if cfg.Token == "" && cfg.ConfigFile == "" {
 		cfg.Token = mode.credentials["token"]
 	}
-	if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port != "0" && cfg.Registry == "" && cfg.TLSCert == "" && !cfg.TLSSelfSigned {
+	if _, port, err := net.SplitHostPort(
+		cfg.Listen,
+	); err == nil && port != "0" && cfg.Registry == "" && cfg.TLSCert == "" &&
+		!cfg.TLSSelfSigned {
 		cfg.Registry = "http://" + cfg.Listen
 		cfg.FleetToken = cmp.Or(cfg.FleetToken, mode.credentials["fleet_token"])
 	}
@@ -147,7 +159,17 @@ func hypervisorEngines() []engine {
 			return "what it is built of", missing == ""
 		}, "no 'mainstay image build-demo', a guest to try VMs with", "apt-get install " + demo.Packages},
 		{"gVisor", onPath("runsc"), "no sandboxes", "see https://gvisor.dev/docs/user_guide/install/"},
-		{"Firecracker", onPath("firecracker"), "no VMs with the backend firecracker", "see https://github.com/firecracker-microvm/firecracker/releases"},
-		{"Cloud Hypervisor", onPath("cloud-hypervisor"), "no VMs with the backend cloud-hypervisor", "see https://github.com/cloud-hypervisor/cloud-hypervisor/releases"},
+		{
+			"Firecracker",
+			onPath("firecracker"),
+			"no VMs with the backend firecracker",
+			"see https://github.com/firecracker-microvm/firecracker/releases",
+		},
+		{
+			"Cloud Hypervisor",
+			onPath("cloud-hypervisor"),
+			"no VMs with the backend cloud-hypervisor",
+			"see https://github.com/cloud-hypervisor/cloud-hypervisor/releases",
+		},
 	}
 }

@@ -35,7 +35,12 @@ func lbModule(cfg lb.Config, log *slog.Logger, reload <-chan struct{}, started f
 			return nil, err
 		}
 		svc, err := lb.New(cfg, lb.Deps{
-			Log: log.With("service", "lb"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer, Console: web.Console("lb"), Reload: reload,
+			Log:      log.With("service", "lb"),
+			Registry: telemetry.NewRegistry(),
+			Now:      time.Now,
+			Tracer:   tracer,
+			Console:  web.Console("lb"),
+			Reload:   reload,
 		})
 		if err != nil {
 			return nil, err
@@ -70,7 +75,9 @@ value stops the start.`,
 				return err
 			}
 			var cfg lb.Config
-			if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environOf(cmd)}); err != nil {
+			if err := config.Load(
+				&cfg, lb.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environOf(cmd)},
+			); err != nil {
 				return err
 			}
 			if cfg.Detach {
@@ -130,7 +137,10 @@ What depends on the machine, such as whether the interface exists, is not looked
 			for i := range vips {
 				backends += len(vips[i].Endpoints)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %d VIPs, %d backends, interface %s.\n", args[0], len(vips), backends, cfg.Interface)
+			_, err = fmt.Fprintf(
+				cmd.OutOrStdout(), "%s is valid: %d VIPs, %d backends, interface %s.\n", args[0], len(vips),
+				backends, cfg.Interface,
+			)
 			return err
 		},
 	}
@@ -206,7 +216,8 @@ func defaultInterface() string {
 // interfaceOf reads /proc/net/route.
 func interfaceOf(routes *bufio.Scanner) string {
 	for routes.Scan() {
-		if columns := strings.Fields(routes.Text()); len(columns) > 7 && columns[1] == "00000000" && columns[7] == "00000000" {
+		if columns := strings.Fields(routes.Text()); len(columns) > 7 && columns[1] == "00000000" &&
+			columns[7] == "00000000" {
 			return columns[0]
 		}
 	}
@@ -216,8 +227,11 @@ func interfaceOf(routes *bufio.Scanner) string {
 // lbEngines are what balancing takes of the machine.
 func lbEngines() (engines []engine) {
 	for _, need := range lb.Needs("/sys/fs/bpf") {
-		engines = append(engines, engine{"Load balancer: " + need.Name, func() (string, bool) { return need.Detail, need.Met },
-			"the load balancer answers its API and balances nothing", need.Fix})
+		engines = append(
+			engines,
+			engine{"Load balancer: " + need.Name, func() (string, bool) { return need.Detail, need.Met },
+				"the load balancer answers its API and balances nothing", need.Fix},
+		)
 	}
 	iface := defaultInterface()
 	driver, err := os.Readlink(filepath.Join("/sys/class/net", iface, "device", "driver"))
@@ -227,6 +241,9 @@ func lbEngines() (engines []engine) {
 	case errors.Is(err, fs.ErrNotExist):
 		driver = "no driver"
 	}
-	return append(engines, engine{"Load balancer: interface", func() (string, bool) { return iface + ", " + driver, iface != "lo" },
-		"no interface with a default route to try it on", "name another one in its document"})
+	return append(
+		engines,
+		engine{"Load balancer: interface", func() (string, bool) { return iface + ", " + driver, iface != "lo" },
+			"no interface with a default route to try it on", "name another one in its document"},
+	)
 }

@@ -39,11 +39,13 @@ func TestADocumentIsCheckedWithoutAService(t *testing.T) {
 		}
 	}
 	write("interface: eth0\nvips: [{address: 192.0.2.1, ports: [80, 443], backends: [{address: 10.0.0.1}]}]")
-	if out, err := runCommand(t, "lb", "check", path); err != nil || !strings.Contains(out, "is valid: 2 VIPs, 2 backends, interface eth0") {
+	if out, err := runCommand(t, "lb", "check", path); err != nil ||
+		!strings.Contains(out, "is valid: 2 VIPs, 2 backends, interface eth0") {
 		t.Errorf("%v %s", err, out)
 	}
 	write("interface: eth0\nvip: []")
-	if _, err := runCommand(t, "lb", "check", path); err == nil || !strings.Contains(err.Error(), "vip: unknown key; did you mean vips? (line 2)") {
+	if _, err := runCommand(t, "lb", "check", path); err == nil ||
+		!strings.Contains(err.Error(), "vip: unknown key; did you mean vips? (line 2)") {
 		t.Errorf("%v", err)
 	}
 }
@@ -51,11 +53,13 @@ func TestADocumentIsCheckedWithoutAService(t *testing.T) {
 func TestTheLoadBalancerNeedsADocument(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--log-level=info", "--detach"} {
-		if _, err := runCommand(t, "serve", "lb", flag); err == nil || !strings.Contains(err.Error(), "config: is required") {
+		if _, err := runCommand(t, "serve", "lb", flag); err == nil ||
+			!strings.Contains(err.Error(), "config: is required") {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}
-	if _, err := runCommand(t, "serve", "lb", "--config", "/nonexistent.yaml"); err == nil || !strings.Contains(err.Error(), "cannot read /nonexistent.yaml") {
+	if _, err := runCommand(t, "serve", "lb", "--config", "/nonexistent.yaml"); err == nil ||
+		!strings.Contains(err.Error(), "cannot read /nonexistent.yaml") {
 		t.Errorf("%v", err)
 	}
 }
@@ -63,7 +67,12 @@ func TestTheLoadBalancerNeedsADocument(t *testing.T) {
 func TestDevModeMakesAValidDocumentAndLeavesItAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	mode := devMode{environ: []string{"LB_LISTEN=127.0.0.1:1"}, data: dir, host: "127.0.0.1", credentials: newLBCredentials()}
+	mode := devMode{
+		environ:     []string{"LB_LISTEN=127.0.0.1:1"},
+		data:        dir,
+		host:        "127.0.0.1",
+		credentials: newLBCredentials(),
+	}
 	cfg, err := devLBConfig(mode)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +81,8 @@ func TestDevModeMakesAValidDocumentAndLeavesItAlone(t *testing.T) {
 	if err != nil || document.Interface == "" || len(document.VIPs) != 0 {
 		t.Errorf("%v %+v", err, document)
 	}
-	if cfg.Listen != "127.0.0.1:1" || cfg.MetricsListen != "127.0.0.1:9871" || cfg.APIKey == "" || cfg.APIReadonlyKey == "" {
+	if cfg.Listen != "127.0.0.1:1" || cfg.MetricsListen != "127.0.0.1:9871" || cfg.APIKey == "" ||
+		cfg.APIReadonlyKey == "" {
 		t.Errorf("%q %q", cfg.Listen, cfg.MetricsListen)
 	}
 	if err := os.WriteFile(cfg.ConfigFile, []byte("interface: mine"), 0o600); err != nil {

@@ -41,7 +41,11 @@ func TestAModuleThatCannotStartStopsThoseBeforeIt(t *testing.T) {
 	t.Parallel()
 	d := &diary{}
 	boom := errors.New("boom")
-	bad := app.Module{Name: "bad", After: []string{"a"}, Start: func(context.Context) (func() error, error) { return nil, boom }}
+	bad := app.Module{
+		Name:  "bad",
+		After: []string{"a"},
+		Start: func(context.Context) (func() error, error) { return nil, boom },
+	}
 	err := app.Run(t.Context(), []app.Module{d.module("a"), bad}, func() { t.Error("ready") })
 	if !errors.Is(err, boom) || !slices.Equal(d.lines, []string{"start a", "stop a"}) {
 		t.Errorf("%v, %v", err, d.lines)

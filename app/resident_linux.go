@@ -26,7 +26,9 @@ func releaseUnused() error {
 	defer func() { _ = smaps.Close() }() // it was only read
 	var errs []error
 	for _, m := range unchanged(bufio.NewScanner(smaps), program) {
-		if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, m.begin, m.end-m.begin, syscall.MADV_DONTNEED); errno != 0 {
+		if _, _, errno := syscall.Syscall(
+			syscall.SYS_MADVISE, m.begin, m.end-m.begin, syscall.MADV_DONTNEED,
+		); errno != 0 {
 			errs = append(errs, fmt.Errorf("madvise: %w", errno))
 		}
 	}

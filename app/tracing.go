@@ -15,7 +15,9 @@ const flushTraces = 5 * time.Second
 
 // tracing has the traces of a service sent to a collector. Without an endpoint there is no tracer.
 // flush sends what waits, at the end of the service.
-func tracing(ctx context.Context, log *slog.Logger, service, endpoint string) (tracer trace.TracerProvider, flush func(), err error) {
+func tracing(
+	ctx context.Context, log *slog.Logger, service, endpoint string,
+) (tracer trace.TracerProvider, flush func(), err error) {
 	if endpoint == "" {
 		return nil, func() {}, nil
 	}

@@ -18,14 +18,30 @@ import (
 func run(t *testing.T, extra []*cobra.Command, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = cli.Main(t.Context(), args, cli.IO{In: strings.NewReader(""), Out: &o, Err: &e, Getenv: func(string) string { return "" }, Dir: t.TempDir()}, extra...)
+	code = cli.Main(
+		t.Context(),
+		args,
+		cli.IO{
+			In:     strings.NewReader(""),
+			Out:    &o,
+			Err:    &e,
+			Getenv: func(string) string { return "" },
+			Dir:    t.TempDir(),
+		},
+		extra...)
 	return code, o.String(), e.String()
 }
 
 func TestExitCodesTellAWrongCommandLineFromAFailure(t *testing.T) {
 	t.Parallel()
 	fails := func() []*cobra.Command {
-		return []*cobra.Command{{Use: "fails", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return errors.New("it broke") }}}
+		return []*cobra.Command{
+			{
+				Use:  "fails",
+				Args: cobra.NoArgs,
+				RunE: func(*cobra.Command, []string) error { return errors.New("it broke") },
+			},
+		}
 	}
 	for line, want := range map[string]struct {
 		code int
@@ -90,7 +106,8 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		if strings.HasPrefix(path, "mainstay edge") && !strings.Contains(cmd.Example, "mainstay edge") {
 			t.Errorf("%s has no example", path)
 		}
-		if strings.HasPrefix(path, "mainstay edge") && cmd.InheritedFlags().Lookup("output") == nil && cmd.PersistentFlags().Lookup("output") == nil {
+		if strings.HasPrefix(path, "mainstay edge") && cmd.InheritedFlags().Lookup("output") == nil &&
+			cmd.PersistentFlags().Lookup("output") == nil {
 			t.Errorf("%s has no --output", path)
 		}
 		if cmd.Name() == "list" && (cmd.Flags().Lookup("limit") == nil || cmd.Flags().Lookup("all") == nil) {
@@ -100,7 +117,8 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			if f.Usage == "" {
 				t.Errorf("%s: --%s has no usage", path, f.Name)
 			}
-			if inherits(cmd, f) && path+" --"+f.Name != "mainstay vm wait --timeout" { // which has one sense there: how long to wait
+			if inherits(cmd, f) &&
+				path+" --"+f.Name != "mainstay vm wait --timeout" { // which has one sense there: how long to wait
 				t.Errorf("%s: --%s hides an inherited flag", path, f.Name)
 			}
 		})

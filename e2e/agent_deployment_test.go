@@ -27,9 +27,22 @@ func TestADeploymentRunsIsRolledBackAndIsDenied(t *testing.T) {
 	port := freePort(t)
 	one, two := 1, 2
 
-	d := got[edgeapi.Deployment](admin.CreateDeployment(ctx, edgeapi.DeploymentInput{SiteId: site, Name: "web", Image: image, Version: "1", PullPolicy: new(edgeapi.PullPolicy("never")),
-		Env: &edgeapi.Env{"VERSION": "one"}, Ports: &[]edgeapi.Port{{ContainerPort: 8080, HostPort: &port}},
-		Health: &edgeapi.HealthCheck{Command: []string{"/web", "check"}, IntervalSeconds: &one, Retries: &two}})).is(t, 201)
+	d := got[edgeapi.Deployment](
+		admin.CreateDeployment(ctx, edgeapi.DeploymentInput{
+			SiteId:     site,
+			Name:       "web",
+			Image:      image,
+			Version:    "1",
+			PullPolicy: new(edgeapi.PullPolicy("never")),
+			Env:        &edgeapi.Env{"VERSION": "one"},
+			Ports:      &[]edgeapi.Port{{ContainerPort: 8080, HostPort: &port}},
+			Health: &edgeapi.HealthCheck{
+				Command:         []string{"/web", "check"},
+				IntervalSeconds: &one,
+				Retries:         &two,
+			},
+		}),
+	).is(t, 201)
 	is := func(version string, status edgeapi.DeploymentStatus) bool {
 		now := got[edgeapi.Deployment](admin.GetDeployment(ctx, d.Id)).is(t, 200)
 		return now.Version == version && now.Status == status && now.ObservedRevision == now.Revision
@@ -37,7 +50,11 @@ func TestADeploymentRunsIsRolledBackAndIsDenied(t *testing.T) {
 	eventually(t, "version 1 runs", func() bool { return is("1", "running") })
 	eventually(t, "it answers", func() bool { return served(port) == "one" })
 
-	ask(admin.PatchDeployment(ctx, d.Id, edgeapi.DeploymentPatch{Version: new("2"), Env: &edgeapi.Env{"VERSION": "two", "SICK": "1"}})).is(t, 200)
+	ask(
+		admin.PatchDeployment(
+			ctx, d.Id, edgeapi.DeploymentPatch{Version: new("2"), Env: &edgeapi.Env{"VERSION": "two", "SICK": "1"}},
+		),
+	).is(t, 200)
 	eventually(t, "the control plane has rolled back, and version 1 runs", func() bool { return is("1", "running") })
 	eventually(t, "version 1 answers", func() bool { return served(port) == "one" })
 	told := false
@@ -48,7 +65,13 @@ func TestADeploymentRunsIsRolledBackAndIsDenied(t *testing.T) {
 		t.Error("the activity does not say why it was rolled back")
 	}
 
-	ask(admin.CreatePolicyPack(ctx, edgeapi.PolicyPackInput{Name: "only acme", SiteId: &site, AllowedImages: &edgeapi.AllowedImages{"ghcr.io/acme/*"}})).is(t, 201)
+	ask(
+		admin.CreatePolicyPack(ctx, edgeapi.PolicyPackInput{
+			Name:          "only acme",
+			SiteId:        &site,
+			AllowedImages: &edgeapi.AllowedImages{"ghcr.io/acme/*"},
+		}),
+	).is(t, 201)
 	eventually(t, "the image is denied", func() bool {
 		return got[edgeapi.Deployment](admin.GetDeployment(ctx, d.Id)).is(t, 200).Status == "denied"
 	})

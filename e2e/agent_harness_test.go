@@ -49,7 +49,12 @@ func newAgent(t testing.TB, server string, args ...string) *agent {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(data) })
 	a := &agent{TB: t, data: data, env: []string{"AGENT_ENROLLMENT_TOKEN=" + enrollmentToken}}
-	a.args = append([]string{"agent", "--server", server, "--name", "site", "--data", a.data, "--listen", "", "--podman-socket", "", "--retry-max", "1s"}, args...)
+	a.args = append(
+		[]string{
+			"agent", "--server", server, "--name", "site", "--data", a.data, "--listen", "", "--podman-socket", "",
+			"--retry-max", "1s",
+		},
+		args...)
 	return a
 }
 
@@ -70,11 +75,17 @@ func (a *agent) launch() {
 	}
 	a.process = launchProgram(a.TB, a.env, command[0], command[1:]...)
 	socket := filepath.Join(a.data, agentapi.Socket)
-	transport := &http.Transport{MaxIdleConnsPerHost: 16, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 16,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}
 	a.Cleanup(transport.CloseIdleConnections)
-	if a.api, err = agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: 30 * time.Second})); err != nil {
+	if a.api, err = agentapi.NewClient(
+		"http://localhost"+agentapi.BasePath,
+		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: 30 * time.Second}),
+	); err != nil {
 		a.Fatal(err)
 	}
 }
@@ -142,7 +153,10 @@ func startPrograms(a *agent, n int) *programs {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}}
 		a.Cleanup(transport.CloseIdleConnections)
-		client, err := agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: 10 * time.Second}))
+		client, err := agentapi.NewClient(
+			"http://localhost"+agentapi.BasePath,
+			rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: 10 * time.Second}),
+		)
 		if err != nil {
 			a.Fatal(err)
 		}
@@ -167,7 +181,10 @@ func (p *programs) program(name string, client *agentapi.Client, batches bool) {
 			id := fmt.Sprintf("%s-%07d", name, n)
 			n++
 			ids = append(ids, id)
-			batch.Events = append(batch.Events, agentapi.EventInput{EventId: &id, Topic: "e2e/" + name, Payload: json.RawMessage(`{"reading": 21.5}`)})
+			batch.Events = append(
+				batch.Events,
+				agentapi.EventInput{EventId: &id, Topic: "e2e/" + name, Payload: json.RawMessage(`{"reading": 21.5}`)},
+			)
 			if !batches {
 				break
 			}
@@ -199,7 +216,10 @@ func (p *programs) hand(ctx context.Context, client *agentapi.Client, batch agen
 func (p *programs) more(n int64) {
 	p.Helper()
 	before := p.acks.Load()
-	eventually(p, fmt.Sprintf("programs go on (%d events were acknowledged)", before), func() bool { return p.acks.Load() >= before+n })
+	eventually(
+		p, fmt.Sprintf("programs go on (%d events were acknowledged)", before),
+		func() bool { return p.acks.Load() >= before+n },
+	)
 }
 
 // end stops the programs and waits until the agent has sent everything.

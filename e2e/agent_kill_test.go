@@ -31,7 +31,9 @@ func TestWhatAnAgentAcknowledgedSurvivesItsKills(t *testing.T) {
 	n := kills(t)
 	for i := range n {
 		if i%5 == 4 {
-			time.Sleep(time.Duration(rand.Int64N(int64(80 * time.Millisecond)))) // the moment of a kill during the start
+			time.Sleep(
+				time.Duration(rand.Int64N(int64(80 * time.Millisecond))),
+			) // the moment of a kill during the start
 		} else {
 			p.more(10 + rand.Int64N(100))
 		}
@@ -107,13 +109,19 @@ func TestAnAgentOnAFullDiskRefusesEventsSendsWhatItHasAndNeedsNoRestart(t *testi
 		send(fmt.Sprintf("full-%d", i))
 	}
 	s := a.status()
-	if s == nil || s.Outbox.Events != int64(len(acknowledged)) || !slices.ContainsFunc(s.Alerts, func(x agentapi.Alert) bool { return x.Code == "disk_full" }) {
+	if s == nil || s.Outbox.Events != int64(len(acknowledged)) ||
+		!slices.ContainsFunc(s.Alerts, func(x agentapi.Alert) bool { return x.Code == "disk_full" }) {
 		t.Errorf("status on a full disk: %+v; %d were acknowledged", s, len(acknowledged))
 	}
 
 	away.Store(false)
-	eventually(t, "all that was acknowledged has arrived", func() bool { return len(missing(acknowledged, e.events())) == 0 })
-	eventually(t, "the outbox is empty, though the disk is full", func() bool { s := a.status(); return s != nil && s.Outbox.Events == 0 })
+	eventually(
+		t, "all that was acknowledged has arrived", func() bool { return len(missing(acknowledged, e.events())) == 0 },
+	)
+	eventually(
+		t, "the outbox is empty, though the disk is full",
+		func() bool { s := a.status(); return s != nil && s.Outbox.Events == 0 },
+	)
 	a.process.stop()
 	fill(t, ballast+"-2") // what the log has given back
 	a.start()

@@ -65,8 +65,16 @@ func certificate(t *testing.T, address string) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.ParseIP(address)}}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "e2e"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IPAddresses:           []net.IP{net.ParseIP(address)},
+	}
 	der, err := x509.CreateCertificate(cryptorand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +109,10 @@ func TestAnAgentBehindABadLinkLosesNothingRepeatsNothingAndKeepsTheOrder(t *test
 	t.Cleanup(func() { browserless.Transport = shared })
 
 	tg := newTarget(t, nil)
-	e := startEdge(t, "--listen", address+":0", "--tls-cert", cert, "--tls-key", key, "--heartbeat-interval", "1s", "--allow-private-targets")
+	e := startEdge(
+		t, "--listen", address+":0", "--tls-cert", cert, "--tls-key", key, "--heartbeat-interval", "1s",
+		"--allow-private-targets",
+	)
 	e.route("all", tg.url+"/all")
 	bad := newBadLink(t, address+":0", e.url)
 	a := newAgent(t, "https://"+bad.ln.Addr().String(), "--ca", cert)

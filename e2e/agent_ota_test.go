@@ -50,7 +50,10 @@ func TestAnUpdateOfADeviceSurvivesAKillInEveryPhase(t *testing.T) {
 
 			dir := t.TempDir()
 			hook := filepath.Join(dir, "hook")
-			script := fmt.Sprintf("#!/bin/sh\ncd %s\necho $1 >>calls\n: >in-$1\nwhile [ ! -e go-$1 ]; do sleep 0.01; done\n[ \"$(sha256sum <\"$MAINSTAY_OTA_FILE\")\" = \"%s  -\" ] || exit 99\n%s\n", dir, hex.EncodeToString(sum[:]), c.hook)
+			script := fmt.Sprintf(
+				"#!/bin/sh\ncd %s\necho $1 >>calls\n: >in-$1\nwhile [ ! -e go-$1 ]; do sleep 0.01; done\n[ \"$(sha256sum <\"$MAINSTAY_OTA_FILE\")\" = \"%s  -\" ] || exit 99\n%s\n",
+				dir, hex.EncodeToString(sum[:]), c.hook,
+			)
 			if err := os.WriteFile(hook, []byte(script), 0o700); err != nil { //nolint:gosec // it is a program
 				t.Fatal(err)
 			}
@@ -68,7 +71,12 @@ func TestAnUpdateOfADeviceSurvivesAKillInEveryPhase(t *testing.T) {
 			a := startAgent(t, e.url(), "--ota-hook", hook, "--ota-reboot-wait", "1h")
 			ask(a.api.RegisterDevice(t.Context(), "pump-1", agentapi.DeviceInput{})).is(t, 202)
 			eventually(t, "the device is known", func() bool { return len(list[edgeapi.Device](e, "/devices")) == 1 })
-			ask(e.api(adminToken).RequestOTA(t.Context(), "pump-1", edgeapi.OTAInput{Version: "2.0", Url: artifacts.URL + "/fw", Sha256: hex.EncodeToString(sum[:])})).is(t, 200)
+			ask(
+				e.api(adminToken).RequestOTA(
+					t.Context(), "pump-1",
+					edgeapi.OTAInput{Version: "2.0", Url: artifacts.URL + "/fw", Sha256: hex.EncodeToString(sum[:])},
+				),
+			).is(t, 200)
 
 			at := func(phase string) bool {
 				s := a.status()
@@ -77,7 +85,8 @@ func TestAnUpdateOfADeviceSurvivesAKillInEveryPhase(t *testing.T) {
 			verbs := map[string]string{"installing": "install", "verifying": "verify", "rolling_back": "rollback"}
 			for _, phase := range c.phases {
 				eventually(t, phase, func() bool {
-					return at(phase) && (phase != "downloading" || sent.Load() >= stopAt.Load()) && (verbs[phase] == "" || isIn(verbs[phase]))
+					return at(phase) && (phase != "downloading" || sent.Load() >= stopAt.Load()) &&
+						(verbs[phase] == "" || isIn(verbs[phase]))
 				})
 				if phase == "downloading" {
 					eventually(t, "half of the artifact is there", func() bool {

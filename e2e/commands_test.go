@@ -68,7 +68,8 @@ func commandsOf(line string) (calls [][]string, err error) {
 		for len(words) > 0 && (words[0] == "sudo" || words[0] == "watch") {
 			words = words[1:]
 		}
-		if len(words) > 0 && slices.Contains([]string{"mainstay", "./bin/mainstay", "/usr/local/bin/mainstay"}, words[0]) {
+		if len(words) > 0 &&
+			slices.Contains([]string{"mainstay", "./bin/mainstay", "/usr/local/bin/mainstay"}, words[0]) {
 			calls = append(calls, words[1:])
 		}
 		return true
@@ -216,7 +217,8 @@ func TestCommandsThatHintsNameAreThoseOfTheProgram(t *testing.T) {
 	f := &found{TB: t}
 	for _, folder := range []string{"app", "cli", "kit", "service"} {
 		if err := filepath.WalkDir(filepath.Join("..", folder), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".gen.go") {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasSuffix(path, ".gen.go") {
 				return err
 			}
 			text, err := os.ReadFile(path)

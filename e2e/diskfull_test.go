@@ -21,7 +21,9 @@ func smallDisk(t *testing.T) string {
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount a file system")
 	}
-	mkfs, mount, umount := require.Program(t, "mkfs.ext4", "e2fsprogs"), require.Program(t, "mount", "mount"), require.Program(t, "umount", "mount")
+	mkfs, mount, umount := require.Program(t, "mkfs.ext4", "e2fsprogs"), require.Program(
+		t, "mount", "mount",
+	), require.Program(t, "umount", "mount")
 	dir := t.TempDir()
 	image, point := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {

@@ -91,7 +91,8 @@ func TestTheLoadBalancersGuideShowsADocumentThatIsValid(t *testing.T) {
 	if out, err := write.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if code, output := run(t, nil, "lb", "check", path); code != 0 || !strings.Contains(output, "is valid: 1 VIPs, 2 backends") {
+	if code, output := run(t, nil, "lb", "check", path); code != 0 ||
+		!strings.Contains(output, "is valid: 1 VIPs, 2 backends") {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 }
@@ -101,7 +102,21 @@ func TestWhatTheAgentsGuideTellsProgramsToSendIsTaken(t *testing.T) {
 	const usual = "/var/lib/mainstay-agent"
 	block := blockWith(t, "docs/services/agent.md", `S="curl --unix-socket `+usual+`/agent.sock"`)
 	data := filepath.Join(t.TempDir(), "agent") // a socket's path is short
-	p := launch(t, nil, "agent", "--server", "http://127.0.0.1:1", "--enrollment-token", enrollmentToken, "--name", "guide", "--data", data, "--listen", "")
+	p := launch(
+		t,
+		nil,
+		"agent",
+		"--server",
+		"http://127.0.0.1:1",
+		"--enrollment-token",
+		enrollmentToken,
+		"--name",
+		"guide",
+		"--data",
+		data,
+		"--listen",
+		"",
+	)
 	if _, ok := p.awaitOutput(regexp.MustCompile(`msg=listening service=agent`)); !ok {
 		t.Fatalf("the agent did not start:\n%s", p.output)
 	}

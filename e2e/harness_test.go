@@ -41,7 +41,9 @@ const (
 )
 
 // issued are the forms of the secrets that servers make themselves.
-var issued = regexp.MustCompile(`\b(?:mse|mag|moa|mov|men|madm|mvwr|menr)_[A-Za-z0-9_-]{16,}|whsec_[A-Za-z0-9+/=]{16,}|BEGIN [A-Z ]*PRIVATE KEY`)
+var issued = regexp.MustCompile(
+	`\b(?:mse|mag|moa|mov|men|madm|mvwr|menr)_[A-Za-z0-9_-]{16,}|whsec_[A-Za-z0-9+/=]{16,}|BEGIN [A-Z ]*PRIVATE KEY`,
+)
 
 // patience is how long a test waits for what another process does. It is long,
 // because it is spent only when a test fails.
@@ -251,8 +253,11 @@ var listening = regexp.MustCompile(`msg=listening service=edge url=(\S+)`)
 func newEdge(t testing.TB, args ...string) *edge {
 	t.Helper()
 	e := &edge{TB: t, data: filepath.Join(t.TempDir(), "data")}
-	e.env = []string{"EDGE_ADMIN_TOKEN=" + adminToken, "EDGE_VIEWER_TOKEN=" + viewerToken, "EDGE_ENROLLMENT_TOKEN=" + enrollmentToken,
-		"EDGE_ADMIN_USERNAME=" + adminName, "EDGE_ADMIN_PASSWORD=" + adminPassword}
+	e.env = []string{
+		"EDGE_ADMIN_TOKEN=" + adminToken, "EDGE_VIEWER_TOKEN=" + viewerToken,
+		"EDGE_ENROLLMENT_TOKEN=" + enrollmentToken, "EDGE_ADMIN_USERNAME=" + adminName,
+		"EDGE_ADMIN_PASSWORD=" + adminPassword,
+	}
 	e.args = append([]string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", e.data}, args...)
 	return e
 }

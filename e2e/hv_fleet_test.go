@@ -82,8 +82,23 @@ func startFleet(t *testing.T) *fleet {
 	for i := range fleetNodes {
 		address := fmt.Sprintf("10.9.0.%d", 10+i)
 		h := host(fmt.Sprintf("n%d", i), address)
-		n := newHypervisor(t, h, address+":7070", "--heartbeat-interval", "1s", "--registry", "http://10.9.0.1:7070", "--node-name", fmt.Sprintf("n%d", i),
-			"--node-vcpus", fmt.Sprint(nodeProcessors), "--node-memory-mib", "100000", "--node-labels", fmt.Sprintf("rack=%c", 'a'+i%2))
+		n := newHypervisor(
+			t,
+			h,
+			address+":7070",
+			"--heartbeat-interval",
+			"1s",
+			"--registry",
+			"http://10.9.0.1:7070",
+			"--node-name",
+			fmt.Sprintf("n%d", i),
+			"--node-vcpus",
+			fmt.Sprint(nodeProcessors),
+			"--node-memory-mib",
+			"100000",
+			"--node-labels",
+			fmt.Sprintf("rack=%c", 'a'+i%2),
+		)
 		f.nodes, f.hosts = append(f.nodes, n), append(f.hosts, h)
 		starting.Go(func() {
 			n.start()
@@ -158,7 +173,9 @@ func TestAFleetOfTenPlacesABurstWithoutExceedingACapAndOutlivesPartitionLossAndR
 	if len(all.Items) != burst || len(made) != burst || len(all.UnreachableNodes) != 0 {
 		t.Fatalf("%d made, %d listed, unreachable %v", len(made), len(all.Items), all.UnreachableNodes)
 	}
-	if status, raw := f.registry.call("POST", "/fleet/vms", map[string]any{"name": "more", "image": "box", "memory_mib": 64}); status != 409 {
+	if status, raw := f.registry.call(
+		"POST", "/fleet/vms", map[string]any{"name": "more", "image": "box", "memory_mib": 64},
+	); status != 409 {
 		t.Errorf("beyond what the fleet has: %d %s", status, raw)
 	}
 	// Some of them really run.
@@ -212,10 +229,15 @@ func TestAFleetOfTenPlacesABurstWithoutExceedingACapAndOutlivesPartitionLossAndR
 	if status, vm, why := place("named", map[string]any{"node": "n0"}); status != 201 || vm.Node != "n0" {
 		t.Errorf("%d %s on %s", status, why, vm.Node)
 	}
-	if status, vm, why := place("labelled", map[string]any{"node_selector": map[string]string{"rack": "b"}}); status != 201 || vm.Node[1]%2 != 1 {
+	if status, vm, why := place(
+		"labelled", map[string]any{"node_selector": map[string]string{"rack": "b"}},
+	); status != 201 ||
+		vm.Node[1]%2 != 1 {
 		t.Errorf("%d %s on %s", status, why, vm.Node)
 	}
-	if status, _, why := place("nowhere", map[string]any{"node_selector": map[string]string{"rack": "z"}}); status != 409 {
+	if status, _, why := place(
+		"nowhere", map[string]any{"node_selector": map[string]string{"rack": "z"}},
+	); status != 409 {
 		t.Errorf("%d %s", status, why)
 	}
 	if status, _, why := place("unknown", map[string]any{"node": "nope"}); status != 400 {
@@ -231,7 +253,8 @@ func TestAFleetOfTenPlacesABurstWithoutExceedingACapAndOutlivesPartitionLossAndR
 	f.healthy(t, fleetNodes-2)
 	began := time.Now()
 	all = hvAs[hypervisorapi.FleetVMs](t, f.registry.ok("GET", "/fleet/vms", nil))
-	if len(all.UnreachableNodes) != 2 || all.UnreachableNodes[0].Node != "n1" || all.UnreachableNodes[1].Node != "n2" || time.Since(began) > 10*time.Second {
+	if len(all.UnreachableNodes) != 2 || all.UnreachableNodes[0].Node != "n1" || all.UnreachableNodes[1].Node != "n2" ||
+		time.Since(began) > 10*time.Second {
 		t.Errorf("after %s: unreachable %+v", time.Since(began), all.UnreachableNodes)
 	}
 	for i := range 12 {

@@ -33,7 +33,9 @@ const (
 // guestAgent builds the agent that runs in guests, once.
 var guestAgent = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "mainstay-guest")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/mainstay-infra/mainstay/cmd/mainstay-guest")
+	build := exec.Command(
+		"go", "build", "-ldflags", "-s -w", "-o", path, "github.com/mainstay-infra/mainstay/cmd/mainstay-guest",
+	)
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build mainstay-guest: %w\n%s", err, out)
@@ -67,8 +69,12 @@ func newHypervisor(t testing.TB, host *netlab.Host, listen string, args ...strin
 		d.client = clientOn(t, host)
 		d.client.Timeout = patience
 	}
-	d.env = []string{"HYPERVISOR_TOKEN=" + hvToken, "HYPERVISOR_FLEET_TOKEN=" + hvFleetToken, "HYPERVISOR_GUEST_AGENT=" + agent}
-	d.args = append([]string{"serve", "hypervisor", "--data", d.data, "--listen", listen, "--accel", "tcg", "--access-log", "off"}, args...)
+	d.env = []string{
+		"HYPERVISOR_TOKEN=" + hvToken, "HYPERVISOR_FLEET_TOKEN=" + hvFleetToken, "HYPERVISOR_GUEST_AGENT=" + agent,
+	}
+	d.args = append(
+		[]string{"serve", "hypervisor", "--data", d.data, "--listen", listen, "--accel", "tcg", "--access-log", "off"},
+		args...)
 	t.Cleanup(func() {
 		for _, p := range d.processes() {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
@@ -184,7 +190,9 @@ func (d *hvDaemon) connected(id string) {
 // sh runs a script in a guest and returns what it prints, and how it ended.
 func (d *hvDaemon) sh(id, script string) (string, int) {
 	d.Helper()
-	out := hvAs[hypervisorapi.ExecOutcome](d.TB, d.ok("POST", "/v1/vms/"+id+"/agent/exec", map[string]any{"argv": []string{"/bin/sh", "-c", script}}))
+	out := hvAs[hypervisorapi.ExecOutcome](
+		d.TB, d.ok("POST", "/v1/vms/"+id+"/agent/exec", map[string]any{"argv": []string{"/bin/sh", "-c", script}}),
+	)
 	return strings.TrimSpace(out.Stdout + out.Stderr), out.ExitCode
 }
 
@@ -247,7 +255,12 @@ func (d *hvDaemon) withDemo(t *testing.T) {
 	}
 	guest := hvGuest.guest
 	hvGuest.Unlock()
-	d.finish(d.ok("POST", "/v1/images/catalog", map[string]any{"name": "demo", "kernel": guest.Kernel, "initrd": guest.Initrd}))
+	d.finish(
+		d.ok(
+			"POST", "/v1/images/catalog",
+			map[string]any{"name": "demo", "kernel": guest.Kernel, "initrd": guest.Initrd},
+		),
+	)
 }
 
 var hvListening = regexp.MustCompile(`msg=listening service=hypervisor url=(\S+)`)

@@ -50,7 +50,10 @@ func TestADaemonThatIsKilledAtAnyMomentLosesDoublesAndLeavesNothing(t *testing.T
 			var work sync.WaitGroup
 			for worker := range 3 {
 				work.Go(func() {
-					l.operate(d, rand.New(rand.NewPCG(uint64(round), uint64(worker))), stop, fmt.Sprintf("r%dw%d", round, worker))
+					l.operate(
+						d, rand.New(rand.NewPCG(uint64(round), uint64(worker))), stop,
+						fmt.Sprintf("r%dw%d", round, worker),
+					)
 				})
 			}
 			work.Wait()
@@ -98,7 +101,12 @@ func (l *ledger) operate(d *hvDaemon, r *rand.Rand, stop <-chan struct{}, prefix
 			name := fmt.Sprintf("%s-%d", prefix, n)
 			l.note(l.tried, name, true)
 			mode := []string{"none", "bridge"}[r.IntN(2)]
-			status, raw := d.call("POST", "/v1/vms", map[string]any{"name": name, "memory_mib": 64, "start": r.IntN(2) == 0, "network": map[string]any{"mode": mode}})
+			status, raw := d.call("POST", "/v1/vms", map[string]any{
+				"name":       name,
+				"memory_mib": 64,
+				"start":      r.IntN(2) == 0,
+				"network":    map[string]any{"mode": mode},
+			})
 			if status == 201 {
 				vm := hvAs[hypervisorapi.VM](d.TB, raw)
 				ids, names[vm.Id] = append(ids, vm.Id), name
@@ -130,7 +138,8 @@ func (l *ledger) operate(d *hvDaemon, r *rand.Rand, stop <-chan struct{}, prefix
 		case what == 9:
 			if status, raw := d.call("POST", path+"/backups", map[string]any{"kind": "incremental"}); status == 202 {
 				op := hvAs[hypervisorapi.Operation](d.TB, raw)
-				if status, raw := d.call("GET", "/v1/operations/"+op.Id+"?wait=20", nil); status == 200 && hvAs[hypervisorapi.Operation](d.TB, raw).State == "succeeded" {
+				if status, raw := d.call("GET", "/v1/operations/"+op.Id+"?wait=20", nil); status == 200 &&
+					hvAs[hypervisorapi.Operation](d.TB, raw).State == "succeeded" {
 					l.note(l.backups, *op.BackupId, true)
 				}
 			}
@@ -161,7 +170,10 @@ func (l *ledger) check(d *hvDaemon, round int) {
 	within(d.TB, 2*time.Minute, "everything has settled", func() bool {
 		for _, vm := range d.vms() {
 			switch vm.State {
-			case hypervisorapi.StateCreating, hypervisorapi.StateStarting, hypervisorapi.StateStopping, hypervisorapi.StateDeleting:
+			case hypervisorapi.StateCreating,
+				hypervisorapi.StateStarting,
+				hypervisorapi.StateStopping,
+				hypervisorapi.StateDeleting:
 				return false
 			}
 		}
@@ -214,7 +226,8 @@ func (l *ledger) check(d *hvDaemon, round int) {
 		d.Errorf("round %d: %d folders for %d VMs, %v", round, len(folders), len(vms), err)
 	}
 	for _, f := range folders {
-		if left, err := filepath.Glob(filepath.Join(d.data, "vms", f.Name(), "copy.qcow2")); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(filepath.Join(d.data, "vms", f.Name(), "copy.qcow2")); err != nil ||
+			len(left) > 0 {
 			d.Errorf("round %d: %v, %v", round, left, err)
 		}
 	}
@@ -232,7 +245,9 @@ func (l *ledger) check(d *hvDaemon, round int) {
 		d.Errorf("round %d: %d files for %d backups, %v", round, len(files), len(backups), err)
 	}
 	for _, f := range files {
-		if out, err := exec.Command("qemu-img", "check", "-q", filepath.Join(d.data, "backups", f.Name())).CombinedOutput(); err != nil {
+		if out, err := exec.Command(
+			"qemu-img", "check", "-q", filepath.Join(d.data, "backups", f.Name()),
+		).CombinedOutput(); err != nil {
 			d.Errorf("round %d: backup %s: %v: %s", round, f.Name(), err, strings.TrimSpace(string(out)))
 		}
 	}

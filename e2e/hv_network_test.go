@@ -75,7 +75,10 @@ func TestGuestsGetAddressesReachEachOtherAndOutsideAndCannotPretendToBeAnother(t
 		return code == 0
 	}
 	// A new port of the bridge forwards after a moment.
-	eventually(t, "the guests reach each other", func() bool { return ping(vms[0], vms[1].Ips[0]) && ping(vms[1], vms[0].Ips[0]) })
+	eventually(
+		t, "the guests reach each other",
+		func() bool { return ping(vms[0], vms[1].Ips[0]) && ping(vms[1], vms[0].Ips[0]) },
+	)
 	eventually(t, "a guest reaches outside", func() bool { return ping(vms[0], "192.0.2.9") })
 	metrics := hvAs[hypervisorapi.VMMetrics](t, d.ok("GET", "/v1/vms/"+vms[0].Id+"/metrics", nil))
 	if metrics.CpuSeconds == 0 {
@@ -83,10 +86,15 @@ func TestGuestsGetAddressesReachEachOtherAndOutsideAndCannotPretendToBeAnother(t
 	}
 	// With another's address, nobody answers; with its own again, they do.
 	own := vms[0].Ips[0]
-	if text, code := d.sh(vms[0].Id, "ip addr flush dev eth0; ip addr add 10.87.77.7/16 dev eth0; ping -c 2 -w 4 "+vms[1].Ips[0]); code == 0 {
+	if text, code := d.sh(
+		vms[0].Id, "ip addr flush dev eth0; ip addr add 10.87.77.7/16 dev eth0; ping -c 2 -w 4 "+vms[1].Ips[0],
+	); code == 0 {
 		t.Errorf("a guest with an address that is not its own is heard: %s", text)
 	}
-	if text, code := d.sh(vms[0].Id, "ip addr flush dev eth0; ip addr add "+own+"/16 dev eth0; ip link set eth0 down; ip link set eth0 address 52:54:00:99:99:99; ip link set eth0 up; ping -c 2 -w 4 "+vms[1].Ips[0]); code == 0 {
+	if text, code := d.sh(
+		vms[0].Id,
+		"ip addr flush dev eth0; ip addr add "+own+"/16 dev eth0; ip link set eth0 down; ip link set eth0 address 52:54:00:99:99:99; ip link set eth0 up; ping -c 2 -w 4 "+vms[1].Ips[0],
+	); code == 0 {
 		t.Errorf("a guest with a MAC that is not its own is heard: %s", text)
 	}
 	d.sh(vms[0].Id, "ip link set eth0 down; ip link set eth0 address "+vms[0].Mac+"; ip link set eth0 up")
@@ -96,10 +104,14 @@ func TestGuestsGetAddressesReachEachOtherAndOutsideAndCannotPretendToBeAnother(t
 	d.process.kill()
 	d.start()
 	d.ok("POST", "/v1/vms/"+vms[0].Id+"/start", nil)
-	if again := hvAs[hypervisorapi.VM](t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil)); len(again.Ips) != 1 || again.Ips[0] != own {
+	if again := hvAs[hypervisorapi.VM](t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil)); len(again.Ips) != 1 ||
+		again.Ips[0] != own {
 		t.Errorf("%v, was %s", again.Ips, own)
 	}
-	eventually(t, "the one that went on is still reached", func() bool { d.connected(vms[0].Id); return ping(vms[0], vms[1].Ips[0]) })
+	eventually(
+		t, "the one that went on is still reached",
+		func() bool { d.connected(vms[0].Id); return ping(vms[0], vms[1].Ips[0]) },
+	)
 	// A daemon that is killed before it has noted a VM's device finds it all the same.
 	pid := *hvAs[hypervisorapi.VM](t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil)).Pid
 	d.process.kill()
@@ -108,7 +120,10 @@ func TestGuestsGetAddressesReachEachOtherAndOutsideAndCannotPretendToBeAnother(t
 	}
 	forgetTap(t, d.data, vms[0].Id)
 	d.start()
-	if vm := hvAs[hypervisorapi.VM](t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil)); vm.State != hypervisorapi.StateStopped || taps(t, node, d.data) != 1 {
+	if vm := hvAs[hypervisorapi.VM](
+		t, d.ok("GET", "/v1/vms/"+vms[0].Id, nil),
+	); vm.State != hypervisorapi.StateStopped ||
+		taps(t, node, d.data) != 1 {
 		t.Errorf("the VM is %s, and there are %d taps for the one that runs", vm.State, taps(t, node, d.data))
 	}
 	for _, vm := range vms {

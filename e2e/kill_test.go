@@ -83,7 +83,10 @@ func surviveKills(t *testing.T, n int, args ...string) {
 	e.drained()
 
 	stored, took, refused, buried := e.events(), tg.deliveries("/takes"), tg.deliveries("/refuses"), e.buried(refusing)
-	t.Logf("%d kills, %d events acknowledged, %d requests sent again; %d deliveries, %d dead letters", n, len(l.acknowledged), l.resent.Load(), len(took), len(buried))
+	t.Logf(
+		"%d kills, %d events acknowledged, %d requests sent again; %d deliveries, %d dead letters", n,
+		len(l.acknowledged), l.resent.Load(), len(took), len(buried),
+	)
 	for what, there := range map[string]map[string]int{"stored": stored, "delivered": took, "tried at the target that refuses": refused, "a dead letter": buried} {
 		if lost := missing(l.acknowledged, there); len(lost) > 0 {
 			t.Errorf("acknowledged events that are not %s: %s", what, sample(lost))

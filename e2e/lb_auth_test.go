@@ -29,7 +29,10 @@ func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
 	t.Parallel()
 	n := newLBNetwork(t, 1, "nat")
 	n.backends[0].listen(80)
-	d := newLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends}}), "--access-log", "all")
+	d := newLB(
+		t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends}}), "--access-log",
+		"all",
+	)
 	file := filepath.Join(filepath.Dir(d.file), "key")
 	use := func(keys string) {
 		t.Helper()
@@ -40,7 +43,12 @@ func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
 	drain := func(key string) answer { return ask(d.api(key).DrainBackend(t.Context(), "1", lbapi.Nothing{})) }
 	read := func(key string) answer { return ask(d.api(key).ListBackends(t.Context())) }
 	audited := func(user, role string, status int) string {
-		return fmt.Sprintf(`msg="api change" service=lb user=%s role=%s method=POST path=/api/v1/backends/1/drain status=%d remote=127.0.0.1:\d+`, user, role, status)
+		return fmt.Sprintf(
+			`msg="api change" service=lb user=%s role=%s method=POST path=/api/v1/backends/1/drain status=%d remote=127.0.0.1:\d+`,
+			user,
+			role,
+			status,
+		)
 	}
 	logged := func(pattern string, times int) {
 		t.Helper()
@@ -61,7 +69,8 @@ func TestLoadBalancerKeysRotateKeepTheirRoleAndLeaveAuditLines(t *testing.T) {
 	read(lbReadonlyKey).is(t, 200)
 	for range 3 {
 		denied := drain(lbReadonlyKey).is(t, 403)
-		if code, _, message := refusal(t, denied.body); code == "" || !strings.Contains(message, "console may only read") {
+		if code, _, message := refusal(t, denied.body); code == "" ||
+			!strings.Contains(message, "console may only read") {
 			t.Errorf("%s %s", code, message)
 		}
 	}
@@ -139,7 +148,12 @@ func TestLoadBalancerRefusesToStartWithKeysAndSettingsThatAreNoProtection(t *tes
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, output := run(t, c.env, append([]string{"serve", "lb", "--config", document, "--listen", "127.0.0.1:0", "--metrics-listen", ""}, c.args...)...)
+			code, output := run(
+				t,
+				c.env,
+				append(
+					[]string{"serve", "lb", "--config", document, "--listen", "127.0.0.1:0", "--metrics-listen", ""},
+					c.args...)...)
 			if code == 0 || strings.Contains(output, "goroutine ") {
 				t.Errorf("exit code %d: %s", code, output)
 			}
@@ -163,8 +177,15 @@ type lbAuthority struct {
 func newLBAuthority(t *testing.T) *lbAuthority {
 	t.Helper()
 	a := &lbAuthority{T: t, file: filepath.Join(t.TempDir(), "ca.crt")}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "e2e authority"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
 	var err error
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader); err != nil {
 		t.Fatal(err)
@@ -189,8 +210,13 @@ func (a *lbAuthority) issue(commonName string) tls.Certificate {
 	if err != nil {
 		a.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: commonName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: commonName},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
 	der, err := x509.CreateCertificate(cryptorand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		a.Fatal(err)
@@ -204,11 +230,20 @@ func TestLoadBalancerTurnsClientsWithoutACertificateAwayAtTheHandshake(t *testin
 	document := filepath.Join(t.TempDir(), "lb.yaml")
 	// Nothing is attached for a VIP of an interface that is not there, and it can be
 	// drained all the same.
-	if err := os.WriteFile(document, []byte("interface: nowhere0\nvips: [{address: 198.51.100.1, port: 80, healthCheck: {type: none}, backends: [{address: 198.51.100.2}]}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		document,
+		[]byte(
+			"interface: nowhere0\nvips: [{address: 198.51.100.1, port: 80, healthCheck: {type: none}, backends: [{address: 198.51.100.2}]}]\n",
+		),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
-	p := launch(t, []string{"LB_TLS_CLIENT_CA=" + ca.file, "LB_TLS_CLIENT_REQUIRED=1", "LB_API_CERT_ADMIN_CNS=root,other"},
-		"serve", "lb", "--config", document, "--listen", "127.0.0.1:0", "--metrics-listen", "", "--tls-self-signed", "--bpf-dir=")
+	p := launch(
+		t, []string{"LB_TLS_CLIENT_CA=" + ca.file, "LB_TLS_CLIENT_REQUIRED=1", "LB_API_CERT_ADMIN_CNS=root,other"},
+		"serve", "lb", "--config", document, "--listen", "127.0.0.1:0", "--metrics-listen", "", "--tls-self-signed",
+		"--bpf-dir=",
+	)
 	m, ok := p.awaitOutput(lbListening)
 	if !ok {
 		t.Fatal("it did not start")
@@ -219,7 +254,12 @@ func TestLoadBalancerTurnsClientsWithoutACertificateAwayAtTheHandshake(t *testin
 		t.Fatalf("it calls itself %s", url)
 	}
 	config := func(version uint16, certificates ...tls.Certificate) *tls.Config {
-		return &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, Certificates: certificates} //nolint:gosec // the server made its certificate itself
+		return &tls.Config{
+			InsecureSkipVerify: true,
+			MinVersion:         version,
+			MaxVersion:         version,
+			Certificates:       certificates,
+		} //nolint:gosec // the server made its certificate itself
 	}
 	handshake := func(config *tls.Config) error {
 		conn, err := tls.Dial("tcp", address, config)
@@ -240,7 +280,8 @@ func TestLoadBalancerTurnsClientsWithoutACertificateAwayAtTheHandshake(t *testin
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for name, certificates := range map[string][]tls.Certificate{"no certificate": nil, "a certificate of another authority": {stranger.issue("root")}} {
-			if err := handshake(config(version, certificates...)); err == nil || !strings.Contains(err.Error(), "remote error: tls:") {
+			if err := handshake(config(version, certificates...)); err == nil ||
+				!strings.Contains(err.Error(), "remote error: tls:") {
 				t.Errorf("%s, %s: %v, want an alert", tls.VersionName(version), name, err)
 			}
 		}
@@ -251,7 +292,10 @@ func TestLoadBalancerTurnsClientsWithoutACertificateAwayAtTheHandshake(t *testin
 
 	drain := func(commonName string) answer {
 		t.Helper()
-		client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: config(tls.VersionTLS13, ca.issue(commonName))}}
+		client := &http.Client{
+			Timeout:   patience,
+			Transport: &http.Transport{TLSClientConfig: config(tls.VersionTLS13, ca.issue(commonName))},
+		}
 		t.Cleanup(client.CloseIdleConnections)
 		api, err := lbapi.NewClient(url+lbapi.BasePath, rest.WithHTTPClient(client))
 		if err != nil {

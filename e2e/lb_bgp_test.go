@@ -31,7 +31,12 @@ type birdRouter struct {
 func startBIRD(n *lbNetwork, password string) *birdRouter {
 	n.Helper()
 	program := require.Program(n.TB, "bird", "bird2")
-	r := &birdRouter{TB: n.TB, address: netip.MustParseAddr("10.99.0.3"), address6: netip.MustParseAddr("fd99::3"), birdc: require.Program(n.TB, "birdc", "bird2")}
+	r := &birdRouter{
+		TB:       n.TB,
+		address:  netip.MustParseAddr("10.99.0.3"),
+		address6: netip.MustParseAddr("fd99::3"),
+		birdc:    require.Program(n.TB, "birdc", "bird2"),
+	}
 	// The path of a socket is short, those of test folders are not.
 	dir, err := os.MkdirTemp("", "bird-")
 	n.must(err)
@@ -78,7 +83,9 @@ func (r *birdRouter) routes() string {
 func (r *birdRouter) refused() (count string) {
 	r.Helper()
 	var text []byte
-	if err := r.host.Do(func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netstat"); return err }); err != nil {
+	if err := r.host.Do(
+		func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netstat"); return err },
+	); err != nil {
 		r.Fatal(err)
 	}
 	// Names and numbers are in two lines.
@@ -123,20 +130,26 @@ func TestLoadBalancerIsKnownToARouterWhileItServes(t *testing.T) {
   - {address: 10.99.0.3, asn: 65010, passwordFile: password, holdTime: 30s}
   - {address: 'fd99::3', asn: 65010, passwordFile: password}
 `
-	vips := []lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends}, {address: "fd99:9::9", port: 80, backends: n.backends[:1]}}
+	vips := []lbVIP{
+		{address: "10.99.9.9", port: 80, backends: n.backends},
+		{address: "fd99:9::9", port: 80, backends: n.backends[:1]},
+	}
 	const route, route6 = "10.99.9.9/32", "fd99:9::9/128"
 	d.write(lbDocument(vips, bgp))
 	d.start()
 	d.healthy()
 	r.has("while backends are healthy", route, route6)
-	if seen := r.routes(); !strings.Contains(seen, "(65001,100)") || !strings.Contains(seen, "BGP.next_hop: 10.99.0.2") || !strings.Contains(seen, "BGP.next_hop: fd99::2") {
+	if seen := r.routes(); !strings.Contains(seen, "(65001,100)") ||
+		!strings.Contains(seen, "BGP.next_hop: 10.99.0.2") ||
+		!strings.Contains(seen, "BGP.next_hop: fd99::2") {
 		t.Errorf("the routes are %s", seen)
 	}
 	established := func(s lbapi.BGPSession) bool { return s.State == lbapi.BGPSessionStateEstablished }
 	if s := d.node().Bgp; len(s) != 2 || !established(s[0]) || !established(s[1]) {
 		t.Errorf("the sessions are %+v", s)
 	}
-	if v := d.vip("10.99.9.9:80:tcp"); !v.Announced || !slices.Equal(v.BgpPeers, []string{r.address.String(), r.address6.String()}) {
+	if v := d.vip("10.99.9.9:80:tcp"); !v.Announced ||
+		!slices.Equal(v.BgpPeers, []string{r.address.String(), r.address6.String()}) {
 		t.Errorf("%+v", v)
 	}
 
@@ -180,7 +193,8 @@ func TestLoadBalancerIsKnownToARouterWhileItServes(t *testing.T) {
 	d.becomes(n.backends[1], lbapi.BackendStateHealthy)
 	eventually(t, "the router refuses the daemon", func() bool { return r.refused() != "0" })
 	n.connect("tcp", "10.99.9.9:80")
-	if s := d.node().Bgp; len(s) != 2 || slices.ContainsFunc(s, established) || r.routes() == "" || strings.Contains(r.routes(), route) {
+	if s := d.node().Bgp; len(s) != 2 || slices.ContainsFunc(s, established) || r.routes() == "" ||
+		strings.Contains(r.routes(), route) {
 		t.Errorf("%+v\n%s", s, r.routes())
 	}
 	d.process.stop()

@@ -18,7 +18,14 @@ func TestLoadBalancerIsOperatedFromTheCommandLine(t *testing.T) {
 	for _, b := range n.backends {
 		b.listen(80)
 	}
-	d := newLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends}, {address: "10.99.9.10", port: 80, backends: n.backends}}))
+	d := newLB(
+		t,
+		n.balancer,
+		lbDocument([]lbVIP{
+			{address: "10.99.9.9", port: 80, backends: n.backends},
+			{address: "10.99.9.10", port: 80, backends: n.backends},
+		}),
+	)
 	d.env = append(d.env, "LB_API_READONLY_KEY="+lbReadonlyKey)
 	d.start()
 	d.healthy()

@@ -133,7 +133,9 @@ func TestLoadBalancerDemoTellsItsStoryInEachMode(t *testing.T) {
 				}
 			}
 			// A line for each second: for each backend, new connections and how many stay open.
-			line := regexp.MustCompile(`(?m)^ +b1 \S* +(\d+) \[\d\] +b2 \S* +(\d+) \[\d\] +b3 \S* +(\d+) \[\d\] +failed (\d+), broken (\d+)$`)
+			line := regexp.MustCompile(
+				`(?m)^ +b1 \S* +(\d+) \[\d\] +b2 \S* +(\d+) \[\d\] +b3 \S* +(\d+) \[\d\] +failed (\d+), broken (\d+)$`,
+			)
 			steps := regexp.MustCompile(`(?m)^\d\. .*$`).Split(printed, -1)
 			if len(steps) != 7 {
 				t.Fatalf("%d steps:\n%s", len(steps)-1, printed)

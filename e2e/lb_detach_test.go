@@ -19,7 +19,9 @@ func TestLoadBalancerDetachesAndLeavesNothingBehind(t *testing.T) {
 	before, err := n.balancer.Netlink().LinkList()
 	n.must(err)
 	// In this mode the checks need devices of their own.
-	d := startLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, mode: "dsr", backends: n.backends}}))
+	d := startLB(
+		t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, mode: "dsr", backends: n.backends}}),
+	)
 	pins := func() []string {
 		t.Helper()
 		found, err := filepath.Glob(filepath.Join(d.pins, "mainstay*"))

@@ -21,7 +21,13 @@ func lbTwoVIPs(t *testing.T, backends int) (*lbNetwork, *lbDaemon) {
 	return n, startLB(t, n.balancer, lbDocument([]lbVIP{
 		{address: "10.99.9.9", port: 80, backends: n.backends},
 		{address: "10.99.9.10", port: 80, backends: n.backends},
-		{address: "10.99.9.9", port: 80, protocol: "udp", check: "{type: tcp, port: 80, interval: 100ms, timeout: 10s}", backends: n.backends},
+		{
+			address:  "10.99.9.9",
+			port:     80,
+			protocol: "udp",
+			check:    "{type: tcp, port: 80, interval: 100ms, timeout: 10s}",
+			backends: n.backends,
+		},
 		{address: "fd99:9::9", port: 80, backends: n.backends},
 	}))
 }
@@ -30,13 +36,17 @@ func TestLoadBalancerLetsADrainedBackendFinishAndSparesItUntilUndrained(t *testi
 	t.Parallel()
 	n, d := lbTwoVIPs(t, 3)
 	drained := n.backends[2]
-	established := []*lbConn{n.connectTo(drained, "tcp", "10.99.9.9:80"), n.connectTo(drained, "tcp", "10.99.9.10:80"), n.connectTo(drained, "udp", "10.99.9.9:80")}
+	established := []*lbConn{
+		n.connectTo(drained, "tcp", "10.99.9.9:80"), n.connectTo(drained, "tcp", "10.99.9.10:80"),
+		n.connectTo(drained, "udp", "10.99.9.9:80"),
+	}
 	rows := *got[[]lbapi.BackendRow](d.api(lbAdminKey).DrainBackend(t.Context(), d.id(drained), lbapi.Nothing{})).is(t, 200)
 	if len(rows) != 3 { // of its IPv4 address
 		t.Errorf("the answer has %d rows: %+v", len(rows), rows)
 	}
 	for _, r := range rows {
-		if r.State != lbapi.BackendStateDraining || !r.AdminDraining || !r.Healthy || r.Address != drained.address.String() {
+		if r.State != lbapi.BackendStateDraining || !r.AdminDraining || !r.Healthy ||
+			r.Address != drained.address.String() {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -88,7 +98,10 @@ func TestLoadBalancerDividesNewConnectionsByWeightAtTheVIPThatWasAskedFor(t *tes
 	t.Parallel()
 	n, d := lbTwoVIPs(t, 2)
 	id, vip := d.id(n.backends[0]), "10.99.9.9:80:tcp"
-	established := []*lbConn{n.connectTo(n.backends[0], "tcp", "10.99.9.9:80"), n.connectTo(n.backends[1], "tcp", "10.99.9.9:80")}
+	established := []*lbConn{
+		n.connectTo(n.backends[0], "tcp", "10.99.9.9:80"),
+		n.connectTo(n.backends[1], "tcp", "10.99.9.9:80"),
+	}
 	// A hash that is good divides as chance does. With 400 connections six standard
 	// deviations, which chance exceeds once in 500 million runs, tell 3:1 from 1:1.
 	const count = 400

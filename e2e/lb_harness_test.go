@@ -53,8 +53,11 @@ func lbDocument(vips []lbVIP, more ...string) string {
 			}
 			backends = append(backends, fmt.Sprintf("{address: '%s'}", address))
 		}
-		fmt.Fprintf(&b, "- {address: '%s', port: %d, protocol: %s, mode: %s, healthCheck: %s, backends: [%s]}\n", v.address, v.port,
-			orElse(v.protocol, "tcp"), orElse(v.mode, "nat"), orElse(v.check, quickCheck), strings.Join(backends, ", "))
+		fmt.Fprintf(
+			&b, "- {address: '%s', port: %d, protocol: %s, mode: %s, healthCheck: %s, backends: [%s]}\n", v.address,
+			v.port, orElse(v.protocol, "tcp"), orElse(v.mode, "nat"), orElse(v.check, quickCheck),
+			strings.Join(backends, ", "),
+		)
 	}
 	return b.String() + strings.Join(more, "\n")
 }
@@ -92,7 +95,15 @@ func newLB(t testing.TB, host *netlab.Host, document string, args ...string) *lb
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	d := &lbDaemon{TB: t, host: host, file: filepath.Join(dir, "lb.yaml"), pins: filepath.Join(dir, "bpf"), binary: path, client: clientOn(t, host), as: dieWithParent()}
+	d := &lbDaemon{
+		TB:     t,
+		host:   host,
+		file:   filepath.Join(dir, "lb.yaml"),
+		pins:   filepath.Join(dir, "bpf"),
+		binary: path,
+		client: clientOn(t, host),
+		as:     dieWithParent(),
+	}
 	if err := os.Mkdir(d.pins, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -170,12 +181,16 @@ func (d *lbDaemon) signal(s syscall.Signal) {
 
 func (d *lbDaemon) api(key string) *lbapi.Client {
 	d.Helper()
-	c, err := lbapi.NewClient(lbAPI+lbapi.BasePath, rest.WithHTTPClient(d.client), rest.WithEditor(func(_ context.Context, r *http.Request) error {
-		if key != "" {
-			r.Header.Set("Authorization", "Bearer "+key)
-		}
-		return nil
-	}))
+	c, err := lbapi.NewClient(
+		lbAPI+lbapi.BasePath,
+		rest.WithHTTPClient(d.client),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
+			if key != "" {
+				r.Header.Set("Authorization", "Bearer "+key)
+			}
+			return nil
+		}),
+	)
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -220,7 +235,9 @@ func (d *lbDaemon) id(b *lbBackend) string { d.Helper(); return fmt.Sprint(d.row
 func (d *lbDaemon) becomes(b *lbBackend, state lbapi.BackendState) {
 	d.Helper()
 	eventually(d, fmt.Sprintf("%s is %s", b.name, state), func() bool {
-		return !slices.ContainsFunc(d.rows(), func(r lbapi.BackendRow) bool { return r.Address == b.address.String() && r.State != state })
+		return !slices.ContainsFunc(
+			d.rows(), func(r lbapi.BackendRow) bool { return r.Address == b.address.String() && r.State != state },
+		)
 	})
 	d.applied()
 }
@@ -229,7 +246,9 @@ func (d *lbDaemon) becomes(b *lbBackend, state lbapi.BackendState) {
 func (d *lbDaemon) healthy() {
 	d.Helper()
 	eventually(d, "all backends are healthy", func() bool {
-		return !slices.ContainsFunc(d.rows(), func(r lbapi.BackendRow) bool { return r.State != lbapi.BackendStateHealthy })
+		return !slices.ContainsFunc(
+			d.rows(), func(r lbapi.BackendRow) bool { return r.State != lbapi.BackendStateHealthy },
+		)
 	})
 	d.applied()
 }

@@ -19,7 +19,9 @@ func TestLoadBalancerAvoidsABackendThatFailedUntilItIsBack(t *testing.T) {
 			for _, b := range n.backends {
 				b.listen(80)
 			}
-			d := startLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, mode: mode, backends: n.backends}}))
+			d := startLB(
+				t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, mode: mode, backends: n.backends}}),
+			)
 			const vip = "10.99.9.9:80"
 			failing, other := n.backends[1], n.backends[0]
 			lost, kept := n.connectTo(failing, "tcp", vip), n.connectTo(other, "tcp", vip)
@@ -65,8 +67,14 @@ func TestLoadBalancerTakesABackendOutWhoseHTTPCheckAnswersAnError(t *testing.T) 
 			}
 		}))
 	}
-	d := startLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends,
-		check: "{type: http, port: 8080, path: /ready, host: backend.test, status: 200-299, interval: 100ms, timeout: 10s, rise: 1, fall: 2}"}}))
+	d := startLB(t, n.balancer, lbDocument([]lbVIP{
+		{
+			address:  "10.99.9.9",
+			port:     80,
+			backends: n.backends,
+			check:    "{type: http, port: 8080, path: /ready, host: backend.test, status: 200-299, interval: 100ms, timeout: 10s, rise: 1, fall: 2}",
+		},
+	}))
 	status.Store(http.StatusServiceUnavailable)
 	d.becomes(n.backends[0], lbapi.BackendStateDown)
 	if homes := n.spread("10.99.9.9:80", 50); homes["b1"] != 0 {

@@ -59,8 +59,14 @@ func newLBNetwork(t testing.TB, backends int, mode string, vips ...string) *lbNe
 	n.must(n.client.Route(netip.MustParsePrefix(lbVIPs), lbBalancer))
 	n.must(n.client.Route(netip.MustParsePrefix(lbVIPs6), lbBalancer6))
 	for i := range backends {
-		b := &lbBackend{TB: t, name: fmt.Sprintf("b%d", i+1), address: netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + i)}),
-			address6: netip.MustParseAddr(fmt.Sprintf("fd99::1%d", i+1)), sockets: map[string]io.Closer{}, open: map[net.Conn]bool{}}
+		b := &lbBackend{
+			TB:       t,
+			name:     fmt.Sprintf("b%d", i+1),
+			address:  netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + i)}),
+			address6: netip.MustParseAddr(fmt.Sprintf("fd99::1%d", i+1)),
+			sockets:  map[string]io.Closer{},
+			open:     map[net.Conn]bool{},
+		}
 		b.host = n.host(b.name, b.address, b.address6)
 		if mode == "nat" {
 			n.must(b.host.Route(netip.PrefixFrom(lbClient, 32), lbBalancer))
@@ -186,7 +192,9 @@ func (b *lbBackend) listenUDP(port int) {
 				return
 			}
 			if err == nil {
-				_, _ = socket.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s", b.name, buffer[:size]), from) // the client sends again
+				_, _ = socket.WriteToUDPAddrPort(
+					fmt.Appendf(nil, "%s %s", b.name, buffer[:size]), from,
+				) // the client sends again
 			}
 		}
 	})
@@ -359,10 +367,12 @@ func (n *lbNetwork) unserved(vip string) {
 
 // clientOn is an HTTP client on a host.
 func clientOn(t testing.TB, h *netlab.Host) *http.Client {
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
-		err = h.Do(func() error { c, err = (&net.Dialer{}).DialContext(ctx, network, address); return err })
-		return c, err
-	}}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
+			err = h.Do(func() error { c, err = (&net.Dialer{}).DialContext(ctx, network, address); return err })
+			return c, err
+		},
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second, CheckRedirect: browserless.CheckRedirect}
 }

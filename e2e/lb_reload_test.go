@@ -97,7 +97,10 @@ func TestLoadBalancerChangesNothingForABadDocumentAndTellsUntilItIsMended(t *tes
 	}
 	good := lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, backends: n.backends}})
 	d := startLB(t, n.balancer, good)
-	established := []*lbConn{n.connectTo(n.backends[0], "tcp", "10.99.9.9:80"), n.connectTo(n.backends[1], "tcp", "10.99.9.9:80")}
+	established := []*lbConn{
+		n.connectTo(n.backends[0], "tcp", "10.99.9.9:80"),
+		n.connectTo(n.backends[1], "tcp", "10.99.9.9:80"),
+	}
 	const successful = "lb_config_last_reload_successful"
 	if v := d.metric(successful); v != 1 {
 		t.Errorf("%s is %v after the start", successful, v)

@@ -111,7 +111,10 @@ func TestLoadBalancerRestartsInMidTransfer(t *testing.T) {
 				for _, b := range n.backends {
 					b.listen(80)
 				}
-				d := startLB(t, n.balancer, lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, mode: mode, backends: n.backends}}))
+				d := startLB(
+					t, n.balancer,
+					lbDocument([]lbVIP{{address: "10.99.9.9", port: 80, mode: mode, backends: n.backends}}),
+				)
 				const vip = "10.99.9.9:80"
 				busy := startTransfer(n.connectTo(n.backends[0], "tcp", vip))
 				busy.moves(t, "at first", 1<<20)

@@ -46,7 +46,12 @@ func TestLoadBalancerWithoutPrivilegesAnswersAndTellsWhatIsMissing(t *testing.T)
 	n.backends[0].listen(80)
 	d := nobodysLB(t, n, "nat")
 	d.start()
-	tells := []string{"cannot attach to eth0", "missing: capabilities", "run it as root, or give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", "mount -t bpf bpf " + d.pins}
+	tells := []string{
+		"cannot attach to eth0",
+		"missing: capabilities",
+		"run it as root, or give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
+		"mount -t bpf bpf " + d.pins,
+	}
 	check := func(what, text string, tells ...string) {
 		t.Helper()
 		for _, tell := range tells {
@@ -152,7 +157,10 @@ func TestLoadBalancerNeedsNoMoreThanTheCapabilitiesThatItNames(t *testing.T) {
 		n.backends[0].listen(80)
 		d := nobodysLB(t, n, "dsr", capBPF, capPerfmon, capNetAdmin)
 		d.start()
-		eventually(t, "it tells what its checks take", func() bool { return strings.Contains(d.row(n.backends[0]).Detail, "CAP_SYS_ADMIN") })
+		eventually(
+			t, "it tells what its checks take",
+			func() bool { return strings.Contains(d.row(n.backends[0]).Detail, "CAP_SYS_ADMIN") },
+		)
 		d.process.stop()
 	})
 }

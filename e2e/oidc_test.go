@@ -49,7 +49,15 @@ func (users) GetUserByID(id string) *storage.User {
 	if _, ok := groupsOf[id]; !ok {
 		return nil
 	}
-	return &storage.User{ID: id, Username: id, Password: "none", FirstName: id, LastName: "Test", Email: id + "@example.com", EmailVerified: true}
+	return &storage.User{
+		ID:            id,
+		Username:      id,
+		Password:      "none",
+		FirstName:     id,
+		LastName:      "Test",
+		Email:         id + "@example.com",
+		EmailVerified: true,
+	}
 }
 func (u users) GetUserByUsername(name string) *storage.User { return u.GetUserByID(name) }
 func (users) ExampleClientID() string                       { return "service" }
@@ -61,7 +69,9 @@ type claims struct {
 	inIDToken bool
 }
 
-func (s claims) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest, scopes []string) error {
+func (s claims) SetUserinfoFromRequest(
+	ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest, scopes []string,
+) error {
 	if s.inIDToken {
 		info.AppendClaims("groups", groupsOf[token.GetSubject()])
 		info.Email, info.EmailVerified = token.GetSubject()+"@example.com", true
@@ -89,9 +99,16 @@ func newIdentityProvider(t *testing.T, callback string, inIDToken bool) *identit
 	t.Cleanup(server.Close)
 	p.url = server.URL
 
-	store := claims{storage.NewStorageWithClients(users{}, map[string]*storage.Client{clientID: storage.WebClient(clientID, clientSecret, callback)}), inIDToken}
-	provider, err := op.NewProvider(&op.Config{CryptoKey: [32]byte{1}, CodeMethodS256: true}, store, op.StaticIssuer(p.url),
-		op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)))
+	store := claims{
+		storage.NewStorageWithClients(
+			users{}, map[string]*storage.Client{clientID: storage.WebClient(clientID, clientSecret, callback)},
+		),
+		inIDToken,
+	}
+	provider, err := op.NewProvider(
+		&op.Config{CryptoKey: [32]byte{1}, CodeMethodS256: true}, store, op.StaticIssuer(p.url),
+		op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,14 +122,24 @@ func newIdentityProvider(t *testing.T, callback string, inIDToken bool) *identit
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			http.Redirect(w, r, request.GetRedirectURI()+"?"+url.Values{"error": {"access_denied"}, "state": {request.GetState()}}.Encode(), http.StatusFound)
+			http.Redirect(
+				w,
+				r,
+				request.GetRedirectURI()+"?"+url.Values{
+					"error": {"access_denied"},
+					"state": {request.GetState()},
+				}.Encode(),
+				http.StatusFound,
+			)
 			return
 		}
 		if err := store.CheckUsernamePassword(*p.user.Load(), "none", id); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
-		http.Redirect(w, r, op.AuthCallbackURL(provider)(op.ContextWithIssuer(r.Context(), p.url), id), http.StatusFound)
+		http.Redirect(
+			w, r, op.AuthCallbackURL(provider)(op.ContextWithIssuer(r.Context(), p.url), id), http.StatusFound,
+		)
 	})
 	h := http.Handler(mux)
 	handler.Store(&h)
@@ -148,8 +175,11 @@ func prepareSignOn(t *testing.T, inIDToken bool) *signOn {
 	t.Cleanup(proxy.Close)
 	callback := proxy.URL + "/api/v1/auth/oidc/callback"
 	p := newIdentityProvider(t, callback, inIDToken)
-	e = newEdge(t, "--oidc-issuer", p.url, "--oidc-client-id", clientID, "--oidc-redirect-url", callback,
-		"--oidc-admin-groups", "edge-admins,wheel", "--oidc-viewer-groups", "edge-viewers", "--oidc-console-url", consoleURL)
+	e = newEdge(
+		t, "--oidc-issuer", p.url, "--oidc-client-id", clientID, "--oidc-redirect-url", callback,
+		"--oidc-admin-groups", "edge-admins,wheel", "--oidc-viewer-groups", "edge-viewers", "--oidc-console-url",
+		consoleURL,
+	)
 	e.env = append(e.env, "EDGE_OIDC_CLIENT_SECRET="+clientSecret)
 	return &signOn{t, e, p, proxy.URL}
 }
@@ -167,7 +197,13 @@ func (s *signOn) browser(user string) *browser {
 		s.Fatal(err)
 	}
 	s.provider.user.Store(&user)
-	return &browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{
+		s,
+		&http.Client{
+			Jar:           jar,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
 }
 
 // page is the answer to one request.
@@ -250,7 +286,8 @@ func TestSingleSignOnGivesTheRoleOfTheGroups(t *testing.T) {
 				b := s.browser(user)
 				api := s.edge.api(b.token(b.get(b.begin())))
 				me := got[edgeapi.Caller](api.GetMe(t.Context())).is(t, 200)
-				if me.Role != want || me.Kind != edgeapi.CallerKindSession || me.Subject != user+"@example.com" || me.ExpiresAt == nil {
+				if me.Role != want || me.Kind != edgeapi.CallerKindSession || me.Subject != user+"@example.com" ||
+					me.ExpiresAt == nil {
 					t.Errorf("%s is %+v", user, *me)
 				}
 				status := http.StatusCreated
@@ -361,7 +398,10 @@ func TestAServerStartsWhileTheProviderIsDownAndLogsInWhenItIsBack(t *testing.T) 
 	ask(e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200)
 
 	p.down.Store(false)
-	eventually(t, "the login works again", func() bool { return b.get(b.url+"/api/v1/auth/oidc/login").status == http.StatusFound })
+	eventually(
+		t, "the login works again",
+		func() bool { return b.get(b.url+"/api/v1/auth/oidc/login").status == http.StatusFound },
+	)
 	at := b.begin()
 
 	// And it may go down again between the login and its end.

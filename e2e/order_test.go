@@ -54,7 +54,10 @@ func TestEventsThatWaitForARetryDoNotHoldUpNewOnes(t *testing.T) {
 		for _, site := range []string{bad, good} {
 			id := fmt.Sprintf("%s-%d", site, i)
 			ask(e.api(adminToken).IngestEvent(t.Context(), event(id, site, "1"))).is(t, 202)
-			within(t, 5*time.Second, fmt.Sprintf("a first attempt, with %d other events waiting for a retry", i), func() bool { return tg.deliveries("/all")[id] == 1 })
+			within(
+				t, 5*time.Second, fmt.Sprintf("a first attempt, with %d other events waiting for a retry", i),
+				func() bool { return tg.deliveries("/all")[id] == 1 },
+			)
 		}
 	}
 }

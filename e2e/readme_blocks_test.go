@@ -199,7 +199,9 @@ func follows(lines, shown []string, loose bool) (missing string) {
 
 func TestBlocksOfADocumentAreReadWithTheirMarkers(t *testing.T) {
 	t.Parallel()
-	found, err := steps("Text.\n\n    make run\n\n<!-- terminal: 1; stays -->\n\n    $ a \\\n        b\n    shown\n\n    more\n    $ c\n\nText\n<!-- terminal: 1; press Ctrl-C -->\n<!-- terminal: 2; run make run; stays -->\n")
+	found, err := steps(
+		"Text.\n\n    make run\n\n<!-- terminal: 1; stays -->\n\n    $ a \\\n        b\n    shown\n\n    more\n    $ c\n\nText\n<!-- terminal: 1; press Ctrl-C -->\n<!-- terminal: 2; run make run; stays -->\n",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +211,10 @@ func TestBlocksOfADocumentAreReadWithTheirMarkers(t *testing.T) {
 	if s := found[0]; s.terminal != "" || s.line != 3 {
 		t.Errorf("%+v", s)
 	}
-	if s := found[1]; s.terminal != "1" || !s.stays || len(s.commands()) != 2 || s.commands()[0].text != "a \\\n    b" ||
-		!slices.Equal(s.commands()[0].shown, []string{"shown", "", "more"}) || s.commands()[1].text != "c" {
+	if s := found[1]; s.terminal != "1" || !s.stays || len(s.commands()) != 2 ||
+		s.commands()[0].text != "a \\\n    b" ||
+		!slices.Equal(s.commands()[0].shown, []string{"shown", "", "more"}) ||
+		s.commands()[1].text != "c" {
 		t.Errorf("%+v %+v", s, s.commands())
 	}
 	if s := found[2]; s.press != "\x03" {
@@ -228,7 +232,11 @@ func TestBlocksOfADocumentAreReadWithTheirMarkers(t *testing.T) {
 
 func TestOutputIsHeldAgainstWhatIsShown(t *testing.T) {
 	t.Parallel()
-	printed := []string{"Mainstay abcdef0-dirty is running.", "edge  http://127.0.0.1:8080  SQLite", "11:42:07 POST 01a1fde9-e97b-74ee-8dd5-a1a52153e8a5 unchecked {\"a\":1,\"b\":2}"}
+	printed := []string{
+		"Mainstay abcdef0-dirty is running.",
+		"edge  http://127.0.0.1:8080  SQLite",
+		"11:42:07 POST 01a1fde9-e97b-74ee-8dd5-a1a52153e8a5 unchecked {\"a\":1,\"b\":2}",
+	}
 	for _, c := range []struct {
 		shown string
 		loose bool

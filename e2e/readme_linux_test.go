@@ -48,7 +48,10 @@ func notFollowed(all []step, excuses map[string]string) string {
 			continue
 		}
 		if excuses[s.lines[0]] == "" {
-			return fmt.Sprintf("line %d: nobody runs this block: put a marker such as <!-- terminal: 1 --> before it, or name it in notRun with the reason", s.line)
+			return fmt.Sprintf(
+				"line %d: nobody runs this block: put a marker such as <!-- terminal: 1 --> before it, or name it in notRun with the reason",
+				s.line,
+			)
 		}
 		used[s.lines[0]] = true
 	}
@@ -100,7 +103,12 @@ func newReader(t *testing.T) *reader {
 	r.keepKernel()
 	for _, v := range os.Environ() {
 		switch name, _, _ := strings.Cut(v, "="); {
-		case strings.HasPrefix(name, "EDGE_"), strings.HasPrefix(name, "LB_"), strings.HasPrefix(name, "HYPERVISOR_"), strings.HasPrefix(name, "AGENT_"), strings.HasPrefix(name, "MAINSTAY_"), strings.HasPrefix(name, "MAKE"):
+		case strings.HasPrefix(name, "EDGE_"),
+			strings.HasPrefix(name, "LB_"),
+			strings.HasPrefix(name, "HYPERVISOR_"),
+			strings.HasPrefix(name, "AGENT_"),
+			strings.HasPrefix(name, "MAINSTAY_"),
+			strings.HasPrefix(name, "MAKE"):
 		default:
 			r.env = append(r.env, v)
 		}

@@ -234,7 +234,10 @@ func (x *terminal) do(c typing, stays bool) {
 		return // nothing is said of what it prints
 	}
 	if missing := follows(x.lines(), c.shown, loose); missing != "" {
-		x.Errorf("terminal %s: %s: printed other than is shown: %q is missing in\n%s", x.name, what, missing, strings.Join(x.lines(), "\n"))
+		x.Errorf(
+			"terminal %s: %s: printed other than is shown: %q is missing in\n%s", x.name, what, missing,
+			strings.Join(x.lines(), "\n"),
+		)
 	}
 }
 

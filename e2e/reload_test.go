@@ -67,7 +67,11 @@ func TestAControlPlaneWithoutCredentialsMakesThemOnItsFirstStart(t *testing.T) {
 	login := func() {
 		t.Helper()
 		ask(e.api(made.Edge.Token).GetMe(t.Context())).is(t, http.StatusOK)
-		ask(e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: made.Edge.Username, Password: made.Edge.Password})).is(t, http.StatusOK)
+		ask(
+			e.api("").Login(
+				t.Context(), edgeapi.LoginRequest{Username: made.Edge.Username, Password: made.Edge.Password},
+			),
+		).is(t, http.StatusOK)
 	}
 	login()
 	e.stop()

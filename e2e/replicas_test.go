@@ -21,7 +21,13 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	return &cluster{t, []string{"--database", dbtest.PostgresURL(t), "--secret-key", secretKey, "--pki-dir", filepath.Join(t.TempDir(), "pki"), "--allow-private-targets"}}
+	return &cluster{
+		t,
+		[]string{
+			"--database", dbtest.PostgresURL(t), "--secret-key", secretKey, "--pki-dir",
+			filepath.Join(t.TempDir(), "pki"), "--allow-private-targets",
+		},
+	}
 }
 
 func (c *cluster) replica() *edge { c.Helper(); return startEdge(c.TB, c.args...) }
@@ -121,7 +127,10 @@ func (tr *traffic) checkDeliveries(tg *target, path string) {
 		}
 	}
 	if disordered > 0 {
-		tr.Errorf("%s: the events of %d of %d sites did not come in the order of their acceptance: %s", path, disordered, len(tr.sent), example)
+		tr.Errorf(
+			"%s: the events of %d of %d sites did not come in the order of their acceptance: %s", path, disordered,
+			len(tr.sent), example,
+		)
 	}
 }
 
@@ -340,7 +349,9 @@ func TestWhatIsRevokedOnOneReplicaIsRefusedAtOnceOnTheOther(t *testing.T) {
 	ask(admin.DeleteOrg(t.Context(), org.Id)).is(t, 204)
 	ask(b.api(org.AdminToken).GetMe(t.Context())).is(t, 401)
 
-	session := got[edgeapi.Session](a.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200).Token
+	session := got[edgeapi.Session](
+		a.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword}),
+	).is(t, 200).Token
 	ask(b.api(session).GetMe(t.Context())).is(t, 200)
 	ask(a.api(session).Logout(t.Context())).is(t, 204)
 	ask(b.api(session).GetMe(t.Context())).is(t, 401)

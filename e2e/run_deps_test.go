@@ -108,7 +108,9 @@ func (m *machine) calls() (calls []string) {
 		return nil
 	}
 	for line := range strings.Lines(string(raw)) {
-		words := slices.DeleteFunc(strings.Fields(line), func(w string) bool { return strings.HasPrefix(w, "-") || strings.Contains(w, "=") })
+		words := slices.DeleteFunc(
+			strings.Fields(line), func(w string) bool { return strings.HasPrefix(w, "-") || strings.Contains(w, "=") },
+		)
 		calls = append(calls, strings.Join(words, " "))
 	}
 	return calls
@@ -129,7 +131,10 @@ func TestMakeRunInstallsWhatTheServicesUseOnceAndShowsWhatFor(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "0")
 	code, output := m.run("run-deps.sh")
-	if want := []string{"update", installs, "download linux-image-6.1.0-1-cloud-amd64"}; code != 0 || !slices.Equal(m.calls(), want) {
+	if want := []string{
+		"update", installs, "download linux-image-6.1.0-1-cloud-amd64",
+	}; code != 0 ||
+		!slices.Equal(m.calls(), want) {
 		t.Fatalf("exit code %d; apt-get was called %q, want %q\n%s", code, m.calls(), want, output)
 	}
 	for _, shown := range []string{"qemu-system-x86   runs virtual machines", "cpio              packs the demo guest", "Fetching the kernel of the demo guest: linux-image-6.1.0-1-cloud-amd64"} {
@@ -187,7 +192,8 @@ func TestMakeRunWithoutAPTNamesWhatIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, output := m.run("run-deps.sh"); code != 0 || !strings.Contains(output, "qemu-system-x86   runs virtual machines") {
+	if code, output := m.run("run-deps.sh"); code != 0 ||
+		!strings.Contains(output, "qemu-system-x86   runs virtual machines") {
 		t.Errorf("exit code %d:\n%s", code, output)
 	}
 }
@@ -195,7 +201,8 @@ func TestMakeRunWithoutAPTNamesWhatIsMissing(t *testing.T) {
 func TestMakeRunInstallsNothingIfItIsToldSo(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "0")
-	if code, output := m.run("run-deps.sh", "MAINSTAY_NO_INSTALL=1"); code != 0 || output != "" || m.calls() != nil || m.kernels() != nil {
+	if code, output := m.run("run-deps.sh", "MAINSTAY_NO_INSTALL=1"); code != 0 || output != "" || m.calls() != nil ||
+		m.kernels() != nil {
 		t.Errorf("exit code %d, apt-get was called %q\n%s", code, m.calls(), output)
 	}
 }
@@ -210,7 +217,8 @@ func TestAKernelThatCannotBeFetchedDoesNotStopMakeRun(t *testing.T) {
 		}
 	}
 	code, output := m.run("run-deps.sh", "OFFLINE=1")
-	if code != 0 || !strings.Contains(output, "'mainstay image build-demo' will try again") || !strings.Contains(output, "apt: Failed to fetch") {
+	if code != 0 || !strings.Contains(output, "'mainstay image build-demo' will try again") ||
+		!strings.Contains(output, "apt: Failed to fetch") {
 		t.Errorf("exit code %d:\n%s", code, output)
 	}
 	left, err := os.ReadDir(filepath.Join(m.dir, ".mainstay/hypervisor/demo"))
@@ -260,7 +268,9 @@ func TestMakeRunInstallsBeforeItStarts(t *testing.T) {
 	cmd := exec.Command("make", "--dry-run", "run")
 	cmd.Dir = ".."
 	out, err := cmd.CombinedOutput()
-	install, start := strings.Index(string(out), "./scripts/run-deps.sh"), strings.Index(string(out), "./bin/mainstay dev")
+	install, start := strings.Index(string(out), "./scripts/run-deps.sh"), strings.Index(
+		string(out), "./bin/mainstay dev",
+	)
 	if err != nil || install < 0 || start < install {
 		t.Errorf("%v\n%s", err, out)
 	}

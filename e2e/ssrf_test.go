@@ -27,14 +27,20 @@ func TestARouteIntoThePrivateNetworkIsRefusedHoweverItIsSpelled(t *testing.T) {
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			target := scheme + "://" + host + "/hook"
-			res := ask(e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
+			res := ask(
+				e.api(adminToken).CreateRoute(
+					t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target},
+				),
+			).is(t, 400)
 			if _, field, message := refusal(t, res.body); field != "target_url" {
 				t.Errorf("%s: the refusal names %q: %s", target, field, message)
 			}
 		}
 	}
 	for _, target := range []string{"file:///etc/passwd", "gopher://example.com/", "//example.com", "example.com", "http://"} {
-		res := ask(e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
+		res := ask(
+			e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target}),
+		).is(t, 400)
 		if _, field, message := refusal(t, res.body); field != "target_url" {
 			t.Errorf("%s: the refusal names %q: %s", target, field, message)
 		}
@@ -82,7 +88,10 @@ func TestANameThatLeadsInsideIsRefusedWhenDialledAndItsEventsBecomeDeadLetters(t
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) })}}
+	inside := &httptest.Server{
+		Listener: listener,
+		Config:   &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) })},
+	}
 	inside.Start()
 	t.Cleanup(inside.Close)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
@@ -97,7 +106,10 @@ func TestANameThatLeadsInsideIsRefusedWhenDialledAndItsEventsBecomeDeadLetters(t
 	eventually(t, "the event is a dead letter", func() bool { return e.buried(id)["ev"] == 1 })
 	letter := list[edgeapi.DeadLetter](e, "/deadletters?route_id="+id)[0]
 	if letter.Reason != edgeapi.DeadLetterReasonPermanent || letter.Attempts != 1 || letter.LastStatus != 0 {
-		t.Errorf("reason %q after %d attempts, status %d; want permanent after 1, without an answer", letter.Reason, letter.Attempts, letter.LastStatus)
+		t.Errorf(
+			"reason %q after %d attempts, status %d; want permanent after 1, without an answer", letter.Reason,
+			letter.Attempts, letter.LastStatus,
+		)
 	}
 	trial := got[edgeapi.RouteTestResult](e.api(adminToken).TestRoute(t.Context(), id, edgeapi.RouteTest{})).is(t, 200)
 	if trial.Delivered || trial.Status != 0 || trial.Error == "" {
@@ -137,10 +149,13 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		id := e.route(path, outside.URL+path)
 		ask(e.api(adminToken).IngestEvent(t.Context(), event("ev"+path, site, "1"))).is(t, 202)
 		eventually(t, "the event is a dead letter", func() bool { return e.buried(id)["ev"+path] == 1 })
-		if l := list[edgeapi.DeadLetter](e, "/deadletters?route_id="+id)[0]; l.Reason != edgeapi.DeadLetterReasonPermanent || l.Attempts != 1 {
+		if l := list[edgeapi.DeadLetter](e, "/deadletters?route_id="+id)[0]; l.Reason != edgeapi.DeadLetterReasonPermanent ||
+			l.Attempts != 1 {
 			t.Errorf("%s: reason %q after %d attempts", path, l.Reason, l.Attempts)
 		}
-		if trial := got[edgeapi.RouteTestResult](e.api(adminToken).TestRoute(t.Context(), id, edgeapi.RouteTest{})).is(t, 200); trial.Delivered {
+		if trial := got[edgeapi.RouteTestResult](e.api(adminToken).TestRoute(t.Context(), id, edgeapi.RouteTest{})).is(
+			t, 200,
+		); trial.Delivered {
 			t.Errorf("%s: the trial counts the redirect as delivered", path)
 		}
 	}
@@ -154,7 +169,9 @@ func TestMetadataServicesAreRefusedEvenWherePrivateTargetsAreAllowed(t *testing.
 	e := startEdge(t, "--allow-private-targets")
 	for _, host := range []string{"169.254.169.254", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "metadata.google.internal", "2852039166", "0xa9fea9fe"} {
 		target := (&url.URL{Scheme: "http", Host: host, Path: "/latest/meta-data"}).String()
-		res := ask(e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target})).is(t, 400)
+		res := ask(
+			e.api(adminToken).CreateRoute(t.Context(), edgeapi.RouteInput{Name: "r", Topic: "*", TargetUrl: target}),
+		).is(t, 400)
 		if _, field, message := refusal(t, res.body); field != "target_url" {
 			t.Errorf("%s: the refusal names %q: %s", target, field, message)
 		}

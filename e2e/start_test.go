@@ -26,7 +26,9 @@ func TestASettingThatIsWrongStopsTheStartAndIsNamed(t *testing.T) {
 		return path
 	}
 	serve := func(args ...string) []string {
-		return append([]string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data")}, args...)
+		return append(
+			[]string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data")},
+			args...)
 	}
 	for name, c := range map[string]struct {
 		env   []string
@@ -110,7 +112,9 @@ func TestSettingsTakenFromAFlagBeatTheEnvironmentAndTheEnvironmentBeatsTheFile(t
 		e.env = append([]string{"EDGE_ADMIN_TOKEN_FILE=" + secret, "EDGE_ENROLLMENT_TOKEN=" + enrollmentToken}, env...)
 		e.start()
 		defer e.kill()
-		site := got[edgeapi.Enrollment](e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken})).is(t, 200)
+		site := got[edgeapi.Enrollment](
+			e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken}),
+		).is(t, 200)
 		ask(e.api(adminToken).GetMe(t.Context())).is(t, 200) // the token came from a file
 		return site.HeartbeatIntervalSeconds
 	}
@@ -140,7 +144,11 @@ func TestSIGTERMLetsRequestsFinishAndEndsWell(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server asks for the body once it works on the request.
-	_, err = fmt.Fprintf(conn, "POST /api/v1/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", address, adminToken, len(body))
+	_, err = fmt.Fprintf(
+		conn,
+		"POST /api/v1/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		address, adminToken, len(body),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,14 +277,24 @@ func TestDevModeMakesItsCredentialsOnceAndKeepsThem(t *testing.T) {
 		t.Helper()
 		edge := keys["edge"]
 		for key, role := range map[string]edgeapi.CallerRole{"admin_token": edgeapi.CallerRoleAdmin, "viewer_token": edgeapi.CallerRoleViewer} {
-			if me := got[edgeapi.Caller](apiAt(t, url, edge[key], browserless).GetMe(t.Context())).is(t, 200); me.Role != role {
+			if me := got[edgeapi.Caller](apiAt(t, url, edge[key], browserless).GetMe(t.Context())).is(
+				t, 200,
+			); me.Role != role {
 				t.Errorf("%s is the token of a %s", key, me.Role)
 			}
 		}
 		anybody := apiAt(t, url, "", browserless)
-		ask(anybody.Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: edge["enrollment_token"]})).is(t, 200)
-		ask(anybody.Login(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: edge["admin_password"]})).is(t, 200)
-		ask(anybody.Login(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: "wrong"})).is(t, 401)
+		ask(
+			anybody.Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: edge["enrollment_token"]}),
+		).is(t, 200)
+		ask(
+			anybody.Login(
+				t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: edge["admin_password"]},
+			),
+		).is(t, 200)
+		ask(anybody.Login(t.Context(), edgeapi.LoginRequest{Username: edge["admin_username"], Password: "wrong"})).is(
+			t, 401,
+		)
 	}
 	works(url)
 	p.stop()
@@ -287,7 +305,9 @@ func TestDevModeMakesItsCredentialsOnceAndKeepsThem(t *testing.T) {
 		t.Error("the restart changed the credentials")
 	}
 	works(url)
-	if sites := got[[]edgeapi.Site](apiAt(t, url, keys["edge"]["admin_token"], browserless).ListSites(t.Context(), &edgeapi.ListSitesParams{})).is(t, 200); len(*sites) != 2 {
+	if sites := got[[]edgeapi.Site](
+		apiAt(t, url, keys["edge"]["admin_token"], browserless).ListSites(t.Context(), &edgeapi.ListSitesParams{}),
+	).is(t, 200); len(*sites) != 2 {
 		t.Errorf("%d sites after the restart, want 2", len(*sites))
 	}
 	p.stop()
@@ -301,7 +321,9 @@ func TestSecretsStayOutOfTheMostTalkativeLog(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			e := newEdge(t, "--log-level", "debug", "--log-format", format, "--access-log", "all", "--secret-key", secretKey)
+			e := newEdge(
+				t, "--log-level", "debug", "--log-format", format, "--access-log", "all", "--secret-key", secretKey,
+			)
 			e.launch()
 			m, ok := e.process.awaitOutput(regexp.MustCompile(`"?url"?[=:]"?(http://[0-9.:]+)`))
 			if !ok {
@@ -309,12 +331,22 @@ func TestSecretsStayOutOfTheMostTalkativeLog(t *testing.T) {
 			}
 			e.at.Store(&m[1])
 			site, agent := e.enroll("site")
-			org := got[edgeapi.NewOrg](e.api(adminToken).CreateOrg(t.Context(), edgeapi.OrgInput{Name: "acme"})).is(t, 201)
+			org := got[edgeapi.NewOrg](e.api(adminToken).CreateOrg(t.Context(), edgeapi.OrgInput{Name: "acme"})).is(
+				t, 201,
+			)
 			ask(e.api(org.AdminToken).GetMe(t.Context())).is(t, 200)
 			e.route("r", "https://hooks.example.com/")
-			session := got[edgeapi.Session](e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword})).is(t, 200).Token
-			ask(e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminPassword, Password: adminPassword + "x"})).is(t, 401)
-			ask(e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken + "x"})).is(t, 401)
+			session := got[edgeapi.Session](
+				e.api("").Login(t.Context(), edgeapi.LoginRequest{Username: adminName, Password: adminPassword}),
+			).is(t, 200).Token
+			ask(
+				e.api("").Login(
+					t.Context(), edgeapi.LoginRequest{Username: adminPassword, Password: adminPassword + "x"},
+				),
+			).is(t, 401)
+			ask(
+				e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: "s", EnrollmentToken: enrollmentToken + "x"}),
+			).is(t, 401)
 			res, err := browserless.Get(e.url() + "/api/v1/sites?access_token=" + adminToken + "&token=" + session)
 			if err != nil {
 				t.Fatal(err)

@@ -22,7 +22,9 @@ func TestASelfSignedServerSpeaksHTTPSOnly(t *testing.T) {
 		t.Fatalf("the server calls itself %s", e.url())
 	}
 	// Trust what it shows, as one does who installs the certificate by hand.
-	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate is what is asked for
+	conn, err := tls.Dial(
+		"tcp", address, &tls.Config{InsecureSkipVerify: true},
+	) //nolint:gosec // the certificate is what is asked for
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,13 +35,17 @@ func TestASelfSignedServerSpeaksHTTPSOnly(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(state.PeerCertificates[0])
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
+	}
 	t.Cleanup(client.CloseIdleConnections)
 	me := ask(apiAt(t, e.url(), adminToken, client).GetMe(t.Context())).is(t, 200)
 	if me.ProtoMajor != 2 {
 		t.Errorf("the answer came by %s", me.Proto)
 	}
-	if old, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // it must be refused
+	if old, err := tls.Dial(
+		"tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11},
+	); err == nil { //nolint:gosec // it must be refused
 		_ = old.Close()
 		t.Error("it speaks TLS 1.1")
 	}
@@ -84,7 +90,10 @@ func (o openssl) run(args ...string) string {
 func (o openssl) csr(name string) string {
 	o.Helper()
 	path := filepath.Join(o.dir, name+".csr")
-	o.run("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+name, "-keyout", filepath.Join(o.dir, name+".key"), "-out", path)
+	o.run(
+		"req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+name,
+		"-keyout", filepath.Join(o.dir, name+".key"), "-out", path,
+	)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		o.Fatal(err)
@@ -100,23 +109,35 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 	enroll := func(name string) (site, agent, certificate, authority string) {
 		t.Helper()
 		csr := o.csr(name)
-		r := got[edgeapi.Enrollment](e.api("").Enroll(t.Context(), edgeapi.EnrollRequest{Name: name, EnrollmentToken: enrollmentToken, CsrPem: &csr})).is(t, 200)
+		r := got[edgeapi.Enrollment](
+			e.api("").Enroll(
+				t.Context(), edgeapi.EnrollRequest{Name: name, EnrollmentToken: enrollmentToken, CsrPem: &csr},
+			),
+		).is(t, 200)
 		if r.CertificatePem == nil || r.CaPem == nil || r.CertificateNotAfter == nil {
 			t.Fatal("no certificate was issued")
 		}
-		return r.SiteId, r.AgentToken, o.file(name+".crt", []byte(*r.CertificatePem)), o.file("ca.crt", []byte(*r.CaPem))
+		return r.SiteId, r.AgentToken, o.file(
+			name+".crt", []byte(*r.CertificatePem),
+		), o.file("ca.crt", []byte(*r.CaPem))
 	}
 	crl := func(format edgeapi.GetCRLParamsFormat) string {
 		t.Helper()
 		res := ask(e.api("").GetCRL(t.Context(), &edgeapi.GetCRLParams{Format: &format})).is(t, 200)
 		path := o.file("crl."+string(format), res.body)
-		o.run("crl", "-inform", strings.ToUpper(string(format)), "-in", path, "-noout", "-CAfile", filepath.Join(o.dir, "ca.crt"), "-verify")
+		o.run(
+			"crl", "-inform", strings.ToUpper(string(format)), "-in", path, "-noout", "-CAfile",
+			filepath.Join(o.dir, "ca.crt"), "-verify",
+		)
 		return path
 	}
 	verify := func(authority, certificate string) (string, error) {
 		t.Helper()
 		crl(edgeapi.GetCRLParamsFormatDer)
-		return o.try("verify", "-x509_strict", "-purpose", "sslclient", "-crl_check", "-CAfile", authority, "-CRLfile", crl(edgeapi.GetCRLParamsFormatPem), certificate)
+		return o.try(
+			"verify", "-x509_strict", "-purpose", "sslclient", "-crl_check", "-CAfile", authority, "-CRLfile",
+			crl(edgeapi.GetCRLParamsFormatPem), certificate,
+		)
 	}
 
 	site, agent, certificate, authority := enroll("one")
@@ -127,10 +148,14 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 		}
 	}
 	// The key in the certificate is the one that asked for it.
-	if asked, issued := o.run("pkey", "-in", filepath.Join(o.dir, "one.key"), "-pubout"), o.run("x509", "-in", certificate, "-noout", "-pubkey"); asked != issued {
+	if asked, issued := o.run("pkey", "-in", filepath.Join(o.dir, "one.key"), "-pubout"), o.run(
+		"x509", "-in", certificate, "-noout", "-pubkey",
+	); asked != issued {
 		t.Error("the certificate is for another key")
 	}
-	renewed := got[edgeapi.IssuedCertificate](e.api(agent).RotateCertificate(t.Context(), site, edgeapi.RotateRequest{CsrPem: o.csr("one-renewed")})).is(t, 200)
+	renewed := got[edgeapi.IssuedCertificate](
+		e.api(agent).RotateCertificate(t.Context(), site, edgeapi.RotateRequest{CsrPem: o.csr("one-renewed")}),
+	).is(t, 200)
 	renewal := o.file("one-renewed.crt", []byte(renewed.CertificatePem))
 	if out, err := verify(authority, renewal); err != nil {
 		t.Fatalf("a renewed certificate: %v\n%s", err, out)
@@ -147,7 +172,9 @@ func TestOpenSSLAcceptsCertificatesUntilTheirSiteIsRevoked(t *testing.T) {
 	}
 	serial := strings.TrimPrefix(strings.TrimSpace(o.run("x509", "-in", certificate, "-noout", "-serial")), "serial=")
 	for format, path := range map[string]string{"DER": crl(edgeapi.GetCRLParamsFormatDer), "PEM": crl(edgeapi.GetCRLParamsFormatPem)} {
-		if text := o.run("crl", "-inform", format, "-in", path, "-noout", "-text"); !strings.Contains(text, "Serial Number: "+serial) {
+		if text := o.run("crl", "-inform", format, "-in", path, "-noout", "-text"); !strings.Contains(
+			text, "Serial Number: "+serial,
+		) {
 			t.Errorf("the list in %s lacks the serial %s:\n%s", format, serial, text)
 		}
 	}

@@ -41,11 +41,25 @@ func campaignSection(ctx context.Context, o options, r *report) (err error) {
 		return err
 	}
 	var c campaignState
-	if err := p.call(ctx, "POST", "/ota/campaigns", object{"name": "bench", "version": "2.0.0", "url": "https://artifacts.example/2.0.0.bin", "sha256": strings.Repeat("a", 64),
-		"targets": object{"labels": object{"line": "a"}}, "stages": []int{5, 100}}, &c); err != nil {
+	if err := p.call(
+		ctx,
+		"POST",
+		"/ota/campaigns",
+		object{
+			"name":    "bench",
+			"version": "2.0.0",
+			"url":     "https://artifacts.example/2.0.0.bin",
+			"sha256":  strings.Repeat("a", 64),
+			"targets": object{"labels": object{"line": "a"}},
+			"stages":  []int{5, 100},
+		},
+		&c,
+	); err != nil {
 		return err
 	}
-	rows := [][]string{{"before", "-", "-", "-", ms(quiet.quantile(.5)), ms(quiet.quantile(.99)), "1.00", mib(p.memory("VmRSS"))}}
+	rows := [][]string{
+		{"before", "-", "-", "-", ms(quiet.quantile(.5)), ms(quiet.quantile(.99)), "1.00", mib(p.memory("VmRSS"))},
+	}
 	for _, action := range []string{"start", "promote"} {
 		progress("campaign: %s", action)
 		cpu := p.cpu()
@@ -53,16 +67,36 @@ func campaignSection(ctx context.Context, o options, r *report) (err error) {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, []string{action, fmt.Sprintf("%.1f s", step.Seconds()), ms(answered), fmt.Sprintf("%.1f s", (p.cpu() - cpu).Seconds()),
-			ms(during.quantile(.5)), ms(during.quantile(.99)), ratio(float64(during.quantile(.99)), float64(quiet.quantile(.99))), mib(p.memory("VmRSS"))})
+		rows = append(rows, []string{
+			action,
+			fmt.Sprintf("%.1f s", step.Seconds()),
+			ms(answered),
+			fmt.Sprintf("%.1f s", (p.cpu() - cpu).Seconds()),
+			ms(during.quantile(.5)),
+			ms(during.quantile(.99)),
+			ratio(float64(during.quantile(.99)), float64(quiet.quantile(.99))),
+			mib(p.memory("VmRSS")),
+		})
 	}
 	if err := p.call(ctx, "GET", "/ota/campaigns/"+c.ID, nil, &c); err != nil {
 		return err
 	}
 	r.section("4. Campaign")
-	r.say("%d devices, stages of 5 and 100 %%, while %d events a second are ingested over %d connections.\n", devices, lightRate, connections)
-	r.table([]string{"Step", "until all devices were asked", "answered after", "CPU of the server", "ingest p50", "ingest p99", "x times p99 before", "RSS after"}, rows)
-	r.say("Peak RSS of the server: %s. At the end %d devices were pending, of %d.\n", mib(p.memory("VmHWM")), c.Counts.Pending, c.Counts.Total)
+	r.say(
+		"%d devices, stages of 5 and 100 %%, while %d events a second are ingested over %d connections.\n", devices,
+		lightRate, connections,
+	)
+	r.table(
+		[]string{
+			"Step", "until all devices were asked", "answered after", "CPU of the server", "ingest p50",
+			"ingest p99", "x times p99 before", "RSS after",
+		},
+		rows,
+	)
+	r.say(
+		"Peak RSS of the server: %s. At the end %d devices were pending, of %d.\n", mib(p.memory("VmHWM")),
+		c.Counts.Pending, c.Counts.Total,
+	)
 	return nil
 }
 
@@ -74,7 +108,9 @@ type campaignState struct {
 
 // rollout does one step of a campaign under load. It returns how long the step
 // took until all its devices were asked, and after how long it was answered.
-func (p *process) rollout(ctx context.Context, id, action string, light load) (took, answered time.Duration, during result, err error) {
+func (p *process) rollout(
+	ctx context.Context, id, action string, light load,
+) (took, answered time.Duration, during result, err error) {
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	light.duration = time.Hour // until the step is done

@@ -86,7 +86,10 @@ func post(addr, path, token, body string) request {
 	if token != "" {
 		auth = "Authorization: Bearer " + token + "\r\n"
 	}
-	b := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, addr, auth, len(body), body)
+	b := fmt.Appendf(
+		nil, "POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, addr, auth, len(body), body,
+	)
 	r := request{bytes: b}
 	if at := bytes.Index(b, []byte(stampMark)); at >= 0 {
 		r.stamp = at + len(stampMark)

@@ -31,7 +31,13 @@ func deliverySection(ctx context.Context, o options, r *report) (err error) {
 			return err
 		}
 	}
-	if err := p.call(ctx, "POST", "/routes", object{"name": "bench", "topic": "*", "target_url": "http://" + tg.addr + "/hook", "timeout_seconds": 60}, nil); err != nil {
+	if err := p.call(
+		ctx,
+		"POST",
+		"/routes",
+		object{"name": "bench", "topic": "*", "target_url": "http://" + tg.addr + "/hook", "timeout_seconds": 60},
+		nil,
+	); err != nil {
 		return err
 	}
 	byConnection := func(i int) request {
@@ -52,7 +58,13 @@ func deliverySection(ctx context.Context, o options, r *report) (err error) {
 
 	progress("delivery: %d events at once", events)
 	cpu, begin := p.cpu(), time.Now()
-	burst, err := load{addr: p.addr, connections: burstConnections, want: 202, request: byConnection, total: events}.run(ctx)
+	burst, err := load{
+		addr:        p.addr,
+		connections: burstConnections,
+		want:        202,
+		request:     byConnection,
+		total:       events,
+	}.run(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +77,13 @@ func deliverySection(ctx context.Context, o options, r *report) (err error) {
 
 	progress("delivery: a backlog of %d events", events)
 	open := tg.hold()
-	backlog, err := load{addr: p.addr, connections: burstConnections, want: 202, request: byConnection, total: events}.run(ctx)
+	backlog, err := load{
+		addr:        p.addr,
+		connections: burstConnections,
+		want:        202,
+		request:     byConnection,
+		total:       events,
+	}.run(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,8 +99,14 @@ func deliverySection(ctx context.Context, o options, r *report) (err error) {
 
 	progress("delivery: the target directly")
 	body := string(tg.body)
-	direct, err := load{addr: tg.addr, connections: directConnections, want: 200, warmup: o.warmup, duration: o.duration,
-		request: func(int) request { return post(tg.addr, "/hook", "", body) }}.run(ctx)
+	direct, err := load{
+		addr:        tg.addr,
+		connections: directConnections,
+		want:        200,
+		warmup:      o.warmup,
+		duration:    o.duration,
+		request:     func(int) request { return post(tg.addr, "/hook", "", body) },
+	}.run(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,16 +114,52 @@ func deliverySection(ctx context.Context, o options, r *report) (err error) {
 	r.section("2. Delivery")
 	r.say("One route, %d sites, a target in the load generator's process.\n", sites)
 	r.table([]string{"What", "per second", "p50", "p99", "Mainstay is x times"}, [][]string{
-		{fmt.Sprintf("accepted in the burst (%d events, %d connections)", events, burstConnections), fmt.Sprintf("%.0f", burst.rate()), ms(burst.quantile(.5)), ms(burst.quantile(.99)), "-"},
-		{"delivered until drained, end to end", fmt.Sprintf("%.0f", drained), ms(quantile(burstDelay, .5)), ms(quantile(burstDelay, .99)), "-"},
-		{fmt.Sprintf("delivered from a backlog (%d events), nothing accepted meanwhile", events), fmt.Sprintf("%.0f", drainedAlone), "-", "-", ratio(drainedAlone, direct.rate())},
-		{fmt.Sprintf("delivered at %d events/s, end to end", lightRate), fmt.Sprintf("%.0f", light.rate()), ms(quantile(lightDelay, .5)), ms(quantile(lightDelay, .99)), "-"},
-		{fmt.Sprintf("reference: the target directly, %d connections", directConnections), fmt.Sprintf("%.0f", direct.rate()), ms(direct.quantile(.5)), ms(direct.quantile(.99)), ratio(drained, direct.rate())},
+		{
+			fmt.Sprintf("accepted in the burst (%d events, %d connections)", events, burstConnections),
+			fmt.Sprintf("%.0f", burst.rate()),
+			ms(burst.quantile(.5)),
+			ms(burst.quantile(.99)),
+			"-",
+		},
+		{
+			"delivered until drained, end to end",
+			fmt.Sprintf("%.0f", drained),
+			ms(quantile(burstDelay, .5)),
+			ms(quantile(burstDelay, .99)),
+			"-",
+		},
+		{
+			fmt.Sprintf("delivered from a backlog (%d events), nothing accepted meanwhile", events),
+			fmt.Sprintf("%.0f", drainedAlone),
+			"-",
+			"-",
+			ratio(drainedAlone, direct.rate()),
+		},
+		{
+			fmt.Sprintf("delivered at %d events/s, end to end", lightRate),
+			fmt.Sprintf("%.0f", light.rate()),
+			ms(quantile(lightDelay, .5)),
+			ms(quantile(lightDelay, .99)),
+			"-",
+		},
+		{
+			fmt.Sprintf("reference: the target directly, %d connections", directConnections),
+			fmt.Sprintf("%.0f", direct.rate()),
+			ms(direct.quantile(.5)),
+			ms(direct.quantile(.99)),
+			ratio(drained, direct.rate()),
+		},
 	})
-	r.say("Ingest and delivery of the burst took %.2f s of the server's processor time, %.0f us an event. %d deliveries arrived for %d events. Ingest errors: %d. "+
-		"A delivery from the backlog took %.0f us of it. Aim: at least 0.3 of the target asked directly.\n",
-		cpu.Seconds(), float64(cpu.Microseconds())/float64(burst.requests), len(burstDelay), burst.requests, burst.errors,
-		float64(backlogCPU.Microseconds())/float64(backlog.requests))
+	r.say(
+		"Ingest and delivery of the burst took %.2f s of the server's processor time, %.0f us an event. %d deliveries arrived for %d events. Ingest errors: %d. "+
+			"A delivery from the backlog took %.0f us of it. Aim: at least 0.3 of the target asked directly.\n",
+		cpu.Seconds(),
+		float64(cpu.Microseconds())/float64(burst.requests),
+		len(burstDelay),
+		burst.requests,
+		burst.errors,
+		float64(backlogCPU.Microseconds())/float64(backlog.requests),
+	)
 	return nil
 }
 

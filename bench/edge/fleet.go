@@ -41,10 +41,23 @@ func fleetSection(ctx context.Context, o options, r *report) error {
 	var rows [][]string
 	for i, path := range fleetPaths {
 		a, b := latencies[0][i], latencies[1][i]
-		rows = append(rows, []string{"GET " + path, ms(quantile(a, .5)), ms(quantile(a, .99)), ms(quantile(b, .5)), ms(quantile(b, .99)),
-			ratio(float64(quantile(b, .5)), float64(quantile(a, .5))), ratio(float64(quantile(b, .99)), float64(quantile(a, .99)))})
+		rows = append(rows, []string{
+			"GET " + path,
+			ms(quantile(a, .5)),
+			ms(quantile(a, .99)),
+			ms(quantile(b, .5)),
+			ms(quantile(b, .99)),
+			ratio(float64(quantile(b, .5)), float64(quantile(a, .5))),
+			ratio(float64(quantile(b, .99)), float64(quantile(a, .99))),
+		})
 	}
-	r.table([]string{"What", fmt.Sprintf("p50, %d devices", small), "p99", fmt.Sprintf("p50, %d devices", large), "p99", "ratio of p50", "ratio of p99"}, rows)
+	r.table(
+		[]string{
+			"What", fmt.Sprintf("p50, %d devices", small), "p99", fmt.Sprintf("p50, %d devices", large), "p99",
+			"ratio of p50", "ratio of p99",
+		},
+		rows,
+	)
 	r.say("Aim: a ratio of at most 2.\n")
 	return nil
 }
@@ -57,7 +70,9 @@ func readFleet(ctx context.Context, o options, dir string, devices, requests int
 	defer func() { err = errors.Join(err, p.stop()) }()
 	var overview struct{ Devices int }
 	if err := p.call(ctx, "GET", "/overview", nil, &overview); err != nil || overview.Devices != devices {
-		return nil, errors.Join(err, fmt.Errorf("the overview tells of %d devices instead of %d", overview.Devices, devices))
+		return nil, errors.Join(
+			err, fmt.Errorf("the overview tells of %d devices instead of %d", overview.Devices, devices),
+		)
 	}
 	latencies := make([][]time.Duration, len(fleetPaths))
 	for i, path := range fleetPaths {

@@ -53,13 +53,23 @@ func heartbeatSection(ctx context.Context, o options, r *report) (err error) {
 			what = "connect and first heartbeat of every site"
 		}
 		cpu = p.cpu() - cpu
-		rows = append(rows, []string{what, fmt.Sprintf("%.0f", res.rate()), ms(res.quantile(.5)), ms(res.quantile(.99)), fmt.Sprint(res.errors),
-			fmt.Sprintf("%.2f s (%.1f %% of a core)", cpu.Seconds(), 100*cpu.Seconds()/res.elapsed.Seconds()), mib(before), mib(p.memory("VmRSS"))})
+		rows = append(rows, []string{
+			what,
+			fmt.Sprintf("%.0f", res.rate()),
+			ms(res.quantile(.5)),
+			ms(res.quantile(.99)),
+			fmt.Sprint(res.errors),
+			fmt.Sprintf("%.2f s (%.1f %% of a core)", cpu.Seconds(), 100*cpu.Seconds()/res.elapsed.Seconds()),
+			mib(before),
+			mib(p.memory("VmRSS")),
+		})
 		before = p.memory("VmRSS")
 	}
 	r.section("5. Heartbeats")
 	r.say("%d sites, each with its own kept-alive connection, each beating every %s.\n", sites, interval)
-	r.table([]string{"What", "heartbeats/s", "p50", "p99", "errors", "CPU of the server", "RSS before", "RSS after"}, rows)
+	r.table(
+		[]string{"What", "heartbeats/s", "p50", "p99", "errors", "CPU of the server", "RSS before", "RSS after"}, rows,
+	)
 	return ctx.Err()
 }
 

@@ -33,8 +33,15 @@ func hostileSection(ctx context.Context, o options, r *report) (err error) {
 	var rows [][]string
 	measure := func(what string) error {
 		progress("hostile: %s", what)
-		l := load{addr: p.addr, connections: clients, want: 202, pace: 20 * time.Millisecond, warmup: o.warmup, duration: o.duration,
-			request: func(int) request { return post(p.addr, eventsPath, s.token, eventBody(s.id)) }}
+		l := load{
+			addr:        p.addr,
+			connections: clients,
+			want:        202,
+			pace:        20 * time.Millisecond,
+			warmup:      o.warmup,
+			duration:    o.duration,
+			request:     func(int) request { return post(p.addr, eventsPath, s.token, eventBody(s.id)) },
+		}
 		res, err := l.run(ctx)
 		if err != nil {
 			return err
@@ -43,7 +50,10 @@ func hostileSection(ctx context.Context, o options, r *report) (err error) {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, []string{what, fmt.Sprintf("%.0f", res.rate()), ms(res.quantile(.5)), ms(res.quantile(.99)), fmt.Sprint(res.errors), ms(probe)})
+		rows = append(rows, []string{
+			what, fmt.Sprintf("%.0f", res.rate()), ms(res.quantile(.5)), ms(res.quantile(.99)),
+			fmt.Sprint(res.errors), ms(probe),
+		})
 		return nil
 	}
 	if err := measure("before"); err != nil {
@@ -65,7 +75,10 @@ func hostileSection(ctx context.Context, o options, r *report) (err error) {
 		return err
 	}
 	r.section("7. Hostile connections")
-	r.say("%d clients, each an event every 20 ms. Meanwhile %d connections that begin a login, an event or a stream, send a byte a second, and come back when they are closed.\n", clients, hostile)
+	r.say(
+		"%d clients, each an event every 20 ms. Meanwhile %d connections that begin a login, an event or a stream, send a byte a second, and come back when they are closed.\n",
+		clients, hostile,
+	)
 	r.table([]string{"What", "events/s", "p50", "p99", "errors", "/healthz"}, rows)
 	return ctx.Err()
 }

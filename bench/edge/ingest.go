@@ -43,20 +43,34 @@ func ingestSection(ctx context.Context, o options, r *report) error {
 				}
 				return eventLoad(ctx, o, p, n, s)
 			}},
-		{"(a) same handler, nothing stored", func(dir string) (*process, error) { return startReference(ctx, referenceStack, dir) },
+		{
+			"(a) same handler, nothing stored",
+			func(dir string) (*process, error) { return startReference(ctx, referenceStack, dir) },
 			func(p *process, n int) (measurement, error) {
 				return eventLoad(ctx, o, p, n, site{referenceSite, referenceToken})
-			}},
-		{"bare net/http, nothing stored", func(dir string) (*process, error) { return startReference(ctx, referenceBare, dir) },
+			},
+		},
+		{
+			"bare net/http, nothing stored",
+			func(dir string) (*process, error) { return startReference(ctx, referenceBare, dir) },
 			func(p *process, n int) (measurement, error) {
 				return eventLoad(ctx, o, p, n, site{referenceSite, referenceToken})
-			}},
-		{"(b) NATS JetStream, SyncAlways", func(dir string) (*process, error) { return startReference(ctx, referenceNATS, dir) },
-			func(p *process, n int) (measurement, error) { return natsLoad(ctx, o, p, n) }},
+			},
+		},
+		{
+			"(b) NATS JetStream, SyncAlways",
+			func(dir string) (*process, error) { return startReference(ctx, referenceNATS, dir) },
+			func(p *process, n int) (measurement, error) { return natsLoad(ctx, o, p, n) },
+		},
 	}
 	r.section("1. Durable ingest")
-	r.say("Events with 200 bytes of payload, one a request, over kept-alive connections; for JetStream one synchronous publish at a time and client. "+
-		"Warm-up %s, then %s; median of %d interleaved rounds. CPU/req is that of the measured process.\n", o.warmup, o.duration, o.rounds)
+	r.say(
+		"Events with 200 bytes of payload, one a request, over kept-alive connections; for JetStream one synchronous publish at a time and client. "+
+			"Warm-up %s, then %s; median of %d interleaved rounds. CPU/req is that of the measured process.\n",
+		o.warmup,
+		o.duration,
+		o.rounds,
+	)
 	for _, connections := range []int{64, 256} {
 		medians := make([]measurement, len(contenders))
 		var disk []float64
@@ -130,19 +144,30 @@ func diskRate(o options) (float64, error) {
 	return float64(n) / time.Since(begin).Seconds(), nil
 }
 
-func (r *report) ingest(connections int, contenders []contender, medians []measurement, rounds [][]measurement, disk []float64) {
+func (r *report) ingest(
+	connections int, contenders []contender, medians []measurement, rounds [][]measurement, disk []float64,
+) {
 	r.say("### %d connections\n", connections)
 	var rows [][]string
 	for i, m := range medians {
 		low, high := rounds[i][0], rounds[i][len(rounds[i])-1]
-		rows = append(rows, []string{contenders[i].name, fmt.Sprintf("%.0f", m.rate()), fmt.Sprintf("%.0f-%.0f", low.rate(), high.rate()),
-			ms(m.quantile(.5)), ms(m.quantile(.99)), fmt.Sprintf("%.1f us", float64(m.perRequest())/1e3), fmt.Sprint(m.errors), ratio(medians[0].rate(), m.rate())})
+		rows = append(rows, []string{
+			contenders[i].name, fmt.Sprintf("%.0f", m.rate()), fmt.Sprintf("%.0f-%.0f", low.rate(), high.rate()),
+			ms(m.quantile(.5)), ms(m.quantile(.99)), fmt.Sprintf("%.1f us", float64(m.perRequest())/1e3),
+			fmt.Sprint(m.errors), ratio(medians[0].rate(), m.rate()),
+		})
 	}
 	fsync := disk[len(disk)/2]
-	rows = append(rows, []string{"(c) append 4 KiB + fsync, one writer", fmt.Sprintf("%.0f", fsync), fmt.Sprintf("%.0f-%.0f", disk[0], disk[len(disk)-1]),
-		ms(time.Duration(float64(time.Second) / fsync)), "-", "-", "0", ratio(medians[0].rate(), fsync)})
+	rows = append(rows, []string{
+		"(c) append 4 KiB + fsync, one writer", fmt.Sprintf("%.0f", fsync),
+		fmt.Sprintf("%.0f-%.0f", disk[0], disk[len(disk)-1]), ms(time.Duration(float64(time.Second) / fsync)), "-",
+		"-", "0", ratio(medians[0].rate(), fsync),
+	})
 	r.table([]string{"What", "events/s", "range", "p50", "p99", "CPU/req", "errors", "Mainstay is x times"}, rows)
 	if connections == 256 {
-		r.say("Aims: at least 0.6 of (a): **%s**; at least 10 times (b): **%s**.\n", ratio(medians[0].rate(), medians[1].rate()), ratio(medians[0].rate(), medians[3].rate()))
+		r.say(
+			"Aims: at least 0.6 of (a): **%s**; at least 10 times (b): **%s**.\n",
+			ratio(medians[0].rate(), medians[1].rate()), ratio(medians[0].rate(), medians[3].rate()),
+		)
 	}
 }

@@ -27,7 +27,16 @@ var sections = []struct {
 	name string
 	run  func(context.Context, options, *report) error
 }{
-	{"1", ingestSection}, {"2", deliverySection}, {"3", fleetSection}, {"4", campaignSection}, {"5", heartbeatSection}, {"6", simulationSection}, {"7", hostileSection},
+	{
+		"1",
+		ingestSection,
+	},
+	{"2", deliverySection},
+	{"3", fleetSection},
+	{"4", campaignSection},
+	{"5", heartbeatSection},
+	{"6", simulationSection},
+	{"7", hostileSection},
 }
 
 func main() {
@@ -103,11 +112,15 @@ func buildProduct(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
-	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mainstay-infra/mainstay").Output()
+	module, err := exec.CommandContext(
+		ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mainstay-infra/mainstay",
+	).Output()
 	if err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(module)), "-o", out, "./cmd/mainstay")
+	build := exec.CommandContext(
+		ctx, "go", "build", "-C", strings.TrimSpace(string(module)), "-o", out, "./cmd/mainstay",
+	)
 	build.Stderr = os.Stderr
 	return build.Run()
 }

@@ -25,7 +25,9 @@ func natsLoad(ctx context.Context, o options, p *process, clients int) (measurem
 			return measurement{}, err
 		}
 	}
-	if _, err := streams[0].AddStream(&nats.StreamConfig{Name: "EVENTS", Subjects: []string{"events"}, Storage: nats.FileStorage}); err != nil {
+	if _, err := streams[0].AddStream(
+		&nats.StreamConfig{Name: "EVENTS", Subjects: []string{"events"}, Storage: nats.FileStorage},
+	); err != nil {
 		return measurement{}, err
 	}
 	begin := time.Now().Add(o.warmup)

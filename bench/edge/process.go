@@ -30,7 +30,8 @@ const (
 
 // startProduct runs the product on a data folder.
 func startProduct(ctx context.Context, o options, dir string, flags ...string) (*process, error) {
-	args := append([]string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", dir, "--allow-private-targets"}, flags...)
+	args := append(
+		[]string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", dir, "--allow-private-targets"}, flags...)
 	cmd := exec.Command(o.product, args...)
 	cmd.Env = append(os.Environ(), "EDGE_ADMIN_TOKEN="+adminToken, "EDGE_ENROLLMENT_TOKEN="+enrollmentToken)
 	return startProcess(ctx, cmd)

@@ -57,7 +57,9 @@ func serveReference(ctx context.Context, kind, dir string) error {
 // nobody calls them.
 type dropper struct{ edgeapi.Server }
 
-func (dropper) IngestEvent(_ context.Context, req edgeapi.IngestEventRequestObject) (edgeapi.IngestEventResponseObject, error) {
+func (dropper) IngestEvent(
+	_ context.Context, req edgeapi.IngestEventRequestObject,
+) (edgeapi.IngestEventResponseObject, error) {
 	e := req.Body
 	if e.SiteId != referenceSite {
 		return nil, fault.New(fault.Denied, "site_id: another site")
@@ -131,18 +133,21 @@ func serveBare(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var e struct {
-			SiteID  string          `json:"site_id"`
-			Topic   string          `json:"topic"`
-			Payload json.RawMessage `json:"payload"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			http.Error(w, "bad JSON", http.StatusBadRequest)
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
-	})}
+	srv := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var e struct {
+				SiteID  string          `json:"site_id"`
+				Topic   string          `json:"topic"`
+				Payload json.RawMessage `json:"payload"`
+			}
+			if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+				http.Error(w, "bad JSON", http.StatusBadRequest)
+				return
+			}
+			w.WriteHeader(http.StatusAccepted)
+		}),
+	}
 	log.Info("listening", "url", "http://"+listener.Addr().String())
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
@@ -155,7 +160,15 @@ func serveBare(ctx context.Context, log *slog.Logger) error {
 // serveNATS runs JetStream with the durability that the product promises: a
 // message is on disk before it is acknowledged.
 func serveNATS(ctx context.Context, log *slog.Logger, dir string) error {
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true})
+	srv, err := server.NewServer(&server.Options{
+		Host:       "127.0.0.1",
+		Port:       server.RANDOM_PORT,
+		JetStream:  true,
+		StoreDir:   dir,
+		SyncAlways: true,
+		NoSigs:     true,
+		NoLog:      true,
+	})
 	if err != nil {
 		return err
 	}

@@ -56,11 +56,25 @@ func seedSites(ctx context.Context, dir string, n int) (_ []site, err error) {
 		now := db.At(time.Now())
 		for i := range n {
 			s := site{uuid.Must(uuid.NewV7()).String(), auth.NewToken("mag_")}
-			row := edge.Site{ID: s.id, Name: fmt.Sprintf("site-%d", i), Status: "online", Version: "1.0.0", LastSeenAt: now, EnrolledAt: now}
+			row := edge.Site{
+				ID:         s.id,
+				Name:       fmt.Sprintf("site-%d", i),
+				Status:     "online",
+				Version:    "1.0.0",
+				LastSeenAt: now,
+				EnrolledAt: now,
+			}
 			if err := tx.Insert(ctx, "sites", row); err != nil {
 				return err
 			}
-			if err := tx.Insert(ctx, "tokens", tokenRow{Hash: auth.HashToken(s.token), Kind: "agent", Role: "agent", Subject: s.id, SiteID: s.id, CreatedAt: now}); err != nil {
+			if err := tx.Insert(ctx, "tokens", tokenRow{
+				Hash:      auth.HashToken(s.token),
+				Kind:      "agent",
+				Role:      "agent",
+				Subject:   s.id,
+				SiteID:    s.id,
+				CreatedAt: now,
+			}); err != nil {
 				return err
 			}
 			sites = append(sites, s)
@@ -83,8 +97,18 @@ func seedDevices(ctx context.Context, dir string, sites []site, from, to int) (e
 			now := db.At(time.Now())
 			end := min(from+10_000, to)
 			for i := from; i < end; i++ {
-				row := edge.Device{DeviceID: fmt.Sprintf("device-%06d", i), SiteID: sites[i%len(sites)].id, Name: fmt.Sprintf("device %d", i), Model: "m1", FirmwareVersion: "1.0.0",
-					RegisteredAt: now, LastSeenAt: now, Desired: "{}", Reported: "{}", TwinUpdatedAt: now}
+				row := edge.Device{
+					DeviceID:        fmt.Sprintf("device-%06d", i),
+					SiteID:          sites[i%len(sites)].id,
+					Name:            fmt.Sprintf("device %d", i),
+					Model:           "m1",
+					FirmwareVersion: "1.0.0",
+					RegisteredAt:    now,
+					LastSeenAt:      now,
+					Desired:         "{}",
+					Reported:        "{}",
+					TwinUpdatedAt:   now,
+				}
 				row.Labels.V = map[string]string{"line": "a"}
 				if err := tx.Insert(ctx, "devices", row); err != nil {
 					return err

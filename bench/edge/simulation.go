@@ -34,7 +34,10 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	fleet := exec.CommandContext(ctx, o.product, "edge", "simulate", "--sites", fmt.Sprint(sites), "--devices", fmt.Sprint(devices), "--event-interval", "30s", "--fail-rate", "0.02")
+	fleet := exec.CommandContext(
+		ctx, o.product, "edge", "simulate", "--sites", fmt.Sprint(sites), "--devices", fmt.Sprint(devices),
+		"--event-interval", "30s", "--fail-rate", "0.02",
+	)
 	fleet.Env = append(os.Environ(), "EDGE_SERVER=http://"+p.addr, "EDGE_ENROLLMENT_TOKEN="+enrollmentToken)
 	if err := fleet.Start(); err != nil {
 		return err
@@ -56,7 +59,10 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 	}
 	progress("simulation: steady for %s", steady)
 	end := time.Now().Add(steady)
-	if err := m.measure(ctx, "steady: heartbeats and events every 30 s", func(context.Context) (bool, error) { return time.Now().After(end), nil }); err != nil {
+	if err := m.measure(
+		ctx, "steady: heartbeats and events every 30 s",
+		func(context.Context) (bool, error) { return time.Now().After(end), nil },
+	); err != nil {
 		return err
 	}
 	progress("simulation: campaign over all devices")
@@ -65,8 +71,25 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 		Status string
 		Counts struct{ Total, Succeeded, Failed int }
 	}
-	if err := p.call(ctx, "POST", "/ota/campaigns", object{"name": "bench", "version": "2.0.0", "url": "https://artifacts.example/2.0.0.bin", "sha256": strings.Repeat("a", 64),
-		"targets": object{"labels": object{"simulated": "true"}}, "stages": []int{1, 10, 100}, "auto_promote": true, "success_threshold": 0.9, "failure_threshold": 0.2}, &c); err != nil {
+	if err := p.call(
+		ctx,
+		"POST",
+		"/ota/campaigns",
+		object{
+			"name":    "bench",
+			"version": "2.0.0",
+			"url":     "https://artifacts.example/2.0.0.bin",
+			"sha256":  strings.Repeat("a", 64),
+			"targets": object{
+				"labels": object{"simulated": "true"},
+			},
+			"stages":            []int{1, 10, 100},
+			"auto_promote":      true,
+			"success_threshold": 0.9,
+			"failure_threshold": 0.2,
+		},
+		&c,
+	); err != nil {
 		return err
 	}
 	if err := m.measure(ctx, "campaign, stages of 1, 10 and 100 %", func(ctx context.Context) (bool, error) {
@@ -80,9 +103,22 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 		return err
 	}
 	r.section("6. A simulated fleet")
-	r.say("%d sites with %d devices from `mainstay edge simulate` on the same machine; an update takes a device about 20 s, and 2 %% of them fail. The latencies are those of one more site and one more viewer, one request at a time each.\n", sites, devices)
-	r.table([]string{"Phase", "took", "CPU of the server", "RSS of the server", "CPU of the simulator", "RSS of the simulator", "heartbeat p50", "p99", "overview p50", "p99"}, m.rows)
-	r.say("The campaign ended as %s: %d of %d devices succeeded, %d failed.\n", c.Status, c.Counts.Succeeded, c.Counts.Total, c.Counts.Failed)
+	r.say(
+		"%d sites with %d devices from `mainstay edge simulate` on the same machine; an update takes a device about 20 s, and 2 %% of them fail. The latencies are those of one more site and one more viewer, one request at a time each.\n",
+		sites,
+		devices,
+	)
+	r.table(
+		[]string{
+			"Phase", "took", "CPU of the server", "RSS of the server", "CPU of the simulator",
+			"RSS of the simulator", "heartbeat p50", "p99", "overview p50", "p99",
+		},
+		m.rows,
+	)
+	r.say(
+		"The campaign ended as %s: %d of %d devices succeeded, %d failed.\n", c.Status, c.Counts.Succeeded,
+		c.Counts.Total, c.Counts.Failed,
+	)
 	return nil
 }
 
@@ -121,11 +157,17 @@ func (m *phases) measure(ctx context.Context, name string, done func(context.Con
 	share := func(used time.Duration) string {
 		return fmt.Sprintf("%.1f s (%.0f %% of a core)", used.Seconds(), 100*used.Seconds()/took.Seconds())
 	}
-	m.rows = append(m.rows, []string{name, fmt.Sprintf("%.1f s", took.Seconds()), share(m.p.cpu() - cpu), mib(m.p.memory("VmRSS")), share(m.simulator.cpu() - simulatorCPU), mib(m.simulator.memory("VmRSS"))})
+	m.rows = append(m.rows, []string{
+		name, fmt.Sprintf("%.1f s", took.Seconds()), share(m.p.cpu() - cpu), mib(m.p.memory("VmRSS")),
+		share(m.simulator.cpu() - simulatorCPU), mib(m.simulator.memory("VmRSS")),
+	})
 	stop()
 	wg.Wait()
 	row := &m.rows[len(m.rows)-1]
-	*row = append(*row, ms(quantile(beats, .5)), ms(quantile(beats, .99)), ms(quantile(overviews, .5)), ms(quantile(overviews, .99)))
+	*row = append(
+		*row, ms(quantile(beats, .5)), ms(quantile(beats, .99)), ms(quantile(overviews, .5)),
+		ms(quantile(overviews, .99)),
+	)
 	return errors.Join(beatErr, overviewErr)
 }
 

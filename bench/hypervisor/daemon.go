@@ -38,8 +38,19 @@ func (b *bench) start(ctx context.Context, name string, args ...string) (*daemon
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	d := &daemon{url: "http://" + address, data: filepath.Join(b.dir, name), http: &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
-	d.cmd = exec.Command(filepath.Join(b.bin, "mainstay"), append([]string{"serve", "hypervisor", "--listen", address, "--data", d.data, "--accel", "tcg", "--access-log", "off", "--log-level", "error"}, args...)...)
+	d := &daemon{
+		url:  "http://" + address,
+		data: filepath.Join(b.dir, name),
+		http: &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+	}
+	d.cmd = exec.Command(
+		filepath.Join(b.bin, "mainstay"),
+		append(
+			[]string{
+				"serve", "hypervisor", "--listen", address, "--data", d.data, "--accel", "tcg", "--access-log",
+				"off", "--log-level", "error",
+			},
+			args...)...)
 	d.cmd.Stderr = os.Stderr
 	if err := d.cmd.Start(); err != nil {
 		return nil, err

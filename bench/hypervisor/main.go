@@ -85,8 +85,11 @@ func middle(all []time.Duration) time.Duration {
 
 // compare prints how long ours took against theirs.
 func compare(what string, ours, theirs []time.Duration, their string) {
-	fmt.Printf("%-44s %8s (%s to %s)   %s %s (%s to %s)   %.2f times\n", what, ms(middle(ours)), ms(slices.Min(ours)), ms(slices.Max(ours)),
-		their, ms(middle(theirs)), ms(slices.Min(theirs)), ms(slices.Max(theirs)), float64(middle(ours))/float64(middle(theirs)))
+	fmt.Printf(
+		"%-44s %8s (%s to %s)   %s %s (%s to %s)   %.2f times\n", what, ms(middle(ours)), ms(slices.Min(ours)),
+		ms(slices.Max(ours)), their, ms(middle(theirs)), ms(slices.Min(theirs)), ms(slices.Max(theirs)),
+		float64(middle(ours))/float64(middle(theirs)),
+	)
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }

@@ -24,7 +24,9 @@ import (
 // boot compares the time from the request to the agent's first answer with that of the
 // same QEMU command started by hand. Either finds out by asking again and again.
 func boot(ctx context.Context, b *bench) error {
-	built, err := demo.Build(ctx, demo.Options{Folder: filepath.Join(b.dir, "guest"), Agent: filepath.Join(b.bin, "mainstay-guest")})
+	built, err := demo.Build(
+		ctx, demo.Options{Folder: filepath.Join(b.dir, "guest"), Agent: filepath.Join(b.bin, "mainstay-guest")},
+	)
 	if err != nil {
 		return err
 	}
@@ -33,7 +35,9 @@ func boot(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer func() { _ = d.stop() }()
-	if err := d.operation("POST", "/v1/images/catalog", object{"name": "demo", "kernel": built.Kernel, "initrd": built.Initrd}); err != nil {
+	if err := d.operation(
+		"POST", "/v1/images/catalog", object{"name": "demo", "kernel": built.Kernel, "initrd": built.Initrd},
+	); err != nil {
 		return err
 	}
 	var ours, theirs []time.Duration
@@ -44,7 +48,18 @@ func boot(ctx context.Context, b *bench) error {
 			ID  string
 			PID int `json:"pid"`
 		}
-		if err := d.call("POST", "/v1/vms", object{"name": fmt.Sprintf("vm-%d", round), "image": "demo", "memory_mib": 256, "network": object{"mode": "none"}, "start": true}, &vm); err != nil {
+		if err := d.call(
+			"POST",
+			"/v1/vms",
+			object{
+				"name":       fmt.Sprintf("vm-%d", round),
+				"image":      "demo",
+				"memory_mib": 256,
+				"network":    object{"mode": "none"},
+				"start":      true,
+			},
+			&vm,
+		); err != nil {
 			return err
 		}
 		if err := d.answers(ctx, vm.ID); err != nil {
@@ -164,11 +179,16 @@ func sandboxes(ctx context.Context, b *bench) error {
 	for round := range 3*b.rounds + 1 {
 		began := time.Now()
 		var vm struct{ ID string }
-		if err := d.call("POST", "/v1/vms", object{"name": fmt.Sprintf("box-%d", round), "image": "box", "memory_mib": 64, "start": true}, &vm); err != nil {
+		if err := d.call(
+			"POST", "/v1/vms",
+			object{"name": fmt.Sprintf("box-%d", round), "image": "box", "memory_mib": 64, "start": true}, &vm,
+		); err != nil {
 			return err
 		}
 		for ctx.Err() == nil {
-			if err := d.call("POST", "/v1/vms/"+vm.ID+"/agent/exec", object{"argv": []string{"/bin/busybox", "true"}}, nil); err == nil {
+			if err := d.call(
+				"POST", "/v1/vms/"+vm.ID+"/agent/exec", object{"argv": []string{"/bin/busybox", "true"}}, nil,
+			); err == nil {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -191,7 +211,10 @@ func sandboxes(ctx context.Context, b *bench) error {
 	const many = 30
 	for i := range many {
 		var vm struct{ ID string }
-		if err := d.call("POST", "/v1/vms", object{"name": fmt.Sprintf("many-%d", i), "image": "box", "memory_mib": 32, "start": true}, &vm); err != nil {
+		if err := d.call(
+			"POST", "/v1/vms",
+			object{"name": fmt.Sprintf("many-%d", i), "image": "box", "memory_mib": 32, "start": true}, &vm,
+		); err != nil {
 			return err
 		}
 		if err := d.answers(ctx, vm.ID); err != nil {
@@ -202,7 +225,10 @@ func sandboxes(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-44s %.0f KiB beside its process (%d sandboxes with agents)\n", "memory of the daemon for a VM that runs", float64(after-before)/many/1024, many)
+	fmt.Printf(
+		"%-44s %.0f KiB beside its process (%d sandboxes with agents)\n", "memory of the daemon for a VM that runs",
+		float64(after-before)/many/1024, many,
+	)
 	return nil
 }
 
@@ -212,12 +238,18 @@ func (b *bench) runsc(ctx context.Context, root string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	config := fmt.Sprintf(`{"ociVersion":"1.0.2","process":{"args":["/bin/busybox","true"],"cwd":"/"},"root":{"path":%q,"readonly":true},"mounts":[{"destination":"/proc","type":"proc","source":"proc"}],"linux":{"namespaces":[{"type":"pid"},{"type":"network"},{"type":"ipc"},{"type":"uts"},{"type":"mount"}]}}`, root)
+	config := fmt.Sprintf(
+		`{"ociVersion":"1.0.2","process":{"args":["/bin/busybox","true"],"cwd":"/"},"root":{"path":%q,"readonly":true},"mounts":[{"destination":"/proc","type":"proc","source":"proc"}],"linux":{"namespaces":[{"type":"pid"},{"type":"network"},{"type":"ipc"},{"type":"uts"},{"type":"mount"}]}}`,
+		root,
+	)
 	if err := os.WriteFile(filepath.Join(bundle, "config.json"), []byte(config), 0o600); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	out, err := exec.CommandContext(ctx, "runsc", "--root", filepath.Join(bundle, "state"), "--platform=systrap", "--network=none", "--ignore-cgroups", "run", "--bundle", bundle, filepath.Base(bundle)).CombinedOutput()
+	out, err := exec.CommandContext(
+		ctx, "runsc", "--root", filepath.Join(bundle, "state"), "--platform=systrap", "--network=none",
+		"--ignore-cgroups", "run", "--bundle", bundle, filepath.Base(bundle),
+	).CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("runsc: %w: %s", err, out)
 	}
@@ -252,7 +284,8 @@ func lists(ctx context.Context, b *bench) error {
 			slots <- struct{}{}
 			work.Go(func() {
 				defer func() { <-slots }()
-				errs <- d.call("POST", "/v1/vms", object{"name": name, "memory_mib": 64, "kernel": "/proc/version", "network": object{"mode": "none"}}, nil)
+				vm := object{"name": name, "memory_mib": 64, "kernel": "/proc/version", "network": object{"mode": "none"}}
+				errs <- d.call("POST", "/v1/vms", vm, nil)
 			})
 		}
 		work.Wait()
@@ -279,7 +312,10 @@ func lists(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%-44s %.2f ms a page of 10; made %.0f a second; the daemon has %d MiB\n", fmt.Sprintf("list at %d VMs", n), middle(page).Seconds()*1000, rate, memory>>20)
+		fmt.Printf(
+			"%-44s %.2f ms a page of 10; made %.0f a second; the daemon has %d MiB\n",
+			fmt.Sprintf("list at %d VMs", n), middle(page).Seconds()*1000, rate, memory>>20,
+		)
 	}
 	return nil
 }
@@ -294,7 +330,10 @@ func fleets(ctx context.Context, b *bench) error {
 	defer func() { _ = registry.cmd.Process.Kill(); _ = registry.cmd.Wait() }()
 	var nodes []*daemon
 	for i := range 10 {
-		n, err := b.start(ctx, fmt.Sprintf("node-%d", i), "--registry", registry.url, "--node-name", fmt.Sprintf("n%d", i), "--node-vcpus", "100000", "--node-memory-mib", "100000000", "--heartbeat-interval", "500ms")
+		n, err := b.start(
+			ctx, fmt.Sprintf("node-%d", i), "--registry", registry.url, "--node-name", fmt.Sprintf("n%d", i),
+			"--node-vcpus", "100000", "--node-memory-mib", "100000000", "--heartbeat-interval", "500ms",
+		)
 		if err != nil {
 			return err
 		}
@@ -321,7 +360,8 @@ func fleets(ctx context.Context, b *bench) error {
 			slots <- struct{}{}
 			work.Go(func() {
 				defer func() { <-slots }()
-				errs <- d.call("POST", path, object{"name": fmt.Sprintf("%s-%d", prefix, i), "memory_mib": 64, "network": object{"mode": "none"}}, nil)
+				vm := object{"name": fmt.Sprintf("%s-%d", prefix, i), "memory_mib": 64, "network": object{"mode": "none"}}
+				errs <- d.call("POST", path, vm, nil)
 			})
 		}
 		work.Wait()
@@ -341,7 +381,10 @@ func fleets(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-44s %.0f a second across ten daemons, %.0f a second of one directly: %.2f times (all on the same cores)\n", "VMs made, each with a disk", across, direct, across/direct)
+	fmt.Printf(
+		"%-44s %.0f a second across ten daemons, %.0f a second of one directly: %.2f times (all on the same cores)\n",
+		"VMs made, each with a disk", across, direct, across/direct,
+	)
 	return nil
 }
 
@@ -367,7 +410,10 @@ func backups(ctx context.Context, b *bench) error {
 		return err
 	}
 	var vm struct{ ID string }
-	if err := d.call("POST", "/v1/vms", object{"name": "one", "image": "random", "memory_mib": 64, "network": object{"mode": "none"}}, &vm); err != nil {
+	if err := d.call(
+		"POST", "/v1/vms",
+		object{"name": "one", "image": "random", "memory_mib": 64, "network": object{"mode": "none"}}, &vm,
+	); err != nil {
 		return err
 	}
 	disk := filepath.Join(d.data, "vms", vm.ID, "disk.qcow2")
@@ -380,7 +426,9 @@ func backups(ctx context.Context, b *bench) error {
 		ours = append(ours, time.Since(began))
 		target := filepath.Join(b.dir, fmt.Sprintf("converted-%d", round))
 		began = time.Now()
-		if out, err := exec.CommandContext(ctx, "qemu-img", "convert", "-O", "qcow2", disk, target).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(
+			ctx, "qemu-img", "convert", "-O", "qcow2", disk, target,
+		).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		theirs = append(theirs, time.Since(began))

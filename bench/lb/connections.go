@@ -44,7 +44,10 @@ func connections(ctx context.Context, o options) error {
 			return err
 		}
 		hosts[name] = h
-		if err := errors.Join(netlab.Plug(sw, h, inDevice, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 7, 0, byte(1 + i)}), 24)), h.TX(inDevice, false)); err != nil {
+		if err := errors.Join(
+			netlab.Plug(sw, h, inDevice, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 7, 0, byte(1 + i)}), 24)),
+			h.TX(inDevice, false),
+		); err != nil {
 			return err
 		}
 	}
@@ -64,15 +67,26 @@ func connections(ctx context.Context, o options) error {
 			return err
 		}
 		defer l.Close()
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }), ReadHeaderTimeout: time.Minute}
+		server := &http.Server{
+			Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }),
+			ReadHeaderTimeout: time.Minute,
+		}
 		go func() { _ = server.Serve(l) }()
 	}
 	ways := []struct {
 		name, url string
 		start     func() (func() error, error)
 	}{
-		{"haproxy, TCP mode", "http://" + nodeAddress.String() + ":8080/", func() (func() error, error) { return haproxy(ctx, node, folder, backends) }},
-		{"lb nat, generic", "http://" + vipAddress.String() + "/", func() (func() error, error) { return flat(node, hosts, backends) }},
+		{
+			"haproxy, TCP mode",
+			"http://" + nodeAddress.String() + ":8080/",
+			func() (func() error, error) { return haproxy(ctx, node, folder, backends) },
+		},
+		{
+			"lb nat, generic",
+			"http://" + vipAddress.String() + "/",
+			func() (func() error, error) { return flat(node, hosts, backends) },
+		},
 	}
 	rates := map[string][]float64{}
 	for range o.rounds {
@@ -89,7 +103,10 @@ func connections(ctx context.Context, o options) error {
 		}
 	}
 	peer, _, _ := spread(rates["haproxy, TCP mode"])
-	fmt.Printf("\nNew connections with one request each, 64 at once, median of %d rounds of %d s; client, balancer and backends share the cores\n\n", o.rounds, o.seconds)
+	fmt.Printf(
+		"\nNew connections with one request each, 64 at once, median of %d rounds of %d s; client, balancer and backends share the cores\n\n",
+		o.rounds, o.seconds,
+	)
 	fmt.Printf("| way | connections/s | least to greatest | of haproxy |\n|---|---|---|---|\n")
 	for _, w := range ways {
 		middle, low, high := spread(rates[w.name])
@@ -148,7 +165,10 @@ func haproxy(ctx context.Context, node *netlab.Host, folder string, backends []n
 func flat(node *netlab.Host, hosts map[string]*netlab.Host, backends []netip.Addr) (func() error, error) {
 	var d *datapath.Datapath
 	err := node.Do(func() (err error) {
-		d, err = datapath.Open(context.Background(), datapath.Options{Interface: inDevice, Mode: datapath.Generic, Log: slog.New(slog.DiscardHandler)})
+		d, err = datapath.Open(
+			context.Background(),
+			datapath.Options{Interface: inDevice, Mode: datapath.Generic, Log: slog.New(slog.DiscardHandler)},
+		)
 		return err
 	})
 	if err != nil {
@@ -158,14 +178,28 @@ func flat(node *netlab.Host, hosts map[string]*netlab.Host, backends []netip.Add
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	v := datapath.VIP{VIPKey: datapath.VIPKey{Address: vipAddress, Port: 80, LastPort: 80, Protocol: datapath.TCP}, Mode: datapath.NAT}
+	v := datapath.VIP{
+		VIPKey: datapath.VIPKey{Address: vipAddress, Port: 80, LastPort: 80, Protocol: datapath.TCP},
+		Mode:   datapath.NAT,
+	}
 	for i, b := range backends {
 		mac, err := hosts[fmt.Sprintf("b%d", i+1)].MAC(inDevice)
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
-		hop := datapath.NextHop{Interface: device.Attrs().Index, MTU: 1500, Source: datapath.MAC(device.Attrs().HardwareAddr), Destination: mac, Local: nodeAddress}
-		v.Backends = append(v.Backends, datapath.Backend{BackendKey: datapath.BackendKey{Address: b, Port: 80}, Weight: 1, State: datapath.Healthy, Hop: hop})
+		hop := datapath.NextHop{
+			Interface:   device.Attrs().Index,
+			MTU:         1500,
+			Source:      datapath.MAC(device.Attrs().HardwareAddr),
+			Destination: mac,
+			Local:       nodeAddress,
+		}
+		v.Backends = append(v.Backends, datapath.Backend{
+			BackendKey: datapath.BackendKey{Address: b, Port: 80},
+			Weight:     1,
+			State:      datapath.Healthy,
+			Hop:        hop,
+		})
 	}
 	if err := d.Apply([]datapath.VIP{v}); err != nil {
 		return nil, errors.Join(err, d.Close())

@@ -51,12 +51,18 @@ func newLine() (l *line, err error) {
 		}
 	}
 	err = errors.Join(
-		netlab.Join(l.generator, inDevice, l.node, inDevice), netlab.Join(l.node, outDevice, l.sink, outDevice),
-		l.generator.Address(inDevice, netip.PrefixFrom(sourceAddress, 24)), l.node.Address(inDevice, netip.PrefixFrom(nodeAddress, 24)),
-		l.node.Address(outDevice, netip.PrefixFrom(nodeOut, 24)), l.sink.Address(outDevice, netip.PrefixFrom(sinkAddress, 24)),
-		l.node.Sysctl("net/ipv4/ip_forward", "1"), l.node.Sysctl("net/ipv4/conf/all/rp_filter", "0"), l.node.Sysctl("net/ipv4/conf/"+inDevice+"/rp_filter", "0"),
+		netlab.Join(l.generator, inDevice, l.node, inDevice),
+		netlab.Join(l.node, outDevice, l.sink, outDevice),
+		l.generator.Address(inDevice, netip.PrefixFrom(sourceAddress, 24)),
+		l.node.Address(inDevice, netip.PrefixFrom(nodeAddress, 24)),
+		l.node.Address(outDevice, netip.PrefixFrom(nodeOut, 24)),
+		l.sink.Address(outDevice, netip.PrefixFrom(sinkAddress, 24)),
+		l.node.Sysctl("net/ipv4/ip_forward", "1"),
+		l.node.Sysctl("net/ipv4/conf/all/rp_filter", "0"),
+		l.node.Sysctl("net/ipv4/conf/"+inDevice+"/rp_filter", "0"),
 		// A veth takes redirected frames only with GRO, or a program of its own.
-		l.node.GRO(inDevice, true), l.sink.GRO(outDevice, true),
+		l.node.GRO(inDevice, true),
+		l.sink.GRO(outDevice, true),
 		l.node.Route(netip.PrefixFrom(vipAddress, 32), sinkAddress),
 	)
 	if err != nil {
@@ -71,7 +77,12 @@ func newLine() (l *line, err error) {
 	if err != nil {
 		return l, err
 	}
-	if err := l.node.Netlink().NeighSet(&netlink.Neigh{LinkIndex: out.Attrs().Index, State: netlink.NUD_PERMANENT, IP: sinkAddress.AsSlice(), HardwareAddr: mac[:]}); err != nil {
+	if err := l.node.Netlink().NeighSet(&netlink.Neigh{
+		LinkIndex:    out.Attrs().Index,
+		State:        netlink.NUD_PERMANENT,
+		IP:           sinkAddress.AsSlice(),
+		HardwareAddr: mac[:],
+	}); err != nil {
 		return l, err
 	}
 	return l, l.load()
@@ -93,8 +104,10 @@ func (l *line) load() error {
 	}
 	word := func(a netip.Addr) uint32 { b := a.As4(); return binary.LittleEndian.Uint32(b[:]) }
 	err = errors.Join(
-		spec.Variables["interface"].Set(uint32(from.Attrs().Index)), spec.Variables["source"].Set(word(sourceAddress)), spec.Variables["destination"].Set(word(vipAddress)),
-		spec.Variables["source_mac"].Set([6]byte(from.Attrs().HardwareAddr)), spec.Variables["destination_mac"].Set(to),
+		spec.Variables["interface"].Set(uint32(from.Attrs().Index)),
+		spec.Variables["source"].Set(word(sourceAddress)), spec.Variables["destination"].Set(word(vipAddress)),
+		spec.Variables["source_mac"].Set([6]byte(from.Attrs().HardwareAddr)),
+		spec.Variables["destination_mac"].Set(to),
 	)
 	if err != nil {
 		return err
@@ -107,7 +120,9 @@ func (l *line) load() error {
 		if err != nil {
 			return err
 		}
-		l.counting, err = link.AttachXDP(link.XDPOptions{Program: l.traffic.Sink, Interface: device.Attrs().Index, Flags: link.XDPGenericMode})
+		l.counting, err = link.AttachXDP(
+			link.XDPOptions{Program: l.traffic.Sink, Interface: device.Attrs().Index, Flags: link.XDPGenericMode},
+		)
 		return err
 	})
 }
@@ -144,7 +159,9 @@ func (l *line) send(packets int) (perSecond, arrived float64, err error) {
 	var took time.Duration
 	err = l.generator.Do(func() error {
 		begun := time.Now()
-		_, err := l.traffic.Generate.Run(&ebpf.RunOptions{Data: make([]byte, 60), Repeat: uint32(packets), Flags: liveFrames})
+		_, err := l.traffic.Generate.Run(
+			&ebpf.RunOptions{Data: make([]byte, 60), Repeat: uint32(packets), Flags: liveFrames},
+		)
 		took = time.Since(begun)
 		return err
 	})
@@ -211,15 +228,20 @@ func live(ctx context.Context, o options) error {
 	fmt.Printf("| way | Mpps | least to greatest | of routing | of nftables | arrived |\n|---|---|---|---|---|---|\n")
 	for _, w := range ways {
 		middle, low, high := spread(rates[w.name])
-		fmt.Printf("| %s | %.2f | %.2f to %.2f | %.2f | %.2f | %.1f %% |\n", w.name, middle/1e6, low/1e6, high/1e6, middle/routing, middle/nft, 100*least[w.name])
+		fmt.Printf(
+			"| %s | %.2f | %.2f to %.2f | %.2f | %.2f | %.1f %% |\n", w.name, middle/1e6, low/1e6, high/1e6,
+			middle/routing, middle/nft, 100*least[w.name],
+		)
 	}
 	return nil
 }
 
 // nftables translates to the sink, by connection tracking, as kube-proxy's rules do.
 func nftables(l *line) (func() error, error) {
-	rules := fmt.Sprintf("table ip bench {\n chain pre {\n  type nat hook prerouting priority -100;\n  iifname %q ip daddr %s udp dport 80 dnat to numgen inc mod 2 map { 0 : %s, 1 : %s }\n }\n}\n",
-		inDevice, vipAddress, sinkAddress, sinkAddress)
+	rules := fmt.Sprintf(
+		"table ip bench {\n chain pre {\n  type nat hook prerouting priority -100;\n  iifname %q ip daddr %s udp dport 80 dnat to numgen inc mod 2 map { 0 : %s, 1 : %s }\n }\n}\n",
+		inDevice, vipAddress, sinkAddress, sinkAddress,
+	)
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
 	if err := l.node.Start(cmd); err != nil {
@@ -235,7 +257,12 @@ func balanced(attach string, mode datapath.Mode) func(*line) (func() error, erro
 	return func(l *line) (func() error, error) {
 		var d *datapath.Datapath
 		err := l.node.Do(func() (err error) {
-			o := datapath.Options{Interface: inDevice, Mode: attach, TunnelSource: nodeOut, Log: slog.New(slog.DiscardHandler)}
+			o := datapath.Options{
+				Interface:    inDevice,
+				Mode:         attach,
+				TunnelSource: nodeOut,
+				Log:          slog.New(slog.DiscardHandler),
+			}
 			d, err = datapath.Open(context.Background(), o)
 			return err
 		})
@@ -246,9 +273,17 @@ func balanced(attach string, mode datapath.Mode) func(*line) (func() error, erro
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
-		v := datapath.VIP{VIPKey: datapath.VIPKey{Address: vipAddress, Port: 80, LastPort: 80, Protocol: datapath.UDP}, Mode: mode}
+		v := datapath.VIP{
+			VIPKey: datapath.VIPKey{Address: vipAddress, Port: 80, LastPort: 80, Protocol: datapath.UDP},
+			Mode:   mode,
+		}
 		for i := range 2 { // the second differs by what nobody looks at
-			b := datapath.Backend{BackendKey: datapath.BackendKey{Address: sinkAddress, Port: 80}, Weight: 1, State: datapath.Healthy, Hop: hop}
+			b := datapath.Backend{
+				BackendKey: datapath.BackendKey{Address: sinkAddress, Port: 80},
+				Weight:     1,
+				State:      datapath.Healthy,
+				Hop:        hop,
+			}
 			if i == 1 {
 				b.Address = b.Address.Next()
 			}
@@ -270,5 +305,11 @@ func (l *line) hop() (datapath.NextHop, error) {
 	if err != nil {
 		return datapath.NextHop{}, err
 	}
-	return datapath.NextHop{Interface: out.Attrs().Index, MTU: out.Attrs().MTU, Source: datapath.MAC(out.Attrs().HardwareAddr), Destination: mac, Local: nodeOut}, nil
+	return datapath.NextHop{
+		Interface:   out.Attrs().Index,
+		MTU:         out.Attrs().MTU,
+		Source:      datapath.MAC(out.Attrs().HardwareAddr),
+		Destination: mac,
+		Local:       nodeOut,
+	}, nil
 }

@@ -36,11 +36,15 @@ func reload(ctx context.Context, o options) error {
 	}
 	err = errors.Join(
 		netlab.Join(client, inDevice, node, inDevice), netlab.Join(node, outDevice, backend, outDevice),
-		client.Address(inDevice, netip.PrefixFrom(sourceAddress, 24)), node.Address(inDevice, netip.PrefixFrom(nodeAddress, 24)),
-		node.Address(outDevice, netip.PrefixFrom(nodeOut, 24)), backend.Address(outDevice, netip.PrefixFrom(sinkAddress, 24)),
-		backend.Address("lo", netip.PrefixFrom(vipAddress, 32)), backend.Route(netip.PrefixFrom(sourceAddress, 32), nodeOut),
+		client.Address(inDevice, netip.PrefixFrom(sourceAddress, 24)),
+		node.Address(inDevice, netip.PrefixFrom(nodeAddress, 24)),
+		node.Address(outDevice, netip.PrefixFrom(nodeOut, 24)),
+		backend.Address(outDevice, netip.PrefixFrom(sinkAddress, 24)),
+		backend.Address("lo", netip.PrefixFrom(vipAddress, 32)),
+		backend.Route(netip.PrefixFrom(sourceAddress, 32), nodeOut),
 		client.Route(netip.PrefixFrom(vipAddress, 32), nodeAddress), node.Sysctl("net/ipv4/ip_forward", "1"),
-		client.TX(inDevice, false), node.TX(outDevice, false), node.TX(inDevice, false), backend.TX(outDevice, false),
+		client.TX(inDevice, false), node.TX(outDevice, false), node.TX(inDevice, false),
+		backend.TX(outDevice, false),
 	)
 	if err != nil {
 		return err
@@ -52,7 +56,9 @@ func reload(ctx context.Context, o options) error {
 	}
 	var d *datapath.Datapath
 	err = node.Do(func() (err error) {
-		d, err = datapath.Open(ctx, datapath.Options{Interface: inDevice, Mode: datapath.Generic, Log: slog.New(slog.DiscardHandler)})
+		d, err = datapath.Open(
+			ctx, datapath.Options{Interface: inDevice, Mode: datapath.Generic, Log: slog.New(slog.DiscardHandler)},
+		)
 		return err
 	})
 	if err != nil {
@@ -70,7 +76,10 @@ func reload(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%d VIPs with %d backends each, while packets pass through another VIP, one each 200 us at most\n\n| change | time |\n|---|---|\n", o.vips, backendsEach)
+	fmt.Printf(
+		"\n%d VIPs with %d backends each, while packets pass through another VIP, one each 200 us at most\n\n| change | time |\n|---|---|\n",
+		o.vips, backendsEach,
+	)
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -107,10 +116,18 @@ func manyVIPs(n int, hop datapath.NextHop) (vips []datapath.VIP) {
 	address, backend := netip.MustParseAddr("10.100.0.0"), netip.MustParseAddr("10.101.0.0")
 	for range n {
 		address = address.Next()
-		v := datapath.VIP{VIPKey: datapath.VIPKey{Address: address, Port: 80, LastPort: 80, Protocol: datapath.UDP}, Mode: datapath.DSR}
+		v := datapath.VIP{
+			VIPKey: datapath.VIPKey{Address: address, Port: 80, LastPort: 80, Protocol: datapath.UDP},
+			Mode:   datapath.DSR,
+		}
 		for range backendsEach {
 			backend = backend.Next()
-			v.Backends = append(v.Backends, datapath.Backend{BackendKey: datapath.BackendKey{Address: backend, Port: 80}, Weight: 1, State: datapath.Healthy, Hop: hop})
+			v.Backends = append(v.Backends, datapath.Backend{
+				BackendKey: datapath.BackendKey{Address: backend, Port: 80},
+				Weight:     1,
+				State:      datapath.Healthy,
+				Hop:        hop,
+			})
 		}
 		vips = append(vips, v)
 	}

@@ -37,10 +37,9 @@ them: up to 1,000 events and 32 MiB.`,
 			})
 			params := agentapi.ListRefusedEventsParams{}
 			for {
-				a, err := at.ask(
-					getenv,
-					func(c *agentapi.Client) (*http.Response, error) { return c.ListRefusedEvents(cmd.Context(), &params) },
-				)
+				a, err := at.ask(getenv, func(c *agentapi.Client) (*http.Response, error) {
+					return c.ListRefusedEvents(cmd.Context(), &params)
+				})
 				items, err := decode[[]json.RawMessage](a, err)
 				if err != nil {
 					return err
@@ -60,17 +59,11 @@ them: up to 1,000 events and 32 MiB.`,
 	format.AddFlag(cmd)
 	cmd.AddCommand(
 		chosen(
-			getenv,
-			"retry",
-			"Send refused events again, after those that wait",
-			"will be sent again",
+			getenv, "retry", "Send refused events again, after those that wait", "will be sent again",
 			(*agentapi.Client).RetryRefusedEvents,
 		),
 		chosen(
-			getenv,
-			"discard",
-			"Delete refused events for good",
-			"were deleted",
+			getenv, "discard", "Delete refused events for good", "were deleted",
 			(*agentapi.Client).DiscardRefusedEvents,
 		),
 	)
@@ -79,8 +72,7 @@ them: up to 1,000 events and 32 MiB.`,
 
 // chosen is a command for refused events that are named, or all of them.
 func chosen(
-	getenv func(string) string,
-	use, short, done string,
+	getenv func(string) string, use, short, done string,
 	request func(*agentapi.Client, context.Context, agentapi.EventSelection, ...rest.Editor) (*http.Response, error),
 ) *cobra.Command {
 	var at place
@@ -93,8 +85,7 @@ func chosen(
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if all == (len(ids) > 0) {
 				return exit.Hinted(
-					errors.New("name events, or give --all; one of the two"),
-					"'mainstay agent refused' lists them",
+					errors.New("name events, or give --all; one of the two"), "'mainstay agent refused' lists them",
 				)
 			}
 			selection := agentapi.EventSelection{}

@@ -31,7 +31,9 @@ It asks through the socket in the agent's data folder, so it needs the agent to 
 		Example: "  mainstay agent status\n  mainstay agent status --data /srv/agent -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := at.ask(getenv, func(c *agentapi.Client) (*http.Response, error) { return c.GetStatus(cmd.Context()) })
+			a, err := at.ask(
+				getenv, func(c *agentapi.Client) (*http.Response, error) { return c.GetStatus(cmd.Context()) },
+			)
 			s, err := decode[agentapi.Status](a, err)
 			if err != nil {
 				return err
@@ -53,7 +55,9 @@ func show(p *output.Printer, s agentapi.Status) error {
 	}
 	skew := "unknown"
 	if s.ClockSkewSeconds != nil {
-		skew = "control plane ahead by " + time.Duration(*s.ClockSkewSeconds*float64(time.Second)).Round(time.Second).String()
+		skew = "control plane ahead by " + time.Duration(*s.ClockSkewSeconds*float64(time.Second)).Round(
+			time.Second,
+		).String()
 	}
 	o := s.Outbox
 	outbox := fmt.Sprintf("%d events, %s of %s", o.Events, size(o.Bytes), size(o.MaxBytes))
@@ -65,23 +69,47 @@ func show(p *output.Printer, s agentapi.Status) error {
 		rows = append(rows, []any{"ALERT", alert.Message})
 	}
 	rows = append(rows, [][]any{
-		{"Site", cmp.Or(s.SiteId, "-")}, {"Name", s.Name}, {"Version", s.Version}, {"Server", s.Server},
-		{"Link", link}, {"Last heartbeat", s.Link.LastHeartbeatAt}, {"Certificate until", s.CertificateNotAfter}, {"Clock", skew},
+		{"Site", cmp.Or(s.SiteId, "-")},
+		{"Name", s.Name},
+		{"Version", s.Version},
+		{"Server", s.Server},
+		{
+			"Link",
+			link,
+		},
+		{"Last heartbeat", s.Link.LastHeartbeatAt},
+		{"Certificate until", s.CertificateNotAfter},
+		{"Clock", skew},
 		{"Outbox", outbox},
-		{"Events", fmt.Sprintf("%d accepted, %d forwarded, %d dropped, %d refused", o.Accepted, o.Forwarded, o.Dropped, o.Refused)},
+		{
+			"Events",
+			fmt.Sprintf(
+				"%d accepted, %d forwarded, %d dropped, %d refused", o.Accepted, o.Forwarded, o.Dropped, o.Refused,
+			),
+		},
 	}...)
 	if o.LastError != "" {
 		rows = append(rows, []any{"Not forwarding", o.LastError})
 	}
 	if o.SetAside > 0 || o.Discarded > 0 {
-		rows = append(rows, []any{"Set aside", fmt.Sprintf("%d refused events (mainstay agent refused); %d discarded", o.SetAside, o.Discarded)})
+		rows = append(rows, []any{
+			"Set aside",
+			fmt.Sprintf("%d refused events (mainstay agent refused); %d discarded", o.SetAside, o.Discarded),
+		})
 	}
 	for _, r := range o.LastRefused {
-		rows = append(rows, []any{"Refused event", fmt.Sprintf("%s (%s) %s: %s", r.EventId, r.Topic, p.Time(r.At), r.Reason)})
+		rows = append(
+			rows, []any{"Refused event", fmt.Sprintf("%s (%s) %s: %s", r.EventId, r.Topic, p.Time(r.At), r.Reason)},
+		)
 	}
-	rows = append(rows, []any{"Twins", fmt.Sprintf("%d devices, %d with something to send", s.Twins.Devices, s.Twins.Pending)})
+	rows = append(
+		rows, []any{"Twins", fmt.Sprintf("%d devices, %d with something to send", s.Twins.Devices, s.Twins.Pending)},
+	)
 	for _, u := range s.Updates {
-		rows = append(rows, []any{"Update of " + u.DeviceId, strings.TrimSpace(fmt.Sprintf("%s: %s %d%% %s", u.Version, u.State, u.Progress, u.Message))})
+		rows = append(rows, []any{
+			"Update of " + u.DeviceId,
+			strings.TrimSpace(fmt.Sprintf("%s: %s %d%% %s", u.Version, u.State, u.Progress, u.Message)),
+		})
 	}
 	for _, d := range s.Deployments {
 		rows = append(rows, []any{"Deployment " + d.Name, strings.TrimSpace(d.Status + " " + d.Message)})

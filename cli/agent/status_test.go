@@ -70,12 +70,18 @@ func TestRefusedEventsAreListedPageByPageAndActedUponByName(t *testing.T) {
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		item := func(id string) string {
-			return fmt.Sprintf(`[{"event_id":%q,"topic":"t","reason":"too odd","at":"2026-01-02T03:04:05Z","bytes":2048,"whole":true}]`, id)
+			return fmt.Sprintf(
+				`[{"event_id":%q,"topic":"t","reason":"too odd","at":"2026-01-02T03:04:05Z","bytes":2048,"whole":true}]`,
+				id,
+			)
 		}
 		switch {
 		case strings.Contains(string(body), "nobody"):
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = fmt.Fprint(w, `{"error":{"code":"not_found","message":"no refused event has the id nobody","request_id":"r"}}`)
+			_, _ = fmt.Fprint(
+				w,
+				`{"error":{"code":"not_found","message":"no refused event has the id nobody","request_id":"r"}}`,
+			)
 		case r.Method == http.MethodPost:
 			_, _ = fmt.Fprint(w, `{"events":2}`)
 		case r.URL.Query().Get("cursor") == "":
@@ -106,7 +112,8 @@ func TestRefusedEventsAreListedPageByPageAndActedUponByName(t *testing.T) {
 			out = err.Error()
 		}
 		mu.Lock()
-		if !strings.Contains(out, c.says) || c.asks == "" && len(asked) > 0 || c.asks != "" && (len(asked) == 0 || asked[len(asked)-1] != c.asks) {
+		if !strings.Contains(out, c.says) || c.asks == "" && len(asked) > 0 ||
+			c.asks != "" && (len(asked) == 0 || asked[len(asked)-1] != c.asks) {
 			t.Errorf("%v: %s; asked: %q", c.args, out, asked)
 		}
 		mu.Unlock()

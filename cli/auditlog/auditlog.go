@@ -83,14 +83,19 @@ func rows(p *output.Printer, v verification) [][]any {
 		if s.Last >= s.First {
 			entries = fmt.Sprintf("entries %d to %d, the first %d verify", s.First, s.Last, s.Verified)
 		}
-		out = append(out, []any{fmt.Sprintf("Segment %d", s.Number), fmt.Sprintf("%s; begun %s", entries, p.Time(s.BegunAt))})
+		out = append(
+			out, []any{fmt.Sprintf("Segment %d", s.Number), fmt.Sprintf("%s; begun %s", entries, p.Time(s.BegunAt))},
+		)
 	}
 	for _, b := range v.Breaks {
 		state := "not acknowledged"
 		if b.AcknowledgedAt != nil {
 			state = fmt.Sprintf("acknowledged by %s, %s: %s", b.AcknowledgedBy, p.Time(*b.AcknowledgedAt), b.Note)
 		}
-		out = append(out, []any{"Break", fmt.Sprintf("%s (found %s, entry %d; %s)", b.Reason, p.Time(b.FoundAt), b.Recorded, state)})
+		out = append(
+			out,
+			[]any{"Break", fmt.Sprintf("%s (found %s, entry %d; %s)", b.Reason, p.Time(b.FoundAt), b.Recorded, state)},
+		)
 	}
 	return append(out, []any{"Checkpoints", checkpoints(p, v)})
 }
@@ -100,7 +105,10 @@ func checkpoints(p *output.Printer, v verification) string {
 	if c.Count == 0 || c.Since == nil || c.NewestAt == nil {
 		return "none"
 	}
-	text := fmt.Sprintf("%d, none before %s; the newest is of entry %d, %s", c.Count, p.Time(*c.Since), c.NewestSeq, p.Time(*c.NewestAt))
+	text := fmt.Sprintf(
+		"%d, none before %s; the newest is of entry %d, %s", c.Count, p.Time(*c.Since), c.NewestSeq,
+		p.Time(*c.NewestAt),
+	)
 	if c.Cut > 0 {
 		text += fmt.Sprintf("; lines that were not written whole: %d", c.Cut)
 	}

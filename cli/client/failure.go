@@ -36,7 +36,10 @@ func (s *Service) failure(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return exit.Hinted(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
 	case errors.As(err, &certificate):
-		return exit.Hinted(fmt.Errorf("no answer%s: %w", server, err), "--ca-file names the authority that signed the server's certificate")
+		return exit.Hinted(
+			fmt.Errorf("no answer%s: %w", server, err),
+			"--ca-file names the authority that signed the server's certificate",
+		)
 	}
 	if server == "" {
 		return err // not of the transport: a file that a flag names, for example

@@ -70,7 +70,11 @@ func TestARefusalHasAnExitCodeAndAHint(t *testing.T) {
 		if tt.after != "" {
 			header.Set("Retry-After", tt.after)
 		}
-		refusal := &rest.Refusal{Problem: problem.Problem{Code: tt.code, Message: "no"}, Status: tt.status, Header: header}
+		refusal := &rest.Refusal{
+			Problem: problem.Problem{Code: tt.code, Message: "no"},
+			Status:  tt.status,
+			Header:  header,
+		}
 		err := s.Explain(refusal)
 		if exit.Code(err) != tt.exit || exit.Hint(err) != tt.hint {
 			t.Errorf("%s: exit code %d and %q, want %d and %q", name, exit.Code(err), exit.Hint(err), tt.exit, tt.hint)
@@ -86,7 +90,9 @@ func TestAnAnswerOfAnotherServiceIsToldOf(t *testing.T) {
 	s := &client.Service{Name: "the load balancer", Flag: "--server"}
 	page := &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("<html>"))}
 	a, err := s.Read(page, nil)
-	if _, err := client.Decode[[]string](s, a, err); exit.Hint(err) != "is --server the load balancer, and of this version?" {
+	if _, err := client.Decode[[]string](s, a, err); exit.Hint(
+		err,
+	) != "is --server the load balancer, and of this version?" {
 		t.Errorf("%v, %q", err, exit.Hint(err))
 	}
 }

@@ -29,10 +29,20 @@ func activityColumns() output.Columns[edgeapi.ActivityEntry] {
 
 func (s *session) activityList() *cobra.Command {
 	var site string
-	cmd := list(s, verb{use: "list", short: "List activity, newest first", example: "  mainstay edge activity list --site ID --limit 20"},
-		activityColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListActivity(ctx, &edgeapi.ListActivityParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
-		})
+	cmd := list(
+		s,
+		verb{
+			use:     "list",
+			short:   "List activity, newest first",
+			example: "  mainstay edge activity list --site ID --limit 20",
+		},
+		activityColumns(),
+		func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListActivity(
+				ctx, &edgeapi.ListActivityParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+			)
+		},
+	)
 	cmd.Flags().StringVar(&site, "site", "", "only what concerns this site")
 	return cmd
 }
@@ -44,8 +54,14 @@ func (s *session) activityAdd() *cobra.Command {
 		example: "  mainstay edge activity add 'maintenance begins' --level chapter\n" +
 			"  mainstay edge activity add 'valve stuck' --site ID --level error --detail '{\"valve\": 3}'",
 	}, func(ctx context.Context, c *call) error {
-		line := edgeapi.ActivityLine{Message: c.args[0], Level: given(c, "level", edgeapi.ActivityLevel(level)), Source: given(c, "source", source),
-			Chapter: given(c, "chapter", chapter), SiteId: given(c, "site", site), Action: given(c, "action", action)}
+		line := edgeapi.ActivityLine{
+			Message: c.args[0],
+			Level:   given(c, "level", edgeapi.ActivityLevel(level)),
+			Source:  given(c, "source", source),
+			Chapter: given(c, "chapter", chapter),
+			SiteId:  given(c, "site", site),
+			Action:  given(c, "action", action),
+		}
 		if c.cmd.Flags().Changed("detail") {
 			raw, err := c.json("detail", detail)
 			if err != nil {

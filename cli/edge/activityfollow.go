@@ -27,7 +27,8 @@ const (
 func (s *session) activityFollow() *cobra.Command {
 	var last string
 	cmd := s.command(verb{
-		use: "follow", short: "Print activity as it happens, until interrupted",
+		use:   "follow",
+		short: "Print activity as it happens, until interrupted",
 		long: `Print activity as it happens, until interrupted. When the connection breaks it is made anew and goes on where it
 ended, so nothing is missed that the server still keeps. --output json prints a line an entry.`,
 		example: "  mainstay edge activity follow\n  mainstay edge activity follow -o json --last-event-id 120 | jq .message",

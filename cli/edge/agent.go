@@ -19,8 +19,10 @@ type agentSession struct {
 
 func (s *session) agent() *cobra.Command {
 	a := &agentSession{session: &session{settings: s.settings, agentOnly: true}}
-	cmd := group("agent", "The calls that a site's agent makes, for trying things out",
-		"  export EDGE_TOKEN=...   # the agent_token that 'mainstay edge site enroll' printed\n  mainstay edge agent heartbeat")
+	cmd := group(
+		"agent", "The calls that a site's agent makes, for trying things out",
+		"  export EDGE_TOKEN=...   # the agent_token that 'mainstay edge site enroll' printed\n  mainstay edge agent heartbeat",
+	)
 	cmd.Long = `The calls that a site's agent makes, for trying things out. They take the agent's token: --token or EDGE_TOKEN.`
 	cmd.PersistentFlags().StringVar(&a.site, "site", "", "the agent's site; asked of the server when absent")
 	cmd.AddCommand(
@@ -50,7 +52,10 @@ func (a *agentSession) heartbeat() *cobra.Command {
 		use: "heartbeat", short: "Say that the site lives",
 		example: "  mainstay edge agent heartbeat --token TOKEN --agent-version 1.4.0",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.Heartbeat(ctx, edgeapi.HeartbeatInput{Version: given(c, "agent-version", version), Labels: given(c, "label", edgeapi.Labels(labels))})
+		return c.api.Heartbeat(ctx, edgeapi.HeartbeatInput{
+			Version: given(c, "agent-version", version),
+			Labels:  given(c, "label", edgeapi.Labels(labels)),
+		})
 	})
 	cmd.Flags().StringVar(&version, "agent-version", "", "version of the agent")
 	cmd.Flags().Var(&labels, "label", "label of the site; may be repeated")
@@ -64,8 +69,14 @@ func (a *agentSession) register() *cobra.Command {
 		use: "register DEVICE", short: "Make a device known, or refresh what is known of it",
 		example: "  mainstay edge agent register pump-1 --model P100 --firmware 1.0.0 --label line=a",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.RegisterDevice(ctx, edgeapi.DeviceInput{DeviceId: c.args[0], SiteId: given(c, "site", a.site), Name: given(c, "name", name),
-			Model: given(c, "model", model), FirmwareVersion: given(c, "firmware", firmware), Labels: given(c, "label", edgeapi.Labels(labels))})
+		return c.api.RegisterDevice(ctx, edgeapi.DeviceInput{
+			DeviceId:        c.args[0],
+			SiteId:          given(c, "site", a.site),
+			Name:            given(c, "name", name),
+			Model:           given(c, "model", model),
+			FirmwareVersion: given(c, "firmware", firmware),
+			Labels:          given(c, "label", edgeapi.Labels(labels)),
+		})
 	})
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "name of the device")
@@ -76,27 +87,55 @@ func (a *agentSession) register() *cobra.Command {
 }
 
 func (a *agentSession) agentTwins() *cobra.Command {
-	return list(a.session, verb{use: "twins", short: "List the desired state of the site's devices", example: "  mainstay edge agent twins -o json"},
-		twinColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListAgentTwins(ctx, &edgeapi.ListAgentTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)})
-		})
+	return list(
+		a.session,
+		verb{
+			use:     "twins",
+			short:   "List the desired state of the site's devices",
+			example: "  mainstay edge agent twins -o json",
+		},
+		twinColumns(),
+		func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListAgentTwins(
+				ctx, &edgeapi.ListAgentTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)},
+			)
+		},
+	)
 }
 
 func (a *agentSession) agentPolicies() *cobra.Command {
-	return list(a.session, verb{use: "policies", short: "List the policy packs that bind the site", example: "  mainstay edge agent policies"},
-		policyColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListAgentPolicyPacks(ctx, &edgeapi.ListAgentPolicyPacksParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)})
-		})
+	return list(
+		a.session,
+		verb{
+			use:     "policies",
+			short:   "List the policy packs that bind the site",
+			example: "  mainstay edge agent policies",
+		},
+		policyColumns(),
+		func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListAgentPolicyPacks(
+				ctx,
+				&edgeapi.ListAgentPolicyPacksParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)},
+			)
+		},
+	)
 }
 
 func (a *agentSession) agentDeployments() *cobra.Command {
-	return list(a.session, verb{use: "deployments", short: "List what the site should run", example: "  mainstay edge agent deployments"},
+	return list(
+		a.session,
+		verb{use: "deployments", short: "List what the site should run", example: "  mainstay edge agent deployments"},
 		output.Columns[edgeapi.AgentDeployment]{
 			Heads: []string{"ID", "NAME", "IMAGE", "VERSION", "DESIRED", "STATUS", "REVISION", "ALLOWED"},
 			Row: func(v edgeapi.AgentDeployment) []any {
 				return []any{v.Id, v.Name, v.Image, v.Version, v.DesiredState, v.Status, v.Revision, v.Allowed}
 			},
-		}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListAgentDeployments(ctx, &edgeapi.ListAgentDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)})
-		})
+		},
+		func(ctx context.Context, c *call, p page) (*http.Response, error) {
+			return c.api.ListAgentDeployments(
+				ctx,
+				&edgeapi.ListAgentDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)},
+			)
+		},
+	)
 }

@@ -25,8 +25,12 @@ func (a *agentSession) reportDeployment() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return c.api.ReportDeploymentStatus(ctx, c.args[0], edgeapi.DeploymentReport{SiteId: site, Status: edgeapi.DeploymentStatus(status),
-			Message: given(c, "message", message), ObservedRevision: given(c, "revision", revision)})
+		return c.api.ReportDeploymentStatus(
+			ctx,
+			c.args[0],
+			edgeapi.DeploymentReport{SiteId: site, Status: edgeapi.DeploymentStatus(status),
+				Message: given(c, "message", message), ObservedRevision: given(c, "revision", revision)},
+		)
 	})
 	f := cmd.Flags()
 	f.StringVar(&status, "status", "", "pending, pulling, running, stopped, failed, denied or rolled_back (required)")
@@ -45,7 +49,9 @@ func (a *agentSession) rollback() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return c.api.RollbackDeployment(ctx, c.args[0], edgeapi.RollbackRequest{SiteId: site, Reason: given(c, "reason", reason)})
+		return c.api.RollbackDeployment(
+			ctx, c.args[0], edgeapi.RollbackRequest{SiteId: site, Reason: given(c, "reason", reason)},
+		)
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
 	return cmd
@@ -62,8 +68,12 @@ func (a *agentSession) report() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return c.api.ReportTwin(ctx, c.args[0], edgeapi.ReportedInput{SiteId: given(c, "site", a.site), Reported: reported,
-			Version: given(c, "expected-version", version)})
+		return c.api.ReportTwin(
+			ctx,
+			c.args[0],
+			edgeapi.ReportedInput{SiteId: given(c, "site", a.site), Reported: reported,
+				Version: given(c, "expected-version", version)},
+		)
 	})
 	cmd.Flags().StringVar(&data, "data", "", "changes: a JSON object, @FILE, or - for standard input (the default)")
 	cmd.Flags().Int64Var(&version, "expected-version", 0, "reported_version that you read")
@@ -74,7 +84,8 @@ func (a *agentSession) reportOTA() *cobra.Command {
 	var state, message, request string
 	var progress int
 	cmd := a.object(verb{
-		use: "ota DEVICE", short: "Say how far a device's update is",
+		use:     "ota DEVICE",
+		short:   "Say how far a device's update is",
 		example: "  mainstay edge agent ota pump-1 --state downloading --progress 40\n  mainstay edge agent ota pump-1 --state succeeded",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		if err := c.required("state"); err != nil {
@@ -92,7 +103,9 @@ func (a *agentSession) reportOTA() *cobra.Command {
 		return c.api.ReportOTAStatus(ctx, c.args[0], in)
 	})
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "pending, downloading, downloaded, installing, ..., succeeded or failed (required)")
+	f.StringVar(
+		&state, "state", "", "pending, downloading, downloaded, installing, ..., succeeded or failed (required)",
+	)
 	f.IntVar(&progress, "progress", 0, "percent")
 	f.StringVar(&message, "message", "", "a sentence for people")
 	f.StringVar(&request, "request", "", "request that this is about; the current one when absent")

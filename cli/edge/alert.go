@@ -13,7 +13,8 @@ import (
 func (s *session) alerts() *cobra.Command {
 	var site, status, kind, severity string
 	cmd := list(s, verb{
-		use: "list", short: "List alerts, newest first",
+		use:     "list",
+		short:   "List alerts, newest first",
 		example: "  mainstay edge alert list\n  mainstay edge alert list --severity critical\n  mainstay edge alert list --status all --site ID",
 	}, output.Columns[edgeapi.Alert]{
 		Heads: []string{"SEVERITY", "STATUS", "KIND", "SITE", "SUBJECT", "SINCE", "MESSAGE"},
@@ -21,9 +22,14 @@ func (s *session) alerts() *cobra.Command {
 			return []any{v.Severity, v.Status, v.Kind, v.SiteId, v.Subject, v.FirstSeenAt, v.Message}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListAlerts(ctx, &edgeapi.ListAlertsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-			Status: given(c, "status", edgeapi.ListAlertsParamsStatus(status)), Kind: given(c, "kind", edgeapi.AlertKind(kind)),
-			Severity: given(c, "severity", edgeapi.AlertSeverity(severity))})
+		return c.api.ListAlerts(ctx, &edgeapi.ListAlertsParams{
+			Limit:    p.limit,
+			Cursor:   p.cursor,
+			SiteId:   given(c, "site", site),
+			Status:   given(c, "status", edgeapi.ListAlertsParamsStatus(status)),
+			Kind:     given(c, "kind", edgeapi.AlertKind(kind)),
+			Severity: given(c, "severity", edgeapi.AlertSeverity(severity)),
+		})
 	})
 	cmd.Flags().StringVar(&site, "site", "", "only what concerns this site")
 	cmd.Flags().StringVar(&status, "status", "firing", "firing, resolved or all")

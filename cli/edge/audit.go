@@ -23,7 +23,8 @@ func (s *session) auditList() *cobra.Command {
 	var site, actor, action, without string
 	var from, to moment
 	cmd := list(s, verb{
-		use: "list", short: "List audit entries, newest first",
+		use:     "list",
+		short:   "List audit entries, newest first",
 		example: "  mainstay edge audit list --action site.revoke --from 24h\n  mainstay edge audit list --actor admin --all -o json",
 	}, output.Columns[edgeapi.AuditEntry]{
 		Heads: []string{"SEQ", "TIME", "ACTOR", "ACTION", "TARGET", "RESULT", "MESSAGE"},
@@ -31,9 +32,12 @@ func (s *session) auditList() *cobra.Command {
 			return []any{v.Seq, v.Time, v.Actor, v.Action, v.Target, v.Result, v.Message}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListAudit(ctx, &edgeapi.ListAuditParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-			Actor: given(c, "actor", actor), Action: given(c, "action", action),
-			WithoutAction: given(c, "without-action", without), From: from.at, To: to.at})
+		return c.api.ListAudit(
+			ctx,
+			&edgeapi.ListAuditParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
+				Actor: given(c, "actor", actor), Action: given(c, "action", action),
+				WithoutAction: given(c, "without-action", without), From: from.at, To: to.at},
+		)
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only what concerns this site")
@@ -47,7 +51,8 @@ func (s *session) auditList() *cobra.Command {
 
 func (s *session) auditVerify() *cobra.Command {
 	return s.command(verb{
-		use: "verify", short: "Check that the audit log is whole; fails when it is not",
+		use:   "verify",
+		short: "Check that the audit log is whole; fails when it is not",
 		long: "Check that the audit log is whole: recompute its chain, and hold it against its signatures and the checkpoints outside of the database. " +
 			"It fails when there is a break that nobody has acknowledged.",
 		example: "  mainstay edge audit verify",
@@ -63,7 +68,8 @@ func (s *session) auditVerify() *cobra.Command {
 func (s *session) auditAcknowledge() *cobra.Command {
 	var note string
 	cmd := s.command(verb{
-		use: "acknowledge ENTRY", short: "Say that the breaks of the audit log are known, which ends the alert",
+		use:   "acknowledge ENTRY",
+		short: "Say that the breaks of the audit log are known, which ends the alert",
 		long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
 			"The alert ends. Verification goes on to show the breaks, with the note.",
 		example: `  mainstay edge audit acknowledge 1042 --note "restored the backup of last night"`,
@@ -72,7 +78,9 @@ func (s *session) auditAcknowledge() *cobra.Command {
 		if err != nil {
 			return exit.Usagef("%q is not a number; take it from: mainstay edge audit verify", c.args[0])
 		}
-		if _, err := c.send(c.api.AcknowledgeAudit(ctx, edgeapi.AuditAcknowledgement{Through: through, Note: note})); err != nil {
+		if _, err := c.send(
+			c.api.AcknowledgeAudit(ctx, edgeapi.AuditAcknowledgement{Through: through, Note: note}),
+		); err != nil {
 			return err
 		}
 		return c.say("The breaks up to entry %d are acknowledged.", through)

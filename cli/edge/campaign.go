@@ -11,21 +11,39 @@ import (
 )
 
 func (s *session) campaigns() *cobra.Command {
-	cmd := group("campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch ID", "campaigns")
+	cmd := group(
+		"campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch ID", "campaigns",
+	)
 	cmd.AddCommand(
 		s.campaignList(),
-		s.get("campaign", "campaign", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetCampaign(ctx, c.args[0]) }),
+		s.get(
+			"campaign", "campaign",
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetCampaign(ctx, c.args[0]) },
+		),
 		s.campaignCreate(),
-		s.campaignStep("start", "Freeze a draft's targets and begin its first stage", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.StartCampaign(ctx, c.args[0])
-		}),
-		s.campaignStep("promote", "Go on to the next stage, also when paused", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.PromoteCampaign(ctx, c.args[0])
-		}),
-		s.campaignStep("abort", "Stop a campaign; updates that devices have begun go on", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.AbortCampaign(ctx, c.args[0])
-		}),
-		s.campaignDevices(), s.campaignWatch(),
+		s.campaignStep(
+			"start",
+			"Freeze a draft's targets and begin its first stage",
+			func(ctx context.Context, c *call) (*http.Response, error) {
+				return c.api.StartCampaign(ctx, c.args[0])
+			},
+		),
+		s.campaignStep(
+			"promote",
+			"Go on to the next stage, also when paused",
+			func(ctx context.Context, c *call) (*http.Response, error) {
+				return c.api.PromoteCampaign(ctx, c.args[0])
+			},
+		),
+		s.campaignStep(
+			"abort",
+			"Stop a campaign; updates that devices have begun go on",
+			func(ctx context.Context, c *call) (*http.Response, error) {
+				return c.api.AbortCampaign(ctx, c.args[0])
+			},
+		),
+		s.campaignDevices(),
+		s.campaignWatch(),
 	)
 	return cmd
 }
@@ -40,12 +58,21 @@ func (s *session) campaignList() *cobra.Command {
 		use: "list", short: "List campaigns, newest first",
 		example: "  mainstay edge campaign list --status running",
 	}, output.Columns[edgeapi.Campaign]{
-		Heads: []string{"ID", "NAME", "VERSION", "STATUS", "STAGE", "TOTAL", "SUCCEEDED", "FAILED", "CREATED", "PAUSED"},
+		Heads: []string{
+			"ID", "NAME", "VERSION", "STATUS", "STAGE", "TOTAL", "SUCCEEDED", "FAILED", "CREATED", "PAUSED",
+		},
 		Row: func(v edgeapi.Campaign) []any {
-			return []any{v.Id, v.Name, v.Version, v.Status, stageOf(v), v.Counts.Total, v.Counts.Succeeded, v.Counts.Failed, v.CreatedAt, v.PausedReason}
+			return []any{
+				v.Id, v.Name, v.Version, v.Status, stageOf(v), v.Counts.Total, v.Counts.Succeeded, v.Counts.Failed,
+				v.CreatedAt, v.PausedReason,
+			}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListCampaigns(ctx, &edgeapi.ListCampaignsParams{Limit: p.limit, Cursor: p.cursor, Status: given(c, "status", edgeapi.CampaignStatus(status))})
+		return c.api.ListCampaigns(ctx, &edgeapi.ListCampaignsParams{
+			Limit:  p.limit,
+			Cursor: p.cursor,
+			Status: given(c, "status", edgeapi.CampaignStatus(status)),
+		})
 	})
 	cmd.Flags().StringVar(&status, "status", "", "draft, running, completed or aborted")
 	return cmd
@@ -62,8 +89,12 @@ func (s *session) campaignDevices() *cobra.Command {
 			return []any{v.DeviceId, v.SiteId, v.Stage + 1, v.Outcome, v.Message}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListCampaignDevices(ctx, c.args[0], &edgeapi.ListCampaignDevicesParams{Limit: p.limit, Cursor: p.cursor,
-			Outcome: given(c, "outcome", edgeapi.CampaignOutcome(outcome))})
+		return c.api.ListCampaignDevices(
+			ctx,
+			c.args[0],
+			&edgeapi.ListCampaignDevicesParams{Limit: p.limit, Cursor: p.cursor,
+				Outcome: given(c, "outcome", edgeapi.CampaignOutcome(outcome))},
+		)
 	})
 	cmd.Flags().StringVar(&outcome, "outcome", "", "waiting, pending, in_progress, succeeded, failed or removed")
 	return cmd

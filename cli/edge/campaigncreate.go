@@ -31,13 +31,21 @@ a site select from all sites.`,
 			return nil, err
 		}
 		in := edgeapi.CampaignInput{
-			Name: c.args[0], Version: a.version, Url: a.url, Sha256: a.sha256, Size: given(c, "size", a.size),
+			Name:    c.args[0],
+			Version: a.version,
+			Url:     a.url,
+			Sha256:  a.sha256,
+			Size:    given(c, "size", a.size),
 			Targets: edgeapi.CampaignTargets{SiteIds: given(c, "site", sites), DeviceIds: given(c, "device", devices),
 				Labels: given(c, "label", edgeapi.Labels(labels))},
-			Stages: given(c, "stages", stages), SuccessThreshold: given(c, "success-threshold", success),
-			FailureThreshold: given(c, "failure-threshold", failure), MinDevices: given(c, "min-devices", minDevices),
-			SoakSeconds: given(c, "soak-seconds", soak), DeviceTimeoutSeconds: given(c, "device-timeout-seconds", deviceTimeout),
-			AutoPromote: given(c, "auto-promote", promote), AutoAbort: given(c, "auto-abort", abort),
+			Stages:               given(c, "stages", stages),
+			SuccessThreshold:     given(c, "success-threshold", success),
+			FailureThreshold:     given(c, "failure-threshold", failure),
+			MinDevices:           given(c, "min-devices", minDevices),
+			SoakSeconds:          given(c, "soak-seconds", soak),
+			DeviceTimeoutSeconds: given(c, "device-timeout-seconds", deviceTimeout),
+			AutoPromote:          given(c, "auto-promote", promote),
+			AutoAbort:            given(c, "auto-abort", abort),
 		}
 		if in.Targets.SiteIds == nil && in.Targets.DeviceIds == nil && in.Targets.Labels == nil {
 			return nil, exit.Usagef("the targets are missing: --site, --label or --device")
@@ -51,10 +59,15 @@ a site select from all sites.`,
 	f.Var(&labels, "label", "label that targets must have; may be repeated")
 	f.IntSliceVar(&stages, "stages", []int{5, 25, 100}, "cumulative percent, ending with 100")
 	f.Float64Var(&success, "success-threshold", 0.9, "share of a stage's devices that must succeed")
-	f.Float64Var(&failure, "failure-threshold", 0.1, "share of failed devices above which the campaign pauses or aborts")
+	f.Float64Var(
+		&failure, "failure-threshold", 0.1, "share of failed devices above which the campaign pauses or aborts",
+	)
 	f.IntVar(&minDevices, "min-devices", 1, "failures count only when so many devices have finished")
 	f.IntVar(&soak, "soak-seconds", 0, "wait so long before a stage is promoted automatically")
-	f.IntVar(&deviceTimeout, "device-timeout-seconds", 3600, "a device that has not finished by then counts as failed; 0 waits forever")
+	f.IntVar(
+		&deviceTimeout, "device-timeout-seconds", 3600,
+		"a device that has not finished by then counts as failed; 0 waits forever",
+	)
 	f.BoolVar(&promote, "auto-promote", false, "go on to the next stage without being asked")
 	f.BoolVar(&abort, "auto-abort", false, "abort instead of pausing when too many devices fail")
 	return cmd

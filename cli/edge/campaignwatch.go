@@ -109,7 +109,9 @@ func watchBars(v edgeapi.Campaign) []string {
 	if v.PausedReason != "" {
 		state += ", paused: " + v.PausedReason
 	}
-	lines := []string{output.Escape(fmt.Sprintf("%s: %s, stage %s of %d devices", v.Name, state, stageOf(v), v.Counts.Total))}
+	lines := []string{
+		output.Escape(fmt.Sprintf("%s: %s, stage %s of %d devices", v.Name, state, stageOf(v), v.Counts.Total)),
+	}
 	for _, o := range outcomes(v.Counts) {
 		lines = append(lines, fmt.Sprintf("  %-11s %s %d", o.name, output.Bar(o.count, v.Counts.Total, 40), o.count))
 	}

@@ -11,16 +11,25 @@ import (
 )
 
 func (s *session) deadLetters() *cobra.Command {
-	cmd := group("deadletter", "Dead letters: events that could not be delivered", "  mainstay edge deadletter list", "deadletters", "dl")
+	cmd := group(
+		"deadletter", "Dead letters: events that could not be delivered", "  mainstay edge deadletter list",
+		"deadletters", "dl",
+	)
 	cmd.AddCommand(
 		s.deadLetterList(),
 		s.get("deadletter", "dead letter", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.GetDeadLetter(ctx, c.args[0])
 		}),
-		s.object(verb{use: "replay ID", short: "Deliver a dead letter again", example: "  mainstay edge deadletter replay ID"},
+		s.object(
+			verb{
+				use:     "replay ID",
+				short:   "Deliver a dead letter again",
+				example: "  mainstay edge deadletter replay ID",
+			},
 			func(ctx context.Context, c *call) (*http.Response, error) {
 				return c.api.ReplayDeadLetter(ctx, c.args[0])
-			}),
+			},
+		),
 		s.deadLetterReplayAll(),
 		s.delete("deadletter", "dead letter", "", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.DeleteDeadLetter(ctx, c.args[0])
@@ -40,8 +49,11 @@ func (s *session) deadLetterList() *cobra.Command {
 			return []any{v.Id, v.CreatedAt, v.RouteId, v.Event.Topic, v.Reason, v.Status, v.Attempts, v.LastError}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListDeadLetters(ctx, &edgeapi.ListDeadLettersParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-			RouteId: given(c, "route", route), Reason: given(c, "reason", edgeapi.DeadLetterReason(reason))})
+		return c.api.ListDeadLetters(
+			ctx,
+			&edgeapi.ListDeadLettersParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
+				RouteId: given(c, "route", route), Reason: given(c, "reason", edgeapi.DeadLetterReason(reason))},
+		)
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only events of this site")
@@ -54,7 +66,8 @@ func (s *session) deadLetterReplayAll() *cobra.Command {
 	var route string
 	var from, to moment
 	cmd := s.object(verb{
-		use: "replay-all", short: "Deliver all dead letters of a route again, or those of a span of time",
+		use:     "replay-all",
+		short:   "Deliver all dead letters of a route again, or those of a span of time",
 		example: "  mainstay edge deadletter replay-all --route ID\n  mainstay edge deadletter replay-all --route ID --from 2h",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		if err := c.required("route"); err != nil {

@@ -15,7 +15,10 @@ import (
 )
 
 func (s *session) deployments() *cobra.Command {
-	cmd := group("deployment", "Deployments: containers that sites run", "  mainstay edge deployment list --site ID", "deployments", "deploy")
+	cmd := group(
+		"deployment", "Deployments: containers that sites run", "  mainstay edge deployment list --site ID",
+		"deployments", "deploy",
+	)
 	cmd.AddCommand(
 		s.deploymentList(),
 		s.get("deployment", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
@@ -55,7 +58,9 @@ func (s *session) deploymentList() *cobra.Command {
 	cmd := list(s, verb{use: "list", short: "List deployments", example: "  mainstay edge deployment list --site ID"},
 		output.Columns[edgeapi.Deployment]{Heads: deploymentHeads(), Row: deploymentRow},
 		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListDeployments(ctx, &edgeapi.ListDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
+			return c.api.ListDeployments(
+				ctx, &edgeapi.ListDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+			)
 		})
 	cmd.Flags().StringVar(&site, "site", "", "only deployments of this site")
 	return cmd
@@ -81,7 +86,10 @@ func (d *deploymentFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&d.ports, "port", nil, "[HOST:]CONTAINER[/udp]; may be repeated, replaces all of them")
 	f.StringVar(&d.pull, "pull", "missing", "when to pull the image: missing, always or never")
 	f.StringVar(&d.restart, "restart", "always", "when to start an ended container again: always, on_failure or no")
-	f.StringVar(&d.health, "health-command", "", "program and arguments, split at spaces, that exit with 0 inside a healthy container; empty removes the check")
+	f.StringVar(
+		&d.health, "health-command", "",
+		"program and arguments, split at spaces, that exit with 0 inside a healthy container; empty removes the check",
+	)
 	f.IntVar(&d.interval, "health-interval", 10, "seconds between two checks")
 	f.IntVar(&d.timeout, "health-timeout", 5, "seconds after which a check has failed")
 	f.IntVar(&d.retries, "health-retries", 3, "failed checks in a row that make the container unhealthy")
@@ -93,8 +101,13 @@ func (d *deploymentFlags) check(c *call) *edgeapi.HealthCheck {
 	if !c.cmd.Flags().Changed("health-command") {
 		return nil
 	}
-	return &edgeapi.HealthCheck{Command: strings.Fields(d.health), IntervalSeconds: given(c, "health-interval", d.interval), TimeoutSeconds: given(c, "health-timeout", d.timeout),
-		Retries: given(c, "health-retries", d.retries), StartPeriodSeconds: given(c, "health-start-period", d.startPeriod)}
+	return &edgeapi.HealthCheck{
+		Command:            strings.Fields(d.health),
+		IntervalSeconds:    given(c, "health-interval", d.interval),
+		TimeoutSeconds:     given(c, "health-timeout", d.timeout),
+		Retries:            given(c, "health-retries", d.retries),
+		StartPeriodSeconds: given(c, "health-start-period", d.startPeriod),
+	}
 }
 
 func (s *session) deploymentCreate() *cobra.Command {
@@ -111,9 +124,18 @@ func (s *session) deploymentCreate() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return c.api.CreateDeployment(ctx, edgeapi.DeploymentInput{Name: c.args[0], SiteId: d.site, Image: d.image, Version: d.version,
-			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports),
-			PullPolicy: given(c, "pull", edgeapi.PullPolicy(d.pull)), Restart: given(c, "restart", edgeapi.RestartPolicy(d.restart)), Health: d.check(c)})
+		return c.api.CreateDeployment(ctx, edgeapi.DeploymentInput{
+			Name:         c.args[0],
+			SiteId:       d.site,
+			Image:        d.image,
+			Version:      d.version,
+			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)),
+			Env:          given(c, "env", edgeapi.Env(d.env)),
+			Ports:        given(c, "port", ports),
+			PullPolicy:   given(c, "pull", edgeapi.PullPolicy(d.pull)),
+			Restart:      given(c, "restart", edgeapi.RestartPolicy(d.restart)),
+			Health:       d.check(c),
+		})
 	})
 	d.add(cmd)
 	cmd.Flags().StringVar(&d.site, "site", "", "site to run it (required)")
@@ -123,16 +145,24 @@ func (s *session) deploymentCreate() *cobra.Command {
 func (s *session) deploymentUpdate() *cobra.Command {
 	var d deploymentFlags
 	cmd := s.object(verb{
-		use: "update ID", short: "Change image or version, start or stop it; what no flag names stays",
+		use:     "update ID",
+		short:   "Change image or version, start or stop it; what no flag names stays",
 		example: "  mainstay edge deployment update ID --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update ID --state stopped",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		ports, err := parsePorts(d.ports)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.PatchDeployment(ctx, c.args[0], edgeapi.DeploymentPatch{Image: given(c, "image", d.image), Version: given(c, "version", d.version),
-			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)), Env: given(c, "env", edgeapi.Env(d.env)), Ports: given(c, "port", ports),
-			PullPolicy: given(c, "pull", edgeapi.PullPolicy(d.pull)), Restart: given(c, "restart", edgeapi.RestartPolicy(d.restart)), Health: d.check(c)})
+		return c.api.PatchDeployment(ctx, c.args[0], edgeapi.DeploymentPatch{
+			Image:        given(c, "image", d.image),
+			Version:      given(c, "version", d.version),
+			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)),
+			Env:          given(c, "env", edgeapi.Env(d.env)),
+			Ports:        given(c, "port", ports),
+			PullPolicy:   given(c, "pull", edgeapi.PullPolicy(d.pull)),
+			Restart:      given(c, "restart", edgeapi.RestartPolicy(d.restart)),
+			Health:       d.check(c),
+		})
 	})
 	d.add(cmd)
 	return cmd

@@ -14,7 +14,10 @@ func (s *session) devices() *cobra.Command {
 	cmd := group("device", "Devices that sites look after", "  mainstay edge device list --site ID", "devices")
 	cmd.AddCommand(
 		s.deviceList(),
-		s.get("device", "device", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetDevice(ctx, c.args[0]) }),
+		s.get(
+			"device", "device",
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetDevice(ctx, c.args[0]) },
+		),
 		s.delete("device", "device", " and its twin", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.DeleteDevice(ctx, c.args[0])
 		}),
@@ -33,7 +36,9 @@ func (s *session) deviceList() *cobra.Command {
 			return []any{v.DeviceId, v.SiteId, v.Name, v.Model, v.FirmwareVersion, v.LastSeenAt, v.Labels}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListDevices(ctx, &edgeapi.ListDevicesParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
+		return c.api.ListDevices(
+			ctx, &edgeapi.ListDevicesParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+		)
 	})
 	cmd.Flags().StringVar(&site, "site", "", "only devices of this site")
 	return cmd

@@ -69,14 +69,16 @@ func TestNoServerAndASlowServerAreToldApart(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if got := (run{server: gone.URL}).do(t, "whoami"); got.code != 1 || !strings.Contains(got.err, "connection refused\nhint: is the server running? start it with 'mainstay dev'") {
+	if got := (run{server: gone.URL}).do(t, "whoami"); got.code != 1 ||
+		!strings.Contains(got.err, "connection refused\nhint: is the server running? start it with 'mainstay dev'") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
 	release := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer slow.Close()
 	defer close(release)
-	if got := (run{server: slow.URL}).do(t, "whoami", "--timeout", (20 * time.Millisecond).String()); got.code != 1 || !strings.Contains(got.err, "--timeout allows for more") {
+	if got := (run{server: slow.URL}).do(t, "whoami", "--timeout", (20 * time.Millisecond).String()); got.code != 1 ||
+		!strings.Contains(got.err, "--timeout allows for more") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
 }

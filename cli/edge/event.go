@@ -20,7 +20,8 @@ func (s *session) eventList() *cobra.Command {
 	var site, topic string
 	var minutes int
 	cmd := list(s, verb{
-		use: "list", short: "List events, newest first",
+		use:     "list",
+		short:   "List events, newest first",
 		example: "  mainstay edge event list --minutes 5 --topic 'alarm.*'\n  mainstay edge event list --site ID --limit 1000 -o json",
 	}, output.Columns[edgeapi.Event]{
 		Heads: []string{"RECEIVED", "SITE", "TOPIC", "EVENT ID", "PAYLOAD"},
@@ -28,8 +29,11 @@ func (s *session) eventList() *cobra.Command {
 			return []any{v.ReceivedAt, v.SiteId, v.Topic, v.EventId, v.Payload}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListEvents(ctx, &edgeapi.ListEventsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-			Minutes: given(c, "minutes", minutes), Topic: given(c, "topic", topic)})
+		return c.api.ListEvents(
+			ctx,
+			&edgeapi.ListEventsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
+				Minutes: given(c, "minutes", minutes), Topic: given(c, "topic", topic)},
+		)
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only events of this site")
@@ -58,7 +62,13 @@ With --id, sending again is safe: the server recognises the event and answers th
 		if err != nil {
 			return nil, err
 		}
-		e := edgeapi.EventInput{SiteId: site, Topic: topic, Payload: payload, EventId: given(c, "id", id), EventTime: at.at}
+		e := edgeapi.EventInput{
+			SiteId:    site,
+			Topic:     topic,
+			Payload:   payload,
+			EventId:   given(c, "id", id),
+			EventTime: at.at,
+		}
 		if headers != nil {
 			e.Headers = new(edgeapi.Headers(headers))
 		}

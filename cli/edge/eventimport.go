@@ -29,7 +29,8 @@ const (
 func (s *session) eventImport() *cobra.Command {
 	var site string
 	cmd := s.command(verb{
-		use: "import FILE", short: "Send events from a file of JSON lines",
+		use:   "import FILE",
+		short: "Send events from a file of JSON lines",
 		long: `Send events from a file of JSON lines (- is standard input), in batches of up to 1,000.
 
 Every line is an event: {"site_id", "topic", "payload"}, and, if you like, "event_id", "headers" and "event_time". A line
@@ -149,7 +150,9 @@ func (i *importer) flush(ctx context.Context) error {
 	if len(i.batch) == 0 {
 		return nil
 	}
-	receipts, err := decode[[]edgeapi.EventReceipt](i.call.send(i.call.api.IngestEvents(ctx, edgeapi.EventBatch{Events: i.batch})))
+	receipts, err := decode[[]edgeapi.EventReceipt](
+		i.call.send(i.call.api.IngestEvents(ctx, edgeapi.EventBatch{Events: i.batch})),
+	)
 	if err != nil {
 		return fmt.Errorf("lines %d to %d: %w", i.first, i.line, err)
 	}

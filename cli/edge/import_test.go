@@ -46,7 +46,8 @@ func TestImportSendsBatchesAndGivesEqualLinesEqualIDs(t *testing.T) {
 	if len(batches) != 2 || len(batches[0]) != 1000 || len(batches[1]) != 1 {
 		t.Fatalf("%d batches", len(batches))
 	}
-	if e := batches[0][0]; *e.EventId != "known" || e.SiteId != "s1" || string(e.Payload) != `{"big":12345678901234567890}` {
+	if e := batches[0][0]; *e.EventId != "known" || e.SiteId != "s1" ||
+		string(e.Payload) != `{"big":12345678901234567890}` {
 		t.Errorf("the first event became %+v", e)
 	}
 	first := batches
@@ -92,7 +93,8 @@ func TestImportNamesTheLineThatIsWrong(t *testing.T) {
 		`{"site_id":"s","payload":1}`:                                 "line 1 has no topic",
 		`{"site_id":"s","topic":"t"}`:                                 "line 1 has no payload",
 	} {
-		if got := (run{server: s.URL, stdin: input}).do(t, "event", "import", "-"); got.code != 1 || !strings.Contains(got.err, want) {
+		if got := (run{server: s.URL, stdin: input}).do(t, "event", "import", "-"); got.code != 1 ||
+			!strings.Contains(got.err, want) {
 			t.Errorf("%q: %d %s", input, got.code, got.err)
 		}
 	}
@@ -103,7 +105,8 @@ func TestImportThatFailsSaysHowToGoOn(t *testing.T) {
 	s := serve(t, loadContract(t), map[string]http.HandlerFunc{
 		"IngestEvents": answer(507, `{"error":{"code":"storage_failed","message":"disk full","request_id":"q"}}`)})
 	got := run{server: s.URL, stdin: `{"site_id":"s","topic":"t","payload":1}`}.do(t, "event", "import", "-")
-	if got.code != 1 || !strings.Contains(got.err, "after 0 events: lines 1 to 1: disk full") || !strings.Contains(got.err, "run the same command again") {
+	if got.code != 1 || !strings.Contains(got.err, "after 0 events: lines 1 to 1: disk full") ||
+		!strings.Contains(got.err, "run the same command again") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
 }

@@ -103,7 +103,9 @@ func (m *moment) Set(s string) error {
 	if err != nil {
 		d, durationErr := time.ParseDuration(s)
 		if durationErr != nil {
-			return errors.New("must be a time such as 2026-01-31T08:00:00Z, or a span such as 2h, which means two hours ago")
+			return errors.New(
+				"must be a time such as 2026-01-31T08:00:00Z, or a span such as 2h, which means two hours ago",
+			)
 		}
 		at = time.Now().Add(-d).UTC()
 	}

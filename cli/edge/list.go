@@ -24,7 +24,9 @@ type page struct {
 }
 
 // list makes a command that prints a list of T, of as many pages as it takes.
-func list[T any](s *session, v verb, columns output.Columns[T], r func(context.Context, *call, page) (*http.Response, error)) *cobra.Command {
+func list[T any](
+	s *session, v verb, columns output.Columns[T], r func(context.Context, *call, page) (*http.Response, error),
+) *cobra.Command {
 	var limit int
 	var all bool
 	cmd := s.command(v, func(ctx context.Context, c *call) error {
@@ -42,7 +44,9 @@ func list[T any](s *session, v verb, columns output.Columns[T], r func(context.C
 			return err
 		}
 		if more && c.format == output.Table {
-			_, err = fmt.Fprintln(c.cmd.ErrOrStderr(), "There is more: --limit asks for more of it, --all for everything.")
+			_, err = fmt.Fprintln(
+				c.cmd.ErrOrStderr(), "There is more: --limit asks for more of it, --all for everything.",
+			)
 		}
 		return err
 	})
@@ -54,7 +58,9 @@ func list[T any](s *session, v verb, columns output.Columns[T], r func(context.C
 
 // pages passes on the items of page after page until there are limit (0 for all)
 // and tells whether the server has more.
-func (c *call) pages(limit int, use func([]json.RawMessage) error, r func(page) (*http.Response, error)) (more bool, err error) {
+func (c *call) pages(
+	limit int, use func([]json.RawMessage) error, r func(page) (*http.Response, error),
+) (more bool, err error) {
 	next := ""
 	for got := 0; ; {
 		size := largestPage

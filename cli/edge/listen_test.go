@@ -45,7 +45,10 @@ func TestListenPrintsDeliveriesAndRefusesForgedOnes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res := client.Send(t.Context(), webhook.Request{URL: url, Body: []byte(`{"event_id":"e1"}`), ID: "e1", Secret: s, Timestamp: time.Now()}); res.Status != want {
+		if res := client.Send(
+			t.Context(),
+			webhook.Request{URL: url, Body: []byte(`{"event_id":"e1"}`), ID: "e1", Secret: s, Timestamp: time.Now()},
+		); res.Status != want {
 			t.Errorf("%d, want %d: %v", res.Status, want, res.Err)
 		}
 	}

@@ -36,7 +36,8 @@ func (s *session) otaRequest() *cobra.Command {
 	var a artifactFlags
 	var force bool
 	cmd := s.object(verb{
-		use: "request DEVICE", short: "Ask a device to update; takes the place of an earlier request",
+		use:   "request DEVICE",
+		short: "Ask a device to update; takes the place of an earlier request",
 		example: "  mainstay edge ota request DEVICE --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \\\n" +
 			"    --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1)",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {

@@ -28,8 +28,11 @@ func TestAListIsAnAlignedTableOrWhatTheAPISent(t *testing.T) {
 	if !strings.HasPrefix(text, "[\n  {\n    \"id\": \"s1\",\n") {
 		t.Errorf("json is not indented, or in another order:\n%s", text)
 	}
-	if got := r.ok(t, "site", "list", "-o", "yaml").out; !strings.HasPrefix(got, "- id: s1\n  name: plant-7\n  org_id: \"\"\n") ||
-		!strings.Contains(got, "  last_seen_at: null\n") || !strings.Contains(got, "  labels:\n    tier: gold\n") {
+	if got := r.ok(
+		t, "site", "list", "-o", "yaml",
+	).out; !strings.HasPrefix(got, "- id: s1\n  name: plant-7\n  org_id: \"\"\n") ||
+		!strings.Contains(got, "  last_seen_at: null\n") ||
+		!strings.Contains(got, "  labels:\n    tier: gold\n") {
 		t.Errorf("yaml:\n%s", got)
 	}
 }
@@ -53,7 +56,9 @@ func TestAnObjectIsALineAFieldWithItsNameFirst(t *testing.T) {
 			t.Errorf("no line %q in:\n%s", line, got)
 		}
 	}
-	if got := (run{server: s.URL}).ok(t, "site", "get", "s1").out; !strings.Contains(got, "CERTIFICATE SERIAL      0a\n") {
+	if got := (run{server: s.URL}).ok(t, "site", "get", "s1").out; !strings.Contains(
+		got, "CERTIFICATE SERIAL      0a\n",
+	) {
 		t.Errorf("a nested object has no lines of its own:\n%s", got)
 	}
 }
@@ -61,7 +66,10 @@ func TestAnObjectIsALineAFieldWithItsNameFirst(t *testing.T) {
 func TestWhatAServerSendsCannotControlTheTerminal(t *testing.T) {
 	t.Parallel()
 	evil := strings.Replace(examples()["GetSite"], "plant-7", `\u001b[31mred\u009b2J\n\u202eeman`, 1)
-	s := serve(t, loadContract(t), map[string]http.HandlerFunc{"ListSites": answer(200, "["+evil+"]"), "GetSite": answer(200, evil)})
+	s := serve(
+		t, loadContract(t),
+		map[string]http.HandlerFunc{"ListSites": answer(200, "["+evil+"]"), "GetSite": answer(200, evil)},
+	)
 	for _, args := range [][]string{{"site", "list"}, {"site", "get", "s1"}} {
 		got := run{server: s.URL}.ok(t, args...).out
 		if strings.ContainsAny(got, "\x1b\u009b\u202e") || !strings.Contains(got, `\x1b[31mred\x9b2J\n\u202eeman`) {
@@ -69,7 +77,9 @@ func TestWhatAServerSendsCannotControlTheTerminal(t *testing.T) {
 		}
 	}
 	for _, format := range []string{"json", "yaml"} {
-		if got := (run{server: s.URL}).ok(t, "site", "get", "s1", "-o", format).out; strings.ContainsAny(got, "\x1b\u009b") {
+		if got := (run{server: s.URL}).ok(t, "site", "get", "s1", "-o", format).out; strings.ContainsAny(
+			got, "\x1b\u009b",
+		) {
 			t.Errorf("%s: %q", format, got)
 		}
 	}
@@ -116,11 +126,16 @@ func TestAllFollowsTheLinksAndLimitStopsEarlier(t *testing.T) {
 
 func TestAListThatNamesTheSameNextPageTwiceDoesNotGoOnForever(t *testing.T) {
 	t.Parallel()
-	s := serve(t, loadContract(t), map[string]http.HandlerFunc{"ListSites": func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Link", `</api/v1/sites?cursor=same>; rel="next"`)
-		answer(200, examples()["ListSites"])(w, r)
-	}})
-	if got := (run{server: s.URL}).do(t, "site", "list", "--all"); got.code != 1 || !strings.Contains(got.err, "not complete") {
+	s := serve(
+		t,
+		loadContract(t),
+		map[string]http.HandlerFunc{"ListSites": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", `</api/v1/sites?cursor=same>; rel="next"`)
+			answer(200, examples()["ListSites"])(w, r)
+		}},
+	)
+	if got := (run{server: s.URL}).do(t, "site", "list", "--all"); got.code != 1 ||
+		!strings.Contains(got.err, "not complete") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
 }
@@ -151,8 +166,12 @@ func TestADeploymentOfASiteThatIsNotHeardOfIsListedAsUnknown(t *testing.T) {
 		"health":null,"revision":1,"observed_revision":1,"previous":null,"status":"running","message":"","created_at":"2026-01-01T00:00:00Z","updated_at":"2026-01-01T00:00:00Z",
 		"site_status":%q,"site_last_seen_at":"2026-01-01T00:00:00Z"}]`
 	for _, status := range []string{"online", "offline", "revoked"} {
-		s := serve(t, loadContract(t), map[string]http.HandlerFunc{"ListDeployments": answer(200, fmt.Sprintf(list, status))})
-		if got := (run{server: s.URL}).ok(t, "deployment", "list").out; strings.Contains(got, "unknown (was running)") != (status != "online") {
+		s := serve(
+			t, loadContract(t), map[string]http.HandlerFunc{"ListDeployments": answer(200, fmt.Sprintf(list, status))},
+		)
+		if got := (run{server: s.URL}).ok(t, "deployment", "list").out; strings.Contains(
+			got, "unknown (was running)",
+		) != (status != "online") {
 			t.Errorf("%s:\n%s", status, got)
 		}
 	}

@@ -11,11 +11,18 @@ import (
 )
 
 func (s *session) policies() *cobra.Command {
-	cmd := group("policy", "Policy packs: which images sites may run", "  mainstay edge policy list", "policies", "policy-pack")
+	cmd := group(
+		"policy", "Policy packs: which images sites may run", "  mainstay edge policy list", "policies", "policy-pack",
+	)
 	cmd.AddCommand(
 		s.policyList(),
-		s.get("policy", "policy pack", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetPolicyPack(ctx, c.args[0]) }),
-		s.policyCreate(), s.policyUpdate(), s.policyCheck(),
+		s.get(
+			"policy", "policy pack",
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetPolicyPack(ctx, c.args[0]) },
+		),
+		s.policyCreate(),
+		s.policyUpdate(),
+		s.policyCheck(),
 		s.delete("policy", "policy pack", "", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.DeletePolicyPack(ctx, c.args[0])
 		}),
@@ -44,7 +51,8 @@ func (s *session) policyCreate() *cobra.Command {
 	var images []string
 	var enabled bool
 	cmd := s.object(verb{
-		use: "create NAME", short: "Allow images, for one site or for the whole fleet",
+		use:   "create NAME",
+		short: "Allow images, for one site or for the whole fleet",
 		example: "  mainstay edge policy create base --image 'registry.example.com/*' --image 'docker.io/library/nginx:*'\n" +
 			"  mainstay edge policy create trial --site ID --image '*' --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
@@ -66,7 +74,9 @@ func (s *session) policyCheck() *cobra.Command {
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.api.CheckImage(ctx, edgeapi.ImageCheck{Image: c.args[0], SiteId: given(c, "site", site)})
 	})
-	cmd.Flags().StringVar(&site, "site", "", "site that would run it; without one, only packs for the whole fleet apply")
+	cmd.Flags().StringVar(
+		&site, "site", "", "site that would run it; without one, only packs for the whole fleet apply",
+	)
 	return cmd
 }
 
@@ -75,7 +85,8 @@ func (s *session) policyUpdate() *cobra.Command {
 	var images []string
 	var enabled bool
 	cmd := s.object(verb{
-		use: "update ID", short: "Change a policy pack; what no flag names stays",
+		use:     "update ID",
+		short:   "Change a policy pack; what no flag names stays",
 		example: "  mainstay edge policy update ID --image 'registry.example.com/*'\n  mainstay edge policy update ID --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.api.PatchPolicyPack(ctx, c.args[0], edgeapi.PolicyPackPatch{Name: given(c, "name", name),

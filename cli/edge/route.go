@@ -14,14 +14,25 @@ func (s *session) routes() *cobra.Command {
 	cmd := group("route", "Routes: deliver matching events to HTTP targets", "  mainstay edge route list", "routes")
 	cmd.AddCommand(
 		s.routeList(),
-		s.get("route", "route", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetRoute(ctx, c.args[0]) }),
-		s.routeCreate(), s.routeUpdate(),
+		s.get(
+			"route", "route",
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetRoute(ctx, c.args[0]) },
+		),
+		s.routeCreate(),
+		s.routeUpdate(),
 		s.routeSwitch("enable", "Deliver over a route again", true),
 		s.routeSwitch("disable", "Stop delivery over a route; what is pending becomes dead letters", false),
-		s.delete("route", "route", " (its pending deliveries become dead letters)", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.DeleteRoute(ctx, c.args[0])
-		}),
-		s.routeTest(), s.routeStats(), s.routeListen(),
+		s.delete(
+			"route",
+			"route",
+			" (its pending deliveries become dead letters)",
+			func(ctx context.Context, c *call) (*http.Response, error) {
+				return c.api.DeleteRoute(ctx, c.args[0])
+			},
+		),
+		s.routeTest(),
+		s.routeStats(),
+		s.routeListen(),
 	)
 	return cmd
 }
@@ -33,7 +44,10 @@ func (s *session) routeList() *cobra.Command {
 	}, output.Columns[edgeapi.Route]{
 		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED", "DELIVERY", "LAST ERROR"},
 		Row: func(v edgeapi.Route) []any {
-			return []any{v.Id, v.Name, v.Topic, v.SiteId, v.Method, v.TargetUrl, v.Enabled, v.Delivery.State, v.Delivery.LastError}
+			return []any{
+				v.Id, v.Name, v.Topic, v.SiteId, v.Method, v.TargetUrl, v.Enabled, v.Delivery.State,
+				v.Delivery.LastError,
+			}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
 		return c.api.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.limit, Cursor: p.cursor})
@@ -63,7 +77,8 @@ func (s *session) routeCreate() *cobra.Command {
 	var f routeFlags
 	var disabled bool
 	cmd := s.object(verb{
-		use: "create NAME", short: "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
+		use:   "create NAME",
+		short: "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
 		example: `  mainstay edge route create alarms --topic 'alarm.*' --url https://hooks.example.com/alarms
   mainstay edge route create one-site --topic '*' --site ID --url http://10.0.0.7:9000/in --retry-max 10 --disabled`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
@@ -71,10 +86,15 @@ func (s *session) routeCreate() *cobra.Command {
 			return nil, err
 		}
 		return c.api.CreateRoute(ctx, edgeapi.RouteInput{
-			Name: c.args[0], Topic: f.topic, TargetUrl: f.url,
-			SiteId: given(c, "site", f.site), Method: given(c, "method", edgeapi.RouteMethod(f.method)), Secret: given(c, "secret", f.secret),
-			RetryMax: given(c, "retry-max", f.retryMax), TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
-			Enabled: given(c, "disabled", !disabled),
+			Name:           c.args[0],
+			Topic:          f.topic,
+			TargetUrl:      f.url,
+			SiteId:         given(c, "site", f.site),
+			Method:         given(c, "method", edgeapi.RouteMethod(f.method)),
+			Secret:         given(c, "secret", f.secret),
+			RetryMax:       given(c, "retry-max", f.retryMax),
+			TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
+			Enabled:        given(c, "disabled", !disabled),
 		})
 	})
 	f.add(cmd)
@@ -89,9 +109,14 @@ func (s *session) routeUpdate() *cobra.Command {
 		example: "  mainstay edge route update ID --url https://hooks.example.com/v2 --retry-max 10",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.api.PatchRoute(ctx, c.args[0], edgeapi.RoutePatch{
-			Name: given(c, "name", f.name), Topic: given(c, "topic", f.topic), TargetUrl: given(c, "url", f.url),
-			SiteId: given(c, "site", f.site), Method: given(c, "method", edgeapi.RouteMethod(f.method)), Secret: given(c, "secret", f.secret),
-			RetryMax: given(c, "retry-max", f.retryMax), TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
+			Name:           given(c, "name", f.name),
+			Topic:          given(c, "topic", f.topic),
+			TargetUrl:      given(c, "url", f.url),
+			SiteId:         given(c, "site", f.site),
+			Method:         given(c, "method", edgeapi.RouteMethod(f.method)),
+			Secret:         given(c, "secret", f.secret),
+			RetryMax:       given(c, "retry-max", f.retryMax),
+			TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
 		})
 	})
 	f.add(cmd)

@@ -25,7 +25,8 @@ func (s *session) routeListen() *cobra.Command {
 	var address, secretText string
 	var status int
 	cmd := &cobra.Command{
-		Use: "listen", Short: "Be a target: print what is delivered here, until interrupted",
+		Use:   "listen",
+		Short: "Be a target: print what is delivered here, until interrupted",
 		Long: `Listen on an address of this machine and print every delivery that arrives. With the route's secret the signatures are
 checked, and what is not signed by it is refused with 401. --status answers with another status, to see retries and dead
 letters.`,
@@ -88,7 +89,9 @@ func (l listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status, signed = http.StatusUnauthorized, "NOT SIGNED BY THE SECRET"
 		}
 	}
-	line := fmt.Sprintf("%s %s %s %s %s", time.Now().Format(time.TimeOnly), r.Method, r.Header.Get(webhook.HeaderID), signed, body)
+	line := fmt.Sprintf(
+		"%s %s %s %s %s", time.Now().Format(time.TimeOnly), r.Method, r.Header.Get(webhook.HeaderID), signed, body,
+	)
 	_, _ = fmt.Fprintln(l.out, output.Escape(line)) // nobody reads any more
 	w.WriteHeader(status)
 }

@@ -26,7 +26,8 @@ func (s *session) simulate() *cobra.Command {
 	var duration time.Duration
 	var token string
 	cmd := s.command(verb{
-		use: "simulate", short: "Play a fleet of sites and devices against the server",
+		use:   "simulate",
+		short: "Play a fleet of sites and devices against the server",
 		long: `Play a fleet of sites and devices against the server: real enrollments with keys and certificates, heartbeats, events,
 twins, deployments and updates, each site with its own token. It goes on until interrupted, or for --duration, and then
 prints what it did. The sites stay, and go offline.
@@ -70,12 +71,17 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 	f.Float64Var(&cfg.FailRate, "fail-rate", 0, "part of the updates and deployments that fails, 0 to 1")
 	f.BoolVar(&cfg.Chaos, "chaos", false, "cut links, lose answers, hang devices")
 	f.DurationVar(&duration, "duration", 0, "end by itself after this time")
-	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "time between two heartbeats of a site; 0 is what the server asks for")
+	f.DurationVar(
+		&cfg.Heartbeat, "heartbeat", 0, "time between two heartbeats of a site; 0 is what the server asks for",
+	)
 	f.DurationVar(&cfg.EventInterval, "event-interval", 10*time.Second, "time between two events of a site; 0 is none")
 	f.DurationVar(&cfg.OTADuration, "update-duration", 20*time.Second, "how long a device takes for an update, about")
 	f.IntVar(&cfg.Workers, "workers", 64, "requests under way at once")
 	f.Uint64Var(&cfg.Seed, "seed", 1, "makes the same things happen again")
-	f.StringVar(&cfg.Prefix, "prefix", "", "what the devices' ids begin with; random when absent, so that runs do not share devices")
+	f.StringVar(
+		&cfg.Prefix, "prefix", "",
+		"what the devices' ids begin with; random when absent, so that runs do not share devices",
+	)
 	f.StringVar(&token, "enrollment-token", "", "enrollment token (environment: EDGE_ENROLLMENT_TOKEN)")
 	return cmd
 }
@@ -91,11 +97,14 @@ func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 		return nil, err
 	}
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = workers, workers
-	return edgeapi.NewClient(server.String()+edgeapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.timeout}),
+	return edgeapi.NewClient(
+		server.String()+edgeapi.BasePath,
+		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.timeout}),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay-simulator/"+telemetry.BuildInfo().Version)
 			return nil
-		}))
+		}),
+	)
 }
 
 // simulate runs the fleet, tells every now and then how it does, and sums up.
@@ -149,11 +158,17 @@ func simulationLine(last, now simulator.Stats, period time.Duration) string {
 		return float64(now.Latency[kind].Count-last.Latency[kind].Count) / period.Seconds()
 	}
 	if now.Registered < int64(now.Devices) && now.Outages == 0 && now.OTAStarted == 0 {
-		return fmt.Sprintf("%s %d of %d sites enrolled, %d of %d devices registered, %.0f/s", output.Bar(now.Registered+now.Enrolled, int64(now.Devices+now.Sites), 20),
-			now.Enrolled, now.Sites, now.Registered, now.Devices, rate("enroll")+rate("register"))
+		return fmt.Sprintf(
+			"%s %d of %d sites enrolled, %d of %d devices registered, %.0f/s",
+			output.Bar(now.Registered+now.Enrolled, int64(now.Devices+now.Sites), 20), now.Enrolled, now.Sites,
+			now.Registered, now.Devices, rate("enroll")+rate("register"),
+		)
 	}
 	beats := now.Latency["heartbeat"]
-	return fmt.Sprintf("%d of %d sites online, %.0f heartbeats/s (p50 %.1f ms, p99 %.1f ms), %.0f events/s, updates: %d under way, %d done, %d failed; unanswered %d",
-		now.Online, now.Sites, rate("heartbeat"), beats.P50, beats.P99, float64(now.EventsSent-last.EventsSent)/period.Seconds(),
-		now.OTAStarted-now.OTASucceeded-now.OTAFailed, now.OTASucceeded, now.OTAFailed, now.Unanswered)
+	return fmt.Sprintf(
+		"%d of %d sites online, %.0f heartbeats/s (p50 %.1f ms, p99 %.1f ms), %.0f events/s, updates: %d under way, %d done, %d failed; unanswered %d",
+		now.Online, now.Sites, rate("heartbeat"), beats.P50, beats.P99,
+		float64(now.EventsSent-last.EventsSent)/period.Seconds(), now.OTAStarted-now.OTASucceeded-now.OTAFailed,
+		now.OTASucceeded, now.OTAFailed, now.Unanswered,
+	)
 }

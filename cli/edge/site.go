@@ -11,11 +11,20 @@ import (
 )
 
 func (s *session) sites() *cobra.Command {
-	cmd := group("site", "Sites: enroll, list, label, revoke", "  mainstay edge site list\n  mainstay edge site enroll plant-7", "sites")
+	cmd := group(
+		"site", "Sites: enroll, list, label, revoke",
+		"  mainstay edge site list\n  mainstay edge site enroll plant-7", "sites",
+	)
 	cmd.AddCommand(
 		s.siteList(),
-		s.get("site", "site", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetSite(ctx, c.args[0]) }),
-		s.siteEnroll(), s.siteLabel(), s.siteRename(), s.siteRevoke(),
+		s.get(
+			"site", "site",
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetSite(ctx, c.args[0]) },
+		),
+		s.siteEnroll(),
+		s.siteLabel(),
+		s.siteRename(),
+		s.siteRevoke(),
 		s.delete("site", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.api.DeleteSite(ctx, c.args[0])
 		}),
@@ -34,7 +43,11 @@ func (s *session) siteList() *cobra.Command {
 			return []any{v.Id, v.Name, v.Status, v.LastSeenAt, v.Version, v.Labels}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListSites(ctx, &edgeapi.ListSitesParams{Limit: p.limit, Cursor: p.cursor, Status: given(c, "status", edgeapi.SiteStatus(status))})
+		return c.api.ListSites(ctx, &edgeapi.ListSitesParams{
+			Limit:  p.limit,
+			Cursor: p.cursor,
+			Status: given(c, "status", edgeapi.SiteStatus(status)),
+		})
 	})
 	cmd.Flags().StringVar(&status, "status", "", "only sites that are online, offline or revoked")
 	return cmd

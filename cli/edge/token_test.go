@@ -66,7 +66,9 @@ func TestTheDevelopersCredentialsGoToThisMachineOnly(t *testing.T) {
 	if strings.Contains(got.err, "credentials") {
 		t.Errorf("the file was read: %s", got.err)
 	}
-	if got := (run{server: "http://localhost:1", dir: dir}).do(t, "whoami"); !strings.Contains(got.err, "read credentials") {
+	if got := (run{server: "http://localhost:1", dir: dir}).do(t, "whoami"); !strings.Contains(
+		got.err, "read credentials",
+	) {
 		t.Errorf("a broken file went unnoticed: %s", got.err)
 	}
 }
@@ -75,7 +77,10 @@ func TestEnrollingTakesTheDevelopersEnrollmentTokenAndKeepsTheCertificate(t *tes
 	t.Parallel()
 	s := serve(t, loadContract(t), nil)
 	out := filepath.Join(t.TempDir(), "site.crt")
-	got := run{server: s.URL, dir: withCredentials(t, devCredentials)}.ok(t, "site", "enroll", "plant", "--csr", writeFile(t, "csr", "CSR"), "--cert-out", out)
+	got := run{
+		server: s.URL,
+		dir:    withCredentials(t, devCredentials),
+	}.ok(t, "site", "enroll", "plant", "--csr", writeFile(t, "csr", "CSR"), "--cert-out", out)
 	if !strings.Contains(s.body, `"enrollment_token":"dev-enroll"`) || !strings.Contains(got.out, "agent-token") {
 		t.Errorf("sent %s\nprinted %s", s.body, got.out)
 	}
@@ -87,7 +92,10 @@ func TestEnrollingTakesTheDevelopersEnrollmentTokenAndKeepsTheCertificate(t *tes
 func TestAnAgentNeverCallsWithTheAdminsToken(t *testing.T) {
 	t.Parallel()
 	s := serve(t, loadContract(t), nil)
-	if got := (run{server: s.URL, dir: withCredentials(t, devCredentials)}).do(t, "agent", "heartbeat"); got.code != 2 || len(s.called()) != 0 {
+	if got := (run{server: s.URL, dir: withCredentials(t, devCredentials)}).do(
+		t, "agent", "heartbeat",
+	); got.code != 2 ||
+		len(s.called()) != 0 {
 		t.Errorf("exit code %d, called %v", got.code, s.called())
 	}
 }
@@ -96,7 +104,10 @@ func TestLoginPrintsTheTokenAloneAndTakesThePasswordFromStandardInputOrTheEnviro
 	t.Parallel()
 	s := serve(t, loadContract(t), nil)
 	for _, r := range []run{{server: s.URL, stdin: "secret\nmore\n"}, {server: s.URL, env: map[string]string{"EDGE_PASSWORD": "secret"}}} {
-		if got := r.ok(t, "login", "-u", "eve"); got.out != "session-token\n" || !strings.Contains(s.body, `"password":"secret"`) || !strings.Contains(s.body, `"username":"eve"`) {
+		if got := r.ok(
+			t, "login", "-u", "eve",
+		); got.out != "session-token\n" || !strings.Contains(s.body, `"password":"secret"`) ||
+			!strings.Contains(s.body, `"username":"eve"`) {
 			t.Errorf("printed %q, sent %s", got.out, s.body)
 		}
 	}

@@ -14,7 +14,10 @@ func (s *session) twins() *cobra.Command {
 	cmd := group("twin", "Device twins: desired and reported state", "  mainstay edge twin get DEVICE", "twins")
 	cmd.AddCommand(
 		s.twinList(),
-		s.get("twin", "twin, by its device's id", func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetTwin(ctx, c.args[0]) }),
+		s.get(
+			"twin", "twin, by its device's id",
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetTwin(ctx, c.args[0]) },
+		),
 		s.twinSet(),
 	)
 	return cmd
@@ -32,10 +35,16 @@ func twinColumns() output.Columns[edgeapi.Twin] {
 
 func (s *session) twinList() *cobra.Command {
 	var site string
-	cmd := list(s, verb{use: "list", short: "List twins", example: "  mainstay edge twin list --site ID"}, twinColumns(),
+	cmd := list(
+		s,
+		verb{use: "list", short: "List twins", example: "  mainstay edge twin list --site ID"},
+		twinColumns(),
 		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListTwins(ctx, &edgeapi.ListTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)})
-		})
+			return c.api.ListTwins(
+				ctx, &edgeapi.ListTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+			)
+		},
+	)
 	cmd.Flags().StringVar(&site, "site", "", "only twins of this site's devices")
 	return cmd
 }

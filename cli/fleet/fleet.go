@@ -18,12 +18,16 @@ type commands struct{ *daemon.Session }
 
 // New makes the command `fleet` with all commands below it.
 func New(env client.Environment) *cobra.Command {
-	cmd := daemon.Group("fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
-		"  mainstay fleet nodes\n  mainstay fleet create web --image debian-12 --selector disk=nvme\n  mainstay fleet vms")
+	cmd := daemon.Group(
+		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
+		"  mainstay fleet nodes\n  mainstay fleet create web --image debian-12 --selector disk=nvme\n  mainstay fleet vms",
+	)
 	cmd.Long = `Hosts with hypervisor daemons, together: --url is the daemon that is their registry.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
-	cmd.AddCommand(s.nodes(), s.node(), s.cordon(), s.uncordon(), s.capacity(), s.vms(), s.create(), s.delete(), s.deregister())
+	cmd.AddCommand(
+		s.nodes(), s.node(), s.cordon(), s.uncordon(), s.capacity(), s.vms(), s.create(), s.delete(), s.deregister(),
+	)
 	return cmd
 }

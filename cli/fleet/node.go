@@ -13,16 +13,30 @@ import (
 )
 
 func (s commands) nodes() *cobra.Command {
-	return daemon.List(s.Session, daemon.Verb{Use: "nodes", Short: "List the hosts of the fleet, by name", Example: "  mainstay fleet nodes\n  mainstay fleet nodes -o json"},
+	return daemon.List(
+		s.Session,
+		daemon.Verb{
+			Use:     "nodes",
+			Short:   "List the hosts of the fleet, by name",
+			Example: "  mainstay fleet nodes\n  mainstay fleet nodes -o json",
+		},
 		output.Columns[hypervisorapi.Node]{
-			Heads: []string{"NAME", "STATE", "VMS", "FREE VCPUS", "FREE MEMORY", "BACKENDS", "LABELS", "VERSION", "HEARTBEAT", "URL"},
-			Row: func(v hypervisorapi.Node) []any {
-				return []any{v.Name, state(v), v.Vms, fmt.Sprintf("%d of %d", v.FreeVcpus, v.Vcpus), fmt.Sprintf("%d of %d MiB", v.FreeMemoryMib, v.MemoryMib),
-					v.Backends, map[string]string(v.Labels), v.Version, v.HeartbeatAt, v.Url}
+			Heads: []string{
+				"NAME", "STATE", "VMS", "FREE VCPUS", "FREE MEMORY", "BACKENDS", "LABELS", "VERSION", "HEARTBEAT",
+				"URL",
 			},
-		}, func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
+			Row: func(v hypervisorapi.Node) []any {
+				return []any{
+					v.Name, state(v), v.Vms, fmt.Sprintf("%d of %d", v.FreeVcpus, v.Vcpus),
+					fmt.Sprintf("%d of %d MiB", v.FreeMemoryMib, v.MemoryMib), v.Backends,
+					map[string]string(v.Labels), v.Version, v.HeartbeatAt, v.Url,
+				}
+			},
+		},
+		func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
 			return c.API.ListNodes(ctx)
-		})
+		},
+	)
 }
 
 func state(v hypervisorapi.Node) string {
@@ -45,22 +59,37 @@ func (s commands) node() *cobra.Command {
 }
 
 func (s commands) cordon() *cobra.Command {
-	return s.Change(daemon.Verb{Use: "cordon NODE", Short: "Place nothing new on a host unless it is named", Example: "  mainstay fleet cordon host-3"},
-		"Nothing new is placed on %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Change(
+		daemon.Verb{
+			Use:     "cordon NODE",
+			Short:   "Place nothing new on a host unless it is named",
+			Example: "  mainstay fleet cordon host-3",
+		},
+		"Nothing new is placed on %s.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.CordonNode(ctx, c.Args[0], hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) uncordon() *cobra.Command {
-	return s.Change(daemon.Verb{Use: "uncordon NODE", Short: "Place VMs on a host again", Example: "  mainstay fleet uncordon host-3"},
-		"VMs are placed on %s again.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Change(
+		daemon.Verb{
+			Use:     "uncordon NODE",
+			Short:   "Place VMs on a host again",
+			Example: "  mainstay fleet uncordon host-3",
+		},
+		"VMs are placed on %s again.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.UncordonNode(ctx, c.Args[0], hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) deregister() *cobra.Command {
 	return s.Remove(daemon.Verb{
-		Use: "deregister NODE", Short: "Forget a host; its VMs go on, and it is back with its next heartbeat",
+		Use:   "deregister NODE",
+		Short: "Forget a host; its VMs go on, and it is back with its next heartbeat",
 		Long: `Forget a host; its VMs go on, and it is back with its next heartbeat: so end its daemon first, or start it without
 --registry. This takes the fleet's token.`,
 		Example: "  mainstay fleet deregister host-3 --yes",
@@ -70,7 +99,12 @@ func (s commands) deregister() *cobra.Command {
 }
 
 func (s commands) capacity() *cobra.Command {
-	return s.Command(daemon.Verb{Use: "capacity", Short: "Show what the fleet has, and what is left", Example: "  mainstay fleet capacity\n  mainstay fleet capacity -o json"},
+	return s.Command(
+		daemon.Verb{
+			Use:     "capacity",
+			Short:   "Show what the fleet has, and what is left",
+			Example: "  mainstay fleet capacity\n  mainstay fleet capacity -o json",
+		},
 		func(ctx context.Context, c *daemon.Call) error {
 			a, err := c.Send(c.API.GetCapacity(ctx))
 			v, err := daemon.Decode[hypervisorapi.Capacity](a, err)
@@ -82,9 +116,18 @@ func (s commands) capacity() *cobra.Command {
 				return c.Out.Rows([][]any{
 					{"Hosts", "", fmt.Sprintf("%d, %d healthy", v.Nodes, v.HealthyNodes)},
 					{"VMs", "", v.Vms},
-					{"Processors", output.Bar(int64(v.Vcpus-v.FreeVcpus), int64(v.Vcpus), width), fmt.Sprintf("%d of %d left", v.FreeVcpus, v.Vcpus)},
-					{"Memory", output.Bar(int64(v.MemoryMib-v.FreeMemoryMib), int64(v.MemoryMib), width), fmt.Sprintf("%d of %d MiB left", v.FreeMemoryMib, v.MemoryMib)},
+					{
+						"Processors",
+						output.Bar(int64(v.Vcpus-v.FreeVcpus), int64(v.Vcpus), width),
+						fmt.Sprintf("%d of %d left", v.FreeVcpus, v.Vcpus),
+					},
+					{
+						"Memory",
+						output.Bar(int64(v.MemoryMib-v.FreeMemoryMib), int64(v.MemoryMib), width),
+						fmt.Sprintf("%d of %d MiB left", v.FreeMemoryMib, v.MemoryMib),
+					},
 				})
 			})
-		})
+		},
+	)
 }

@@ -19,7 +19,10 @@ func columns() output.Columns[hypervisorapi.FleetVM] {
 	return output.Columns[hypervisorapi.FleetVM]{
 		Heads: []string{"NODE", "NAME", "STATE", "BACKEND", "VCPUS", "MEMORY", "IPS", "IMAGE", "TENANT", "ID"},
 		Row: func(v hypervisorapi.FleetVM) []any {
-			return []any{v.Node, v.Name, v.State, v.Backend, v.Vcpus, fmt.Sprintf("%d MiB", v.MemoryMib), v.Ips, v.Image, v.Tenant, v.Id}
+			return []any{
+				v.Node, v.Name, v.State, v.Backend, v.Vcpus, fmt.Sprintf("%d MiB", v.MemoryMib), v.Ips, v.Image,
+				v.Tenant, v.Id,
+			}
 		},
 	}
 }
@@ -27,7 +30,8 @@ func columns() output.Columns[hypervisorapi.FleetVM] {
 func (s commands) vms() *cobra.Command {
 	var node string
 	cmd := s.Command(daemon.Verb{
-		Use: "vms", Short: "List the VMs of all hosts, or of one",
+		Use:     "vms",
+		Short:   "List the VMs of all hosts, or of one",
 		Long:    "List the VMs of all hosts that answer in time, or of one. Hosts that do not answer are told of; the exit code is 1 then.",
 		Example: "  mainstay fleet vms\n  mainstay fleet vms --node host-3 -o json",
 	}, func(ctx context.Context, c *daemon.Call) error {
@@ -72,7 +76,10 @@ func all(ctx context.Context, c *daemon.Call) error {
 		c.Note("The host %s does not answer: %s", u.Node, u.Reason)
 	}
 	if n := len(v.Unreachable); n > 0 {
-		return exit.Hinted(fmt.Errorf("the list is not complete: %d of the hosts did not answer", n), "'mainstay fleet nodes' shows when each was last heard of")
+		return exit.Hinted(
+			fmt.Errorf("the list is not complete: %d of the hosts did not answer", n),
+			"'mainstay fleet nodes' shows when each was last heard of",
+		)
 	}
 	return nil
 }
@@ -82,7 +89,8 @@ func (s commands) create() *cobra.Command {
 	var on string
 	var selector daemon.Pairs
 	cmd := s.Command(daemon.Verb{
-		Use: "create NAME", Short: "Make a VM on the host with most room, or on one that is named",
+		Use:   "create NAME",
+		Short: "Make a VM on the host with most room, or on one that is named",
 		Long: `Make a VM on the host with most room among those that are healthy, are not cordoned and have the labels of --selector; or
 with --on on that host, even if it is cordoned. It is stopped unless --start is given.`,
 		Example: "  mainstay fleet create web --image debian-12 --vcpus 2 --memory 2G --start\n" +

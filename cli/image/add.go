@@ -27,7 +27,8 @@ func added(_ *daemon.Call, op hypervisorapi.Operation) string {
 
 func (s commands) buildDemo() *cobra.Command {
 	return s.Operation(daemon.Verb{
-		Use: "build-demo", Short: "Build the image demo, a small guest that boots in seconds",
+		Use:   "build-demo",
+		Short: "Build the image demo, a small guest that boots in seconds",
 		Long: `Build the image demo, a small guest that boots in seconds, out of the host's busybox and a kernel: Debian's for clouds,
 which is downloaded once (27 MB) unless 'make run' or apt has done so, or where that fails one that is installed on the host.`,
 		Example: "  mainstay image build-demo && mainstay vm run demo",
@@ -39,12 +40,18 @@ which is downloaded once (27 MB) unless 'make run' or apt has done so, or where 
 func (s commands) add() *cobra.Command {
 	var kernel, initrd, kernelArgs, signature string
 	cmd := s.Operation(daemon.Verb{
-		Use: "add NAME [PATH]", Short: "Take in an image that lies on the daemon's host",
+		Use:   "add NAME [PATH]",
+		Short: "Take in an image that lies on the daemon's host",
 		Long: `Take in an image that lies on the daemon's host: PATH of a disk image, or of a folder with the root file system of
 sandboxes; or --kernel, and --initrd, of a guest that boots without a disk. Paths are absolute, and are the host's.`,
 		Example: "  mainstay image add debian-12 /srv/images/debian-12.qcow2\n  mainstay image add tiny --kernel /boot/vmlinuz --initrd /boot/initrd.img --kernel-args console=ttyS0",
 	}, func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
-		request := hypervisorapi.ImageSpec{Name: c.Args[0], Kernel: daemon.Given(c, "kernel", kernel), Initrd: daemon.Given(c, "initrd", initrd), KernelArgs: daemon.Given(c, "kernel-args", kernelArgs)}
+		request := hypervisorapi.ImageSpec{
+			Name:       c.Args[0],
+			Kernel:     daemon.Given(c, "kernel", kernel),
+			Initrd:     daemon.Given(c, "initrd", initrd),
+			KernelArgs: daemon.Given(c, "kernel-args", kernelArgs),
+		}
 		if len(c.Args) > 1 {
 			request.Path = &c.Args[1]
 		}
@@ -67,7 +74,10 @@ sandboxes; or --kernel, and --initrd, of a guest that boots without a disk. Path
 		case len(args) > 2:
 			return exit.Usagef("unexpected argument %q", args[2])
 		case len(args) == 2 && !filepath.IsAbs(args[1]):
-			return exit.Hinted(exit.Usagef("PATH must be absolute, since it is one of the daemon's host, not %q", args[1]), "'mainstay image import' sends a file from here")
+			return exit.Hinted(
+				exit.Usagef("PATH must be absolute, since it is one of the daemon's host, not %q", args[1]),
+				"'mainstay image import' sends a file from here",
+			)
 		}
 		return nil
 	}
@@ -82,7 +92,8 @@ sandboxes; or --kernel, and --initrd, of a guest that boots without a disk. Path
 func (s commands) upload() *cobra.Command {
 	var signature string
 	cmd := s.Command(daemon.Verb{
-		Use: "import NAME FILE", Short: "Send a disk image to the daemon's host and take it in",
+		Use:   "import NAME FILE",
+		Short: "Send a disk image to the daemon's host and take it in",
 		Long: `Send a disk image to the daemon's host and take it in. A minisign signature in FILE.minisig is sent with it, or that of
 --signature.`,
 		Example: "  mainstay image import debian-12 debian-12-genericcloud-amd64.qcow2\n  mainstay image import ours ours.img --signature keys/ours.minisig",
@@ -97,10 +108,15 @@ func (s commands) upload() *cobra.Command {
 		}
 		return c.Follow(ctx, func() (*http.Response, error) {
 			defer func() { _ = source.Close() }() // it was only read
-			return c.Slow.UploadImageWithBody(ctx, c.Args[0], &hypervisorapi.UploadImageParams{Signature: text}, "application/octet-stream", source, source.Prepare())
+			return c.Slow.UploadImageWithBody(
+				ctx, c.Args[0], &hypervisorapi.UploadImageParams{Signature: text}, "application/octet-stream",
+				source, source.Prepare(),
+			)
 		}, added)
 	})
-	cmd.Flags().StringVar(&signature, "signature", "", "file with the minisign signature (default: FILE.minisig if it is there)")
+	cmd.Flags().StringVar(
+		&signature, "signature", "", "file with the minisign signature (default: FILE.minisig if it is there)",
+	)
 	daemon.FollowFlag(cmd)
 	return cmd
 }

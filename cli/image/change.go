@@ -16,31 +16,59 @@ import (
 const exportMode = 0o644
 
 func (s commands) clone() *cobra.Command {
-	return s.Change(daemon.Verb{Use: "clone NAME NEW", Short: "Give an image a second name, with switches of its own", Example: "  mainstay image clone debian-12 web-base"},
-		"Added the image %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Change(
+		daemon.Verb{
+			Use:     "clone NAME NEW",
+			Short:   "Give an image a second name, with switches of its own",
+			Example: "  mainstay image clone debian-12 web-base",
+		},
+		"Added the image %s.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.CloneImage(ctx, c.Args[0], hypervisorapi.NewName{Name: c.Args[1]})
-		})
+		},
+	)
 }
 
 func (s commands) rename() *cobra.Command {
-	return s.Change(daemon.Verb{Use: "rename NAME NEW", Short: "Change an image's name", Example: "  mainstay image rename debian-12 debian-12.5"},
-		"The image is %s now.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Change(
+		daemon.Verb{
+			Use:     "rename NAME NEW",
+			Short:   "Change an image's name",
+			Example: "  mainstay image rename debian-12 debian-12.5",
+		},
+		"The image is %s now.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.RenameImage(ctx, c.Args[0], hypervisorapi.NewName{Name: c.Args[1]})
-		})
+		},
+	)
 }
 
 func (s commands) lock() *cobra.Command {
-	return s.Change(daemon.Verb{Use: "lock NAME", Short: "Let no new VM be made of an image", Example: "  mainstay image lock debian-11"},
-		"The image %s is locked.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Change(
+		daemon.Verb{
+			Use:     "lock NAME",
+			Short:   "Let no new VM be made of an image",
+			Example: "  mainstay image lock debian-11",
+		},
+		"The image %s is locked.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.LockImage(ctx, c.Args[0], hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) unlock() *cobra.Command {
-	return s.Change(daemon.Verb{Use: "unlock NAME", Short: "Let VMs be made of an image again", Example: "  mainstay image unlock debian-11"},
-		"The image %s is unlocked.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Change(
+		daemon.Verb{
+			Use:     "unlock NAME",
+			Short:   "Let VMs be made of an image again",
+			Example: "  mainstay image unlock debian-11",
+		},
+		"The image %s is unlocked.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.UnlockImage(ctx, c.Args[0], hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) readOnly() *cobra.Command {
@@ -73,7 +101,12 @@ func (s commands) remove() *cobra.Command {
 }
 
 func (s commands) clean() *cobra.Command {
-	return s.Command(daemon.Verb{Use: "clean", Short: "Remove from disk what no image and no VM needs any more", Example: "  mainstay image clean"},
+	return s.Command(
+		daemon.Verb{
+			Use:     "clean",
+			Short:   "Remove from disk what no image and no VM needs any more",
+			Example: "  mainstay image clean",
+		},
 		func(ctx context.Context, c *daemon.Call) error {
 			a, err := c.Send(c.Slow.CleanImages(ctx, hypervisorapi.Nothing{}))
 			v, err := daemon.Decode[hypervisorapi.Cleaned](a, err)
@@ -81,16 +114,20 @@ func (s commands) clean() *cobra.Command {
 				return err
 			}
 			return c.Done(a, "Removed %s.", fmt.Sprintf("%d files with %s", v.Files, daemon.Bytes(v.Bytes)))
-		})
+		},
+	)
 }
 
 func (s commands) export() *cobra.Command {
 	var force bool
 	cmd := s.Command(daemon.Verb{
-		Use: "export NAME FILE", Short: "Fetch the disk of an image as qcow2",
+		Use:     "export NAME FILE",
+		Short:   "Fetch the disk of an image as qcow2",
 		Example: "  mainstay image export debian-12 debian-12.qcow2\n  mainstay image export debian-12 - | zstd > debian-12.qcow2.zst",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		return c.Export(c.Args[1], exportMode, force, func() (*http.Response, error) { return c.Slow.ExportImage(ctx, c.Args[0]) })
+		return c.Export(
+			c.Args[1], exportMode, force, func() (*http.Response, error) { return c.Slow.ExportImage(ctx, c.Args[0]) },
+		)
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	return cmd

@@ -24,8 +24,11 @@ type commands struct{ *daemon.Session }
 
 // New makes the command `image` with all commands below it.
 func New(env client.Environment) *cobra.Command {
-	cmd := daemon.Group("image", "Images of virtual machines: build, add, import, export, protect",
-		"  mainstay image build-demo\n  mainstay image import debian-12 debian-12-genericcloud-amd64.qcow2\n  mainstay image list", "images")
+	cmd := daemon.Group(
+		"image", "Images of virtual machines: build, add, import, export, protect",
+		"  mainstay image build-demo\n  mainstay image import debian-12 debian-12-genericcloud-amd64.qcow2\n  mainstay image list",
+		"images",
+	)
 	cmd.Long = `Images of virtual machines: disks, kernels with an initial RAM disk, and root file systems of sandboxes, on the host
 whose hypervisor daemon answers at --url.
 
@@ -39,7 +42,13 @@ whose hypervisor daemon answers at --url.
 }
 
 func (s commands) list() *cobra.Command {
-	return daemon.List(s.Session, daemon.Verb{Use: "list", Short: "List images, by name", Example: "  mainstay image list\n  mainstay image list --all -o json"},
+	return daemon.List(
+		s.Session,
+		daemon.Verb{
+			Use:     "list",
+			Short:   "List images, by name",
+			Example: "  mainstay image list\n  mainstay image list --all -o json",
+		},
 		output.Columns[hypervisorapi.Image]{
 			Heads: []string{"NAME", "KIND", "SIZE", "DISK", "SIGNATURE", "LOCKED", "READ-ONLY", "ADDED", "SOURCE"},
 			Row: func(v hypervisorapi.Image) []any {
@@ -47,11 +56,16 @@ func (s commands) list() *cobra.Command {
 				if v.VirtualSizeBytes > 0 {
 					disk = daemon.Bytes(v.VirtualSizeBytes)
 				}
-				return []any{v.Name, v.Kind, daemon.Bytes(v.SizeBytes), disk, signature(v), v.Locked, v.ReadOnly, v.AddedAt, v.Source}
+				return []any{
+					v.Name, v.Kind, daemon.Bytes(v.SizeBytes), disk, signature(v), v.Locked, v.ReadOnly, v.AddedAt,
+					v.Source,
+				}
 			},
-		}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+		},
+		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
 			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{Limit: p.Limit, Cursor: p.Cursor})
-		})
+		},
+	)
 }
 
 func signature(v hypervisorapi.Image) string {
@@ -65,8 +79,14 @@ func signature(v hypervisorapi.Image) string {
 }
 
 func (s commands) show() *cobra.Command {
-	return s.Object(daemon.Verb{Use: "show NAME", Short: "Show one image", Example: "  mainstay image show demo\n  mainstay image show demo -o yaml"},
+	return s.Object(
+		daemon.Verb{
+			Use:     "show NAME",
+			Short:   "Show one image",
+			Example: "  mainstay image show demo\n  mainstay image show demo -o yaml",
+		},
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.GetImage(ctx, c.Args[0])
-		})
+		},
+	)
 }

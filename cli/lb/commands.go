@@ -20,21 +20,32 @@ import (
 // Commands are the commands to be added to `mainstay lb`.
 func Commands(env client.Environment) []*cobra.Command {
 	return []*cobra.Command{
-		vips(env), backends(env),
-		drain(env, "drain", "Send a backend no new flows; those it has go on", "An orchestrator's drain is apart from it. The drain is gone after a restart of the daemon.",
+		vips(env),
+		backends(env),
+		drain(
+			env,
+			"drain",
+			"Send a backend no new flows; those it has go on",
+			"An orchestrator's drain is apart from it. The drain is gone after a restart of the daemon.",
 			func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
 				return api.DrainBackend(ctx, id, lbapi.Nothing{})
-			}),
+			},
+		),
 		drain(env, "undrain", "Undo a drain", "A drain that an orchestrator asked for stays.",
 			func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
 				return api.UndrainBackend(ctx, id, lbapi.Nothing{})
 			}),
-		weight(env), explain(env), node(env), demoCommand(),
+		weight(env),
+		explain(env),
+		node(env),
+		demoCommand(),
 	}
 }
 
 // command makes a command. Its arguments follow from use: "drain BACKEND" takes one.
-func command(env client.Environment, use, short, long, example string, run func(ctx context.Context, c *call) error) *cobra.Command {
+func command(
+	env client.Environment, use, short, long, example string, run func(ctx context.Context, c *call) error,
+) *cobra.Command {
 	s := &session{env: env}
 	names := strings.Fields(use)[1:]
 	cmd := &cobra.Command{
@@ -61,17 +72,29 @@ func command(env client.Environment, use, short, long, example string, run func(
 }
 
 func vips(env client.Environment) *cobra.Command {
-	return command(env, "vips", "List the VIPs with what they did", "", "  mainstay lb vips\n  mainstay lb vips --server https://node-3:9870 -o json",
+	return command(
+		env,
+		"vips",
+		"List the VIPs with what they did",
+		"",
+		"  mainstay lb vips\n  mainstay lb vips --server https://node-3:9870 -o json",
 		func(ctx context.Context, c *call) error {
 			return list(c, vipColumns())(read(c.api.ListVIPs(ctx)))
-		})
+		},
+	)
 }
 
 func backends(env client.Environment) *cobra.Command {
-	return command(env, "backends", "List the backends, a row for each VIP that they serve", "", "  mainstay lb backends\n  mainstay lb backends -o yaml",
+	return command(
+		env,
+		"backends",
+		"List the backends, a row for each VIP that they serve",
+		"",
+		"  mainstay lb backends\n  mainstay lb backends -o yaml",
 		func(ctx context.Context, c *call) error {
 			return list(c, backendColumns())(read(c.api.ListBackends(ctx)))
-		})
+		},
+	)
 }
 
 // list prints the items of an answer.
@@ -89,8 +112,15 @@ func list[T any](c *call, columns output.Columns[T]) func(client.Answer, error) 
 	}
 }
 
-func drain(env client.Environment, verb, short, long string, send func(context.Context, *lbapi.Client, string) (*http.Response, error)) *cobra.Command {
-	return command(env, verb+" BACKEND", short, "BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. "+long,
+func drain(
+	env client.Environment, verb, short, long string,
+	send func(context.Context, *lbapi.Client, string) (*http.Response, error),
+) *cobra.Command {
+	return command(
+		env,
+		verb+" BACKEND",
+		short,
+		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. "+long,
 		fmt.Sprintf("  mainstay lb %s 3\n  mainstay lb %s 10.0.0.12:8080", verb, verb),
 		func(ctx context.Context, c *call) error {
 			id, err := c.backendID(ctx, c.args[0])
@@ -98,12 +128,16 @@ func drain(env client.Environment, verb, short, long string, send func(context.C
 				return err
 			}
 			return list(c, backendColumns())(read(send(ctx, c.api, id)))
-		})
+		},
+	)
 }
 
 func weight(env client.Environment) *cobra.Command {
 	var vip string
-	cmd := command(env, "weight BACKEND WEIGHT", "Override the weight of a backend",
+	cmd := command(
+		env,
+		"weight BACKEND WEIGHT",
+		"Override the weight of a backend",
 		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. WEIGHT is 1 to 1000; 0 goes back to the configured weight.\nThe override is gone after a restart of the daemon.",
 		"  mainstay lb weight 3 10\n  mainstay lb weight 10.0.0.12:8080 0\n  mainstay lb weight 3 10 --vip 192.0.2.10:80:tcp",
 		func(ctx context.Context, c *call) error {
@@ -120,8 +154,11 @@ func weight(env client.Environment) *cobra.Command {
 				body.Vip = &vip
 			}
 			return list(c, backendColumns())(read(c.api.SetWeight(ctx, id, body)))
-		})
-	cmd.Flags().StringVar(&vip, "vip", "", "only at this VIP, ADDRESS:PORT:PROTOCOL (default: every VIP that the backend serves)")
+		},
+	)
+	cmd.Flags().StringVar(
+		&vip, "vip", "", "only at this VIP, ADDRESS:PORT:PROTOCOL (default: every VIP that the backend serves)",
+	)
 	return cmd
 }
 
@@ -143,11 +180,18 @@ func (c *call) backendID(ctx context.Context, name string) (string, error) {
 			return strconv.Itoa(r.Id), nil
 		}
 	}
-	return "", &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("no backend is at %s", name), Hint: "'mainstay lb backends' shows what there is; in a range the port is 0"}
+	return "", &exit.Error{
+		Code: exit.NotFound,
+		Err:  fmt.Errorf("no backend is at %s", name),
+		Hint: "'mainstay lb backends' shows what there is; in a range the port is 0",
+	}
 }
 
 func explain(env client.Environment) *cobra.Command {
-	return command(env, "explain CLIENT VIP", "Say which backend a flow's next packet would get, and why",
+	return command(
+		env,
+		"explain CLIENT VIP",
+		"Say which backend a flow's next packet would get, and why",
 		"CLIENT is ADDRESS:PORT, VIP is ADDRESS:PORT:PROTOCOL, where the protocol may be left out if it is tcp.",
 		"  mainstay lb explain 198.51.100.7:40000 192.0.2.10:80\n  mainstay lb explain '[2001:db8::7]:40000' '[2001:db8::1]:53:udp'",
 		func(ctx context.Context, c *call) error {
@@ -164,11 +208,17 @@ func explain(env client.Environment) *cobra.Command {
 				_, err := fmt.Fprintln(c.out.Out, sentence(e))
 				return err
 			})
-		})
+		},
+	)
 }
 
 func node(env client.Environment) *cobra.Command {
-	return command(env, "node", "Show the node: interface, configuration, drops, flows, BGP", "", "  mainstay lb node\n  mainstay lb node -o json",
+	return command(
+		env,
+		"node",
+		"Show the node: interface, configuration, drops, flows, BGP",
+		"",
+		"  mainstay lb node\n  mainstay lb node -o json",
 		func(ctx context.Context, c *call) error {
 			a, err := read(c.api.GetNode(ctx))
 			n, err := decode[lbapi.Node](a, err)
@@ -176,5 +226,6 @@ func node(env client.Environment) *cobra.Command {
 				return err
 			}
 			return c.out.ObjectAs(a.Body, func() error { return c.out.Rows(nodeRows(c.out, n)) })
-		})
+		},
+	)
 }

@@ -46,8 +46,16 @@ func serve(t *testing.T, special http.HandlerFunc) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers := map[string]string{"ListVIPs": "[" + vip + "]", "GetStatus": vip, "ListBackends": "[" + row + "]", "DrainBackend": "[" + row + "]", "UndrainBackend": "[" + row + "]", "SetWeight": "[" + row + "]",
-		"GetNode": node, "Explain": `{"vip":"192.0.2.10:80:tcp","reason":"flow","backend":"10.0.0.12:8080","slot":7,"slots":65537,"hashed":"10.0.0.11:8080"}`}
+	answers := map[string]string{
+		"ListVIPs":       "[" + vip + "]",
+		"GetStatus":      vip,
+		"ListBackends":   "[" + row + "]",
+		"DrainBackend":   "[" + row + "]",
+		"UndrainBackend": "[" + row + "]",
+		"SetWeight":      "[" + row + "]",
+		"GetNode":        node,
+		"Explain":        `{"vip":"192.0.2.10:80:tcp","reason":"flow","backend":"10.0.0.12:8080","slot":7,"slots":65537,"hashed":"10.0.0.11:8080"}`,
+	}
 	s := &server{}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
@@ -63,7 +71,9 @@ func serve(t *testing.T, special http.HandlerFunc) *server {
 				t.Error(err)
 			}
 			s.mu.Lock()
-			s.calls, s.key = append(s.calls, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body))), r.Header.Get("Authorization")
+			s.calls, s.key = append(
+				s.calls, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body)),
+			), r.Header.Get("Authorization")
 			s.mu.Unlock()
 			if special != nil {
 				special(w, r)
@@ -169,7 +179,10 @@ func TestTheKeyIsFoundWhereItMayBe(t *testing.T) {
 	file := write("key", "from-file\n")
 	write(".mainstay/credentials.json", `{"lb": {"api_key": "from-dev"}}`)
 	env := func(key string) client.Environment {
-		return client.Environment{Dir: dir, Getenv: func(name string) string { return map[string]string{"LB_API_KEY": key}[name] }}
+		return client.Environment{
+			Dir:    dir,
+			Getenv: func(name string) string { return map[string]string{"LB_API_KEY": key}[name] },
+		}
 	}
 	for _, tt := range []struct {
 		env  client.Environment
@@ -190,7 +203,16 @@ func TestTheKeyIsFoundWhereItMayBe(t *testing.T) {
 			t.Errorf("%v: %q, want %q", tt.args, key, tt.want)
 		}
 	}
-	if _, err := run(t, env(""), "vips", "--server", "http://192.0.2.1:1", "--timeout", "1ms"); err == nil || strings.Contains(err.Error(), "from-dev") {
+	if _, err := run(
+		t,
+		env(""),
+		"vips",
+		"--server",
+		"http://192.0.2.1:1",
+		"--timeout",
+		"1ms",
+	); err == nil ||
+		strings.Contains(err.Error(), "from-dev") {
 		t.Errorf("%v", err)
 	}
 }
@@ -201,7 +223,10 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			_, _ = io.WriteString(w, `{"error":{"code":"x","message":"the reason","request_id":"r1"}}`) // a client that left
+			_, _ = io.WriteString(
+				w,
+				`{"error":{"code":"x","message":"the reason","request_id":"r1"}}`,
+			) // a client that left
 		}
 	}
 	for status, want := range map[int]struct {
@@ -209,17 +234,22 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		hint string
 	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backends"}, 503: {exit.Failure, "lb node"}} {
 		_, err := run(t, client.Environment{}, "drain", "3", "--server", serve(t, answers(status)).url)
-		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) || !strings.Contains(err.Error(), "the reason (code x, request id r1)") {
+		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) ||
+			!strings.Contains(err.Error(), "the reason (code x, request id r1)") {
 			t.Errorf("%d: %v, hint %q", status, err, exit.Hint(err))
 		}
 	}
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	if _, err := run(t, client.Environment{}, "vips", "--server", closed.URL); !strings.Contains(exit.Hint(err), "mainstay serve lb") {
+	if _, err := run(t, client.Environment{}, "vips", "--server", closed.URL); !strings.Contains(
+		exit.Hint(err), "mainstay serve lb",
+	) {
 		t.Errorf("%v", err)
 	}
 	s := serve(t, nil)
-	if _, err := run(t, client.Environment{}, "drain", "10.0.0.99:1", "--server", s.url); exit.Code(err) != exit.NotFound {
+	if _, err := run(t, client.Environment{}, "drain", "10.0.0.99:1", "--server", s.url); exit.Code(
+		err,
+	) != exit.NotFound {
 		t.Errorf("%v", err)
 	}
 	for _, line := range []string{"drain", "drain x", "weight 3", "weight 3 1001", "weight 3 -- -1", "weight 3 x", "explain a", "vips extra", "vips --server x"} {

@@ -35,8 +35,12 @@ type session struct {
 
 func (s *session) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.server, "server", "", "URL of the load balancer (environment: LB_SERVER) (default "+defaultServer+")")
-	f.StringVar(&s.keyFile, "api-key-file", "", "file with the key to call with (environment: LB_API_KEY, the key itself)")
+	f.StringVar(
+		&s.server, "server", "", "URL of the load balancer (environment: LB_SERVER) (default "+defaultServer+")",
+	)
+	f.StringVar(
+		&s.keyFile, "api-key-file", "", "file with the key to call with (environment: LB_API_KEY, the key itself)",
+	)
 	f.StringVar(&s.caFile, "ca-file", "", "PEM file with certificate authorities to trust besides the system's")
 	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long one request may take")
 	s.format.AddFlag(cmd)

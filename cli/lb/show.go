@@ -15,7 +15,10 @@ import (
 
 func vipColumns() output.Columns[lbapi.VIP] {
 	return output.Columns[lbapi.VIP]{
-		Heads: []string{"VIP", "PORTS", "MODE", "HEALTHY", "FLOWS", "PACKETS", "BYTES", "RATE LIMITED", "NO BACKEND", "UNSERVED", "ANNOUNCED"},
+		Heads: []string{
+			"VIP", "PORTS", "MODE", "HEALTHY", "FLOWS", "PACKETS", "BYTES", "RATE LIMITED", "NO BACKEND",
+			"UNSERVED", "ANNOUNCED",
+		},
 		Row: func(v lbapi.VIP) []any {
 			ports := strconv.Itoa(v.VipPort)
 			if v.VipPortEnd != nil {
@@ -27,8 +30,10 @@ func vipColumns() output.Columns[lbapi.VIP] {
 					healthy++
 				}
 			}
-			return []any{v.Name, ports, v.Mode, fmt.Sprintf("%d of %d", healthy, len(v.Backends)), v.Flows, v.Packets, v.Bytes,
-				v.DroppedRateLimited, v.DroppedNoBackend, v.Unserved, v.Announced}
+			return []any{
+				v.Name, ports, v.Mode, fmt.Sprintf("%d of %d", healthy, len(v.Backends)), v.Flows, v.Packets,
+				v.Bytes, v.DroppedRateLimited, v.DroppedNoBackend, v.Unserved, v.Announced,
+			}
 		},
 	}
 }
@@ -45,7 +50,10 @@ func backendColumns() output.Columns[lbapi.BackendRow] {
 			if b.WeightOverridden {
 				weight += " (override)"
 			}
-			return []any{b.Id, net.JoinHostPort(b.Address, strconv.Itoa(b.Port)), b.Vip, state, weight, b.Packets, b.Bytes, b.Detail}
+			return []any{
+				b.Id, net.JoinHostPort(b.Address, strconv.Itoa(b.Port)), b.Vip, state, weight, b.Packets, b.Bytes,
+				b.Detail,
+			}
 		},
 	}
 }
@@ -60,9 +68,15 @@ func sentence(e lbapi.Explanation) string {
 	case lbapi.ExplanationReasonNoBackend:
 		return fmt.Sprintf("%s drops it: no backend is healthy.", vip)
 	case lbapi.ExplanationReasonFlow:
-		return fmt.Sprintf("%s sends it to %s, where the flow is already. A new flow would get %s (%s).", vip, backend, cmp.Or(hashed, "no backend"), slot)
+		return fmt.Sprintf(
+			"%s sends it to %s, where the flow is already. A new flow would get %s (%s).", vip, backend,
+			cmp.Or(hashed, "no backend"), slot,
+		)
 	case lbapi.ExplanationReasonAffinity:
-		return fmt.Sprintf("%s sends it to %s, which the client's address had before. Without that it would be %s (%s).", vip, backend, cmp.Or(hashed, "no backend"), slot)
+		return fmt.Sprintf(
+			"%s sends it to %s, which the client's address had before. Without that it would be %s (%s).", vip,
+			backend, cmp.Or(hashed, "no backend"), slot,
+		)
 	}
 	return fmt.Sprintf("%s sends it to %s: it is a new flow, and its hash is %s.", vip, backend, slot)
 }
@@ -73,15 +87,28 @@ func nodeRows(p *output.Printer, n lbapi.Node) [][]any {
 		attached = "attached as " + n.XdpModeAttached
 	}
 	rows := [][]any{
-		{"Interface", fmt.Sprintf("%s, %s (asked for: %s)", strings.Join(append([]string{n.Interface}, n.BackendInterfaces...), ", "), attached, n.XdpMode)},
+		{
+			"Interface",
+			fmt.Sprintf(
+				"%s, %s (asked for: %s)", strings.Join(append([]string{n.Interface}, n.BackendInterfaces...), ", "),
+				attached, n.XdpMode,
+			),
+		},
 		{"Ready", cmp.Or(n.NotReady, "yes")},
-		{"Version", n.Version}, {"Started", n.StartedAt},
+		{"Version", n.Version},
+		{"Started", n.StartedAt},
 		{"Configuration", fmt.Sprintf("%s, loaded %s", n.Config.Path, p.Time(n.Config.LoadedAt))},
 	}
 	if n.Config.Error != "" {
 		rows = append(rows, []any{"Refused file", n.Config.Error})
 	}
-	rows = append(rows, []any{"Flows", fmt.Sprintf("%d entries, %d evicted, %d replies of no known flow", n.Flows.Entries, n.Flows.Evictions, n.Flows.LostReplies)})
+	rows = append(rows, []any{
+		"Flows",
+		fmt.Sprintf(
+			"%d entries, %d evicted, %d replies of no known flow", n.Flows.Entries, n.Flows.Evictions,
+			n.Flows.LostReplies,
+		),
+	})
 	for _, reason := range slices.Sorted(maps.Keys(n.Drops)) {
 		if n.Drops[reason] > 0 {
 			rows = append(rows, []any{"Dropped: " + reason, n.Drops[reason]})

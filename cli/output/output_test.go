@@ -59,7 +59,11 @@ func TestYAMLHasTheJSONsFieldsOrderAndValues(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	p := &output.Printer{Out: &b, Format: output.YAML}
-	if err := p.Object([]byte(`{"z":12345678901234567890,"a":"\ud83d\ude42","yes":"yes","n":"1","f":1.5e3,"list":[1,[],{}],"t":true,"none":null}`)); err != nil {
+	if err := p.Object(
+		[]byte(
+			`{"z":12345678901234567890,"a":"\ud83d\ude42","yes":"yes","n":"1","f":1.5e3,"list":[1,[],{}],"t":true,"none":null}`,
+		),
+	); err != nil {
 		t.Fatal(err)
 	}
 	want := "z: 12345678901234567890\na: \"\\U0001F642\"\n\"yes\": \"yes\"\n\"n\": \"1\"\nf: 1.5e3\nlist:\n  - 1\n  - []\n  - {}\nt: true\nnone: null\n"
@@ -85,7 +89,10 @@ func TestAListOfPagesIsOneList(t *testing.T) {
 		output.Table: "N\n1\n2\n", output.JSON: "[\n  1,\n  2\n]\n", output.YAML: "- 1\n- 2\n",
 	} {
 		var b bytes.Buffer
-		l := output.NewList(&output.Printer{Out: &b, Format: format}, output.Columns[int]{Heads: []string{"N"}, Row: func(n int) []any { return []any{n} }})
+		l := output.NewList(
+			&output.Printer{Out: &b, Format: format},
+			output.Columns[int]{Heads: []string{"N"}, Row: func(n int) []any { return []any{n} }},
+		)
 		for _, page := range []string{"1", "2"} {
 			if err := l.Page([]json.RawMessage{json.RawMessage(page)}); err != nil {
 				t.Fatal(err)
@@ -100,7 +107,10 @@ func TestAListOfPagesIsOneList(t *testing.T) {
 func TestOnlyPeopleSeeCutCellsAndNearlyAllOfTheLast(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 600)
-	columns := output.Columns[string]{Heads: []string{"ID", "MESSAGE"}, Row: func(s string) []any { return []any{s, s} }}
+	columns := output.Columns[string]{
+		Heads: []string{"ID", "MESSAGE"},
+		Row:   func(s string) []any { return []any{s, s} },
+	}
 	for people, want := range map[bool]string{
 		true:  strings.Repeat("é", 59) + "…   " + strings.Repeat("é", 499) + "…\n",
 		false: long + "   " + long + "\n",

@@ -21,44 +21,65 @@ func (s commands) audit() *cobra.Command {
 }
 
 func (s commands) auditList() *cobra.Command {
-	return daemon.List(s.Session, daemon.Verb{Use: "list", Short: "List who changed what, newest first", Example: "  mainstay vm audit list --limit 20"},
+	return daemon.List(
+		s.Session,
+		daemon.Verb{
+			Use:     "list",
+			Short:   "List who changed what, newest first",
+			Example: "  mainstay vm audit list --limit 20",
+		},
 		output.Columns[hypervisorapi.AuditEntry]{
 			Heads: []string{"TIME", "ACTOR", "ACTION", "TARGET", "TENANT", "RESULT", "MESSAGE"},
 			Row: func(v hypervisorapi.AuditEntry) []any {
 				return []any{v.Time, v.Actor, v.Action, v.Target, v.Tenant, v.Result, v.Message}
 			},
-		}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+		},
+		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
 			return c.API.ListAudit(ctx, &hypervisorapi.ListAuditParams{Limit: p.Limit, Cursor: p.Cursor})
-		})
+		},
+	)
 }
 
 func (s commands) auditVerify() *cobra.Command {
-	return s.Command(daemon.Verb{Use: "verify", Short: "Check that the audit log is whole; fails when it is not", Example: "  mainstay vm audit verify"},
+	return s.Command(
+		daemon.Verb{
+			Use:     "verify",
+			Short:   "Check that the audit log is whole; fails when it is not",
+			Example: "  mainstay vm audit verify",
+		},
 		func(ctx context.Context, c *daemon.Call) error {
 			a, err := c.Send(c.API.VerifyAudit(ctx))
 			if err != nil {
 				return err
 			}
 			return auditlog.Print(c.Out, a.Body, "mainstay vm audit acknowledge")
-		})
+		},
+	)
 }
 
 func (s commands) auditAcknowledge() *cobra.Command {
 	var note string
-	cmd := s.Command(daemon.Verb{Use: "acknowledge ENTRY", Short: "Say that the breaks of the audit log are known, which ends the alarm",
-		Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
-			"The alarm ends. Verification goes on to show the breaks, with the note.",
-		Example: `  mainstay vm audit acknowledge 1042 --note "restored the backup of last night"`},
+	cmd := s.Command(
+		daemon.Verb{
+			Use:   "acknowledge ENTRY",
+			Short: "Say that the breaks of the audit log are known, which ends the alarm",
+			Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
+				"The alarm ends. Verification goes on to show the breaks, with the note.",
+			Example: `  mainstay vm audit acknowledge 1042 --note "restored the backup of last night"`,
+		},
 		func(ctx context.Context, c *daemon.Call) error {
 			through, err := strconv.ParseInt(c.Args[0], 10, 64)
 			if err != nil {
 				return exit.Usagef("%q is not a number; take it from: mainstay vm audit verify", c.Args[0])
 			}
-			if _, err := c.Send(c.API.AcknowledgeAudit(ctx, hypervisorapi.AuditAcknowledgement{Through: through, Note: note})); err != nil {
+			if _, err := c.Send(
+				c.API.AcknowledgeAudit(ctx, hypervisorapi.AuditAcknowledgement{Through: through, Note: note}),
+			); err != nil {
 				return err
 			}
 			return c.Say("The breaks up to entry %d are acknowledged.", through)
-		})
+		},
+	)
 	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
 	_ = cmd.MarkFlagRequired("note") // it fails for a flag that there is not
 	return cmd

@@ -19,7 +19,9 @@ const backupMode = 0o600
 func (s commands) backups() *cobra.Command {
 	cmd := daemon.Group("backup", "Backups of a VM's disk: create, list, restore, export",
 		"  mainstay vm backup create web --incremental\n  mainstay vm backup list --vm web", "backups")
-	cmd.AddCommand(s.backupCreate(), s.backupList(), s.backupShow(), s.backupDelete(), s.backupRestore(), s.backupExport())
+	cmd.AddCommand(
+		s.backupCreate(), s.backupList(), s.backupShow(), s.backupDelete(), s.backupRestore(), s.backupExport(),
+	)
 	return cmd
 }
 
@@ -27,11 +29,15 @@ func (s commands) backupCreate() *cobra.Command {
 	var incremental bool
 	var description string
 	cmd := s.Operation(daemon.Verb{
-		Use: "create VM", Short: "Copy a VM's disk to where backups are kept",
+		Use:     "create VM",
+		Short:   "Copy a VM's disk to where backups are kept",
 		Long:    "Copy a VM's disk to where backups are kept, whole, or with --incremental what changed since the last backup.",
 		Example: "  mainstay vm backup create web\n  mainstay vm backup create web --incremental --description nightly\n  mainstay vm backup create web --no-wait",
 	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
-		spec := hypervisorapi.BackupSpec{Kind: new(hypervisorapi.BackupKindFull), Description: daemon.Given(c, "description", description)}
+		spec := hypervisorapi.BackupSpec{
+			Kind:        new(hypervisorapi.BackupKindFull),
+			Description: daemon.Given(c, "description", description),
+		}
 		if incremental {
 			spec.Kind = new(hypervisorapi.BackupKindIncremental)
 		}
@@ -42,14 +48,23 @@ func (s commands) backupCreate() *cobra.Command {
 		}
 		return fmt.Sprintf("Made the backup %s of %s.", *op.BackupId, c.Args[0])
 	})
-	cmd.Flags().BoolVar(&incremental, "incremental", false, "only what changed since the last backup; whole where there is none to build on")
+	cmd.Flags().BoolVar(
+		&incremental, "incremental", false,
+		"only what changed since the last backup; whole where there is none to build on",
+	)
 	cmd.Flags().StringVar(&description, "description", "", "what it is for")
 	return cmd
 }
 
 func (s commands) backupList() *cobra.Command {
 	var vm string
-	cmd := daemon.List(s.Session, daemon.Verb{Use: "list", Short: "List backups, newest first", Example: "  mainstay vm backup list\n  mainstay vm backup list --vm web"},
+	cmd := daemon.List(
+		s.Session,
+		daemon.Verb{
+			Use:     "list",
+			Short:   "List backups, newest first",
+			Example: "  mainstay vm backup list\n  mainstay vm backup list --vm web",
+		},
 		output.Columns[hypervisorapi.Backup]{
 			Heads: []string{"ID", "VM", "KIND", "SIZE", "DISK", "CREATED", "PARENT", "DESCRIPTION"},
 			Row: func(v hypervisorapi.Backup) []any {
@@ -57,9 +72,13 @@ func (s commands) backupList() *cobra.Command {
 				if v.ParentId != nil {
 					parent = *v.ParentId
 				}
-				return []any{v.Id, v.VmName, v.Kind, daemon.Bytes(v.SizeBytes), daemon.Bytes(v.VirtualSizeBytes), v.CreatedAt, parent, v.Description}
+				return []any{
+					v.Id, v.VmName, v.Kind, daemon.Bytes(v.SizeBytes), daemon.Bytes(v.VirtualSizeBytes),
+					v.CreatedAt, parent, v.Description,
+				}
 			},
-		}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+		},
+		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
 			params := &hypervisorapi.ListBackupsParams{Limit: p.Limit, Cursor: p.Cursor}
 			if vm != "" {
 				id, err := c.VMID(ctx, vm)
@@ -69,7 +88,8 @@ func (s commands) backupList() *cobra.Command {
 				params.Vm = &id
 			}
 			return c.API.ListBackups(ctx, params)
-		})
+		},
+	)
 	cmd.Flags().StringVar(&vm, "vm", "", "only of this VM; by id if it is there no more")
 	return cmd
 }
@@ -82,17 +102,26 @@ func (s commands) backupShow() *cobra.Command {
 }
 
 func (s commands) backupDelete() *cobra.Command {
-	return s.Remove(daemon.Verb{Use: "delete ID", Short: "Remove a backup that no later one builds on", Example: "  mainstay vm backup delete ID --yes"},
-		"Delete the backup %s?", "Deleted the backup %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+	return s.Remove(
+		daemon.Verb{
+			Use:     "delete ID",
+			Short:   "Remove a backup that no later one builds on",
+			Example: "  mainstay vm backup delete ID --yes",
+		},
+		"Delete the backup %s?",
+		"Deleted the backup %s.",
+		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.Slow.DeleteBackup(ctx, c.Args[0])
-		})
+		},
+	)
 }
 
 func (s commands) backupRestore() *cobra.Command {
 	var name, into string
 	var yes bool
 	cmd := s.Command(daemon.Verb{
-		Use: "restore ID", Short: "Make a VM of a backup, or put the disk of a VM back",
+		Use:     "restore ID",
+		Short:   "Make a VM of a backup, or put the disk of a VM back",
 		Long:    "Make a VM of a backup with --name, or with --into put the disk of a VM back, which is stopped and loses what its disk holds.",
 		Example: "  mainstay vm backup restore ID --name web-2\n  mainstay vm backup restore ID --into web",
 	}, func(ctx context.Context, c *daemon.Call) error {
@@ -128,7 +157,9 @@ func (s commands) backupExport() *cobra.Command {
 		Use: "export ID FILE", Short: "Fetch a backup's disk whole, as one qcow2 image",
 		Example: "  mainstay vm backup export ID web.qcow2\n  mainstay vm backup export ID - | zstd > web.qcow2.zst",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		return c.Export(c.Args[1], backupMode, force, func() (*http.Response, error) { return c.Slow.ExportBackup(ctx, c.Args[0]) })
+		return c.Export(
+			c.Args[1], backupMode, force, func() (*http.Response, error) { return c.Slow.ExportBackup(ctx, c.Args[0]) },
+		)
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	return cmd

@@ -16,11 +16,14 @@ import (
 func (s commands) clone() *cobra.Command {
 	var linked bool
 	cmd := s.Operation(daemon.Verb{
-		Use: "clone VM NAME", Short: "Make a VM with a copy of another's disk",
+		Use:     "clone VM NAME",
+		Short:   "Make a VM with a copy of another's disk",
 		Long:    "Make a VM with a copy of another's disk. With --linked the two share what neither changes; that takes a VM that is stopped.",
 		Example: "  mainstay vm clone web web-2\n  mainstay vm clone web web-3 --linked",
 	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
-		return c.API.CloneVM(ctx, id, hypervisorapi.CloneSpec{Name: c.Args[1], Linked: daemon.Given(c, "linked", linked)})
+		return c.API.CloneVM(
+			ctx, id, hypervisorapi.CloneSpec{Name: c.Args[1], Linked: daemon.Given(c, "linked", linked)},
+		)
 	}), func(c *daemon.Call, _ hypervisorapi.Operation) string {
 		return fmt.Sprintf("%s is a copy of %s; it is stopped.", c.Args[1], c.Args[0])
 	})

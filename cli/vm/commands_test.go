@@ -189,15 +189,29 @@ func walk(cmd *cobra.Command, f func(*cobra.Command)) {
 func TestFlagsBecomeTheFieldsOfTheVM(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, nil)
-	file := writeFile(t, "web.yaml", "name: from-file\nimage: debian-11\nvcpus: 4\nlabels: {role: web, tier: gold}\nnetwork: {mode: bridge, bridge: br0}\n")
+	file := writeFile(
+		t, "web.yaml",
+		"name: from-file\nimage: debian-11\nvcpus: 4\nlabels: {role: web, tier: gold}\nnetwork: {mode: bridge, bridge: br0}\n",
+	)
 	key := writeFile(t, "key.pub", "ssh-ed25519 AAAA me\n")
-	daemontest.Run{URL: s.URL}.OK(t, strings.Fields("vm create web --file "+file+" --image debian-12 --memory 2G --disk 1T --ttl 90m --label tier=silver --ip 10.0.0.9 --ssh-key "+key)...)
+	daemontest.Run{
+		URL: s.URL,
+	}.OK(
+		t,
+		strings.Fields(
+			"vm create web --file "+file+" --image debian-12 --memory 2G --disk 1T --ttl 90m --label tier=silver --ip 10.0.0.9 --ssh-key "+key,
+		)...)
 	var got, want map[string]any
 	if err := json.Unmarshal([]byte(s.Last().Body), &got); err != nil {
 		t.Fatal(err)
 	}
-	_ = json.Unmarshal([]byte(`{"name":"web","image":"debian-12","vcpus":4,"memory_mib":2048,"disk_gib":1024,"ttl_seconds":5400,"labels":{"role":"web","tier":"silver"},
-		"network":{"mode":"bridge","bridge":"br0","ip":"10.0.0.9"},"cloud_init":{"ssh_authorized_keys":["ssh-ed25519 AAAA me"]}}`), &want) // valid
+	_ = json.Unmarshal(
+		[]byte(
+			`{"name":"web","image":"debian-12","vcpus":4,"memory_mib":2048,"disk_gib":1024,"ttl_seconds":5400,"labels":{"role":"web","tier":"silver"},
+		"network":{"mode":"bridge","bridge":"br0","ip":"10.0.0.9"},"cloud_init":{"ssh_authorized_keys":["ssh-ed25519 AAAA me"]}}`,
+		),
+		&want,
+	) // valid
 	if g, w := encode(t, got), encode(t, want); g != w {
 		t.Errorf("sent\n%s, want\n%s", g, w)
 	}
@@ -228,7 +242,9 @@ func TestANameThatSeveralTenantsUseIsRefusedNamingTheIDs(t *testing.T) {
 	other := strings.NewReplacer(daemontest.VMID, "01a1ffd4-0000-7c85-916f-20e2f635613c", "acme", "globex").Replace(one)
 	s := daemontest.Serve(t, map[string]http.HandlerFunc{"ListVMs": daemontest.Answer(200, "["+one+","+other+"]")})
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "delete", "web", "-y")
-	if got.Code != 2 || !strings.Contains(got.Err, daemontest.VMID) || !strings.Contains(got.Err, `01a1ffd4-0000-7c85-916f-20e2f635613c (tenant "globex")`) || s.Called() != "ListVMs" {
+	if got.Code != 2 || !strings.Contains(got.Err, daemontest.VMID) ||
+		!strings.Contains(got.Err, `01a1ffd4-0000-7c85-916f-20e2f635613c (tenant "globex")`) ||
+		s.Called() != "ListVMs" {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())
 	}
 }

@@ -20,7 +20,8 @@ const detachKey = 0x1d
 
 func (s commands) console() *cobra.Command {
 	return s.Command(daemon.Verb{
-		Use: "console VM", Short: "Attach a VM's serial console to this terminal",
+		Use:   "console VM",
+		Short: "Attach a VM's serial console to this terminal",
 		Long: `Attach a VM's serial console to this terminal. Ctrl-] detaches; all else goes to the guest. What was printed last comes first.
 
 Without a terminal, the standard input goes to the guest as it is.`,

@@ -81,7 +81,10 @@ func settings(t *testing.T, terminal *os.File) unix.Termios {
 		t.Fatal(err)
 	}
 	var got *unix.Termios
-	if controlErr := raw.Control(func(fd uintptr) { got, err = unix.IoctlGetTermios(int(fd), unix.TCGETS) }); controlErr != nil || err != nil {
+	if controlErr := raw.Control(
+		func(fd uintptr) { got, err = unix.IoctlGetTermios(int(fd), unix.TCGETS) },
+	); controlErr != nil ||
+		err != nil {
 		t.Fatal(controlErr, err)
 	}
 	return *got
@@ -208,8 +211,12 @@ func TestAConnectionThatBreaksIsNotTakenForAPowerOff(t *testing.T) {
 			_ = conn.CloseNow()
 		}
 	}})
-	got := daemontest.Run{URL: s.URL, Stdin: strings.NewReader("")}.Do(t, t.Context(), "vm", "run", "demo", "--name", "web")
-	if strings.Contains(s.Called(), "DeleteVM") || got.Code != 1 || !strings.Contains(got.Err, "'mainstay vm console web' attaches its console") {
+	got := daemontest.Run{
+		URL:   s.URL,
+		Stdin: strings.NewReader(""),
+	}.Do(t, t.Context(), "vm", "run", "demo", "--name", "web")
+	if strings.Contains(s.Called(), "DeleteVM") || got.Code != 1 ||
+		!strings.Contains(got.Err, "'mainstay vm console web' attaches its console") {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())
 	}
 }
@@ -220,8 +227,12 @@ func TestAConsoleThatEndsWhileTheVMRunsIsNotTakenForAPowerOff(t *testing.T) {
 		"OpenConsole": guest(t),
 		"WaitVM":      daemontest.Answer(409, `{"error":"the VM is running","code":"wait_timeout","request_id":"q"}`),
 	})
-	got := daemontest.Run{URL: s.URL, Stdin: strings.NewReader("off\n")}.Do(t, t.Context(), "vm", "run", "demo", "--name", "web")
-	if strings.Contains(s.Called(), "DeleteVM") || got.Code != 1 || !strings.Contains(got.Err, "the console of web ended, but it is running") {
+	got := daemontest.Run{
+		URL:   s.URL,
+		Stdin: strings.NewReader("off\n"),
+	}.Do(t, t.Context(), "vm", "run", "demo", "--name", "web")
+	if strings.Contains(s.Called(), "DeleteVM") || got.Code != 1 ||
+		!strings.Contains(got.Err, "the console of web ended, but it is running") {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())
 	}
 }
@@ -281,20 +292,33 @@ func TestAConsoleGoesThroughTLSWhoseAuthorityIsNamed(t *testing.T) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the refused handshake is what is tested
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	authority := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	authority := writeFile(
+		t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})),
+	)
 	run := daemontest.Run{URL: s.URL, Stdin: strings.NewReader("off\n")}
-	if got := run.Do(t, t.Context(), "vm", "console", daemontest.VMID); got.Code != 1 || !strings.Contains(got.Err, "hint: --ca-file names the authority") {
+	if got := run.Do(t, t.Context(), "vm", "console", daemontest.VMID); got.Code != 1 ||
+		!strings.Contains(got.Err, "hint: --ca-file names the authority") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 	run.Stdin = strings.NewReader("off\n")
-	if got := run.OK(t, "vm", "console", daemontest.VMID, "--ca-file", authority); !strings.HasSuffix(got.Out, "login: ") {
+	if got := run.OK(t, "vm", "console", daemontest.VMID, "--ca-file", authority); !strings.HasSuffix(
+		got.Out, "login: ",
+	) {
 		t.Errorf("%q", got.Err)
 	}
 }
 
 func TestARefusedConsoleSaysWhy(t *testing.T) {
 	t.Parallel()
-	s := daemontest.Serve(t, map[string]http.HandlerFunc{"OpenConsole": daemontest.Answer(409, `{"error":"the VM is stopped","code":"wrong_state","request_id":"q"}`)})
+	s := daemontest.Serve(
+		t,
+		map[string]http.HandlerFunc{
+			"OpenConsole": daemontest.Answer(
+				409,
+				`{"error":"the VM is stopped","code":"wrong_state","request_id":"q"}`,
+			),
+		},
+	)
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "console", "web")
 	if got.Code != 1 || !strings.Contains(got.Err, "mainstay: the VM is stopped (code wrong_state, request id q)") {
 		t.Errorf("%d %s", got.Code, got.Err)

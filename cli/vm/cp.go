@@ -21,7 +21,8 @@ import (
 
 func (s commands) cp() *cobra.Command {
 	return s.Command(daemon.Verb{
-		Use: "cp FROM TO", Short: "Copy a file into a guest or out of it, by its agent",
+		Use:   "cp FROM TO",
+		Short: "Copy a file into a guest or out of it, by its agent",
 		Long: `Copy a file into a guest or out of it, by its agent, with its permissions. One of FROM and TO is VM:/PATH, the other a
 local file; a local name with a colon is written ./NAME. A TO that is a folder (or in the guest ends with /) gets the file
 under its name; a file that is there is replaced. TO may be - for the standard output.`,
@@ -63,14 +64,22 @@ func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 		return err
 	}
 	mode := fmt.Sprintf("%04o", source.Mode)
-	a, err := c.Send(c.Slow.PutFileWithBody(ctx, id, &hypervisorapi.PutFileParams{Path: &to, Mode: &mode}, "application/octet-stream", source, source.Prepare()))
+	a, err := c.Send(
+		c.Slow.PutFileWithBody(
+			ctx, id, &hypervisorapi.PutFileParams{Path: &to, Mode: &mode}, "application/octet-stream", source,
+			source.Prepare(),
+		),
+	)
 	file, err := daemon.Decode[hypervisorapi.File](a, err)
 	if err != nil {
 		return err
 	}
 	_ = source.Close() // ends the progress line
 	if file.Sha256 != source.Sum() {
-		return fmt.Errorf("what arrived at %s:%s is not what was sent: its SHA-256 is %s instead of %s", vm, output.Escape(to), output.Escape(file.Sha256), source.Sum())
+		return fmt.Errorf(
+			"what arrived at %s:%s is not what was sent: its SHA-256 is %s instead of %s", vm, output.Escape(to),
+			output.Escape(file.Sha256), source.Sum(),
+		)
 	}
 	return c.Done(a, "%s:%s has %s.", vm, to, daemon.Bytes(file.Size))
 }

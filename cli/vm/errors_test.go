@@ -45,18 +45,26 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	got := daemontest.Run{URL: gone.URL}.Do(t, t.Context(), "vm", "list")
-	if got.Code != 1 || !strings.Contains(got.Err, "connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url") {
+	if got.Code != 1 ||
+		!strings.Contains(
+			got.Err,
+			"connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url",
+		) {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 	release := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer slow.Close()
 	defer close(release)
-	got = daemontest.Run{URL: slow.URL}.Do(t, t.Context(), "vm", "whoami", "--timeout", (20 * time.Millisecond).String())
+	got = daemontest.Run{
+		URL: slow.URL,
+	}.Do(t, t.Context(), "vm", "whoami", "--timeout", (20 * time.Millisecond).String())
 	if got.Code != 1 || !strings.Contains(got.Err, "--timeout allows for more") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }))
+	page := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }),
+	)
 	defer page.Close()
 	got = daemontest.Run{URL: page.URL}.Do(t, t.Context(), "image", "list")
 	if got.Code != 1 || !strings.Contains(got.Err, "is --url the hypervisor daemon") {
@@ -123,7 +131,11 @@ func TestTheTokenIsTheFlagsElseTheEnvironmentsElseThatOfDevMode(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, ".mainstay"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, ".mainstay", "credentials.json"), []byte(`{"hypervisor":{"token":"dev"}}`), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, ".mainstay", "credentials.json"),
+		[]byte(`{"hypervisor":{"token":"dev"}}`),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	s := daemontest.Serve(t, nil)
@@ -147,7 +159,12 @@ func TestTheTokenIsTheFlagsElseTheEnvironmentsElseThatOfDevMode(t *testing.T) {
 
 func TestAFailedVMOfARunIsRemovedUnlessItIsKept(t *testing.T) {
 	t.Parallel()
-	s := daemontest.Serve(t, map[string]http.HandlerFunc{"StartVM": daemontest.Answer(503, `{"error":"no QEMU","code":"missing","request_id":"q"}`)})
+	s := daemontest.Serve(
+		t,
+		map[string]http.HandlerFunc{
+			"StartVM": daemontest.Answer(503, `{"error":"no QEMU","code":"missing","request_id":"q"}`),
+		},
+	)
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "run", "demo")
 	if got.Code != 1 || !strings.Contains(got.Err, "no QEMU") || s.Called() != "CreateVM StartVM DeleteVM" {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())

@@ -23,7 +23,8 @@ func (s commands) events() *cobra.Command {
 	var watch bool
 	var interval time.Duration
 	cmd := daemon.List(s.Session, daemon.Verb{
-		Use: "events VM", Short: "List what happened to a VM, newest first; or watch it happen",
+		Use:   "events VM",
+		Short: "List what happened to a VM, newest first; or watch it happen",
 		Long: `List what happened to a VM, newest first; the last 1,000 events are kept. With --watch the latest are printed oldest first,
 then new ones as they come, until Ctrl-C.`,
 		Example: "  mainstay vm events web\n  mainstay vm events web --watch",
@@ -40,7 +41,10 @@ then new ones as they come, until Ctrl-C.`,
 	cmd.Flags().BoolVar(&watch, "watch", false, "go on with events as they come")
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often to look, with --watch")
 	list := cmd.RunE
-	watching := s.Command(daemon.Verb{Use: cmd.Use}, func(ctx context.Context, c *daemon.Call) error { return watchEvents(ctx, c, interval) }).RunE
+	watching := s.Command(
+		daemon.Verb{Use: cmd.Use},
+		func(ctx context.Context, c *daemon.Call) error { return watchEvents(ctx, c, interval) },
+	).RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !watch {
 			return list(cmd, args)
@@ -69,7 +73,9 @@ func watchEvents(ctx context.Context, c *daemon.Call, interval time.Duration) er
 	}
 	known := map[string]bool{}
 	for {
-		items, err := daemon.Decode[[]json.RawMessage](c.Send(c.API.ListVMEvents(ctx, id, &hypervisorapi.ListVMEventsParams{Limit: new(watchedEvents)})))
+		items, err := daemon.Decode[[]json.RawMessage](
+			c.Send(c.API.ListVMEvents(ctx, id, &hypervisorapi.ListVMEventsParams{Limit: new(watchedEvents)})),
+		)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -36,7 +36,8 @@ type execution struct {
 func (s commands) exec() *cobra.Command {
 	var e execution
 	cmd := s.Command(daemon.Verb{
-		Use: "exec VM PROGRAM...", Short: "Run a program in a guest, by its agent",
+		Use:   "exec VM PROGRAM...",
+		Short: "Run a program in a guest, by its agent",
 		Long: `Run a program in a guest, by its agent, and exit with the program's exit code (128 and the signal's number when one
 ended it). There is no shell and no terminal: give "sh -c" for the former, and use 'mainstay vm console' for the latter.
 
@@ -56,7 +57,12 @@ func (e *execution) run(ctx context.Context, c *daemon.Call) error {
 	if e.limit < time.Second || e.limit > longestExec {
 		return exit.Usagef("--time-limit must be between 1s and 24h, not %s", e.limit)
 	}
-	request := hypervisorapi.Exec{Argv: c.Args[1:], Cwd: daemon.Given(c, "cwd", e.cwd), Stream: new(true), TimeoutSeconds: new(int(e.limit / time.Second))}
+	request := hypervisorapi.Exec{
+		Argv:           c.Args[1:],
+		Cwd:            daemon.Given(c, "cwd", e.cwd),
+		Stream:         new(true),
+		TimeoutSeconds: new(int(e.limit / time.Second)),
+	}
 	if len(e.env) > 0 {
 		request.Env = new(map[string]string(e.env))
 	}
@@ -95,9 +101,14 @@ func (e *execution) input(in io.Reader) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("read the standard input: %w", err)
 	case len(raw) > maxInput:
-		return "", exit.Hinted(exit.Usagef("the standard input is larger than 1 MiB"), "'mainstay vm cp' takes files of any size into the guest")
+		return "", exit.Hinted(
+			exit.Usagef("the standard input is larger than 1 MiB"),
+			"'mainstay vm cp' takes files of any size into the guest",
+		)
 	case !utf8.Valid(raw):
-		return "", exit.Hinted(exit.Usagef("the standard input is no text"), "'mainstay vm cp' takes any file into the guest")
+		return "", exit.Hinted(
+			exit.Usagef("the standard input is no text"), "'mainstay vm cp' takes any file into the guest",
+		)
 	}
 	return string(raw), nil
 }

@@ -40,7 +40,11 @@ func refusing(t *testing.T) (url string, read <-chan int64) {
 			t.Errorf("the body comes unasked: %v", err)
 		}
 		body := `{"error":"there is one already","code":"name_taken","request_id":"q"}`
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+		_, _ = fmt.Fprintf(
+			conn,
+			"HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+			len(body), body,
+		)
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		n, _ := io.Copy(io.Discard, r) // until the client hangs up, in whatever way
 		count <- n
@@ -63,13 +67,16 @@ func TestAnOperationIsFollowedToItsEndWhichIsTheExitCode(t *testing.T) {
 		{operation("cancelled", `,"error":""`), "the operation o1 was canceled", 1},
 	} {
 		var looks atomic.Int32
-		s := daemontest.Serve(t, map[string]http.HandlerFunc{"GetOperation": func(w http.ResponseWriter, r *http.Request) {
-			body := operation("running", `,"error":""`)
-			if looks.Add(1) == 3 {
-				body = tt.last
-			}
-			daemontest.Answer(200, body)(w, r)
-		}})
+		s := daemontest.Serve(
+			t,
+			map[string]http.HandlerFunc{"GetOperation": func(w http.ResponseWriter, r *http.Request) {
+				body := operation("running", `,"error":""`)
+				if looks.Add(1) == 3 {
+					body = tt.last
+				}
+				daemontest.Answer(200, body)(w, r)
+			}},
+		)
 		got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "backup", "create", daemontest.VMID)
 		if got.Code != tt.code || !strings.Contains(got.Err, tt.err) || looks.Load() != 3 {
 			t.Errorf("%d %s after %d looks", got.Code, got.Err, looks.Load())
@@ -125,7 +132,10 @@ func TestExecStreamsBothOutputsAndPassesTheExitCodeOn(t *testing.T) {
 				w.Header().Set("Content-Type", "application/x-ndjson")
 				_, _ = io.WriteString(w, tt.answer)
 			}})
-			got := daemontest.Run{URL: s.URL, Stdin: strings.NewReader("typed")}.Do(t, t.Context(), "vm", "exec", daemontest.VMID, "--cwd", "/tmp", "--", "ls", "-l")
+			got := daemontest.Run{
+				URL:   s.URL,
+				Stdin: strings.NewReader("typed"),
+			}.Do(t, t.Context(), "vm", "exec", daemontest.VMID, "--cwd", "/tmp", "--", "ls", "-l")
 			if got.Code != tt.code || got.Out != "out" || got.Err != tt.err {
 				t.Errorf("%d %q %q", got.Code, got.Out, got.Err)
 			}
@@ -140,7 +150,10 @@ func TestExecTakesTextOfAMiBAtMost(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, nil)
 	for input, want := range map[string]string{"\xff\x00": "is no text", strings.Repeat("x", 1<<20+1): "is larger than 1 MiB"} {
-		got := daemontest.Run{URL: s.URL, Stdin: strings.NewReader(input)}.Do(t, t.Context(), "vm", "exec", "web", "cat")
+		got := daemontest.Run{
+			URL:   s.URL,
+			Stdin: strings.NewReader(input),
+		}.Do(t, t.Context(), "vm", "exec", "web", "cat")
 		if got.Code != 2 || !strings.Contains(got.Err, want) || s.Called() != "" {
 			t.Errorf("%d %s", got.Code, got.Err)
 		}
@@ -182,20 +195,38 @@ func TestWatchedMetricsAreRatesBetweenTwoLooks(t *testing.T) {
 		if looks == 3 {
 			interrupt()
 		}
-		daemontest.Answer(200, fmt.Sprintf(`{"cpu_seconds":%d,"memory_bytes":1048576,"disk_read_bytes":%d,"disk_written_bytes":0,"net_received_bytes":0,"net_sent_bytes":0,"at":"2026-01-02T03:04:%02dZ"}`, looks, looks*8192, looks*4))(w, r)
+		daemontest.Answer(
+			200,
+			fmt.Sprintf(
+				`{"cpu_seconds":%d,"memory_bytes":1048576,"disk_read_bytes":%d,"disk_written_bytes":0,"net_received_bytes":0,"net_sent_bytes":0,"at":"2026-01-02T03:04:%02dZ"}`,
+				looks,
+				looks*8192,
+				looks*4,
+			),
+		)(w, r)
 	}})
 	got := daemontest.Run{URL: s.URL}.Do(t, ctx, "vm", "metrics", daemontest.VMID, "--watch", "--interval", "1ms")
-	if want := "2026-01-02T03:04:08Z memory=1.0MiB processors=25.0% disk_read=2.0KiB/s disk_written=0B/s received=0B/s sent=0B/s\n"; got.Code != 0 || got.Out != want {
+	if want := "2026-01-02T03:04:08Z memory=1.0MiB processors=25.0% disk_read=2.0KiB/s disk_written=0B/s received=0B/s sent=0B/s\n"; got.Code != 0 ||
+		got.Out != want {
 		t.Errorf("%d %q %s", got.Code, got.Out, got.Err)
 	}
 }
 
 func TestHostsThatDoNotAnswerMakeTheListAFailure(t *testing.T) {
 	t.Parallel()
-	s := daemontest.Serve(t, map[string]http.HandlerFunc{"ListFleetVMs": daemontest.Answer(200,
-		strings.Replace(daemontest.Examples()["ListFleetVMs"], `"unreachable_nodes":[]`, `"unreachable_nodes":[{"node":"host-2","reason":"no answer in 2s"}]`, 1))})
+	s := daemontest.Serve(t, map[string]http.HandlerFunc{"ListFleetVMs": daemontest.Answer(
+		200,
+		strings.Replace(
+			daemontest.Examples()["ListFleetVMs"],
+			`"unreachable_nodes":[]`,
+			`"unreachable_nodes":[{"node":"host-2","reason":"no answer in 2s"}]`,
+			1,
+		),
+	)})
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "fleet", "vms")
-	if got.Code != 1 || !strings.Contains(got.Out, "host-1") || !strings.Contains(got.Err, "The host host-2 does not answer: no answer in 2s\n") || !strings.Contains(got.Err, "not complete: 1 of the hosts") {
+	if got.Code != 1 || !strings.Contains(got.Out, "host-1") ||
+		!strings.Contains(got.Err, "The host host-2 does not answer: no answer in 2s\n") ||
+		!strings.Contains(got.Err, "not complete: 1 of the hosts") {
 		t.Errorf("%d\n%s%s", got.Code, got.Out, got.Err)
 	}
 }

@@ -12,7 +12,12 @@ import (
 )
 
 func (s commands) host() *cobra.Command {
-	return s.Command(daemon.Verb{Use: "host", Short: "Show what the host can run, and what is left of it", Example: "  mainstay vm host\n  mainstay vm host -o json"},
+	return s.Command(
+		daemon.Verb{
+			Use:     "host",
+			Short:   "Show what the host can run, and what is left of it",
+			Example: "  mainstay vm host\n  mainstay vm host -o json",
+		},
 		func(ctx context.Context, c *daemon.Call) error {
 			a, err := c.Send(c.API.GetHost(ctx))
 			h, err := daemon.Decode[hypervisorapi.Host](a, err)
@@ -20,7 +25,8 @@ func (s commands) host() *cobra.Command {
 				return err
 			}
 			return c.Out.ObjectAs(a.Body, func() error { return c.Out.Rows(hostRows(h)) })
-		})
+		},
+	)
 }
 
 func hostRows(h hypervisorapi.Host) [][]any {
@@ -49,7 +55,8 @@ func (s commands) whoami() *cobra.Command {
 }
 
 func (s commands) ping() *cobra.Command {
-	return s.Command(daemon.Verb{Use: "ping VM", Short: "Ask the agent in a guest for an answer", Example: "  mainstay vm ping web"},
+	return s.Command(
+		daemon.Verb{Use: "ping VM", Short: "Ask the agent in a guest for an answer", Example: "  mainstay vm ping web"},
 		func(ctx context.Context, c *daemon.Call) error {
 			id, err := c.VMID(ctx, c.Args[0])
 			if err != nil {
@@ -60,6 +67,9 @@ func (s commands) ping() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Done(a, "The agent of %s, version %s, answered in %.1f ms.", c.Args[0], pong.Version, pong.RoundTripMs)
-		})
+			return c.Done(
+				a, "The agent of %s, version %s, answered in %.1f ms.", c.Args[0], pong.Version, pong.RoundTripMs,
+			)
+		},
+	)
 }

@@ -15,7 +15,9 @@ import (
 
 // verb makes a command that does something to a VM and answers when it is done. doing is
 // shown meanwhile; in it and in done, %s stands for what the person called the VM.
-func (s commands) verb(v daemon.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error)) *cobra.Command {
+func (s commands) verb(
+	v daemon.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error),
+) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *daemon.Call) error {
 		id, err := c.VMID(ctx, c.Args[0])
 		if err != nil {
@@ -73,7 +75,9 @@ func (s commands) stop() *cobra.Command {
 			return nil, exit.Usagef("--grace must be between 0 and 1h, not %s", grace)
 		}
 		return c.Slow.StopVM(ctx, id, hypervisorapi.Stop{
-			GraceSeconds: daemon.Given(c, "grace", int(grace.Round(time.Second)/time.Second)), Force: daemon.Given(c, "force", force)})
+			GraceSeconds: daemon.Given(c, "grace", int(grace.Round(time.Second)/time.Second)),
+			Force:        daemon.Given(c, "force", force),
+		})
 	})
 	cmd.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long the guest may take to shut down")
 	cmd.Flags().BoolVar(&force, "force", false, "end it at once")
@@ -81,31 +85,51 @@ func (s commands) stop() *cobra.Command {
 }
 
 func (s commands) pause() *cobra.Command {
-	return s.verb(daemon.Verb{Use: "pause VM", Short: "Halt a VM's processors", Example: "  mainstay vm pause web"}, "Pausing %s", "%s is paused.",
+	return s.verb(
+		daemon.Verb{Use: "pause VM", Short: "Halt a VM's processors", Example: "  mainstay vm pause web"},
+		"Pausing %s",
+		"%s is paused.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 			return c.Slow.PauseVM(ctx, id, hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) resume() *cobra.Command {
-	return s.verb(daemon.Verb{Use: "resume VM", Short: "Let a paused VM go on", Example: "  mainstay vm resume web"}, "Resuming %s", "%s is running.",
+	return s.verb(
+		daemon.Verb{Use: "resume VM", Short: "Let a paused VM go on", Example: "  mainstay vm resume web"},
+		"Resuming %s",
+		"%s is running.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 			return c.Slow.ResumeVM(ctx, id, hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) enable() *cobra.Command {
-	return s.verb(daemon.Verb{Use: "enable VM", Short: "Start a VM whenever the host starts", Example: "  mainstay vm enable web"}, "Enabling %s", "%s starts with the host.",
+	return s.verb(
+		daemon.Verb{
+			Use:     "enable VM",
+			Short:   "Start a VM whenever the host starts",
+			Example: "  mainstay vm enable web",
+		},
+		"Enabling %s",
+		"%s starts with the host.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 			return c.API.EnableVM(ctx, id, hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) disable() *cobra.Command {
-	return s.verb(daemon.Verb{Use: "disable VM", Short: "Do not start a VM with the host", Example: "  mainstay vm disable web"}, "Disabling %s", "%s does not start with the host.",
+	return s.verb(
+		daemon.Verb{Use: "disable VM", Short: "Do not start a VM with the host", Example: "  mainstay vm disable web"},
+		"Disabling %s",
+		"%s does not start with the host.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 			return c.API.DisableVM(ctx, id, hypervisorapi.Nothing{})
-		})
+		},
+	)
 }
 
 func (s commands) delete() *cobra.Command {

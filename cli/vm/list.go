@@ -19,9 +19,14 @@ func (s commands) list() *cobra.Command {
 		Use: "list", Short: "List VMs, oldest first",
 		Example: "  mainstay vm list --state running\n  mainstay vm list --label role=web --all -o json",
 	}, output.Columns[hypervisorapi.VM]{
-		Heads: []string{"NAME", "STATE", "BACKEND", "VCPUS", "MEMORY", "DISK", "IPS", "IMAGE", "TENANT", "CREATED", "ID"},
+		Heads: []string{
+			"NAME", "STATE", "BACKEND", "VCPUS", "MEMORY", "DISK", "IPS", "IMAGE", "TENANT", "CREATED", "ID",
+		},
 		Row: func(v hypervisorapi.VM) []any {
-			return []any{v.Name, v.State, v.Backend, v.Vcpus, fmt.Sprintf("%d MiB", v.MemoryMib), disk(v), v.Ips, v.Image, v.Tenant, v.CreatedAt, v.Id}
+			return []any{
+				v.Name, v.State, v.Backend, v.Vcpus, fmt.Sprintf("%d MiB", v.MemoryMib), disk(v), v.Ips, v.Image,
+				v.Tenant, v.CreatedAt, v.Id,
+			}
 		},
 	}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
 		params := &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor,

@@ -22,7 +22,8 @@ func (s commands) metrics() *cobra.Command {
 	var watch bool
 	var interval time.Duration
 	cmd := s.Command(daemon.Verb{
-		Use: "metrics VM", Short: "Show what a VM uses now, or watch it",
+		Use:   "metrics VM",
+		Short: "Show what a VM uses now, or watch it",
 		Long: `Show what a VM uses now: processor time since it started, memory resident on the host, and what went to and from disk and
 network. With --watch what it uses a second is drawn until Ctrl-C, or printed line by line where nobody watches.`,
 		Example: "  mainstay vm metrics web\n  mainstay vm metrics web --watch --interval 500ms",
@@ -74,10 +75,30 @@ func metricsSeries() []*series {
 	return []*series{
 		{name: "Processors", show: func(n int64) string { return fmt.Sprintf("%.1f%%", float64(n)/10) },
 			rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.CpuSeconds-a.CpuSeconds) * 1000 }},
-		{name: "Disk read", show: rate, rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.DiskReadBytes - a.DiskReadBytes) }},
-		{name: "Disk written", show: rate, rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.DiskWrittenBytes - a.DiskWrittenBytes) }},
-		{name: "Received", show: rate, rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.NetReceivedBytes - a.NetReceivedBytes) }},
-		{name: "Sent", show: rate, rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.NetSentBytes - a.NetSentBytes) }},
+		{
+			name: "Disk read",
+			show: rate,
+			rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.DiskReadBytes - a.DiskReadBytes) },
+		},
+		{
+			name: "Disk written",
+			show: rate,
+			rate: func(a, b hypervisorapi.VMMetrics) float64 {
+				return float64(b.DiskWrittenBytes - a.DiskWrittenBytes)
+			},
+		},
+		{
+			name: "Received",
+			show: rate,
+			rate: func(a, b hypervisorapi.VMMetrics) float64 {
+				return float64(b.NetReceivedBytes - a.NetReceivedBytes)
+			},
+		},
+		{
+			name: "Sent",
+			show: rate,
+			rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.NetSentBytes - a.NetSentBytes) },
+		},
 	}
 }
 
@@ -125,9 +146,15 @@ func watchMetrics(ctx context.Context, c *daemon.Call, id string, interval time.
 func drawMetrics(c *daemon.Call, a daemon.Answer, now hypervisorapi.VMMetrics, all []*series, drawn int) (int, error) {
 	if !c.Out.People || !c.Table() {
 		return 0, c.Out.Line(a.Body, func() string {
-			parts := []string{now.At.UTC().Format(time.RFC3339), "memory=" + strings.ReplaceAll(daemon.Bytes(now.MemoryBytes), " ", "")}
+			parts := []string{
+				now.At.UTC().Format(time.RFC3339),
+				"memory=" + strings.ReplaceAll(daemon.Bytes(now.MemoryBytes), " ", ""),
+			}
 			for _, s := range all {
-				parts = append(parts, strings.ReplaceAll(strings.ToLower(s.name), " ", "_")+"="+strings.ReplaceAll(s.latest(), " ", ""))
+				parts = append(
+					parts,
+					strings.ReplaceAll(strings.ToLower(s.name), " ", "_")+"="+strings.ReplaceAll(s.latest(), " ", ""),
+				)
 			}
 			return output.Escape(strings.Join(parts, " "))
 		})

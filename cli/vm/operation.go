@@ -13,25 +13,46 @@ import (
 )
 
 func (s commands) operations() *cobra.Command {
-	cmd := daemon.Group("operation", "What takes long: backups, restores, clones, new images", "  mainstay vm operation list\n  mainstay vm operation cancel ID", "operations", "op")
+	cmd := daemon.Group(
+		"operation", "What takes long: backups, restores, clones, new images",
+		"  mainstay vm operation list\n  mainstay vm operation cancel ID", "operations", "op",
+	)
 	cmd.AddCommand(
-		daemon.List(s.Session, daemon.Verb{Use: "list", Short: "List operations under way, and those that ended within a day, newest first", Example: "  mainstay vm operation list"},
+		daemon.List(
+			s.Session,
+			daemon.Verb{
+				Use:     "list",
+				Short:   "List operations under way, and those that ended within a day, newest first",
+				Example: "  mainstay vm operation list",
+			},
 			output.Columns[hypervisorapi.Operation]{
 				Heads: []string{"ID", "KIND", "STATE", "PROGRESS", "ABOUT", "CREATED", "ERROR"},
 				Row: func(v hypervisorapi.Operation) []any {
-					return []any{v.Id, v.Kind, v.State, fmt.Sprintf("%.0f%%", v.Progress*100), about(v), v.CreatedAt, v.Error}
+					return []any{
+						v.Id, v.Kind, v.State, fmt.Sprintf("%.0f%%", v.Progress*100), about(v), v.CreatedAt,
+						v.Error,
+					}
 				},
-			}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+			},
+			func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
 				return c.API.ListOperations(ctx, &hypervisorapi.ListOperationsParams{Limit: p.Limit, Cursor: p.Cursor})
-			}),
+			},
+		),
 		s.Object(daemon.Verb{Use: "show ID", Short: "Show one operation", Example: "  mainstay vm operation show ID"},
 			func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 				return c.API.GetOperation(ctx, c.Args[0], &hypervisorapi.GetOperationParams{})
 			}),
-		s.Change(daemon.Verb{Use: "cancel ID", Short: "Ask an operation to end; what it did so far is undone", Example: "  mainstay vm operation cancel ID"},
-			"Asked the operation %s to end.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+		s.Change(
+			daemon.Verb{
+				Use:     "cancel ID",
+				Short:   "Ask an operation to end; what it did so far is undone",
+				Example: "  mainstay vm operation cancel ID",
+			},
+			"Asked the operation %s to end.",
+			func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 				return c.API.CancelOperation(ctx, c.Args[0], hypervisorapi.Nothing{})
-			}),
+			},
+		),
 	)
 	return cmd
 }

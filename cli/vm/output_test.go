@@ -65,12 +65,15 @@ Memory       ███████████████░░░░░░░�
 func TestListsThatHaveNoPagesAreCutToTheLimit(t *testing.T) {
 	t.Parallel()
 	node := strings.Trim(daemontest.Examples()["ListNodes"], "[]")
-	s := daemontest.Serve(t, map[string]http.HandlerFunc{"ListNodes": daemontest.Answer(200, "["+node+","+strings.ReplaceAll(node, "host-1", "host-2")+"]")})
+	s := daemontest.Serve(t, map[string]http.HandlerFunc{
+		"ListNodes": daemontest.Answer(200, "["+node+","+strings.ReplaceAll(node, "host-1", "host-2")+"]"),
+	})
 	got := daemontest.Run{URL: s.URL}.OK(t, "fleet", "nodes", "--limit", "1")
 	if strings.Contains(got.Out, "host-2") || !strings.Contains(got.Err, "There is more") {
 		t.Errorf("%s%s", got.Out, got.Err)
 	}
-	if got := (daemontest.Run{URL: s.URL}).OK(t, "fleet", "nodes", "--all"); !strings.Contains(got.Out, "host-2") || got.Err != "" {
+	if got := (daemontest.Run{URL: s.URL}).OK(t, "fleet", "nodes", "--all"); !strings.Contains(got.Out, "host-2") ||
+		got.Err != "" {
 		t.Errorf("%s%s", got.Out, got.Err)
 	}
 }

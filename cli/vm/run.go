@@ -37,7 +37,8 @@ func (s commands) run() *cobra.Command {
 	var name string
 	a := attempt{}
 	cmd := s.Command(daemon.Verb{
-		Use: "run IMAGE", Short: "Make a VM of an image, start it, and attach its console",
+		Use:   "run IMAGE",
+		Short: "Make a VM of an image, start it, and attach its console",
 		Long: `Make a VM of an image, start it, and attach its console to this terminal; IMAGE is a name in the catalog, or an absolute
 path on the host. Ctrl-] detaches: the VM goes on. When the guest powers off, the VM is removed, unless --keep is given.`,
 		Example: "  mainstay vm run demo\n  mainstay vm run demo --name trial --memory 1G --keep\n  mainstay vm run /var/lib/images/debian.qcow2 --detach --label role=web --wait agent",
@@ -94,14 +95,27 @@ func (a *attempt) run(ctx context.Context, request hypervisorapi.VMSpec) error {
 		return a.waiting.finish(ctx, a.Call, a.id, a.name)
 	}
 	if a.detach {
-		return a.Done(answer, "%s is running. 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it.", a.name, a.name, a.name)
+		return a.Done(
+			answer,
+			"%s is running. 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it.",
+			a.name, a.name, a.name,
+		)
 	}
 	detached, err := attach(ctx, a.Call, a.id, a.name)
 	switch {
 	case err != nil:
-		return exit.Hinted(err, fmt.Sprintf("the VM goes on: 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it", a.name, a.name))
+		return exit.Hinted(
+			err,
+			fmt.Sprintf(
+				"the VM goes on: 'mainstay vm console %s' attaches its console, 'mainstay vm delete %s' removes it",
+				a.name, a.name,
+			),
+		)
 	case detached:
-		a.Note("Detached; %s goes on. 'mainstay vm console %s' comes back, 'mainstay vm delete %s' removes it.", a.name, a.name, a.name)
+		a.Note(
+			"Detached; %s goes on. 'mainstay vm console %s' comes back, 'mainstay vm delete %s' removes it.",
+			a.name, a.name, a.name,
+		)
 		return nil
 	}
 	return a.finish(ctx)
@@ -123,7 +137,13 @@ func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answe
 		return answer, err
 	}
 	if a.keep {
-		return answer, exit.Hinted(err, fmt.Sprintf("the VM is kept: 'mainstay vm events %s' tells more, 'mainstay vm delete %s' removes it", a.name, a.name))
+		return answer, exit.Hinted(
+			err,
+			fmt.Sprintf(
+				"the VM is kept: 'mainstay vm events %s' tells more, 'mainstay vm delete %s' removes it", a.name,
+				a.name,
+			),
+		)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
@@ -135,14 +155,23 @@ func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answe
 
 // finish removes the VM when its guest has powered off.
 func (a *attempt) finish(ctx context.Context) error {
-	comeBack := fmt.Sprintf("'mainstay vm console %s' attaches it again, 'mainstay vm delete %s' removes the VM", a.name, a.name)
-	if _, err := a.Send(a.Slow.WaitVM(ctx, a.id, &hypervisorapi.WaitVMParams{State: hypervisorapi.StateStopped, Timeout: new(settleTime)})); err != nil {
+	comeBack := fmt.Sprintf(
+		"'mainstay vm console %s' attaches it again, 'mainstay vm delete %s' removes the VM", a.name, a.name,
+	)
+	if _, err := a.Send(
+		a.Slow.WaitVM(
+			ctx, a.id, &hypervisorapi.WaitVMParams{State: hypervisorapi.StateStopped, Timeout: new(settleTime)},
+		),
+	); err != nil {
 		vm, lookErr := daemon.Decode[hypervisorapi.VM](a.Send(a.API.GetVM(ctx, a.id)))
 		if lookErr != nil {
 			return lookErr
 		}
 		if vm.State == hypervisorapi.StateFailed {
-			return exit.Hinted(fmt.Errorf("the VM %s failed: %s", a.name, vm.LastError), fmt.Sprintf("'mainstay vm events %s' tells more, 'mainstay vm delete %s' removes it", a.name, a.name))
+			return exit.Hinted(
+				fmt.Errorf("the VM %s failed: %s", a.name, vm.LastError),
+				fmt.Sprintf("'mainstay vm events %s' tells more, 'mainstay vm delete %s' removes it", a.name, a.name),
+			)
 		}
 		return exit.Hinted(fmt.Errorf("the console of %s ended, but it is %s", a.name, vm.State), comeBack)
 	}

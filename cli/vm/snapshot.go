@@ -12,8 +12,11 @@ import (
 )
 
 func (s commands) snapshots() *cobra.Command {
-	cmd := daemon.Group("snapshot", "Snapshots of a VM's disk, or of the disk and memory: create, list, revert, delete",
-		"  mainstay vm snapshot create web before-upgrade\n  mainstay vm snapshot revert web before-upgrade", "snapshots")
+	cmd := daemon.Group(
+		"snapshot", "Snapshots of a VM's disk, or of the disk and memory: create, list, revert, delete",
+		"  mainstay vm snapshot create web before-upgrade\n  mainstay vm snapshot revert web before-upgrade",
+		"snapshots",
+	)
 	cmd.AddCommand(s.snapshotCreate(), s.snapshotList(), s.snapshotRevert(), s.snapshotDelete())
 	return cmd
 }
@@ -22,7 +25,8 @@ func (s commands) snapshotCreate() *cobra.Command {
 	var full bool
 	var description string
 	cmd := s.Change(daemon.Verb{
-		Use: "create VM NAME", Short: "Keep a VM's disk as it is now, and with --full its memory and devices too",
+		Use:     "create VM NAME",
+		Short:   "Keep a VM's disk as it is now, and with --full its memory and devices too",
 		Example: "  mainstay vm snapshot create web before-upgrade\n  mainstay vm snapshot create web warm --full --description 'caches filled'",
 	}, "Made the snapshot %s.", daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 		spec := hypervisorapi.SnapshotSpec{Name: c.Args[1], Description: daemon.Given(c, "description", description)}
@@ -37,25 +41,34 @@ func (s commands) snapshotCreate() *cobra.Command {
 }
 
 func (s commands) snapshotList() *cobra.Command {
-	return daemon.List(s.Session, daemon.Verb{Use: "list VM", Short: "List a VM's snapshots, oldest first", Example: "  mainstay vm snapshot list web"},
+	return daemon.List(
+		s.Session,
+		daemon.Verb{
+			Use:     "list VM",
+			Short:   "List a VM's snapshots, oldest first",
+			Example: "  mainstay vm snapshot list web",
+		},
 		output.Columns[hypervisorapi.Snapshot]{
 			Heads: []string{"NAME", "KIND", "MEMORY", "CREATED", "DESCRIPTION"},
 			Row: func(v hypervisorapi.Snapshot) []any {
 				return []any{v.Name, v.Kind, daemon.Bytes(v.MemoryBytes), v.CreatedAt, v.Description}
 			},
-		}, func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
+		},
+		func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
 			id, err := c.VMID(ctx, c.Args[0])
 			if err != nil {
 				return nil, err
 			}
 			return c.API.ListSnapshots(ctx, id)
-		})
+		},
+	)
 }
 
 func (s commands) snapshotRevert() *cobra.Command {
 	var yes bool
 	cmd := s.Command(daemon.Verb{
-		Use: "revert VM NAME", Short: "Put a VM back to a snapshot",
+		Use:     "revert VM NAME",
+		Short:   "Put a VM back to a snapshot",
 		Long:    "Put a VM back to a snapshot: what it did since is lost. A disk snapshot takes a VM that is stopped; a full one leaves it running.",
 		Example: "  mainstay vm snapshot revert web before-upgrade\n  mainstay vm snapshot revert web warm --yes",
 	}, func(ctx context.Context, c *daemon.Call) error {
@@ -63,7 +76,9 @@ func (s commands) snapshotRevert() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := c.Confirm("Put "+c.Args[0]+" back to the snapshot "+c.Args[1]+"? What it did since is lost.", yes); err != nil {
+		if err := c.Confirm(
+			"Put "+c.Args[0]+" back to the snapshot "+c.Args[1]+"? What it did since is lost.", yes,
+		); err != nil {
 			return err
 		}
 		a, err := c.Send(c.Slow.RevertSnapshot(ctx, id, c.Args[1], hypervisorapi.Nothing{}))
@@ -78,8 +93,16 @@ func (s commands) snapshotRevert() *cobra.Command {
 }
 
 func (s commands) snapshotDelete() *cobra.Command {
-	return s.Remove(daemon.Verb{Use: "delete VM NAME", Short: "Remove a snapshot", Example: "  mainstay vm snapshot delete web before-upgrade --yes"},
-		"Delete the snapshot %s?", "Deleted the snapshot %s.", daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+	return s.Remove(
+		daemon.Verb{
+			Use:     "delete VM NAME",
+			Short:   "Remove a snapshot",
+			Example: "  mainstay vm snapshot delete web before-upgrade --yes",
+		},
+		"Delete the snapshot %s?",
+		"Deleted the snapshot %s.",
+		daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 			return c.Slow.DeleteSnapshot(ctx, id, c.Args[1])
-		}))
+		}),
+	)
 }

@@ -29,7 +29,16 @@ func TestAFileGoesIntoAGuestAndBackWithItsBytesAndMode(t *testing.T) {
 			stored, _ = io.ReadAll(r.Body)
 			mode = r.URL.Query().Get("mode")
 			sum := sha256.Sum256(stored)
-			daemontest.Answer(200, fmt.Sprintf(`{"path":%q,"size":%d,"mode":%q,"sha256":%q}`, r.URL.Query().Get("path"), len(stored), mode, hex.EncodeToString(sum[:])))(w, r)
+			daemontest.Answer(
+				200,
+				fmt.Sprintf(
+					`{"path":%q,"size":%d,"mode":%q,"sha256":%q}`,
+					r.URL.Query().Get("path"),
+					len(stored),
+					mode,
+					hex.EncodeToString(sum[:]),
+				),
+			)(w, r)
 		},
 		"GetFile": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/octet-stream")
@@ -74,7 +83,10 @@ func TestAnEmptyFileIsSentWithItsLength(t *testing.T) {
 			t.Errorf("length %d, encoding %s", r.ContentLength, r.TransferEncoding)
 		}
 		sum := sha256.Sum256(nil)
-		daemontest.Answer(200, fmt.Sprintf(`{"path":"/f","size":0,"mode":"0640","sha256":%q}`, hex.EncodeToString(sum[:])))(w, r)
+		daemontest.Answer(
+			200,
+			fmt.Sprintf(`{"path":"/f","size":0,"mode":"0640","sha256":%q}`, hex.EncodeToString(sum[:])),
+		)(w, r)
 	}})
 	daemontest.Run{URL: s.URL}.OK(t, "vm", "cp", writeFile(t, "f", ""), "web:/f")
 }
@@ -93,7 +105,11 @@ func TestAFileThatBreaksOffLeavesWhatWasThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"vm cp web:/f " + path, "image export demo --force " + path, "vm cp web:/f -"} {
-		if got := (daemontest.Run{URL: s.URL}).Do(t, t.Context(), strings.Fields(line)...); got.Code != 1 || !strings.Contains(got.Err, "after 9 bytes") {
+		if got := (daemontest.Run{URL: s.URL}).Do(
+			t,
+			t.Context(),
+			strings.Fields(line)...); got.Code != 1 ||
+			!strings.Contains(got.Err, "after 9 bytes") {
 			t.Errorf("%s: %d %s", line, got.Code, got.Err)
 		}
 	}
@@ -119,7 +135,9 @@ func TestAnExportReplacesAFileOnlyWhenAsked(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if got := (daemontest.Run{URL: s.URL}).OK(t, "vm", "backup", "export", "b1", "-"); got.Out != daemontest.FileContent {
+	if got := (daemontest.Run{URL: s.URL}).OK(
+		t, "vm", "backup", "export", "b1", "-",
+	); got.Out != daemontest.FileContent {
 		t.Errorf("%q", got.Out)
 	}
 }

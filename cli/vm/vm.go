@@ -25,8 +25,11 @@ type commands struct{ *daemon.Session }
 
 // New makes the command `vm` with all commands below it.
 func New(env client.Environment) *cobra.Command {
-	cmd := daemon.Group("vm", "Run virtual machines: create, consoles, files, snapshots, backups",
-		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a", "vms")
+	cmd := daemon.Group(
+		"vm", "Run virtual machines: create, consoles, files, snapshots, backups",
+		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a",
+		"vms",
+	)
 	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --url. VMs are named by id or by name.
 
 ` + daemon.TokenHelp
@@ -34,10 +37,8 @@ func New(env client.Environment) *cobra.Command {
 	cmd.AddCommand(
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
-		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(),
-		s.events(), s.metrics(),
-		s.snapshots(), s.backups(), s.clone(), s.resize(),
-		s.operations(), s.host(), s.whoami(), s.audit(),
+		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.metrics(),
+		s.snapshots(), s.backups(), s.clone(), s.resize(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
 	return cmd
 }

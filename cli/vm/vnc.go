@@ -18,7 +18,8 @@ import (
 func (s commands) vnc() *cobra.Command {
 	var listen string
 	cmd := s.Command(daemon.Verb{
-		Use: "vnc VM", Short: "Open a local port for a VNC viewer to the VM's screen",
+		Use:   "vnc VM",
+		Short: "Open a local port for a VNC viewer to the VM's screen",
 		Long: `Open a local port for a VNC viewer to the VM's screen, until Ctrl-C. Whoever can reach the port can use the screen, so
 it is open to this machine alone unless --listen says otherwise.`,
 		Example: "  mainstay vm vnc web\n  mainstay vm vnc web --listen 127.0.0.1:5901",

@@ -30,7 +30,9 @@ type waiting struct {
 
 // addTo adds the flags of a command that starts a VM.
 func (w *waiting) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.target, "wait", "", "wait until the VM is running, or until its agent is connected: running or agent")
+	cmd.Flags().StringVar(
+		&w.target, "wait", "", "wait until the VM is running, or until its agent is connected: running or agent",
+	)
 	cmd.Flags().DurationVar(&w.limit, "wait-timeout", waitLimit, "how long to wait, with --wait")
 }
 
@@ -45,7 +47,8 @@ func (w *waiting) check() error {
 func (s commands) wait() *cobra.Command {
 	var w waiting
 	cmd := s.Command(daemon.Verb{
-		Use: "wait VM", Short: "Wait until a VM is in a state, or until its agent is connected",
+		Use:   "wait VM",
+		Short: "Wait until a VM is in a state, or until its agent is connected",
 		Long: `Wait until a VM is running, stopped or in another state (creating, starting, paused, stopping, failed, deleting), or with
 --for agent until the agent in its guest is connected, which 'mainstay vm exec' and 'mainstay vm cp' need.
 
@@ -56,7 +59,10 @@ It exits with 1 when the time is over, and at once when the VM fails, or stops w
 			return exit.Usagef("--for is missing: running, agent, stopped or another state")
 		}
 		if w.target != forAgent && !hypervisorapi.State(w.target).Valid() {
-			return exit.Usagef("--for must be agent, or creating, stopped, starting, running, paused, stopping, failed or deleting, not %q", w.target)
+			return exit.Usagef(
+				"--for must be agent, or creating, stopped, starting, running, paused, stopping, failed or deleting, not %q",
+				w.target,
+			)
 		}
 		id, err := c.VMID(ctx, c.Args[0])
 		if err != nil {
@@ -115,13 +121,19 @@ func (w *waiting) reached(vm hypervisorapi.VM, name string) (bool, error) {
 		if vm.LastError != "" {
 			why = ": " + vm.LastError
 		}
-		return false, exit.Hinted(fmt.Errorf("the VM %s failed%s", name, why), fmt.Sprintf("'mainstay vm events %s' tells more", name))
+		return false, exit.Hinted(
+			fmt.Errorf("the VM %s failed%s", name, why), fmt.Sprintf("'mainstay vm events %s' tells more", name),
+		)
 	case w.target == forAgent && !vm.Agent.Enabled:
 		return false, fmt.Errorf("the VM %s was made without an agent", name)
 	case w.target == forAgent && vm.Agent.Connected && vm.State == hypervisorapi.StateRunning:
 		return true, nil
-	case vm.State == hypervisorapi.StateStopped && w.up && (w.target == forAgent || w.target == string(hypervisorapi.StateRunning)):
-		return false, exit.Hinted(fmt.Errorf("the VM %s stopped while it was waited for", name), fmt.Sprintf("'mainstay vm events %s' tells why", name))
+	case vm.State == hypervisorapi.StateStopped && w.up &&
+		(w.target == forAgent || w.target == string(hypervisorapi.StateRunning)):
+		return false, exit.Hinted(
+			fmt.Errorf("the VM %s stopped while it was waited for", name),
+			fmt.Sprintf("'mainstay vm events %s' tells why", name),
+		)
 	}
 	w.up = w.up || vm.State == hypervisorapi.StateStarting || vm.State == hypervisorapi.StateRunning
 	return false, nil
@@ -132,9 +144,13 @@ func (w *waiting) late(vm hypervisorapi.VM, name string) error {
 	if w.target != forAgent {
 		return fmt.Errorf("the VM %s is %s, and was not %s within %s", name, vm.State, w.target, w.limit)
 	}
-	hint := fmt.Sprintf("'mainstay vm console %s' shows what the guest does; a guest without mainstay-guest has no agent", name)
+	hint := fmt.Sprintf(
+		"'mainstay vm console %s' shows what the guest does; a guest without mainstay-guest has no agent", name,
+	)
 	if vm.State == hypervisorapi.StateStopped {
 		hint = fmt.Sprintf("'mainstay vm start %s' starts it", name)
 	}
-	return exit.Hinted(fmt.Errorf("the VM %s is %s, and its agent was not connected within %s", name, vm.State, w.limit), hint)
+	return exit.Hinted(
+		fmt.Errorf("the VM %s is %s, and its agent was not connected within %s", name, vm.State, w.limit), hint,
+	)
 }

@@ -16,7 +16,12 @@ import (
 func vmIn(state, lastError string, enabled, connected bool) string {
 	text := strings.Replace(daemontest.Examples()["GetVM"], `"state":"running"`, `"state":"`+state+`"`, 1)
 	text = strings.Replace(text, `"last_error":""`, `"last_error":"`+lastError+`"`, 1)
-	return strings.Replace(text, `"agent":{"enabled":true,"connected":true`, fmt.Sprintf(`"agent":{"enabled":%t,"connected":%t`, enabled, connected), 1)
+	return strings.Replace(
+		text,
+		`"agent":{"enabled":true,"connected":true`,
+		fmt.Sprintf(`"agent":{"enabled":%t,"connected":%t`, enabled, connected),
+		1,
+	)
 }
 
 // looks answers each look at the VM with the next of these, and goes on with the last.
@@ -58,7 +63,11 @@ func TestAWaitEndsWhenTheVMIsAsItShouldBeOrCannotBecomeSo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var count atomic.Int64
-			s := daemontest.Serve(t, map[string]http.HandlerFunc{"GetVM": looks(&count, tt.vms...), "CreateVM": daemontest.Answer(201, starting), "StartVM": daemontest.Answer(200, booting)})
+			s := daemontest.Serve(t, map[string]http.HandlerFunc{
+				"GetVM":    looks(&count, tt.vms...),
+				"CreateVM": daemontest.Answer(201, starting),
+				"StartVM":  daemontest.Answer(200, booting),
+			})
 			got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), strings.Fields(tt.args)...)
 			if got.Code != tt.code || !strings.Contains(got.Out+got.Err, tt.want) {
 				t.Errorf("exit code %d, printed %q and %q; want %q", got.Code, got.Out, got.Err, tt.want)
@@ -85,9 +94,18 @@ func TestAWaitEndsWithCtrlC(t *testing.T) {
 
 func TestWithoutAnAgentTheCommandThatWaitsForItIsNamed(t *testing.T) {
 	t.Parallel()
-	s := daemontest.Serve(t, map[string]http.HandlerFunc{"Exec": daemontest.Answer(409, `{"error":"the guest's agent is not connected","code":"agent_not_connected","request_id":"q"}`)})
+	s := daemontest.Serve(
+		t,
+		map[string]http.HandlerFunc{
+			"Exec": daemontest.Answer(
+				409,
+				`{"error":"the guest's agent is not connected","code":"agent_not_connected","request_id":"q"}`,
+			),
+		},
+	)
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "exec", "web", "--", "x")
-	if got.Code != 1 || !strings.Contains(got.Err, "hint: 'mainstay vm wait VM --for agent' waits until it is connected") {
+	if got.Code != 1 ||
+		!strings.Contains(got.Err, "hint: 'mainstay vm wait VM --for agent' waits until it is connected") {
 		t.Errorf("exit code %d: %s", got.Code, got.Err)
 	}
 }

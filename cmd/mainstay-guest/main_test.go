@@ -22,7 +22,9 @@ import (
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mainstay-guest")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".")
+	cmd := exec.CommandContext(
+		t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".",
+	)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -74,7 +76,10 @@ func TestTheProgramIsStaticAndSmallAndServes(t *testing.T) {
 		t.Errorf("version %q", c.Version())
 	}
 	var out strings.Builder
-	if exit, err := c.Exec(ctx, guest.Command{Argv: []string{"echo", "hello"}, Stdout: &out}); err != nil || exit.Code != 0 || out.String() != "hello\n" {
+	if exit, err := c.Exec(
+		ctx, guest.Command{Argv: []string{"echo", "hello"}, Stdout: &out},
+	); err != nil || exit.Code != 0 ||
+		out.String() != "hello\n" {
 		t.Errorf("%+v, %v, %q", exit, err, &out)
 	}
 	if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
@@ -107,7 +112,8 @@ func dial(ctx context.Context, t *testing.T, socket string) net.Conn {
 func TestAMissingSecretIsSaidAtTheStart(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), build(t), "--secret-file", "/no/such/file").CombinedOutput()
-	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "/no/such/file") {
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(string(out), "/no/such/file") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -51,7 +51,12 @@ func (l *lines) String() string {
 // open opens the log with a file of checkpoints.
 func open(t testing.TB, d *db.DB, change ...func(*audit.Config)) *fixture {
 	t.Helper()
-	cfg := audit.Config{DB: d, Seed: bytes.Repeat([]byte{7}, 32), Now: time.Now, Checkpoints: filepath.Join(t.TempDir(), "checkpoints.jsonl")}
+	cfg := audit.Config{
+		DB:          d,
+		Seed:        bytes.Repeat([]byte{7}, 32),
+		Now:         time.Now,
+		Checkpoints: filepath.Join(t.TempDir(), "checkpoints.jsonl"),
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -77,7 +82,13 @@ func (f *fixture) append(n int) {
 	f.t.Helper()
 	for i := range n {
 		if err := f.db.Update(context.Background(), func(tx *db.Tx) error {
-			e := audit.Entry{Actor: "root", ActorType: audit.Admin, Action: "site.revoke", Target: fmt.Sprint(i), Tenant: "org"}
+			e := audit.Entry{
+				Actor:     "root",
+				ActorType: audit.Admin,
+				Action:    "site.revoke",
+				Target:    fmt.Sprint(i),
+				Tenant:    "org",
+			}
 			return f.Append(context.Background(), tx, e, map[string]int{"i": i})
 		}); err != nil {
 			f.t.Fatal(err)
@@ -113,7 +124,8 @@ func (f *fixture) inspect() audit.Verification {
 // whole fails the test unless the log verifies, without any break.
 func (f *fixture) whole(entries int64) {
 	f.t.Helper()
-	if v := f.verify(); !v.OK || len(v.Breaks) > 0 || v.Entries != entries || v.Verified != entries || len(v.Segments) != 1 {
+	if v := f.verify(); !v.OK || len(v.Breaks) > 0 || v.Entries != entries || v.Verified != entries ||
+		len(v.Segments) != 1 {
 		f.t.Errorf("%+v", v)
 	}
 	if f.broken() != 0 || strings.Contains(f.out.String(), "ERROR") {
@@ -180,7 +192,9 @@ func TestManyEntriesInOneTransactionMakeOneChain(t *testing.T) {
 		f := open(t, d)
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			for range 4 {
-				if err := f.Append(t.Context(), tx, audit.Entry{Actor: "a", ActorType: audit.System, Action: "x.y"}, nil); err != nil {
+				if err := f.Append(
+					t.Context(), tx, audit.Entry{Actor: "a", ActorType: audit.System, Action: "x.y"}, nil,
+				); err != nil {
 					return err
 				}
 			}
@@ -249,7 +263,9 @@ func TestAnEntryIsNotKeptWhenItsChangeIsNot(t *testing.T) {
 		f := open(t, d)
 		f.append(2)
 		_ = d.Update(t.Context(), func(tx *db.Tx) error {
-			if err := f.Append(t.Context(), tx, audit.Entry{Actor: "a", ActorType: audit.System, Action: "x.y"}, nil); err != nil {
+			if err := f.Append(
+				t.Context(), tx, audit.Entry{Actor: "a", ActorType: audit.System, Action: "x.y"}, nil,
+			); err != nil {
 				t.Error(err)
 			}
 			return context.Canceled
@@ -265,7 +281,13 @@ func TestTextsAreCutToWhatBothEnginesKeep(t *testing.T) {
 		f := open(t, d)
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			long := strings.Repeat("é", 100_000)
-			e := audit.Entry{Actor: "a\x00b\xff", ActorType: audit.System, Action: "x.y", Target: "t" + long, Message: long}
+			e := audit.Entry{
+				Actor:     "a\x00b\xff",
+				ActorType: audit.System,
+				Action:    "x.y",
+				Target:    "t" + long,
+				Message:   long,
+			}
 			return f.Append(t.Context(), tx, e, map[string]string{"long": long})
 		}); err != nil {
 			t.Fatal(err)
@@ -275,8 +297,12 @@ func TestTextsAreCutToWhatBothEnginesKeep(t *testing.T) {
 			t.Fatalf("%v, %v", entries, err)
 		}
 		e := entries[0]
-		if e.Actor != "ab" || len(e.Target) > 256 || len(e.Target) < 250 || len(e.Message) != 1024 || !strings.Contains(e.Detail, "omitted") {
-			t.Errorf("actor %q, target of %d bytes, message of %d, detail %.60s", e.Actor, len(e.Target), len(e.Message), e.Detail)
+		if e.Actor != "ab" || len(e.Target) > 256 || len(e.Target) < 250 || len(e.Message) != 1024 ||
+			!strings.Contains(e.Detail, "omitted") {
+			t.Errorf(
+				"actor %q, target of %d bytes, message of %d, detail %.60s", e.Actor, len(e.Target), len(e.Message),
+				e.Detail,
+			)
 		}
 		f.whole(1)
 	})

@@ -43,16 +43,32 @@ func appendUnchecked(b *testing.B, d *db.DB) {
 			Hash      string `db:"hash"`
 			Signature string `db:"signature"`
 		}
-		if err := tx.Get(b.Context(), &h, "SELECT seq, hash, signature FROM audit_head WHERE one = 1"+tx.ForUpdate()); err != nil {
+		if err := tx.Get(
+			b.Context(), &h, "SELECT seq, hash, signature FROM audit_head WHERE one = 1"+tx.ForUpdate(),
+		); err != nil {
 			return err
 		}
-		e := audit.Entry{Seq: h.Seq + 1, ID: fmt.Sprint(h.Seq), Actor: "root", ActorType: audit.Admin, Action: "site.revoke", Target: "t", Tenant: "org", Result: audit.OK, Detail: "{}", Hash: h.Hash}
+		e := audit.Entry{
+			Seq:       h.Seq + 1,
+			ID:        fmt.Sprint(h.Seq),
+			Actor:     "root",
+			ActorType: audit.Admin,
+			Action:    "site.revoke",
+			Target:    "t",
+			Tenant:    "org",
+			Result:    audit.OK,
+			Detail:    "{}",
+			Hash:      h.Hash,
+		}
 		e.Time = db.At(e.Time.AddDate(2000, 0, 0))
 		if err := tx.Insert(b.Context(), "audit_entries", e); err != nil {
 			return err
 		}
 		signature := base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte(h.Hash)))
-		_, err := tx.Exec(b.Context(), "UPDATE audit_head SET seq = ?, hash = ?, signature = ? WHERE one = 1", e.Seq, e.Hash, signature)
+		_, err := tx.Exec(
+			b.Context(), "UPDATE audit_head SET seq = ?, hash = ?, signature = ? WHERE one = 1", e.Seq, e.Hash,
+			signature,
+		)
 		return err
 	}); err != nil {
 		b.Fatal(err)

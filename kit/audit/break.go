@@ -59,7 +59,11 @@ func (l *Log) restoreBreaks(ctx context.Context, tx *db.Tx, v Verification) erro
 		done[b.Recorded] = true
 		var err error
 		if b.AcknowledgedAt.IsZero() {
-			_, err = tx.Exec(ctx, "INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, '') ON CONFLICT DO NOTHING", b.Recorded, b.Reason)
+			_, err = tx.Exec(
+				ctx,
+				"INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, '') ON CONFLICT DO NOTHING",
+				b.Recorded, b.Reason,
+			)
 		} else {
 			err = l.signAcknowledged(ctx, tx, noted{Seq: b.Recorded, Message: b.Reason})
 		}
@@ -85,8 +89,11 @@ func (n noted) signed(logID string) []byte {
 // signAcknowledged notes that a break is acknowledged. It is signed, so that nobody ends the alarm by
 // writing to the database.
 func (l *Log) signAcknowledged(ctx context.Context, tx *db.Tx, n noted) error {
-	_, err := tx.Exec(ctx, "INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, ?) ON CONFLICT (seq) DO UPDATE SET acknowledged = excluded.acknowledged",
-		n.Seq, n.Message, l.sign(n.signed(l.last().segment.Log)))
+	_, err := tx.Exec(
+		ctx,
+		"INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, ?) ON CONFLICT (seq) DO UPDATE SET acknowledged = excluded.acknowledged",
+		n.Seq, n.Message, l.sign(n.signed(l.last().segment.Log)),
+	)
 	return err
 }
 
@@ -133,11 +140,15 @@ func (l *Log) Acknowledge(ctx context.Context, tx *db.Tx, through int64, e Entry
 		return err
 	}
 	var n int64
-	if err := tx.Get(ctx, &n, "SELECT count(*) FROM audit_entries WHERE seq = ? AND action = ?", through, ActionBreak); err != nil {
+	if err := tx.Get(
+		ctx, &n, "SELECT count(*) FROM audit_entries WHERE seq = ? AND action = ?", through, ActionBreak,
+	); err != nil {
 		return fmt.Errorf("audit: read break: %w", err)
 	}
 	if n == 0 {
-		return fault.InvalidField("through", "is not the number of an entry that records a break; take it from the verification")
+		return fault.InvalidField(
+			"through", "is not the number of an entry that records a break; take it from the verification",
+		)
 	}
 	breaks, err := l.unacknowledged(ctx, tx)
 	if err != nil {
@@ -145,7 +156,9 @@ func (l *Log) Acknowledge(ctx context.Context, tx *db.Tx, through int64, e Entry
 	}
 	breaks = slices.DeleteFunc(breaks, func(n noted) bool { return n.Seq > through })
 	if len(breaks) == 0 {
-		return fault.New(fault.Conflict, "every break up to entry %d is acknowledged already", through).WithCode("nothing_to_acknowledge")
+		return fault.New(fault.Conflict, "every break up to entry %d is acknowledged already", through).WithCode(
+			"nothing_to_acknowledge",
+		)
 	}
 	for _, n := range breaks {
 		if err := l.signAcknowledged(ctx, tx, n); err != nil {

@@ -82,11 +82,19 @@ const headNotOurs = "the head, which says where the log ends, is not signed by t
 func nothingOurs(marks []mark) Finding {
 	for _, m := range marks {
 		if m.Log != "" {
-			return Finding{0, 0, fmt.Sprintf("the log was known to reach entry %d, and nothing that this service signed is left: "+
-				"the database was emptied or replaced, or put back to an earlier state, as by restoring a backup", m.Seq)}
+			return Finding{
+				0,
+				0,
+				fmt.Sprintf("the log was known to reach entry %d, and nothing that this service signed is left: "+
+					"the database was emptied or replaced, or put back to an earlier state, as by restoring a backup", m.Seq),
+			}
 		}
 	}
-	return Finding{0, 0, "the log holds nothing that this service signed: somebody changed it, or the secret key was replaced"}
+	return Finding{
+		0,
+		0,
+		"the log holds nothing that this service signed: somebody changed it, or the secret key was replaced",
+	}
 }
 
 // checkEnd sees to it that the entry of the head is there, and is the last one.
@@ -95,7 +103,10 @@ func checkEnd(ctx context.Context, q db.Querier, h head, in *segment) ([]Finding
 		Seq  int64  `db:"seq"`
 		Hash string `db:"hash"`
 	}
-	if err := q.Select(ctx, &ends, "SELECT seq, hash FROM audit_entries WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT 2", h.Seq, h.Seq+window); err != nil {
+	if err := q.Select(
+		ctx, &ends, "SELECT seq, hash FROM audit_entries WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT 2", h.Seq,
+		h.Seq+window,
+	); err != nil {
 		return nil, fmt.Errorf("audit: read last entry: %w", err)
 	}
 	if h.Seq == in.First-1 { // the segment has no entries yet
@@ -104,7 +115,9 @@ func checkEnd(ctx context.Context, q db.Querier, h head, in *segment) ([]Finding
 		}
 	} else {
 		if len(ends) == 0 || ends[0].Seq != h.Seq {
-			return []Finding{{h.Segment, h.Seq, fmt.Sprintf("entry %d, which the head names as the last, is missing", h.Seq)}}, nil
+			return []Finding{
+				{h.Segment, h.Seq, fmt.Sprintf("entry %d, which the head names as the last, is missing", h.Seq)},
+			}, nil
 		}
 		if ends[0].Hash != h.Hash {
 			return []Finding{{h.Segment, h.Seq, fmt.Sprintf("entry %d was changed", h.Seq)}}, nil
@@ -112,7 +125,9 @@ func checkEnd(ctx context.Context, q db.Querier, h head, in *segment) ([]Finding
 		ends = ends[1:]
 	}
 	if len(ends) > 0 {
-		return []Finding{{h.Segment, ends[0].Seq, fmt.Sprintf("entry %d was not written by this service", ends[0].Seq)}}, nil
+		return []Finding{
+			{h.Segment, ends[0].Seq, fmt.Sprintf("entry %d was not written by this service", ends[0].Seq)},
+		}, nil
 	}
 	return nil, nil
 }
@@ -124,17 +139,33 @@ func missing(ctx context.Context, q db.Querier, h head, ours []segment, m mark) 
 	}
 	last := ours[len(ours)-1]
 	if m.Log != last.Log {
-		return Finding{last.Number, 0, fmt.Sprintf("the database holds another audit log than before: it was %s, and is %s", m.Log, last.Log)}, nil
+		return Finding{
+			last.Number,
+			0,
+			fmt.Sprintf("the database holds another audit log than before: it was %s, and is %s", m.Log, last.Log),
+		}, nil
 	}
 	if m.after(mark{Segment: h.Segment, Seq: h.Seq}) {
-		return Finding{h.Segment, h.Seq + 1, fmt.Sprintf("the log ends with entry %d, and was known to reach entry %d: the database was put back to an earlier state, "+
-			"as by restoring a backup, or entries were removed", h.Seq, m.Seq)}, nil
+		return Finding{
+			h.Segment,
+			h.Seq + 1,
+			fmt.Sprintf(
+				"the log ends with entry %d, and was known to reach entry %d: the database was put back to an earlier state, "+
+					"as by restoring a backup, or entries were removed",
+				h.Seq,
+				m.Seq,
+			),
+		}, nil
 	}
 	for _, s := range ours {
 		if s.Number > m.Segment {
 			// The break before this segment is recorded; it must not have numbers twice.
 			if s.First <= m.Seq {
-				return Finding{m.Segment, s.First, fmt.Sprintf("entries %d to %d were known, and others have their numbers now", s.First, m.Seq)}, nil
+				return Finding{
+					m.Segment,
+					s.First,
+					fmt.Sprintf("entries %d to %d were known, and others have their numbers now", s.First, m.Seq),
+				}, nil
 			}
 			return Finding{}, nil
 		}
@@ -164,7 +195,9 @@ type broken struct {
 
 // beginAfterBreak begins a segment behind everything that is there, in place of the chain that
 // broke. What is there stays as evidence, and is not signed.
-func (l *Log) beginAfterBreak(ctx context.Context, tx *db.Tx, c *chain, found head, findings []Finding, marks ...mark) error {
+func (l *Log) beginAfterBreak(
+	ctx context.Context, tx *db.Tx, c *chain, found head, findings []Finding, marks ...mark,
+) error {
 	expected := mark{Log: c.segment.Log, Segment: c.segment.Number, Seq: max(c.segment.First-1, 0)}
 	if c.head != (head{}) {
 		expected = c.mark()
@@ -177,14 +210,21 @@ func (l *Log) beginAfterBreak(ctx context.Context, tx *db.Tx, c *chain, found he
 		}
 	}
 	var top, number int64
-	if err := tx.Get(ctx, &top, "SELECT COALESCE(MAX(seq), 0) FROM audit_entries WHERE seq < ?", max(used, expected.Seq)+window); err != nil {
+	if err := tx.Get(
+		ctx, &top, "SELECT COALESCE(MAX(seq), 0) FROM audit_entries WHERE seq < ?", max(used, expected.Seq)+window,
+	); err != nil {
 		return fmt.Errorf("audit: read last number: %w", err)
 	}
-	if err := tx.Get(ctx, &number, "SELECT COALESCE(MAX(number), 0) FROM audit_segments WHERE number < ?", expected.Segment+window); err != nil {
+	if err := tx.Get(
+		ctx, &number, "SELECT COALESCE(MAX(number), 0) FROM audit_segments WHERE number < ?", expected.Segment+window,
+	); err != nil {
 		return fmt.Errorf("audit: read last segment: %w", err)
 	}
-	seg, err := l.begin(segment{Number: max(number, expected.Segment) + 1, Log: expected.Log, First: max(top, used, expected.Seq) + 1,
-		AfterSegment: expected.Segment, AfterSeq: expected.Seq, AfterHash: expected.Hash}, l.now())
+	seg, err := l.begin(
+		segment{Number: max(number, expected.Segment) + 1, Log: expected.Log, First: max(top, used, expected.Seq) + 1,
+			AfterSegment: expected.Segment, AfterSeq: expected.Seq, AfterHash: expected.Hash},
+		l.now(),
+	)
 	if err != nil {
 		return err
 	}
@@ -206,14 +246,20 @@ func (l *Log) writeBreak(ctx context.Context, tx *db.Tx, c *chain, b broken) err
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, "INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, '') ON CONFLICT DO NOTHING", e.Seq, e.Message); err != nil {
+	if _, err := tx.Exec(
+		ctx, "INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, '') ON CONFLICT DO NOTHING",
+		e.Seq, e.Message,
+	); err != nil {
 		return fmt.Errorf("audit: note break: %w", err)
 	}
 	tx.OnCommit(func() {
 		l.metrics.broken.Store(1)
 		for _, f := range b.Findings {
-			l.log.Error("the audit log was tampered with, or the database was put back", "reason", f.Reason, "segment", f.Segment, "seq", f.Seq,
-				"recorded_as", e.Seq, "help", "see what is left with the operation audit verify, then acknowledge")
+			l.log.Error(
+				"the audit log was tampered with, or the database was put back", "reason", f.Reason, "segment",
+				f.Segment, "seq", f.Seq, "recorded_as", e.Seq, "help",
+				"see what is left with the operation audit verify, then acknowledge",
+			)
 		}
 		wake(l.verifyNow)
 	})

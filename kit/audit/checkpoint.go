@@ -19,7 +19,8 @@ type Checkpoint struct {
 func (c Checkpoint) mark() mark { return mark{c.Genesis, c.Segment, c.Seq, c.Hash} }
 
 func (c Checkpoint) signed() []byte {
-	return append([]byte("mainstay audit checkpoint "), encode(c.Time.UnixMicro(), c.Genesis, c.Segment, c.Seq, c.Hash)...)
+	return append(
+		[]byte("mainstay audit checkpoint "), encode(c.Time.UnixMicro(), c.Genesis, c.Segment, c.Seq, c.Hash)...)
 }
 
 func (c Checkpoint) line() []byte {
@@ -32,7 +33,13 @@ func (c Checkpoint) line() []byte {
 
 // checkpoint makes a checkpoint of the end of a chain.
 func (s signer) checkpoint(c chain, now time.Time) Checkpoint {
-	p := Checkpoint{Time: now.UTC().Truncate(time.Microsecond), Genesis: c.segment.Log, Segment: c.head.Segment, Seq: c.head.Seq, Hash: c.head.Hash}
+	p := Checkpoint{
+		Time:    now.UTC().Truncate(time.Microsecond),
+		Genesis: c.segment.Log,
+		Segment: c.head.Segment,
+		Seq:     c.head.Seq,
+		Hash:    c.head.Hash,
+	}
 	p.Signature = s.sign(p.signed())
 	return p
 }

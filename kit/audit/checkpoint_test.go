@@ -220,7 +220,9 @@ func TestCheckpointsAreSentAsWebhooksUntilOneIsTaken(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	f := open(t, dbtest.SQLite(t, tables), func(c *audit.Config) { c.Send = audit.Endpoint{URL: server.URL, Secret: text} })
+	f := open(
+		t, dbtest.SQLite(t, tables), func(c *audit.Config) { c.Send = audit.Endpoint{URL: server.URL, Secret: text} },
+	)
 	f.append(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

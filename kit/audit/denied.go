@@ -106,7 +106,13 @@ func (l *Log) recordDenied(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	e := Entry{Actor: "mainstay", ActorType: System, Action: ActionDenied, Result: Denied, Message: fmt.Sprintf("%d more denied attempts", n)}
+	e := Entry{
+		Actor:     "mainstay",
+		ActorType: System,
+		Action:    ActionDenied,
+		Result:    Denied,
+		Message:   fmt.Sprintf("%d more denied attempts", n),
+	}
 	err := l.db.Update(ctx, func(tx *db.Tx) error { return l.Append(ctx, tx, e, map[string]int64{"attempts": n}) })
 	if err != nil {
 		l.denied.giveBack(n)

@@ -14,7 +14,9 @@ import (
 func (f *fixture) deny(n int, actor, address string) {
 	f.t.Helper()
 	for range n {
-		if err := f.Deny(f.t.Context(), address, audit.Entry{Actor: actor, ActorType: audit.Viewer, Action: "site.delete"}, nil); err != nil {
+		if err := f.Deny(
+			f.t.Context(), address, audit.Entry{Actor: actor, ActorType: audit.Viewer, Action: "site.delete"}, nil,
+		); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -69,7 +71,8 @@ func TestWhatWasOnlyCountedGetsOneEntry(t *testing.T) {
 			}
 		}
 		all, err := f.List(t.Context(), d, audit.Filter{Action: audit.ActionDenied, Limit: 9})
-		if err != nil || len(all) != 1 || all[0].Message != "7 more denied attempts" || all[0].Result != audit.Denied || !strings.Contains(all[0].Detail, "7") {
+		if err != nil || len(all) != 1 || all[0].Message != "7 more denied attempts" || all[0].Result != audit.Denied ||
+			!strings.Contains(all[0].Detail, "7") {
 			t.Errorf("%+v, %v", all, err)
 		}
 		f.whole(2)

@@ -100,7 +100,10 @@ func clip(s string, n int) string {
 // canonical is the encoding that is hashed: a JSON array of all fields but the
 // hash, in the order of the struct, the time in microseconds since 1970.
 func (e *Entry) canonical() []byte {
-	return encode(e.Seq, e.ID, e.Time.UnixMicro(), e.Actor, e.ActorType, e.Action, e.Target, e.Tenant, e.Site, e.Result, e.Message, e.Detail)
+	return encode(
+		e.Seq, e.ID, e.Time.UnixMicro(), e.Actor, e.ActorType, e.Action, e.Target, e.Tenant, e.Site, e.Result,
+		e.Message, e.Detail,
+	)
 }
 
 // encode is the JSON array of strings and integers, which always encode.

@@ -45,7 +45,11 @@ const (
 func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, error) {
 	c := &checkpoints{path: path, log: log, thinFrom: maxLines}
 	refused := func(err error) error {
-		f := fault.Wrap(fault.Invalid, err, "audit-checkpoints: cannot read or make the file %s; make its folder, and let this user write there", path)
+		f := fault.Wrap(
+			fault.Invalid, err,
+			"audit-checkpoints: cannot read or make the file %s; make its folder, and let this user write there",
+			path,
+		)
 		f.Field = "audit-checkpoints"
 		return f
 	}

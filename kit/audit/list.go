@@ -49,6 +49,9 @@ func (l *Log) List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error)
 		add("seq < ?", f.Before)
 	}
 	entries := []Entry{}
-	err := q.Select(ctx, &entries, "SELECT * FROM audit_entries WHERE "+strings.Join(where, " AND ")+" ORDER BY seq DESC LIMIT ?", append(args, f.Limit)...)
+	err := q.Select(
+		ctx, &entries,
+		"SELECT * FROM audit_entries WHERE "+strings.Join(where, " AND ")+" ORDER BY seq DESC LIMIT ?",
+		append(args, f.Limit)...)
 	return entries, err
 }

@@ -63,8 +63,16 @@ type Log struct {
 // Open checks the end of the log, and begins a new segment if it is not as this service left it.
 // A new database gets a signed genesis. Run must be running for checkpoints to be written.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
-	l := &Log{signer: signer{ed25519.NewKeyFromSeed(cfg.Seed)}, db: cfg.DB, now: cfg.Now, log: cfg.Log, denied: newLimiter(cfg.Denied),
-		metrics: newMetrics(cfg.Registry), changed: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1)}
+	l := &Log{
+		signer:    signer{ed25519.NewKeyFromSeed(cfg.Seed)},
+		db:        cfg.DB,
+		now:       cfg.Now,
+		log:       cfg.Log,
+		denied:    newLimiter(cfg.Denied),
+		metrics:   newMetrics(cfg.Registry),
+		changed:   make(chan struct{}, 1),
+		verifyNow: make(chan struct{}, 1),
+	}
 	var err error
 	if l.sender, err = newSender(cfg.Send, cfg.Log); err != nil {
 		return nil, err
@@ -213,7 +221,10 @@ func lockHead(ctx context.Context, tx *db.Tx) (h head, found bool, err error) {
 	if err != nil || found {
 		return h, found, err
 	}
-	if _, err := tx.Exec(ctx, "INSERT INTO audit_head (one, segment, seq, hash, signature) VALUES (1, 0, 0, '', '') ON CONFLICT DO NOTHING"); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"INSERT INTO audit_head (one, segment, seq, hash, signature) VALUES (1, 0, 0, '', '') ON CONFLICT DO NOTHING",
+	); err != nil {
 		return head{}, false, fmt.Errorf("audit: make head: %w", err)
 	}
 	h, _, err = readHead(ctx, tx, tx.ForUpdate())
@@ -238,7 +249,10 @@ func (l *Log) extend(ctx context.Context, tx *db.Tx, c *chain, e Entry, detail a
 // move signs and stores the head of c.
 func (l *Log) move(ctx context.Context, tx *db.Tx, c *chain) error {
 	c.head.Signature = l.sign(c.head.signed(&c.segment))
-	if _, err := tx.Exec(ctx, "UPDATE audit_head SET segment = ?, seq = ?, hash = ?, signature = ? WHERE one = 1", c.head.Segment, c.head.Seq, c.head.Hash, c.head.Signature); err != nil {
+	if _, err := tx.Exec(
+		ctx, "UPDATE audit_head SET segment = ?, seq = ?, hash = ?, signature = ? WHERE one = 1", c.head.Segment,
+		c.head.Seq, c.head.Hash, c.head.Signature,
+	); err != nil {
 		return fmt.Errorf("audit: move head: %w", err)
 	}
 	return nil

@@ -60,7 +60,10 @@ func (l *Log) writeCheckpoints(ctx context.Context) {
 		}
 		if p := l.newest(); p.Seq > 0 && time.Since(logged) >= betweenLogLines {
 			logged = time.Now()
-			l.log.Info("audit checkpoint", "genesis", p.Genesis, "segment", p.Segment, "seq", p.Seq, "hash", p.Hash, "signature", p.Signature)
+			l.log.Info(
+				"audit checkpoint", "genesis", p.Genesis, "segment", p.Segment, "seq", p.Seq, "hash", p.Hash,
+				"signature", p.Signature,
+			)
 		}
 		timer := time.NewTimer(betweenCheckpoints)
 		select {
@@ -162,12 +165,20 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "audit_denied_suppressed_total", Help: "Denied attempts that were counted in the audit log, and got no entry of their own."}),
-		checkpoint: prometheus.NewGauge(prometheus.GaugeOpts{Name: "audit_checkpoint_timestamp_seconds", Help: "When the newest checkpoint of the audit log was written."}),
+		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "audit_denied_suppressed_total",
+			Help: "Denied attempts that were counted in the audit log, and got no entry of their own.",
+		}),
+		checkpoint: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "audit_checkpoint_timestamp_seconds",
+			Help: "When the newest checkpoint of the audit log was written.",
+		}),
 	}
 	if r != nil {
-		r.MustRegister(m.suppressed, m.checkpoint, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "audit_broken",
-			Help: "1 while the audit log has a break that nobody has acknowledged."}, func() float64 { return float64(m.broken.Load()) }))
+		r.MustRegister(m.suppressed, m.checkpoint, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "audit_broken",
+			Help: "1 while the audit log has a break that nobody has acknowledged.",
+		}, func() float64 { return float64(m.broken.Load()) }))
 	}
 	return m
 }

@@ -29,7 +29,9 @@ type segment struct {
 }
 
 func (s *segment) signed() []byte {
-	return append([]byte("mainstay audit segment "), encode(s.Number, s.ID, s.Log, s.Time.UnixMicro(), s.First, s.Start, s.AfterSegment, s.AfterSeq, s.AfterHash)...)
+	return append(
+		[]byte("mainstay audit segment "),
+		encode(s.Number, s.ID, s.Log, s.Time.UnixMicro(), s.First, s.Start, s.AfterSegment, s.AfterSeq, s.AfterHash)...)
 }
 
 // adopted says that the segment was begun before there were segments.

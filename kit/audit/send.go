@@ -36,8 +36,13 @@ func newSender(e Endpoint, log *slog.Logger) (*sender, error) {
 	}
 	// The operator chose the target, not a customer: it is usually inside of the network.
 	guard := webhook.Guard{AllowPrivate: true}
-	s := &sender{endpoint: e, next: make(chan Checkpoint, 1), pause: minute, client: webhook.NewClient(guard, webhook.Options{}),
-		trouble: telemetry.NewTrouble(log, "audit checkpoints cannot be sent")}
+	s := &sender{
+		endpoint: e,
+		next:     make(chan Checkpoint, 1),
+		pause:    minute,
+		client:   webhook.NewClient(guard, webhook.Options{}),
+		trouble:  telemetry.NewTrouble(log, "audit checkpoints cannot be sent"),
+	}
 	if _, err := guard.CheckURL(e.URL); err != nil {
 		return nil, fault.InvalidField("audit-checkpoint-url", "%s", fault.From(err).Message)
 	}
@@ -102,7 +107,12 @@ func (s *sender) run(ctx context.Context) {
 }
 
 func (s *sender) send(ctx context.Context, p Checkpoint) error {
-	res := s.client.Send(ctx, webhook.Request{URL: s.endpoint.URL, Body: p.line(), ID: fmt.Sprintf("audit-%s-%d-%d", p.Genesis, p.Segment, p.Seq), Secret: s.secret})
+	res := s.client.Send(ctx, webhook.Request{
+		URL:    s.endpoint.URL,
+		Body:   p.line(),
+		ID:     fmt.Sprintf("audit-%s-%d-%d", p.Genesis, p.Segment, p.Seq),
+		Secret: s.secret,
+	})
 	if res.Err != nil {
 		return res.Err
 	}

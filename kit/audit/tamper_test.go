@@ -43,7 +43,10 @@ func (f *fixture) wipe() {
 // forge makes entries 4 and 5 from what is public, and a head for them that another key signed.
 func (f *fixture) forge(signature string) {
 	f.t.Helper()
-	f.exec("DELETE FROM audit_entries WHERE seq > 3", "UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit_entries WHERE seq = 3), signature = '"+signature+"'")
+	f.exec(
+		"DELETE FROM audit_entries WHERE seq > 3",
+		"UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit_entries WHERE seq = 3), signature = '"+signature+"'",
+	)
 }
 
 func otherKey() string {
@@ -59,37 +62,127 @@ var attacks = map[string]struct {
 	// late says that the end of the log is as it was, so that only a verification finds it.
 	late bool
 }{
-	"a cut tail":                            {func(f *fixture) { f.exec("DELETE FROM audit_entries WHERE seq > 3") }, "entry 5, which", false},
-	"a cut tail and a head without key":     {func(f *fixture) { f.forge("") }, "not signed by this service", false},
-	"a cut tail and a head of another key":  {func(f *fixture) { f.forge(otherKey()) }, "not signed by this service", false},
-	"a moved head":                          {func(f *fixture) { f.exec("UPDATE audit_head SET seq = 3") }, "not signed by this service", false},
-	"a removed head":                        {func(f *fixture) { f.exec("DELETE FROM audit_head") }, "not signed by this service", false},
-	"a head of the old form":                {func(f *fixture) { f.exec("UPDATE audit_head SET segment = 0") }, "not signed by this service", false},
-	"a wiped log":                           {func(f *fixture) { f.wipe() }, "emptied", false},
-	"entries beyond the head":               {func(f *fixture) { f.exec(copyOf(5, 6)) }, "entry 6 was not written by this service", false},
-	"a changed last entry":                  {func(f *fixture) { f.exec("UPDATE audit_entries SET actor = 'nobody' WHERE seq = 5") }, "entry 5 was changed", true},
-	"a rewritten last hash":                 {func(f *fixture) { f.exec("UPDATE audit_entries SET hash = 'ff' WHERE seq = 5") }, "entry 5 ", false},
-	"a changed field":                       {func(f *fixture) { f.exec("UPDATE audit_entries SET actor = 'nobody' WHERE seq = 3") }, "entry 3 was changed", true},
-	"a removed entry":                       {func(f *fixture) { f.exec("DELETE FROM audit_entries WHERE seq = 3") }, "entry 3 is missing", true},
-	"a hash that is not hex":                {func(f *fixture) { f.exec("UPDATE audit_entries SET hash = 'zz' WHERE seq = 3") }, "entries 3 to 4 were changed", true},
-	"a time out of range":                   {func(f *fixture) { f.exec("UPDATE audit_entries SET time = 9000000000000000000 WHERE seq = 3") }, "entry 3 was changed", true},
-	"an entry before the first":             {func(f *fixture) { f.exec(copyOf(1, 0)) }, "entries lie outside of what is signed: 1", true},
-	"an entry with the highest number":      {func(f *fixture) { f.exec(copyOf(1, 9223372036854775807)) }, "entries lie outside of what is signed: 1", true},
-	"a forged segment":                      {func(f *fixture) { f.exec(copyOfSegment(1, 2)) }, "segment 2 is not signed", true},
-	"a segment with the highest number":     {func(f *fixture) { f.exec(copyOfSegment(1, 9223372036854775807)) }, "is not signed", true},
-	"a changed segment":                     {func(f *fixture) { f.exec("UPDATE audit_segments SET first = 2") }, "nothing that this service signed is left", true},
-	"a removed segment":                     {func(f *fixture) { f.exec("DELETE FROM audit_segments") }, "nothing that this service signed is left", true},
-	"a head that moved on without a chain":  {func(f *fixture) { f.exec(copyOf(5, 6), "UPDATE audit_head SET seq = 6") }, "not signed by this service", false},
-	"a line in the file that was not ours":  {func(f *fixture) { f.edit(`"seq":5`, `"seq":4`) }, "file of checkpoints holds a line", true},
-	"entries from 3 on under the same head": {func(f *fixture) { f.exec("UPDATE audit_entries SET detail = '{}' WHERE seq >= 3") }, "entries 3 to 5 were changed", true},
+	"a cut tail": {
+		func(f *fixture) { f.exec("DELETE FROM audit_entries WHERE seq > 3") },
+		"entry 5, which",
+		false,
+	},
+	"a cut tail and a head without key": {func(f *fixture) { f.forge("") }, "not signed by this service", false},
+	"a cut tail and a head of another key": {
+		func(f *fixture) { f.forge(otherKey()) },
+		"not signed by this service",
+		false,
+	},
+	"a moved head": {
+		func(f *fixture) { f.exec("UPDATE audit_head SET seq = 3") },
+		"not signed by this service",
+		false,
+	},
+	"a removed head": {
+		func(f *fixture) { f.exec("DELETE FROM audit_head") },
+		"not signed by this service",
+		false,
+	},
+	"a head of the old form": {
+		func(f *fixture) { f.exec("UPDATE audit_head SET segment = 0") },
+		"not signed by this service",
+		false,
+	},
+	"a wiped log": {func(f *fixture) { f.wipe() }, "emptied", false},
+	"entries beyond the head": {
+		func(f *fixture) { f.exec(copyOf(5, 6)) },
+		"entry 6 was not written by this service",
+		false,
+	},
+	"a changed last entry": {
+		func(f *fixture) { f.exec("UPDATE audit_entries SET actor = 'nobody' WHERE seq = 5") },
+		"entry 5 was changed",
+		true,
+	},
+	"a rewritten last hash": {
+		func(f *fixture) { f.exec("UPDATE audit_entries SET hash = 'ff' WHERE seq = 5") },
+		"entry 5 ",
+		false,
+	},
+	"a changed field": {
+		func(f *fixture) { f.exec("UPDATE audit_entries SET actor = 'nobody' WHERE seq = 3") },
+		"entry 3 was changed",
+		true,
+	},
+	"a removed entry": {
+		func(f *fixture) { f.exec("DELETE FROM audit_entries WHERE seq = 3") },
+		"entry 3 is missing",
+		true,
+	},
+	"a hash that is not hex": {
+		func(f *fixture) { f.exec("UPDATE audit_entries SET hash = 'zz' WHERE seq = 3") },
+		"entries 3 to 4 were changed",
+		true,
+	},
+	"a time out of range": {
+		func(f *fixture) { f.exec("UPDATE audit_entries SET time = 9000000000000000000 WHERE seq = 3") },
+		"entry 3 was changed",
+		true,
+	},
+	"an entry before the first": {
+		func(f *fixture) { f.exec(copyOf(1, 0)) },
+		"entries lie outside of what is signed: 1",
+		true,
+	},
+	"an entry with the highest number": {
+		func(f *fixture) { f.exec(copyOf(1, 9223372036854775807)) },
+		"entries lie outside of what is signed: 1",
+		true,
+	},
+	"a forged segment": {
+		func(f *fixture) { f.exec(copyOfSegment(1, 2)) },
+		"segment 2 is not signed",
+		true,
+	},
+	"a segment with the highest number": {
+		func(f *fixture) { f.exec(copyOfSegment(1, 9223372036854775807)) },
+		"is not signed",
+		true,
+	},
+	"a changed segment": {
+		func(f *fixture) { f.exec("UPDATE audit_segments SET first = 2") },
+		"nothing that this service signed is left",
+		true,
+	},
+	"a removed segment": {
+		func(f *fixture) { f.exec("DELETE FROM audit_segments") },
+		"nothing that this service signed is left",
+		true,
+	},
+	"a head that moved on without a chain": {
+		func(f *fixture) { f.exec(copyOf(5, 6), "UPDATE audit_head SET seq = 6") },
+		"not signed by this service",
+		false,
+	},
+	"a line in the file that was not ours": {
+		func(f *fixture) { f.edit(`"seq":5`, `"seq":4`) },
+		"file of checkpoints holds a line",
+		true,
+	},
+	"entries from 3 on under the same head": {
+		func(f *fixture) { f.exec("UPDATE audit_entries SET detail = '{}' WHERE seq >= 3") },
+		"entries 3 to 5 were changed",
+		true,
+	},
 }
 
 func copyOf(seq, as int64) string {
-	return fmt.Sprintf("INSERT INTO audit_entries SELECT %d, id, time, actor, actor_type, action, target, tenant, site, result, message, detail, hash FROM audit_entries WHERE seq = %d", as, seq)
+	return fmt.Sprintf(
+		"INSERT INTO audit_entries SELECT %d, id, time, actor, actor_type, action, target, tenant, site, result, message, detail, hash FROM audit_entries WHERE seq = %d",
+		as, seq,
+	)
 }
 
 func copyOfSegment(number, as int64) string {
-	return fmt.Sprintf("INSERT INTO audit_segments SELECT %d, id, log, time, first, start, after_segment, after_seq, after_hash, signature FROM audit_segments WHERE number = %d", as, number)
+	return fmt.Sprintf(
+		"INSERT INTO audit_segments SELECT %d, id, log, time, first, start, after_segment, after_seq, after_hash, signature FROM audit_segments WHERE number = %d",
+		as, number,
+	)
 }
 
 // edit changes the file of checkpoints.
@@ -113,7 +206,8 @@ func (f *fixture) alarmed(reason string) audit.Verification {
 	}
 	found := false
 	for _, b := range v.Breaks {
-		found = found || strings.Contains(b.Reason, reason) && b.Recorded > 0 && !b.FoundAt.IsZero() && b.AcknowledgedAt.IsZero()
+		found = found ||
+			strings.Contains(b.Reason, reason) && b.Recorded > 0 && !b.FoundAt.IsZero() && b.AcknowledgedAt.IsZero()
 	}
 	if !found {
 		f.t.Errorf("want a break %q, got %+v", reason, v.Breaks)
@@ -138,14 +232,17 @@ func (f *fixture) settled() {
 		through = max(through, b.Recorded)
 	}
 	f.acknowledge(through)
-	if v := f.inspect(); !v.OK || len(v.Breaks) != len(before.Breaks) || v.Breaks[0].AcknowledgedBy != "root" || v.Breaks[0].Note != "seen" || f.broken() != 0 {
+	if v := f.inspect(); !v.OK || len(v.Breaks) != len(before.Breaks) || v.Breaks[0].AcknowledgedBy != "root" ||
+		v.Breaks[0].Note != "seen" ||
+		f.broken() != 0 {
 		f.t.Errorf("acknowledged: %+v", v)
 	}
 	f.checkpoint()
 	f.append(2)
 	next := f.verify().HeadSeq - 1
 	f.exec(fmt.Sprintf("UPDATE audit_entries SET actor = 'nobody' WHERE seq = %d", next))
-	if v := f.inspect(); v.OK || v.Reason != fmt.Sprintf("entry %d was changed", next) || len(v.Breaks) != len(before.Breaks)+1 {
+	if v := f.inspect(); v.OK || v.Reason != fmt.Sprintf("entry %d was changed", next) ||
+		len(v.Breaks) != len(before.Breaks)+1 {
 		f.t.Errorf("tampering after it: %q %+v", v.Reason, v.Breaks)
 	}
 }
@@ -153,7 +250,9 @@ func (f *fixture) settled() {
 func (f *fixture) acknowledge(through int64) {
 	f.t.Helper()
 	if err := f.db.Update(context.Background(), func(tx *db.Tx) error {
-		return f.Acknowledge(context.Background(), tx, through, audit.Entry{Actor: "root", ActorType: audit.Admin, Message: "seen"})
+		return f.Acknowledge(
+			context.Background(), tx, through, audit.Entry{Actor: "root", ActorType: audit.Admin, Message: "seen"},
+		)
 	}); err != nil {
 		f.t.Fatal(err)
 	}
@@ -225,7 +324,9 @@ func TestARestoredDatabaseIsSaidInPlainWords(t *testing.T) {
 					f = f.again()
 				}
 				f.append(1)
-				v := f.alarmed("the log ends with entry 3, and was known to reach entry 7: the database was put back to an earlier state, as by restoring a backup")
+				v := f.alarmed(
+					"the log ends with entry 3, and was known to reach entry 7: the database was put back to an earlier state, as by restoring a backup",
+				)
 				if last := v.Segments[len(v.Segments)-1]; last.First != 8 || v.Segments[0].Verified != 3 {
 					t.Errorf("numbers were used again, or what is left does not count: %+v", v.Segments)
 				}
@@ -289,7 +390,10 @@ func TestAnAcknowledgementNamesABreak(t *testing.T) {
 		f := open(t, d)
 		f.append(2)
 		ack := func(through int64) error {
-			return d.Update(t.Context(), func(tx *db.Tx) error { return f.Acknowledge(t.Context(), tx, through, audit.Entry{Actor: "root"}) })
+			return d.Update(
+				t.Context(),
+				func(tx *db.Tx) error { return f.Acknowledge(t.Context(), tx, through, audit.Entry{Actor: "root"}) },
+			)
 		}
 		if err := ack(2); err == nil || !strings.Contains(err.Error(), "through") {
 			t.Errorf("without a break: %v", err)
@@ -336,7 +440,9 @@ func TestEachReplicaKnowsWhatItHasSeen(t *testing.T) {
 	one.putBack()
 	one.append(1) // a break at 7, then 8
 	two.append(1)
-	if v := two.alarmed("entries 7 to 9 were known, and others have their numbers now"); v.Segments[len(v.Segments)-1].First < 10 {
+	if v := two.alarmed(
+		"entries 7 to 9 were known, and others have their numbers now",
+	); v.Segments[len(v.Segments)-1].First < 10 {
 		t.Errorf("%+v", v.Segments)
 	}
 	one.append(1)

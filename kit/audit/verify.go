@@ -92,7 +92,11 @@ func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 		return Verification{}, err
 	}
 	w := &walk{q: q, points: map[int64]Checkpoint{}}
-	v := Verification{HeadSeq: s.head.Seq, HeadHash: s.head.Hash, Checkpoints: CheckpointState{Count: len(s.points), Cut: s.cut}}
+	v := Verification{
+		HeadSeq:     s.head.Seq,
+		HeadHash:    s.head.Hash,
+		Checkpoints: CheckpointState{Count: len(s.points), Cut: s.cut},
+	}
 	if n := len(s.points); n > 0 {
 		v.Checkpoints.First, v.Checkpoints.Newest = s.points[0], s.points[n-1]
 	}
@@ -140,7 +144,9 @@ func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 }
 
 // verifyHead reports whether the head is ours, and holds the log against the places that are known.
-func (l *Log) verifyHead(ctx context.Context, w *walk, s snapshot, ours []segment, known []mark) (sound bool, err error) {
+func (l *Log) verifyHead(
+	ctx context.Context, w *walk, s snapshot, ours []segment, known []mark,
+) (sound bool, err error) {
 	last := ours[len(ours)-1]
 	if !s.found || !l.oursHead(s.head, &last) {
 		w.find(last.Number, 0, headNotOurs)
@@ -186,7 +192,11 @@ func (w *walk) strays(ctx context.Context, first int64) error {
 		N int64 `db:"n"`
 	}
 	// One statement, since entries are appended meanwhile.
-	err := w.q.Select(ctx, &out, "SELECT count(*) AS n FROM audit_entries WHERE seq < ? OR seq > (SELECT seq FROM audit_head WHERE one = 1)", first)
+	err := w.q.Select(
+		ctx, &out,
+		"SELECT count(*) AS n FROM audit_entries WHERE seq < ? OR seq > (SELECT seq FROM audit_head WHERE one = 1)",
+		first,
+	)
 	if err != nil {
 		return fmt.Errorf("audit: count entries outside: %w", err)
 	}

@@ -48,7 +48,10 @@ func (w *walk) plan(ours []segment, i int, s snapshot, sound bool) stretch {
 		previous = ours[i-1].Number
 	}
 	if seg.AfterSegment > previous {
-		w.find(seg.AfterSegment, 0, "%s", span{previous + 1, seg.AfterSegment}.text("segment", "is missing", "segments", "are missing"))
+		w.find(
+			seg.AfterSegment, 0, "%s",
+			span{previous + 1, seg.AfterSegment}.text("segment", "is missing", "segments", "are missing"),
+		)
 	}
 	if seg.Log != ours[len(ours)-1].Log {
 		w.find(seg.Number, 0, "segment %d belongs to another log, %s", seg.Number, seg.Log)
@@ -85,7 +88,9 @@ func (w *walk) plan(ours []segment, i int, s snapshot, sound bool) stretch {
 }
 
 // segment verifies the entries of segment i. It returns how many there should be, too.
-func (w *walk) segment(ctx context.Context, ours []segment, i int, s snapshot, sound bool) (state SegmentState, entries int64, err error) {
+func (w *walk) segment(
+	ctx context.Context, ours []segment, i int, s snapshot, sound bool,
+) (state SegmentState, entries int64, err error) {
 	st := w.plan(ours, i, s, sound)
 	r := reading{walk: w, stretch: st, next: st.of.First, previous: st.of.Start}
 	if st.end == (mark{}) {
@@ -94,7 +99,9 @@ func (w *walk) segment(ctx context.Context, ours []segment, i int, s snapshot, s
 	const page = 1000
 	for after := st.of.First - 1; ; {
 		var read []Entry
-		if err := w.q.Select(ctx, &read, entriesQuery+" WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?", after, st.limit, page); err != nil {
+		if err := w.q.Select(
+			ctx, &read, entriesQuery+" WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?", after, st.limit, page,
+		); err != nil {
 			return state, 0, fmt.Errorf("audit: read entries: %w", err)
 		}
 		for j := range read {
@@ -107,7 +114,13 @@ func (w *walk) segment(ctx context.Context, ours []segment, i int, s snapshot, s
 	}
 	r.finish(st.end != mark{})
 	seg := st.of
-	state = SegmentState{Number: seg.Number, Time: seg.Time.Time, First: seg.First, Last: seg.First - 1, Verified: r.verified}
+	state = SegmentState{
+		Number:   seg.Number,
+		Time:     seg.Time.Time,
+		First:    seg.First,
+		Last:     seg.First - 1,
+		Verified: r.verified,
+	}
 	if st.end != (mark{}) {
 		state.Last = st.end.Seq
 		return state, st.end.Seq - seg.First + 1, nil
@@ -160,7 +173,10 @@ func (r *reading) entry(e *Entry) {
 	case known && p.Hash != e.Hash:
 		r.fault()
 		r.flush()
-		r.find(r.of.Number, e.Seq, "entry %d is not the one of the checkpoint of %s", e.Seq, p.Time.UTC().Format(time.RFC3339))
+		r.find(
+			r.of.Number, e.Seq, "entry %d is not the one of the checkpoint of %s", e.Seq,
+			p.Time.UTC().Format(time.RFC3339),
+		)
 	case fits:
 		r.flush()
 		r.keep(e)

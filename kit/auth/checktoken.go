@@ -20,9 +20,14 @@ const (
 func CheckToken(field, token string) (warning string, err error) {
 	switch {
 	case !Sendable(token):
-		return "", fault.InvalidField(field, "must be at most %d printable ASCII characters without spaces; %s", maxToken, generateAdvice)
+		return "", fault.InvalidField(
+			field, "must be at most %d printable ASCII characters without spaces; %s", maxToken, generateAdvice,
+		)
 	case len(token) < MinToken:
-		return "", fault.InvalidField(field, "must have at least %d characters, since shorter tokens can be guessed; %s", MinToken, generateAdvice)
+		return "", fault.InvalidField(
+			field, "must have at least %d characters, since shorter tokens can be guessed; %s", MinToken,
+			generateAdvice,
+		)
 	case len(token) < AdvisedToken:
 		return fmt.Sprintf("%s: the token has fewer than %d characters; %s", field, AdvisedToken, generateAdvice), nil
 	}
@@ -31,5 +36,6 @@ func CheckToken(field, token string) (warning string, err error) {
 
 // Sendable says whether Bearer can read the token from a header.
 func Sendable(token string) bool {
-	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+	return token != "" && len(token) <= maxToken &&
+		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }

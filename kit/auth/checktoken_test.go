@@ -30,13 +30,15 @@ func TestShortTokensAreRefusedAndMediumOnesWarnedOf(t *testing.T) {
 		if (err != nil) != (tt.wrong != "") || (warning != "") != (tt.warned != "") {
 			t.Errorf("%.40q: %q, %v", tt.token, warning, err)
 		}
-		if err != nil && (!fault.Is(err, fault.Invalid) || fault.From(err).Field != "token" || !strings.Contains(err.Error(), tt.wrong)) {
+		if err != nil &&
+			(!fault.Is(err, fault.Invalid) || fault.From(err).Field != "token" || !strings.Contains(err.Error(), tt.wrong)) {
 			t.Errorf("%.40q: %v", tt.token, err)
 		}
 		if !strings.Contains(warning, tt.warned) || warning != "" && !strings.HasPrefix(warning, "token: ") {
 			t.Errorf("%.40q: %q", tt.token, warning)
 		}
-		if len(tt.token) > 1 && (strings.Contains(warning, tt.token) || err != nil && strings.Contains(err.Error(), tt.token)) {
+		if len(tt.token) > 1 &&
+			(strings.Contains(warning, tt.token) || err != nil && strings.Contains(err.Error(), tt.token)) {
 			t.Errorf("the token is told: %q, %v", warning, err)
 		}
 	}

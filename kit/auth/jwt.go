@@ -48,7 +48,9 @@ func NewSessions(
 	s := &Sessions{now: now, keys: map[string][]byte{}, revoked: revoked}
 	for i, secret := range secrets {
 		if len(secret) < minSecret {
-			return nil, fault.New(fault.Invalid, "the secret of sessions must have at least %d bytes, not %d", minSecret, len(secret))
+			return nil, fault.New(
+				fault.Invalid, "the secret of sessions must have at least %d bytes, not %d", minSecret, len(secret),
+			)
 		}
 		id := keyID(secret)
 		s.keys[id] = secret
@@ -57,7 +59,12 @@ func NewSessions(
 		}
 		var err error
 		s.signer, err = jose.NewSigner(
-			jose.SigningKey{Algorithm: jose.HS256, Key: secret}, (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", id))
+			jose.SigningKey{
+				Algorithm: jose.HS256,
+				Key:       secret,
+			},
+			(&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", id),
+		)
 		if err != nil {
 			return nil, fmt.Errorf("auth: sign sessions: %w", err)
 		}

@@ -22,7 +22,9 @@ var (
 
 func nothingRevoked(context.Context, string) (bool, error) { return false, nil }
 
-func newSessions(t *testing.T, now func() time.Time, revoked func(context.Context, string) (bool, error), secrets ...[]byte) *auth.Sessions {
+func newSessions(
+	t *testing.T, now func() time.Time, revoked func(context.Context, string) (bool, error), secrets ...[]byte,
+) *auth.Sessions {
 	t.Helper()
 	s, err := auth.NewSessions(now, revoked, secrets...)
 	if err != nil {
@@ -52,7 +54,9 @@ func TestASessionIsWhoItsTokenSaysUntilItExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := s.Check(t.Context(), token)
-	if err != nil || got != issued || got.Subject != "anna" || got.Role != "admin" || got.Tenant != "t1" || len(got.ID) != 36 || got.ID[14] != '4' {
+	if err != nil || got != issued || got.Subject != "anna" || got.Role != "admin" || got.Tenant != "t1" ||
+		len(got.ID) != 36 ||
+		got.ID[14] != '4' {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if other, _, err := s.Issue(auth.Claims{Subject: "anna"}, time.Hour); err != nil || other == token {
@@ -132,7 +136,9 @@ func TestARevokedSessionEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	revoked := map[string]bool{}
 	var broken error
-	s := newSessions(t, time.Now, func(_ context.Context, id string) (bool, error) { return revoked[id], broken }, secretA)
+	s := newSessions(
+		t, time.Now, func(_ context.Context, id string) (bool, error) { return revoked[id], broken }, secretA,
+	)
 	token, issued, err := s.Issue(auth.Claims{Subject: "anna"}, time.Hour)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,12 @@ type loginStates struct {
 }
 
 func newLoginStates(cfg OIDCConfig, sealer *Sealer, now func() time.Time) *loginStates {
-	s := &loginStates{sealer: sealer, now: now, aad: "login " + cfg.Issuer + " " + cfg.ClientID, used: map[string]time.Time{}}
+	s := &loginStates{
+		sealer: sealer,
+		now:    now,
+		aad:    "login " + cfg.Issuer + " " + cfg.ClientID,
+		used:   map[string]time.Time{},
+	}
 	s.path, s.secure = callbackPath(cfg.RedirectURL)
 	return s
 }

@@ -102,7 +102,9 @@ func (o *OIDC) Callback(w http.ResponseWriter, r *http.Request) (Identity, error
 	}
 	if code := query.Get("error"); code != "" {
 		cause := errors.New(clip(code) + ": " + clip(query.Get("error_description")))
-		return Identity{}, fault.Wrap(fault.Denied, cause, "the identity provider refused the login").WithCode("login_refused")
+		return Identity{}, fault.Wrap(fault.Denied, cause, "the identity provider refused the login").WithCode(
+			"login_refused",
+		)
 	}
 	if query.Get("code") == "" {
 		return Identity{}, fault.InvalidField("code", "is missing; start the login again")
@@ -154,7 +156,13 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 		}
 		claims = claims.or(more)
 	}
-	id := Identity{Subject: idToken.Subject, Email: claims.email, Name: claims.name, Groups: claims.groups, Role: o.cfg.RoleOf(claims.groups)}
+	id := Identity{
+		Subject: idToken.Subject,
+		Email:   claims.email,
+		Name:    claims.name,
+		Groups:  claims.groups,
+		Role:    o.cfg.RoleOf(claims.groups),
+	}
 	if id.Role == None {
 		// Who it was is for the audit log.
 		return id, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
@@ -163,7 +171,9 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 }
 
 func rejected(cause error) error {
-	return fault.Wrap(fault.Denied, cause, "the identity provider's answer could not be verified").WithCode("id_token_rejected")
+	return fault.Wrap(fault.Denied, cause, "the identity provider's answer could not be verified").WithCode(
+		"id_token_rejected",
+	)
 }
 
 // exchangeFault tells a code that the provider does not take from a provider that
@@ -173,17 +183,24 @@ func exchangeFault(err error) error {
 	if errors.As(err, &refused) {
 		// RFC 6749 section 5.2: expired, used before, or another verifier.
 		if refused.ErrorCode == "invalid_grant" {
-			return fault.Wrap(fault.Invalid, err, "code: the identity provider does not accept it; start the login again")
+			return fault.Wrap(
+				fault.Invalid, err, "code: the identity provider does not accept it; start the login again",
+			)
 		}
 		if refused.Response != nil && refused.Response.StatusCode < 500 {
-			return fault.Wrap(fault.Internal, err, "the identity provider does not accept this service as a client; an administrator must check its registration")
+			return fault.Wrap(
+				fault.Internal, err,
+				"the identity provider does not accept this service as a client; an administrator must check its registration",
+			)
 		}
 	}
 	return unanswered(err)
 }
 
 func unanswered(cause error) error {
-	return fault.Wrap(fault.Unavailable, cause, "the identity provider does not answer; try again").WithRetryAfter(discoveryPause)
+	return fault.Wrap(fault.Unavailable, cause, "the identity provider does not answer; try again").WithRetryAfter(
+		discoveryPause,
+	)
 }
 
 func (o *OIDC) oauth(p *oidc.Provider) *oauth2.Config {

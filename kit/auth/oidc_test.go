@@ -63,9 +63,17 @@ func newProvider(t *testing.T) *provider {
 		if err != nil {
 			t.Error(err)
 		}
-		reply(w, map[string]any{"keys": []any{map[string]any{
-			"kty": "EC", "crv": "P-256", "kid": "1", "use": "sig", "alg": "ES256", "x": b64(point[1:33]), "y": b64(point[33:]),
-		}}})
+		reply(w, map[string]any{"keys": []any{
+			map[string]any{
+				"kty": "EC",
+				"crv": "P-256",
+				"kid": "1",
+				"use": "sig",
+				"alg": "ES256",
+				"x":   b64(point[1:33]),
+				"y":   b64(point[33:]),
+			},
+		}})
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -138,13 +146,23 @@ func (p *provider) login(t *testing.T, o *auth.OIDC, c *clock) (url.Values, *htt
 	defer p.mu.Unlock()
 	p.challenge = q.Get("code_challenge")
 	p.claims = map[string]any{
-		"iss": p.URL, "aud": "console", "sub": "u1", "nonce": q.Get("nonce"), "exp": c.now.Add(time.Hour).Unix(), "iat": c.now.Unix(),
-		"email": "u1@example.org", "email_verified": true, "name": "User One", "groups": []string{"staff"},
+		"iss":            p.URL,
+		"aud":            "console",
+		"sub":            "u1",
+		"nonce":          q.Get("nonce"),
+		"exp":            c.now.Add(time.Hour).Unix(),
+		"iat":            c.now.Unix(),
+		"email":          "u1@example.org",
+		"email_verified": true,
+		"name":           "User One",
+		"groups":         []string{"staff"},
 	}
 	return q, w.Result().Cookies()[0]
 }
 
-func callback(o *auth.OIDC, query url.Values, cookies ...*http.Cookie) (auth.Identity, *httptest.ResponseRecorder, error) {
+func callback(
+	o *auth.OIDC, query url.Values, cookies ...*http.Cookie,
+) (auth.Identity, *httptest.ResponseRecorder, error) {
 	r := httptest.NewRequest("GET", "/v1/login/callback?"+query.Encode(), nil)
 	for _, c := range cookies {
 		r.AddCookie(c)
@@ -167,11 +185,15 @@ func TestALoginGivesTheUsersIdentity(t *testing.T) {
 	p, c := newProvider(t), newClock()
 	o := newOIDC(t, p.config(), c)
 	q, cookie := p.login(t, o, c)
-	if q.Get("code_challenge_method") != "S256" || q.Get("scope") != "openid profile email" || q.Get("client_id") != "console" ||
-		q.Get("redirect_uri") != p.config().RedirectURL || q.Get("response_type") != "code" {
+	if q.Get("code_challenge_method") != "S256" || q.Get("scope") != "openid profile email" ||
+		q.Get("client_id") != "console" ||
+		q.Get("redirect_uri") != p.config().RedirectURL ||
+		q.Get("response_type") != "code" {
 		t.Errorf("authorization request: %v", q)
 	}
-	if !cookie.HttpOnly || !cookie.Secure || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/v1/login/callback" || cookie.MaxAge != 600 {
+	if !cookie.HttpOnly || !cookie.Secure || cookie.SameSite != http.SameSiteLaxMode ||
+		cookie.Path != "/v1/login/callback" ||
+		cookie.MaxAge != 600 {
 		t.Errorf("cookie: %+v", cookie)
 	}
 	if strings.Contains(cookie.Value, q.Get("state")) {
@@ -181,7 +203,8 @@ func TestALoginGivesTheUsersIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id.Subject != "u1" || id.Email != "u1@example.org" || id.Name != "User One" || len(id.Groups) != 1 || id.Role != auth.Viewer {
+	if id.Subject != "u1" || id.Email != "u1@example.org" || id.Name != "User One" || len(id.Groups) != 1 ||
+		id.Role != auth.Viewer {
 		t.Errorf("%+v", id)
 	}
 	if cleared := w.Result().Cookies(); len(cleared) != 1 || cleared[0].MaxAge >= 0 || cleared[0].Path != cookie.Path {
@@ -261,7 +284,9 @@ func TestAnAnswerThatDoesNotFitTheLoginIsInvalid(t *testing.T) {
 	}
 	q, cookie := p.login(t, o, c)
 	c.advance(10 * time.Minute)
-	if _, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie); !fault.Is(err, fault.Invalid) {
+	if _, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie); !fault.Is(
+		err, fault.Invalid,
+	) {
 		t.Errorf("expired: %v", err)
 	}
 }
@@ -282,7 +307,9 @@ func TestAnIDTokenThatDoesNotVerifyIsDenied(t *testing.T) {
 	}
 	q, cookie := p.login(t, o, c)
 	p.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if _, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie); !fault.Is(err, fault.Denied) {
+	if _, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie); !fault.Is(
+		err, fault.Denied,
+	) {
 		t.Errorf("foreign signature: %v", err)
 	}
 }
@@ -329,7 +356,9 @@ func TestTheProvidersRefusalIsDenied(t *testing.T) {
 	p, c := newProvider(t), newClock()
 	o := newOIDC(t, p.config(), c)
 	q, cookie := p.login(t, o, c)
-	_, w, err := callback(o, url.Values{"state": {q.Get("state")}, "error": {"access_denied"}, "error_description": {"<b>no"}}, cookie)
+	_, w, err := callback(
+		o, url.Values{"state": {q.Get("state")}, "error": {"access_denied"}, "error_description": {"<b>no"}}, cookie,
+	)
 	if !fault.Is(err, fault.Denied) || strings.Contains(fault.From(err).Message, "<b>") {
 		t.Error(err)
 	}
@@ -359,7 +388,9 @@ func TestAProviderThatFailsLaterIsUnavailableOrMisconfigured(t *testing.T) {
 		q, cookie := p.login(t, o, c)
 		p.tokenFail, p.keysDown = nil, false
 		e.spoil()
-		if _, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie); !fault.Is(err, e.kind) {
+		if _, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie); !fault.Is(
+			err, e.kind,
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -378,7 +409,12 @@ func TestDiscoveryIsRetriedAfterAPauseAndThenKept(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer, "authorization_endpoint": issuer + "/a", "token_endpoint": issuer + "/t", "jwks_uri": issuer + "/k"})
+		_ = json.NewEncoder(w).Encode(map[string]string{
+			"issuer":                 issuer,
+			"authorization_endpoint": issuer + "/a",
+			"token_endpoint":         issuer + "/t",
+			"jwks_uri":               issuer + "/k",
+		})
 	}))
 	defer srv.Close()
 	issuer = srv.URL

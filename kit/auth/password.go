@@ -62,7 +62,9 @@ type Hasher struct {
 // kind Invalid.
 func NewHasher(params PasswordParams, concurrent int) (*Hasher, error) {
 	if concurrent < 1 {
-		return nil, fault.New(fault.Invalid, "the number of concurrent password hashes must be at least 1, not %d", concurrent)
+		return nil, fault.New(
+			fault.Invalid, "the number of concurrent password hashes must be at least 1, not %d", concurrent,
+		)
 	}
 	if err := params.check(); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "argon2id parameters are out of range")
@@ -128,7 +130,9 @@ func (h *Hasher) NeedsRehash(encoded string) bool {
 
 func (h *Hasher) derive(ctx context.Context, p phc, password string) ([]byte, error) {
 	busy := func() error {
-		return fault.Wrap(fault.Unavailable, ctx.Err(), "too many logins at once; try again").WithRetryAfter(time.Second)
+		return fault.Wrap(fault.Unavailable, ctx.Err(), "too many logins at once; try again").WithRetryAfter(
+			time.Second,
+		)
 	}
 	if ctx.Err() != nil { // select would choose at random
 		return nil, busy()
@@ -203,7 +207,8 @@ func parsePHC(s string) (phc, error) {
 	var errSalt, errKey error
 	p.salt, errSalt = base64.RawStdEncoding.DecodeString(parts[4])
 	p.key, errKey = base64.RawStdEncoding.DecodeString(parts[5])
-	if errSalt != nil || errKey != nil || len(p.salt) < minSalt || len(p.salt) > maxSalt || len(p.key) < minKey || len(p.key) > maxKey {
+	if errSalt != nil || errKey != nil || len(p.salt) < minSalt || len(p.salt) > maxSalt || len(p.key) < minKey ||
+		len(p.key) > maxKey {
 		return phc{}, errPHC
 	}
 	// One value has one spelling: no leading zeros, no loose base64.

@@ -57,7 +57,9 @@ func TestTheReferenceImplementationsHashVerifies(t *testing.T) {
 
 func TestTheDefaultParametersAreAccepted(t *testing.T) {
 	t.Parallel()
-	if h := newHasher(t, auth.DefaultPasswordParams()); h.NeedsRehash("$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4") {
+	if h := newHasher(t, auth.DefaultPasswordParams()); h.NeedsRehash(
+		"$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+	) {
 		t.Error("a hash with the default parameters needs a rehash")
 	}
 }
@@ -114,7 +116,9 @@ func TestBadHasherSettingsAreInvalid(t *testing.T) {
 	if _, err := auth.NewHasher(cheap, 0); !fault.Is(err, fault.Invalid) {
 		t.Error(err)
 	}
-	if _, err := auth.NewHasher(auth.PasswordParams{Memory: 1 << 20, Passes: 1, Lanes: 1}, 1); !fault.Is(err, fault.Invalid) {
+	if _, err := auth.NewHasher(auth.PasswordParams{Memory: 1 << 20, Passes: 1, Lanes: 1}, 1); !fault.Is(
+		err, fault.Invalid,
+	) {
 		t.Error(err)
 	}
 }

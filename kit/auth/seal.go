@@ -30,7 +30,9 @@ type Sealer struct{ aead cipher.AEAD }
 // of at least 32 bytes; a shorter one is a fault of kind Invalid.
 func NewSealer(secret []byte, purpose string) (*Sealer, error) {
 	if len(secret) < minSecret {
-		return nil, fault.New(fault.Invalid, "the sealing secret must have at least %d bytes, not %d", minSecret, len(secret))
+		return nil, fault.New(
+			fault.Invalid, "the sealing secret must have at least %d bytes, not %d", minSecret, len(secret),
+		)
 	}
 	key, err := hkdf.Key(sha256.New, secret, nil, "mainstay seal: "+purpose, 32)
 	if err != nil {

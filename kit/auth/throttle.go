@@ -83,7 +83,9 @@ func (t *Throttle) Allowed(keys ...string) error {
 			a := e.Value.(*attempts)
 			a.forgetIfIdle(now)
 			if wait := a.until.Sub(now); wait > 0 {
-				return fault.New(fault.TooMany, "too many failed attempts; try again later").WithCode("throttled").WithRetryAfter(wait)
+				return fault.New(fault.TooMany, "too many failed attempts; try again later").WithCode(
+					"throttled",
+				).WithRetryAfter(wait)
 			}
 		}
 	}

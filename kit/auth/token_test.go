@@ -22,7 +22,9 @@ func TestHashTokenIsLowerHexSHA256(t *testing.T) {
 	if got := auth.HashToken("abc"); got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
 		t.Error(got)
 	}
-	if !auth.EqualHash(auth.HashToken("a"), auth.HashToken("a")) || auth.EqualHash(auth.HashToken("a"), auth.HashToken("b")) || auth.EqualHash("a", "aa") {
+	if !auth.EqualHash(auth.HashToken("a"), auth.HashToken("a")) ||
+		auth.EqualHash(auth.HashToken("a"), auth.HashToken("b")) ||
+		auth.EqualHash("a", "aa") {
 		t.Error("EqualHash is wrong")
 	}
 }

@@ -33,10 +33,15 @@ func NewTOTP(issuer, account string) (secret, uri string) {
 	_, _ = rand.Read(raw) // never fails: it ends the program instead
 	secret = base32Plain.EncodeToString(raw)
 	query := url.Values{"secret": {secret}, "issuer": {issuer}}
-	return secret, "otpauth://totp/" + url.PathEscape(issuer+":"+account) + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
+	return secret, "otpauth://totp/" + url.PathEscape(issuer+":"+account) + "?" + strings.ReplaceAll(
+		query.Encode(), "+", "%20",
+	)
 }
 
-var errBadCode = fault.New(fault.Unauthenticated, "the code is not valid; the clock of the device that shows it may be wrong").WithCode("bad_totp")
+var errBadCode = fault.New(
+	fault.Unauthenticated,
+	"the code is not valid; the clock of the device that shows it may be wrong",
+).WithCode("bad_totp")
 
 // CheckTOTP checks the code that somebody reads off an app. last is the step of the code
 // that was accepted last, 0 at first: a code is good once (RFC 6238 section 5.2). The
@@ -51,7 +56,9 @@ func CheckTOTP(secret, code string, now time.Time, last int64) (step int64, err 
 		if at <= last || at < 0 {
 			continue
 		}
-		want, err := hotp.GenerateCodeCustom(secret, uint64(at), hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+		want, err := hotp.GenerateCodeCustom(
+			secret, uint64(at), hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1},
+		)
 		if err != nil {
 			return 0, fault.Wrap(fault.Internal, err, "the stored secret of the second factor cannot be read")
 		}

@@ -51,7 +51,8 @@ func TestAWindowSlidesOverFailures(t *testing.T) {
 	}
 	w.at = w.at.Add(-time.Second) // 4:59
 	_, err := w.Begin("anna")
-	if f := fault.From(err); f == nil || f.Kind != fault.TooMany || f.Code != "login_throttled" || f.RetryAfter != time.Second {
+	if f := fault.From(err); f == nil || f.Kind != fault.TooMany || f.Code != "login_throttled" ||
+		f.RetryAfter != time.Second {
 		t.Errorf("the sixth within five minutes: %v", err)
 	}
 	if !w.fail("bert") {

@@ -128,7 +128,9 @@ func TestEveryTypeIsReadFromEverySource(t *testing.T) {
 
 func TestEverythingWrongIsToldAtOnceWithItsSource(t *testing.T) {
 	t.Parallel()
-	path := file(t, "listen: a\nlistne: b\nworkers: many\nlisten: c\ntls-cert: [x]\nrate:\nhartbeat-interval: 1s\nzzzzzzzz: 1\n")
+	path := file(
+		t, "listen: a\nlistne: b\nworkers: many\nlisten: c\ntls-cert: [x]\nrate:\nhartbeat-interval: 1s\nzzzzzzzz: 1\n",
+	)
 	text := problem(t, config.Sources{
 		File:    path,
 		Environ: []string{"EDGE_LISTNE=x", "EDGE_CACHE=1KiB", "EDGE_DEBUG=maybe", "OTHER_LISTNE=x"},
@@ -156,7 +158,9 @@ func TestEverythingWrongIsToldAtOnceWithItsSource(t *testing.T) {
 
 func TestASingleProblemNamesItsFieldAndAHiddenValueIsCheckedToo(t *testing.T) {
 	t.Parallel()
-	err := config.Load(&testConfig{}, "EDGE", config.Sources{Environ: []string{"EDGE_WORKERS=0"}, Flags: flags(t, "--workers=1")})
+	err := config.Load(
+		&testConfig{}, "EDGE", config.Sources{Environ: []string{"EDGE_WORKERS=0"}, Flags: flags(t, "--workers=1")},
+	)
 	if !fault.Is(err, fault.Invalid) || fault.From(err).Field != "workers" {
 		t.Errorf("%v", err)
 	}
@@ -186,8 +190,17 @@ func TestVariablesOfTheCommandLineAndOfKubernetesAreNoMistakes(t *testing.T) {
 	t.Parallel()
 	err := config.Load(&testConfig{}, "EDGE_", config.Sources{
 		Environ: []string{
-			"EDGE_SERVER=http://a", "EDGE_URL=http://a", "EDGE_TOKEN=t", "EDGE_PASSWORD=p", "EDGE_SERVICE_HOST=10.0.0.1", "EDGE_SERVICE_PORT=80", "EDGE_SERVICE_PORT_HTTP=80", "EDGE_PORT=tcp://10.0.0.1:80",
-			"EDGE_PORT_80_TCP=tcp://10.0.0.1:80", "EDGE_PORT_80_TCP_ADDR=10.0.0.1", "EDGE_API_SERVICE_HOST=10.0.0.2",
+			"EDGE_SERVER=http://a",
+			"EDGE_URL=http://a",
+			"EDGE_TOKEN=t",
+			"EDGE_PASSWORD=p",
+			"EDGE_SERVICE_HOST=10.0.0.1",
+			"EDGE_SERVICE_PORT=80",
+			"EDGE_SERVICE_PORT_HTTP=80",
+			"EDGE_PORT=tcp://10.0.0.1:80",
+			"EDGE_PORT_80_TCP=tcp://10.0.0.1:80",
+			"EDGE_PORT_80_TCP_ADDR=10.0.0.1",
+			"EDGE_API_SERVICE_HOST=10.0.0.2",
 		},
 	})
 	if err != nil {
@@ -200,13 +213,27 @@ func TestASecretIsReadFromTheFileThatItsVariableNames(t *testing.T) {
 	t.Parallel()
 	path := file(t, " s3cret \r\n")
 	var cfg testConfig
-	if err := config.Load(&cfg, "EDGE", config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=" + path}}); err != nil || cfg.Token != " s3cret " {
+	if err := config.Load(
+		&cfg, "EDGE", config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=" + path}},
+	); err != nil ||
+		cfg.Token != " s3cret " {
 		t.Errorf("%q, %v", cfg.Token, err)
 	}
-	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=" + file(t, "\n")}}), "admin-token", "EDGE_ADMIN_TOKEN_FILE", "is empty")
-	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=/nowhere"}}), "admin-token", "EDGE_ADMIN_TOKEN_FILE", "/nowhere")
-	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN=a", "EDGE_ADMIN_TOKEN_FILE=" + path}}), "EDGE_ADMIN_TOKEN and EDGE_ADMIN_TOKEN_FILE: admin-token: both")
-	contains(t, problem(t, config.Sources{Environ: []string{"EDGE_LISTEN_FILE=" + path}}), "EDGE_LISTEN_FILE: no setting")
+	contains(
+		t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=" + file(t, "\n")}}), "admin-token",
+		"EDGE_ADMIN_TOKEN_FILE", "is empty",
+	)
+	contains(
+		t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=/nowhere"}}), "admin-token",
+		"EDGE_ADMIN_TOKEN_FILE", "/nowhere",
+	)
+	contains(
+		t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN=a", "EDGE_ADMIN_TOKEN_FILE=" + path}}),
+		"EDGE_ADMIN_TOKEN and EDGE_ADMIN_TOKEN_FILE: admin-token: both",
+	)
+	contains(
+		t, problem(t, config.Sources{Environ: []string{"EDGE_LISTEN_FILE=" + path}}), "EDGE_LISTEN_FILE: no setting",
+	)
 }
 
 func TestASecretsValueIsInNoErrorAndNoHelp(t *testing.T) {
@@ -236,9 +263,11 @@ func TestASecretsValueIsInNoErrorAndNoHelp(t *testing.T) {
 
 func TestHelpNamesTheVariableTheDefaultAndTheBounds(t *testing.T) {
 	t.Parallel()
-	contains(t, flags(t).FlagUsages(),
-		"--heartbeat-interval duration", "How often agents call. Allowed: from 1s to 1h. [EDGE_HEARTBEAT_INTERVAL] (default 30s)",
-		"[EDGE_ADMIN_TOKEN, or a path in EDGE_ADMIN_TOKEN_FILE]", "--debug ")
+	contains(
+		t, flags(t).FlagUsages(), "--heartbeat-interval duration",
+		"How often agents call. Allowed: from 1s to 1h. [EDGE_HEARTBEAT_INTERVAL] (default 30s)",
+		"[EDGE_ADMIN_TOKEN, or a path in EDGE_ADMIN_TOKEN_FILE]", "--debug ",
+	)
 }
 
 func TestSettingsDescribeTheStructInOrder(t *testing.T) {
@@ -248,7 +277,9 @@ func TestSettingsDescribeTheStructInOrder(t *testing.T) {
 	for _, s := range settings {
 		keys = append(keys, s.Key)
 	}
-	if got, want := strings.Join(keys, " "), "listen heartbeat-interval admin-token pin groups debug workers serial rate cache tls-cert log-level"; got != want {
+	if got, want := strings.Join(
+		keys, " ",
+	), "listen heartbeat-interval admin-token pin groups debug workers serial rate cache tls-cert log-level"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	want := config.Setting{

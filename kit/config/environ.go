@@ -39,7 +39,9 @@ func readEnviron(environ []string, prefix string, fields []field, p *problems) m
 			continue
 		}
 		if value != "" {
-			p.add(f.Key, "environment variables %s and %s: %s: both are set; keep one of them", f.Env, f.fileEnv(), f.Key)
+			p.add(
+				f.Key, "environment variables %s and %s: %s: both are set; keep one of them", f.Env, f.fileEnv(), f.Key,
+			)
 			continue
 		}
 		raw, err := os.ReadFile(path) //nolint:gosec // the operator chooses the path
@@ -60,7 +62,8 @@ func readEnviron(environ []string, prefix string, fields []field, p *problems) m
 	var unknown []string
 	for name, value := range env {
 		rest, ours := strings.CutPrefix(name, prefix+"_")
-		if ours && !slices.Contains(known, name) && !slices.Contains(clientVariables, rest) && !fromKubernetes(rest, value) {
+		if ours && !slices.Contains(known, name) && !slices.Contains(clientVariables, rest) &&
+			!fromKubernetes(rest, value) {
 			unknown = append(unknown, name)
 		}
 	}

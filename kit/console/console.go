@@ -76,7 +76,13 @@ func New(files fs.FS) (*Console, error) {
 func newFile(name string, content []byte) *file {
 	sum := sha256.Sum256(content)
 	contentType := cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
-	return &file{name: name, contentType: contentType, etag: hex.EncodeToString(sum[:12]), plain: content, compressed: sync.OnceValue(func() []byte { return compress(content) })}
+	return &file{
+		name:        name,
+		contentType: contentType,
+		etag:        hex.EncodeToString(sum[:12]),
+		plain:       content,
+		compressed:  sync.OnceValue(func() []byte { return compress(content) }),
+	}
 }
 
 func compress(content []byte) []byte {
@@ -121,7 +127,8 @@ func (c *Console) Wrap(next http.Handler, known func(*http.Request) bool) http.H
 // isPage tells a browser's navigation from a script's or a program's request. What
 // has an extension is a file that does not exist, and the API answers for itself.
 func isPage(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/api/") && path.Ext(r.URL.Path) == ""
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/api/") &&
+		path.Ext(r.URL.Path) == ""
 }
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {

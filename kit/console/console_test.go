@@ -52,7 +52,10 @@ func body(t *testing.T, r io.Reader) string {
 	return string(b)
 }
 
-var browser = map[string]string{"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Encoding": "gzip, deflate, br"}
+var browser = map[string]string{
+	"Accept":          "text/html,application/xhtml+xml,*/*;q=0.8",
+	"Accept-Encoding": "gzip, deflate, br",
+}
 
 func TestPagesAnswerTheIndexAndTheServiceAnswersTheRest(t *testing.T) {
 	t.Parallel()
@@ -84,7 +87,8 @@ func TestThePolicyAdmitsNothingButOurOwnFiles(t *testing.T) {
 	t.Parallel()
 	res := serve(t, "GET", "/sites", browser)
 	policy := res.Header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") ||
+		strings.Contains(policy, "http") {
 		t.Errorf("policy %q", policy)
 	}
 	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Content-Type": "text/html; charset=utf-8"} {
@@ -110,10 +114,13 @@ func TestHashedFilesAreKeptForEverAndCompressed(t *testing.T) {
 	if got := body(t, unzipped); got != script {
 		t.Errorf("%d bytes, want %d", len(got), len(script))
 	}
-	if plain := serve(t, "GET", "/assets/main-abc1.js", map[string]string{"Accept-Encoding": "gzip;q=0"}); body(t, plain.Body) != script {
+	if plain := serve(t, "GET", "/assets/main-abc1.js", map[string]string{"Accept-Encoding": "gzip;q=0"}); body(
+		t, plain.Body,
+	) != script {
 		t.Error("a client that refuses gzip did not get the plain file")
 	}
-	if small := serve(t, "GET", "/icon.svg", browser); small.Header.Get("Content-Encoding") != "" || body(t, small.Body) != "<svg/>" {
+	if small := serve(t, "GET", "/icon.svg", browser); small.Header.Get("Content-Encoding") != "" ||
+		body(t, small.Body) != "<svg/>" {
 		t.Error("a file that does not shrink must be sent as it is")
 	}
 }

@@ -110,7 +110,9 @@ func Load(document []byte, basePath string, classes []string) (*Contract, error)
 	return c, errors.Join(problems...)
 }
 
-func newOperation(doc *openapi3.T, basePath, path string, item *openapi3.PathItem, method string, o *openapi3.Operation) (*Operation, error) {
+func newOperation(
+	doc *openapi3.T, basePath, path string, item *openapi3.PathItem, method string, o *openapi3.Operation,
+) (*Operation, error) {
 	op := &Operation{
 		ID: o.OperationID, Method: method, Path: path, Pattern: method + " " + basePath + path,
 		Access: extension(o, "x-access"), Audit: extension(o, "x-audit"),

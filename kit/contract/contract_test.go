@@ -64,7 +64,10 @@ func newRouter(t *testing.T) http.Handler {
 			next.ServeHTTP(w, r)
 		})
 	})
-	r.HandleFunc("GET /v1/things/{id}", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PathValue("id")) })
+	r.HandleFunc(
+		"GET /v1/things/{id}",
+		func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PathValue("id")) },
+	)
 	r.HandleFunc("PUT /v1/things/{id}", func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(b)
@@ -120,7 +123,9 @@ func TestLoadRefusesADocumentThatLeavesTheHouseRulesOpen(t *testing.T) {
 		"no operation id":      {"operationId: GetThing", "description: x"},
 		"a path without slash": {"  /things/{id}:", "  things/{id}:"},
 	} {
-		if _, err := contract.Load([]byte(strings.Replace(document, change[0], change[1], 1)), "/v1", []string{"viewer", "admin"}); err == nil {
+		if _, err := contract.Load(
+			[]byte(strings.Replace(document, change[0], change[1], 1)), "/v1", []string{"viewer", "admin"},
+		); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -124,7 +124,10 @@ func TestBodiesWithExactKeysReachTheHandlerUnchanged(t *testing.T) {
 
 func TestFilesAreNotTakenForJSON(t *testing.T) {
 	t.Parallel()
-	document := strings.Replace(eventsDocument, "        content:\n", "        content:\n          application/octet-stream: {schema: {type: string, format: binary}}\n", 1)
+	document := strings.Replace(
+		eventsDocument, "        content:\n",
+		"        content:\n          application/octet-stream: {schema: {type: string, format: binary}}\n", 1,
+	)
 	c, err := contract.Load([]byte(document), "", []string{"admin"})
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +250,9 @@ func FuzzExactKeys(f *testing.F) {
 
 func BenchmarkExactKeys(b *testing.B) {
 	h := exact(b)
-	event := `{"retry_max":1,"labels":{"zone":"north","line":"7"},"payload":{"celsius":180,"note":"` + strings.Repeat("x", 100) + `"}}`
+	event := `{"retry_max":1,"labels":{"zone":"north","line":"7"},"payload":{"celsius":180,"note":"` + strings.Repeat(
+		"x", 100,
+	) + `"}}`
 	for name, body := range map[string]string{"one": `{"events":[` + event + `]}`, "thousand": `{"events":[` + strings.Repeat(event+",", 999) + event + `]}`} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))

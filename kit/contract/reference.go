@@ -15,8 +15,14 @@ func (c *Contract) Mount(r *Router) {
 		_, _ = w.Write(c.raw) // the client's loss if it hangs up
 	}))
 	ui := v5emb.NewHandlerWithConfig(swgui.Config{
-		Title: c.doc.Info.Title, SwaggerJSON: "/openapi.yaml", BasePath: "/docs/",
-		SettingsUI: map[string]string{"persistAuthorization": "false", "tryItOutEnabled": "true", "docExpansion": `"list"`},
+		Title:       c.doc.Info.Title,
+		SwaggerJSON: "/openapi.yaml",
+		BasePath:    "/docs/",
+		SettingsUI: map[string]string{
+			"persistAuthorization": "false",
+			"tryItOutEnabled":      "true",
+			"docExpansion":         `"list"`,
+		},
 	})
 	r.Handle("GET /docs/", ui)
 	r.Handle("GET /docs", http.RedirectHandler("/docs/", http.StatusMovedPermanently))

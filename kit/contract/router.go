@@ -68,9 +68,13 @@ func soundQuery(raw string) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
 		if strings.Contains(raw, ";") {
-			return fault.New(fault.Invalid, "the query holds a semicolon; write %%3B for one in a value, and & between parameters")
+			return fault.New(
+				fault.Invalid, "the query holds a semicolon; write %%3B for one in a value, and & between parameters",
+			)
 		}
-		return fault.New(fault.Invalid, "the query cannot be read: a percent sign is not followed by two hexadecimal digits")
+		return fault.New(
+			fault.Invalid, "the query cannot be read: a percent sign is not followed by two hexadecimal digits",
+		)
 	}
 	for name, values := range query {
 		for _, value := range values {

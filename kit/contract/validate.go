@@ -104,7 +104,8 @@ func (op *Operation) CheckResponse(r *http.Request, status int, header http.Head
 		Status:                 status, Header: header, Options: validation,
 	}
 	// Bodies that are no JSON have no schema worth checking.
-	if !strings.HasPrefix(header.Get("Content-Type"), "application/json") && status != http.StatusNoContent && len(body) > 0 {
+	if !strings.HasPrefix(header.Get("Content-Type"), "application/json") && status != http.StatusNoContent &&
+		len(body) > 0 {
 		opts := *validation
 		opts.ExcludeResponseBody = true
 		in.Options = &opts

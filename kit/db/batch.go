@@ -39,7 +39,9 @@ type batch[T, R any] struct {
 // write must return one result for each item, in their order; its error fails
 // all callers of the batch, so what can be wrong with a single item must be
 // checked before Do. Run must be running for Do to return.
-func NewBatcher[T, R any](d *DB, max int, write func(ctx context.Context, tx *Tx, items []T) ([]R, error)) *Batcher[T, R] {
+func NewBatcher[T, R any](
+	d *DB, max int, write func(ctx context.Context, tx *Tx, items []T) ([]R, error),
+) *Batcher[T, R] {
 	return &Batcher[T, R]{db: d, max: max, write: write, wakeup: make(chan struct{}, 1), filled: make(chan struct{}, 1)}
 }
 

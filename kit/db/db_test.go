@@ -38,7 +38,13 @@ func TestARowComesBackAsItWasStored(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
-		want := row{ID: "a", N: 7, Flag: true, At: db.At(time.Now()), Meta: db.JSON[map[string]string]{V: map[string]string{"k": "v"}}}
+		want := row{
+			ID:   "a",
+			N:    7,
+			Flag: true,
+			At:   db.At(time.Now()),
+			Meta: db.JSON[map[string]string]{V: map[string]string{"k": "v"}},
+		}
 		if err := d.Update(ctx, func(tx *db.Tx) error {
 			if err := tx.Insert(ctx, "demo", want); err != nil {
 				return err
@@ -95,7 +101,9 @@ func TestADuplicateKeyIsRecognised(t *testing.T) {
 		if !db.IsUnique(err) {
 			t.Errorf("IsUnique(%v) = false", err)
 		}
-		if err := d.Get(ctx, new(int), "SELECT n FROM demo WHERE id = ?", "nobody"); !fault.Is(db.NotFound(err, "no demo"), fault.NotFound) {
+		if err := d.Get(ctx, new(int), "SELECT n FROM demo WHERE id = ?", "nobody"); !fault.Is(
+			db.NotFound(err, "no demo"), fault.NotFound,
+		) {
 			t.Errorf("NotFound: %v", err)
 		}
 	})
@@ -235,7 +243,11 @@ func TestACallerThatGivesUpAtAnyMomentLeavesNoTransactionOpen(t *testing.T) {
 
 func TestADatabaseWithNewerTablesIsRefused(t *testing.T) {
 	t.Parallel()
-	newer := fstest.MapFS{"0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (id TEXT PRIMARY KEY);\n-- +goose Down\nDROP TABLE more;\n")}}
+	newer := fstest.MapFS{
+		"0002_more.sql": {
+			Data: []byte("-- +goose Up\nCREATE TABLE more (id TEXT PRIMARY KEY);\n-- +goose Down\nDROP TABLE more;\n"),
+		},
+	}
 	maps.Copy(newer, tables["demo"].(fstest.MapFS))
 	dbtest.Each(t, dbtest.Migrations{"demo": newer}, func(t *testing.T, d *db.DB) {
 		for range 2 {
@@ -244,7 +256,10 @@ func TestADatabaseWithNewerTablesIsRefused(t *testing.T) {
 			}
 		}
 		err := d.Migrate(t.Context(), "demo", tables["demo"])
-		if !fault.Is(err, fault.Conflict) || !strings.Contains(fault.From(err).Message, "the tables of demo are at version 2, and this program knows 1 at most") {
+		if !fault.Is(err, fault.Conflict) ||
+			!strings.Contains(
+				fault.From(err).Message, "the tables of demo are at version 2, and this program knows 1 at most",
+			) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -295,7 +310,8 @@ func TestWhatComesBeforeTheCommitIsPartOfTheTransaction(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		var ids []string
-		if err := d.Select(t.Context(), &ids, "SELECT id FROM demo ORDER BY id"); err != nil || !slices.Equal(ids, []string{"first", "second", "third"}) {
+		if err := d.Select(t.Context(), &ids, "SELECT id FROM demo ORDER BY id"); err != nil ||
+			!slices.Equal(ids, []string{"first", "second", "third"}) {
 			t.Errorf("%v, %v", ids, err)
 		}
 	})
@@ -372,7 +388,10 @@ func TestAQueryThatIsAskedOftenSeesWhatWasChangedBetween(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
 		for n := range int64(50) {
-			if err := d.Update(t.Context(), func(tx *db.Tx) error { return tx.Insert(t.Context(), "demo", row{ID: fmt.Sprint(n), N: n}) }); err != nil {
+			if err := d.Update(
+				t.Context(),
+				func(tx *db.Tx) error { return tx.Insert(t.Context(), "demo", row{ID: fmt.Sprint(n), N: n}) },
+			); err != nil {
 				t.Fatal(err)
 			}
 			var count, last int64
@@ -380,10 +399,15 @@ func TestAQueryThatIsAskedOftenSeesWhatWasChangedBetween(t *testing.T) {
 				t.Fatalf("%d rows, %v", count, err)
 			}
 			var all []int64
-			if err := d.Select(t.Context(), &all, "SELECT n FROM demo WHERE n >= ? ORDER BY n", n-1); err != nil || len(all) == 0 || all[len(all)-1] != n {
+			if err := d.Select(
+				t.Context(), &all, "SELECT n FROM demo WHERE n >= ? ORDER BY n", n-1,
+			); err != nil || len(all) == 0 ||
+				all[len(all)-1] != n {
 				t.Fatalf("%v, %v", all, err)
 			}
-			if err := d.Get(t.Context(), &last, "SELECT n FROM demo WHERE id = ?", "nobody"); !errors.Is(err, db.ErrNoRows) {
+			if err := d.Get(t.Context(), &last, "SELECT n FROM demo WHERE id = ?", "nobody"); !errors.Is(
+				err, db.ErrNoRows,
+			) {
 				t.Fatalf("%v", err)
 			}
 		}
@@ -419,7 +443,8 @@ DROP TABLE numbered;
 	if err := d.Get(t.Context(), &got, "SELECT seq FROM numbered"); err != nil || got != large {
 		t.Errorf("seq %d, %v", got, err)
 	}
-	if err := d.Get(t.Context(), &indexes, "SELECT count(*) FROM pragma_index_list('numbered')"); err != nil || indexes != 0 {
+	if err := d.Get(t.Context(), &indexes, "SELECT count(*) FROM pragma_index_list('numbered')"); err != nil ||
+		indexes != 0 {
 		t.Errorf("%d indexes, %v", indexes, err)
 	}
 }

@@ -49,7 +49,8 @@ func writeFault(err error) error {
 	if badText(err) {
 		return badTextFault(err)
 	}
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || IsUnique(err) || isRetryable(err) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || IsUnique(err) ||
+		isRetryable(err) {
 		return err
 	}
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
@@ -62,8 +63,15 @@ func writeFault(err error) error {
 	if lite := (*sqlite.Error)(nil); errors.As(err, &lite) {
 		switch lite.Code() & 0xff {
 		case sqlite3.SQLITE_FULL:
-			return fault.Wrap(fault.StorageFailed, err, "the disk is full; nothing was stored. Make room and try again").WithCode("storage_full")
-		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_BUSY:
+			return fault.Wrap(
+				fault.StorageFailed, err, "the disk is full; nothing was stored. Make room and try again",
+			).WithCode("storage_full")
+		case sqlite3.SQLITE_IOERR,
+			sqlite3.SQLITE_READONLY,
+			sqlite3.SQLITE_CANTOPEN,
+			sqlite3.SQLITE_CORRUPT,
+			sqlite3.SQLITE_NOTADB,
+			sqlite3.SQLITE_BUSY:
 			return fault.Wrap(fault.StorageFailed, err, "the database refused the write; nothing was stored")
 		}
 		return err
@@ -81,8 +89,10 @@ func readFault(err error) error {
 	}
 	var pg *pgconn.PgError
 	var lite *sqlite.Error
-	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &pg) || errors.As(err, &lite) || errors.Is(err, sql.ErrTxDone) {
+	if err == nil || errors.Is(err, sql.ErrNoRows) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &pg) || errors.As(err, &lite) ||
+		errors.Is(err, sql.ErrTxDone) {
 		return err
 	}
 	if connect := (*pgconn.ConnectError)(nil); errors.As(err, &connect) {

@@ -43,8 +43,14 @@ func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error 
 		return fault.Wrap(fault.Unavailable, err, "database: the version of the tables of %s cannot be read", owner)
 	}
 	if current > newest {
-		return fault.New(fault.Conflict, "database: the tables of %s are at version %d, and this program knows %d at most; "+
-			"run the newer program, or restore the backup from before the upgrade", owner, current, newest).WithCode("newer_schema")
+		return fault.New(
+			fault.Conflict,
+			"database: the tables of %s are at version %d, and this program knows %d at most; "+
+				"run the newer program, or restore the backup from before the upgrade",
+			owner,
+			current,
+			newest,
+		).WithCode("newer_schema")
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "database: the tables of %s could not be brought up to date", owner)

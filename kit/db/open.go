@@ -117,7 +117,9 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		"&_pragma=case_sensitive_like(1)" // as PostgreSQL has it
 	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
 	cache := cmp.Or(cfg.CacheKiB, 64<<10)
-	write, err := sqlx.Open("sqlite", fmt.Sprintf("%s?_txlock=immediate&_pragma=cache_size(-%d)&%s", file, cache, pragmas))
+	write, err := sqlx.Open(
+		"sqlite", fmt.Sprintf("%s?_txlock=immediate&_pragma=cache_size(-%d)&%s", file, cache, pragmas),
+	)
 	var lite *liteWriter
 	if err == nil {
 		write.SetMaxOpenConns(2) // one for lite, one for migrations
@@ -126,9 +128,14 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lock.Close())
 	}
-	read, err := sqlx.Open("sqlite", fmt.Sprintf("%s?_pragma=query_only(1)&_pragma=cache_size(-%d)&%s", file, max(cache/8, 64), pragmas))
+	read, err := sqlx.Open(
+		"sqlite", fmt.Sprintf("%s?_pragma=query_only(1)&_pragma=cache_size(-%d)&%s", file, max(cache/8, 64), pragmas),
+	)
 	if err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lite.close(), write.Close(), lock.Close())
+		return nil, errors.Join(
+			fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lite.close(), write.Close(),
+			lock.Close(),
+		)
 	}
 	readers := cmp.Or(cfg.MaxConns, 4)
 	read.SetMaxOpenConns(readers)
@@ -170,8 +177,11 @@ func lockFile(path string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		closeErr := f.Close()
-		return nil, fault.Wrap(fault.Unavailable, errors.Join(err, closeErr),
-			"database: another process uses %s; stop it, choose another data folder, or use PostgreSQL to run several", strings.TrimSuffix(path, ".lock"))
+		return nil, fault.Wrap(
+			fault.Unavailable, errors.Join(err, closeErr),
+			"database: another process uses %s; stop it, choose another data folder, or use PostgreSQL to run several",
+			strings.TrimSuffix(path, ".lock"),
+		)
 	}
 	return f, nil
 }
@@ -180,7 +190,11 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 	pc, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
 		// pgx's text can hold the URL with its password, so it stays private.
-		return nil, fault.Wrap(fault.Invalid, err, "database: not a PostgreSQL URL (postgres://user:password@host:port/name)")
+		return nil, fault.Wrap(
+			fault.Invalid,
+			err,
+			"database: not a PostgreSQL URL (postgres://user:password@host:port/name)",
+		)
 	}
 	if cfg.Schema != "" {
 		pc.RuntimeParams["search_path"] = cfg.Schema
@@ -193,12 +207,17 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Schema != "" {
 		// Two replicas may start at once; the lock keeps CREATE SCHEMA from racing itself.
 		_, err = pool.ExecContext(ctx, fmt.Sprintf(
-			`DO $$ BEGIN PERFORM pg_advisory_xact_lock(7235710); CREATE SCHEMA IF NOT EXISTS %s; END $$`, pgx.Identifier{cfg.Schema}.Sanitize()))
+			`DO $$ BEGIN PERFORM pg_advisory_xact_lock(7235710); CREATE SCHEMA IF NOT EXISTS %s; END $$`,
+			pgx.Identifier{cfg.Schema}.Sanitize(),
+		))
 	} else {
 		err = pool.PingContext(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot reach PostgreSQL at %s:%d", pc.Host, pc.Port), pool.Close())
+		return nil, errors.Join(
+			fault.Wrap(fault.Unavailable, err, "database: cannot reach PostgreSQL at %s:%d", pc.Host, pc.Port),
+			pool.Close(),
+		)
 	}
 	return &DB{engine: Postgres, write: pool, read: pool}, nil
 }

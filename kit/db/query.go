@@ -68,7 +68,9 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 			return err
 		}
 		if try == attempts {
-			return fault.Wrap(fault.Unavailable, err, "the database is busy with other changes; try again").WithRetryAfter(time.Second)
+			return fault.Wrap(
+				fault.Unavailable, err, "the database is busy with other changes; try again",
+			).WithRetryAfter(time.Second)
 		}
 		// Those who were in each other's way must not meet again at once.
 		wait := time.Duration((0.5 + rand.Float64()/2) * float64(firstRetry<<(try-1)))
@@ -193,7 +195,9 @@ func (tx *Tx) Insert(ctx context.Context, table string, row any) error {
 			args = append(args, reflectx.FieldByIndexesReadOnly(v, f.Index).Interface())
 		}
 	}
-	query := fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", table, strings.Join(names, ", "), strings.Repeat(", ?", len(names)-1))
+	query := fmt.Sprintf(
+		"INSERT INTO %s (%s) VALUES (?%s)", table, strings.Join(names, ", "), strings.Repeat(", ?", len(names)-1),
+	)
 	_, err := tx.Exec(ctx, query, args...)
 	return err
 }

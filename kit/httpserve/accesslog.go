@@ -69,7 +69,10 @@ func AccessLog(log *slog.Logger, mode LogMode) func(http.Handler) http.Handler {
 	}
 }
 
-func (x *exchange) log(ctx context.Context, log *slog.Logger, level slog.Level, r *http.Request, path string, status int, took time.Duration) {
+func (x *exchange) log(
+	ctx context.Context, log *slog.Logger, level slog.Level, r *http.Request, path string, status int,
+	took time.Duration,
+) {
 	if len(path) > maxLoggedBytes {
 		path = path[:maxLoggedBytes]
 	}

@@ -58,7 +58,10 @@ func BodyError(err error) error {
 	// time.Time does not say which field it was.
 	var parse *time.ParseError
 	if errors.As(err, &parse) || strings.Contains(err.Error(), "Time.UnmarshalJSON: ") {
-		return fault.Wrap(fault.Invalid, err, "a time in the request body is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z")
+		return fault.Wrap(
+			fault.Invalid, err,
+			"a time in the request body is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z",
+		)
 	}
 	// What remains comes from the UnmarshalJSON of a type, or from a client that
 	// stopped sending: the input's fault either way.

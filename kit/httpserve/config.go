@@ -134,7 +134,9 @@ func (c Config) tls() bool { return c.SelfSigned || c.TLSCert != "" }
 func splitListen(listen string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(listen)
 	if err != nil {
-		return "", "", fault.InvalidField("listen", "must be host:port, for example \"127.0.0.1:8080\" or \":8080\"; it is %q", listen)
+		return "", "", fault.InvalidField(
+			"listen", "must be host:port, for example \"127.0.0.1:8080\" or \":8080\"; it is %q", listen,
+		)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", "", fault.InvalidField("listen", "the port must be a number from 0 to 65535, not %q", port)

@@ -30,7 +30,9 @@ func TestRetryAfterIsRoundedUpToWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "", time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2"} {
 		w := httptest.NewRecorder()
-		httpserve.JSONErrors(quiet(), problem.Nested)(w, httptest.NewRequest("GET", "/", nil), fault.New(fault.TooMany, "x").WithRetryAfter(d))
+		httpserve.JSONErrors(quiet(), problem.Nested)(
+			w, httptest.NewRequest("GET", "/", nil), fault.New(fault.TooMany, "x").WithRetryAfter(d),
+		)
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%s: %q", d, got)
 		}
@@ -47,7 +49,9 @@ func TestUnauthenticatedCarriesAChallengeUnlessTheHandlerSetOne(t *testing.T) {
 		if own != "" {
 			w.Header().Set("WWW-Authenticate", own)
 		}
-		httpserve.JSONErrors(quiet(), problem.Nested)(w, httptest.NewRequest("GET", "/", nil), fault.New(fault.Unauthenticated, "x"))
+		httpserve.JSONErrors(quiet(), problem.Nested)(
+			w, httptest.NewRequest("GET", "/", nil), fault.New(fault.Unauthenticated, "x"),
+		)
 		if got := w.Header().Get("WWW-Authenticate"); got != own && got != "Bearer" {
 			t.Errorf("own %q: %q", own, got)
 		}
@@ -215,7 +219,8 @@ func TestTheServersOwnFailureNamesTheRequestIDThatItPromises(t *testing.T) {
 					RequestID string `json:"request_id"`
 				} `json:"error"`
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error.Message != c.want || body.Error.RequestID != "q-1" {
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error.Message != c.want ||
+				body.Error.RequestID != "q-1" {
 				t.Errorf("%v %s", err, w.Body)
 			}
 			if strings.Contains(c.want, "q-1") && !strings.Contains(out.String(), "request_id=q-1") {

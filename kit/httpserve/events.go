@@ -239,7 +239,9 @@ func Loop(ctx context.Context, s *EventStream, wake <-chan struct{}, poll time.D
 }
 
 // sendNew sends events until fetch has no more.
-func (s *EventStream) sendNew(ctx context.Context, fetch func(context.Context, int64) ([]Event, error)) (sent bool, err error) {
+func (s *EventStream) sendNew(
+	ctx context.Context, fetch func(context.Context, int64) ([]Event, error),
+) (sent bool, err error) {
 	for {
 		events, err := fetch(ctx, s.last)
 		if err != nil {

@@ -253,7 +253,9 @@ func TestLoopReportsAFailedFetchAndAStuckReader(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	s := openStream(t, httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	err := httpserve.Loop(t.Context(), s, nil, 0, func(context.Context, int64) ([]httpserve.Event, error) { return nil, boom })
+	err := httpserve.Loop(
+		t.Context(), s, nil, 0, func(context.Context, int64) ([]httpserve.Event, error) { return nil, boom },
+	)
 	if !errors.Is(err, boom) {
 		t.Errorf("failed fetch: %v", err)
 	}

@@ -23,7 +23,11 @@ func RefuseForeign(r *http.Request, names ...string) error {
 	_, err = netip.ParseAddr(strings.Trim(host, "[]"))
 	isName := func(name string) bool { return name != "" && strings.EqualFold(name, host) }
 	if err != nil && !Loopback(host) && !slices.ContainsFunc(names, isName) {
-		return fault.New(fault.Denied, "without credentials in its settings, this service answers to addresses and its own name only, not to %.100q; give it credentials, or ask for its address", host).WithCode("foreign_host")
+		return fault.New(
+			fault.Denied,
+			"without credentials in its settings, this service answers to addresses and its own name only, not to %.100q; give it credentials, or ask for its address",
+			host,
+		).WithCode("foreign_host")
 	}
 	if origin, sent := r.Header["Origin"]; sent && (len(origin) != 1 || !sameHost(origin[0], r.Host)) {
 		return errForeignPage
@@ -35,7 +39,10 @@ func RefuseForeign(r *http.Request, names ...string) error {
 	return errForeignPage
 }
 
-var errForeignPage = fault.New(fault.Denied, "without credentials in its settings, this service does not answer pages of other sites").WithCode("browser")
+var errForeignPage = fault.New(
+	fault.Denied,
+	"without credentials in its settings, this service does not answer pages of other sites",
+).WithCode("browser")
 
 // sameHost says whether a page's origin is the host that was asked.
 func sameHost(origin, host string) bool {

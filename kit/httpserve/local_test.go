@@ -72,11 +72,14 @@ func TestAnAddressThatOthersReachIsTold(t *testing.T) {
 		}
 	}
 	for listen, all := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true, ":0": true} {
-		s, err := httpserve.Listen(httpserve.Config{Listen: listen}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+		s, err := httpserve.Listen(
+			httpserve.Config{Listen: listen}, http.NotFoundHandler(), slog.New(slog.DiscardHandler),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Listening(); strings.HasSuffix(got, ", all addresses") != all || !strings.HasPrefix(got, s.Addr().String()) {
+		if got := s.Listening(); strings.HasSuffix(got, ", all addresses") != all ||
+			!strings.HasPrefix(got, s.Addr().String()) {
 			t.Errorf("%s: %s", listen, got)
 		}
 		if err := s.Close(); err != nil {

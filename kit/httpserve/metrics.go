@@ -29,8 +29,10 @@ func Metrics(reg prometheus.Registerer, service string) func(http.Handler) http.
 			Name: "http_requests_total", Help: "HTTP requests answered.", ConstLabels: labels,
 		}, []string{"method", "route", "code"})),
 		seconds: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "http_request_duration_seconds", Help: "Time from the request's headers to the end of the response.",
-			ConstLabels: labels, Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+			Name:        "http_request_duration_seconds",
+			Help:        "Time from the request's headers to the end of the response.",
+			ConstLabels: labels,
+			Buckets:     []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"})),
 		inFlight: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "http_in_flight", Help: "HTTP requests being served.", ConstLabels: labels,

@@ -68,7 +68,8 @@ func TestRecoverRendersAnInternalFaultAndLogsTheStack(t *testing.T) {
 		httpserve.RequestID, httpserve.Recover(httpserve.JSONErrors(log, problem.Nested), log))
 	w := call(h, "GET", "/")
 	e := decodeError(t, w)
-	if w.Code != 500 || e.Error.Code != "internal" || e.Error.RequestID == "" || strings.Contains(w.Body.String(), "secret") {
+	if w.Code != 500 || e.Error.Code != "internal" || e.Error.RequestID == "" ||
+		strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	for _, want := range []string{"secret detail", "middleware_test.go", e.Error.RequestID} {
@@ -129,16 +130,18 @@ func TestAccessLogShowsSlowRequestsButNotStreams(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			log, out := newLog()
-			h := httpserve.AccessLog(log, httpserve.LogErrors)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if stream {
-					s, err := httpserve.NewEventStream(w, r, 0)
-					if err != nil {
-						t.Fatal(err)
+			h := httpserve.AccessLog(log, httpserve.LogErrors)(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if stream {
+						s, err := httpserve.NewEventStream(w, r, 0)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer s.Close()
 					}
-					defer s.Close()
-				}
-				time.Sleep(2 * time.Second) // of the bubble's clock
-			}))
+					time.Sleep(2 * time.Second) // of the bubble's clock
+				}),
+			)
 			call(h, "GET", "/")
 			if logged := strings.Contains(out.String(), "duration=2s"); logged == stream {
 				t.Errorf("stream %v: %q", stream, out)
@@ -164,8 +167,11 @@ func TestAPanicIsCountedAndLoggedAs500WhateverTheOrder(t *testing.T) {
 	t.Parallel()
 	log, out := newLog()
 	reg := prometheus.NewRegistry()
-	h := httpserve.Chain(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") }),
-		httpserve.Recover(httpserve.JSONErrors(quiet(), problem.Nested), quiet()), httpserve.AccessLog(log, ""), httpserve.Metrics(reg, "s"))
+	h := httpserve.Chain(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") }),
+		httpserve.Recover(httpserve.JSONErrors(quiet(), problem.Nested), quiet()), httpserve.AccessLog(log, ""),
+		httpserve.Metrics(reg, "s"),
+	)
 	call(h, "GET", "/")
 	if !strings.Contains(out.String(), "status=500") {
 		t.Error(out)
@@ -268,7 +274,8 @@ func TestMuxRendersUnknownPathsAndMethods(t *testing.T) {
 			t.Errorf("%s: unknown path: %d %s", name, w.Code, w.Body)
 		}
 		w := call(h, "POST", "/a")
-		if w.Code != 405 || decodeError(t, w).Error.Code != "method_not_allowed" || w.Header().Get("Allow") != "GET, HEAD, PUT" {
+		if w.Code != 405 || decodeError(t, w).Error.Code != "method_not_allowed" ||
+			w.Header().Get("Allow") != "GET, HEAD, PUT" {
 			t.Errorf("%s: wrong method: %d %v %s", name, w.Code, w.Header(), w.Body)
 		}
 		if w := call(h, "GET", "/a"); w.Body.String() != "own\n" {
@@ -334,10 +341,12 @@ func TestMiddlewaresInsideABareMuxStillShareTheirRecord(t *testing.T) {
 func TestOverloadIsRefusedWithRetryAfter(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	h := httpserve.LimitInFlight(1, httpserve.JSONErrors(quiet(), problem.Nested))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		entered <- struct{}{}
-		<-leave
-	}))
+	h := httpserve.LimitInFlight(1, httpserve.JSONErrors(quiet(), problem.Nested))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			entered <- struct{}{}
+			<-leave
+		}),
+	)
 	first := make(chan int)
 	go func() { first <- call(h, "GET", "/").Code }()
 	<-entered

@@ -94,7 +94,9 @@ func TestDrainLetsRequestsFinishAndEndsStreams(t *testing.T) {
 		}
 		defer s.Close()
 		close(streaming)
-		err = httpserve.Loop(r.Context(), s, nil, 0, func(context.Context, int64) ([]httpserve.Event, error) { return nil, nil })
+		err = httpserve.Loop(
+			r.Context(), s, nil, 0, func(context.Context, int64) ([]httpserve.Event, error) { return nil, nil },
+		)
 		if err != nil {
 			t.Errorf("Loop = %v", err)
 		}
@@ -167,9 +169,13 @@ func TestRequestsThatOutlastTheDrainAreCutOff(t *testing.T) {
 
 func TestSelfSignedServesTLS12AndHTTP2(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, httpserve.Config{SelfSigned: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.Proto)
-	}))
+	s, _ := running(
+		t,
+		httpserve.Config{SelfSigned: true},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.Proto)
+		}),
+	)
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}}
@@ -189,7 +195,10 @@ func TestSelfSignedServesTLS12AndHTTP2(t *testing.T) {
 	if err := leaf.VerifyHostname("localhost"); err != nil {
 		t.Error(err)
 	}
-	_, err = tls.Dial("tcp", s.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10})
+	_, err = tls.Dial(
+		"tcp", s.Addr().String(),
+		&tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10},
+	)
 	if err == nil {
 		t.Error("TLS 1.1 was accepted")
 	}
@@ -232,7 +241,9 @@ func TestReplacedTLSFilesAreUsedAndBrokenOnesAreNot(t *testing.T) {
 	dir := t.TempDir()
 	certFile := filepath.Join(dir, "cert.pem")
 	writeCert(t, dir, 1)
-	s, _ := running(t, httpserve.Config{TLSCert: certFile, TLSKey: filepath.Join(dir, "key.pem")}, http.NotFoundHandler())
+	s, _ := running(
+		t, httpserve.Config{TLSCert: certFile, TLSKey: filepath.Join(dir, "key.pem")}, http.NotFoundHandler(),
+	)
 	serial := func() int64 {
 		c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 		if err != nil {

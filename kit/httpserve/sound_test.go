@@ -106,7 +106,10 @@ func TestStreamsTakeNoRequestsSlotsAndAreBoundedByCaller(t *testing.T) {
 	for range 32 {
 		open("greedy")
 	}
-	if w := get(t, h, "/stream", "10.0.0.1:1", "Authorization", "Bearer greedy"); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "too_many_streams") {
+	if w := get(
+		t, h, "/stream", "10.0.0.1:1", "Authorization", "Bearer greedy",
+	); w.Code != http.StatusTooManyRequests ||
+		!strings.Contains(w.Body.String(), "too_many_streams") {
 		t.Errorf("one stream too many: %d %s", w.Code, w.Body)
 	}
 	open("modest")
@@ -126,25 +129,29 @@ func TestAReservedStreamIsRefusedBeforeItsAnswerAndGivenBackWithItsRequest(t *te
 	t.Parallel()
 	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested)
 	opened, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{}, 32)
-	addr := serveOn(t, httpserve.Config{}, httpserve.LimitInFlight(100, render)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := httpserve.ReserveStream(r); err != nil {
-			render(w, r, err)
-			return
-		}
-		if r.URL.Path == "/failed" {
-			return // nothing came of it
-		}
-		w.WriteHeader(http.StatusSwitchingProtocols)
-		c, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		opened <- struct{}{}
-		<-leave
-		_ = c.Close()
-		left <- struct{}{}
-	})))
+	addr := serveOn(
+		t,
+		httpserve.Config{},
+		httpserve.LimitInFlight(100, render)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := httpserve.ReserveStream(r); err != nil {
+				render(w, r, err)
+				return
+			}
+			if r.URL.Path == "/failed" {
+				return // nothing came of it
+			}
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			opened <- struct{}{}
+			<-leave
+			_ = c.Close()
+			left <- struct{}{}
+		})),
+	)
 	ask := func(path string) string {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -182,10 +189,14 @@ func TestAReservedStreamIsRefusedBeforeItsAnswerAndGivenBackWithItsRequest(t *te
 func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
-	addr := serveOn(t, httpserve.Config{ReadTimeout: 300 * time.Millisecond}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := io.ReadAll(r.Body)
-		read <- err
-	}))
+	addr := serveOn(
+		t,
+		httpserve.Config{ReadTimeout: 300 * time.Millisecond},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			read <- err
+		}),
+	)
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +205,8 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	if _, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-read; !fault.Is(httpserve.BodyError(err), fault.Invalid) || !strings.Contains(httpserve.BodyError(err).Error(), "did not arrive in time") {
+	if err := <-read; !fault.Is(httpserve.BodyError(err), fault.Invalid) ||
+		!strings.Contains(httpserve.BodyError(err).Error(), "did not arrive in time") {
 		t.Errorf("%v", err)
 	}
 }
@@ -203,17 +215,21 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 // the handler's request.
 func TestARequestOutlivesTheDeadlineOfItsBody(t *testing.T) {
 	t.Parallel()
-	addr := serveOn(t, httpserve.Config{ReadTimeout: 200 * time.Millisecond}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httpserve.Lasting(w, r)
-		if _, err := io.ReadAll(r.Body); err != nil {
-			t.Error(err)
-		}
-		select {
-		case <-r.Context().Done():
-			w.WriteHeader(http.StatusGatewayTimeout)
-		case <-time.After(600 * time.Millisecond):
-		}
-	}))
+	addr := serveOn(
+		t,
+		httpserve.Config{ReadTimeout: 200 * time.Millisecond},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httpserve.Lasting(w, r)
+			if _, err := io.ReadAll(r.Body); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusGatewayTimeout)
+			case <-time.After(600 * time.Millisecond):
+			}
+		}),
+	)
 	res, err := http.Post("http://"+addr, "text/plain", strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +242,9 @@ func TestARequestOutlivesTheDeadlineOfItsBody(t *testing.T) {
 
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	t.Parallel()
-	addr := serveOn(t, httpserve.Config{MaxConnectionsPerAddress: 2}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	addr := serveOn(
+		t, httpserve.Config{MaxConnectionsPerAddress: 2}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	)
 	dial := func(from string) net.Conn {
 		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", addr)
 		if err != nil {
@@ -285,9 +303,13 @@ func TestOnlyTrustedProxiesSayWhoseRequestItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addr := serveOn(t, httpserve.Config{TrustedProxies: tt.proxies}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.WriteString(w, httpserve.RemoteIP(r))
-			}))
+			addr := serveOn(
+				t,
+				httpserve.Config{TrustedProxies: tt.proxies},
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.WriteString(w, httpserve.RemoteIP(r))
+				}),
+			)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -305,7 +327,9 @@ func TestOnlyTrustedProxiesSayWhoseRequestItIs(t *testing.T) {
 			}
 		})
 	}
-	if err := (httpserve.Config{Listen: ":1", TrustedProxies: []string{"proxy.example"}, MaxInFlight: 1, MaxHeaderBytes: 1 << 16}).Validate(); fault.From(err).Field != "trusted-proxies" {
+	if err := (httpserve.Config{Listen: ":1", TrustedProxies: []string{"proxy.example"}, MaxInFlight: 1, MaxHeaderBytes: 1 << 16}).Validate(); fault.From(
+		err,
+	).Field != "trusted-proxies" {
 		t.Errorf("%v", err)
 	}
 }

@@ -24,9 +24,16 @@ func (r *Runner) claim(ctx context.Context) error {
 	// Looking first keeps an idle runner away from SQLite's one writer. Whether a lease of another
 	// worker has expired is decided in the transaction.
 	now := r.cfg.Now()
-	query, args, err := db.In(`SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND (worker <> ? OR lease_until <= ?))
+	query, args, err := db.In(
+		`SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND (worker <> ? OR lease_until <= ?))
 		OR EXISTS (SELECT 1 FROM jobs WHERE state = 'available' AND queue IN (?) AND run_at <= ? AND kind IN (?)
-			AND queue NOT IN (SELECT name FROM job_queues WHERE paused))`, r.cfg.Worker, db.At(now), queues, db.At(now), kinds)
+			AND queue NOT IN (SELECT name FROM job_queues WHERE paused))`,
+		r.cfg.Worker,
+		db.At(now),
+		queues,
+		db.At(now),
+		kinds,
+	)
 	if err != nil {
 		return err
 	}
@@ -66,7 +73,9 @@ func (r *Runner) claim(ctx context.Context) error {
 }
 
 // take claims up to limit due jobs of one queue.
-func (r *Runner) take(ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int) ([]Record, error) {
+func (r *Runner) take(
+	ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int,
+) ([]Record, error) {
 	perGroup := r.cfg.PerGroup[queue]
 	if perGroup == 0 {
 		return r.takeNext(ctx, tx, now, until, queue, kinds, limit, "", "")
@@ -75,7 +84,10 @@ func (r *Runner) take(ctx context.Context, tx *db.Tx, now, until time.Time, queu
 	const runningOfGroup = "(SELECT COUNT(*) FROM jobs other WHERE other.state = 'running' AND other.queue = jobs.queue AND other.job_group = jobs.job_group)"
 	var taken []Record
 	for range limit {
-		next, err := r.takeNext(ctx, tx, now, until, queue, kinds, 1, fmt.Sprintf(" AND %s < %d", runningOfGroup, perGroup), runningOfGroup+", ")
+		next, err := r.takeNext(
+			ctx, tx, now, until, queue, kinds, 1, fmt.Sprintf(" AND %s < %d", runningOfGroup, perGroup),
+			runningOfGroup+", ",
+		)
 		if err != nil || len(next) == 0 {
 			return taken, err
 		}
@@ -86,9 +98,17 @@ func (r *Runner) take(ctx context.Context, tx *db.Tx, now, until time.Time, queu
 
 // takeNext claims up to limit due jobs of one queue that fulfil a further condition, in an order
 // before the usual one.
-func (r *Runner) takeNext(ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int, and, order string) ([]Record, error) {
-	query, args, err := db.In(`SELECT * FROM jobs WHERE state = 'available' AND queue = ? AND run_at <= ? AND kind IN (?)
-		AND queue NOT IN (SELECT name FROM job_queues WHERE paused)`+and+` ORDER BY `+order+`run_at, id LIMIT ?`, queue, db.At(now), kinds, limit)
+func (r *Runner) takeNext(
+	ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int, and, order string,
+) ([]Record, error) {
+	query, args, err := db.In(
+		`SELECT * FROM jobs WHERE state = 'available' AND queue = ? AND run_at <= ? AND kind IN (?)
+		AND queue NOT IN (SELECT name FROM job_queues WHERE paused)`+and+` ORDER BY `+order+`run_at, id LIMIT ?`,
+		queue,
+		db.At(now),
+		kinds,
+		limit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +120,10 @@ func (r *Runner) takeNext(ctx context.Context, tx *db.Tx, now, until time.Time, 
 		record := &records[i]
 		next, _ := record.status().on(claimed) // the query selects available jobs only
 		record.State, record.Attempt = next.State, next.Attempt
-		if _, err := tx.Exec(ctx, "UPDATE jobs SET state = ?, attempt = ?, lease_until = ?, worker = ?, started_at = ? WHERE id = ?",
-			next.State, next.Attempt, db.At(until), r.cfg.Worker, db.At(now), record.ID); err != nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE jobs SET state = ?, attempt = ?, lease_until = ?, worker = ?, started_at = ? WHERE id = ?",
+			next.State, next.Attempt, db.At(until), r.cfg.Worker, db.At(now), record.ID,
+		); err != nil {
 			return nil, err
 		}
 	}
@@ -111,13 +133,18 @@ func (r *Runner) takeNext(ctx context.Context, tx *db.Tx, now, until time.Time, 
 // settleExpired takes jobs away from workers that are gone.
 func (r *Runner) settleExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
 	var expired []Record
-	if err := tx.Select(ctx, &expired, "SELECT * FROM jobs WHERE state = 'running' AND lease_until <= ? ORDER BY lease_until LIMIT ?"+tx.ForUpdateSkipLocked(),
-		db.At(now), sweep); err != nil {
+	if err := tx.Select(
+		ctx, &expired,
+		"SELECT * FROM jobs WHERE state = 'running' AND lease_until <= ? ORDER BY lease_until LIMIT ?"+tx.ForUpdateSkipLocked(),
+		db.At(now), sweep,
+	); err != nil {
 		return err
 	}
 	for _, record := range expired {
 		// No backoff: the lease that had to run out has spaced the attempts already.
-		if _, err := r.settle(ctx, tx, record, leaseExpired, "the worker "+record.Worker+" disappeared", record.RunAt.Time); err != nil {
+		if _, err := r.settle(
+			ctx, tx, record, leaseExpired, "the worker "+record.Worker+" disappeared", record.RunAt.Time,
+		); err != nil {
 			return err
 		}
 	}

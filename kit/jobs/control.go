@@ -38,7 +38,10 @@ func (r *Runner) Cancel(ctx context.Context, tx *db.Tx, id string) error {
 			}
 		})
 	}
-	_, err := tx.Exec(ctx, "UPDATE jobs SET state = ?, cancel_requested = ?, finished_at = ? WHERE id = ?", next.State, next.CancelRequested, finishedAt, id)
+	_, err := tx.Exec(
+		ctx, "UPDATE jobs SET state = ?, cancel_requested = ?, finished_at = ? WHERE id = ?", next.State,
+		next.CancelRequested, finishedAt, id,
+	)
 	return err
 }
 
@@ -54,7 +57,11 @@ func (r *Runner) Resume(ctx context.Context, tx *db.Tx, queue string) error {
 }
 
 func setPaused(ctx context.Context, tx *db.Tx, queue string, paused bool) error {
-	_, err := tx.Exec(ctx, "INSERT INTO job_queues (name, paused) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET paused = excluded.paused", queue, paused)
+	_, err := tx.Exec(
+		ctx,
+		"INSERT INTO job_queues (name, paused) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET paused = excluded.paused",
+		queue, paused,
+	)
 	return err
 }
 

@@ -43,7 +43,9 @@ func (r *Runner) Enqueue(ctx context.Context, tx *db.Tx, kind string, args any, 
 		return "", fmt.Errorf("jobs: encode args of %s: %w", kind, err)
 	}
 	if len(encoded) > MaxArgs {
-		return "", fault.New(fault.TooLarge, "the args of a %s job take %d bytes, more than %d", kind, len(encoded), MaxArgs)
+		return "", fault.New(
+			fault.TooLarge, "the args of a %s job take %d bytes, more than %d", kind, len(encoded), MaxArgs,
+		)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -58,10 +60,22 @@ func (r *Runner) Enqueue(ctx context.Context, tx *db.Tx, kind string, args any, 
 	}
 	// A second try is needed when the job that was in the way finished meanwhile.
 	for range 3 {
-		n, err := tx.Exec(ctx, `INSERT INTO jobs (id, queue, kind, args, state, attempt, max_attempts, run_at, worker,
+		n, err := tx.Exec(
+			ctx,
+			`INSERT INTO jobs (id, queue, kind, args, state, attempt, max_attempts, run_at, worker,
 				progress_done, progress_total, error, unique_key, cancel_requested, created_at, job_group)
 			VALUES (?, ?, ?, ?, ?, 0, ?, ?, '', 0, 0, '', ?, FALSE, ?, ?) ON CONFLICT DO NOTHING`,
-			id.String(), k.queue, kind, string(encoded), Available, o.MaxAttempts, db.At(o.RunAt), o.UniqueKey, db.At(now), o.Group)
+			id.String(),
+			k.queue,
+			kind,
+			string(encoded),
+			Available,
+			o.MaxAttempts,
+			db.At(o.RunAt),
+			o.UniqueKey,
+			db.At(now),
+			o.Group,
+		)
 		if err != nil {
 			return "", fmt.Errorf("jobs: enqueue %s: %w", kind, err)
 		}
@@ -70,7 +84,11 @@ func (r *Runner) Enqueue(ctx context.Context, tx *db.Tx, kind string, args any, 
 			return id.String(), nil
 		}
 		var existing string
-		err = tx.Get(ctx, &existing, "SELECT id FROM jobs WHERE kind = ? AND unique_key = ? AND unique_key <> '' AND state IN ('available', 'running')", kind, o.UniqueKey)
+		err = tx.Get(
+			ctx, &existing,
+			"SELECT id FROM jobs WHERE kind = ? AND unique_key = ? AND unique_key <> '' AND state IN ('available', 'running')",
+			kind, o.UniqueKey,
+		)
 		if !errors.Is(err, db.ErrNoRows) {
 			return existing, err
 		}

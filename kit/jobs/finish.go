@@ -60,8 +60,11 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 	storeErr := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		var record Record
 		outcome = lost
-		readErr := tx.Get(ctx, &record, "SELECT * FROM jobs WHERE id = ? AND state = 'running' AND worker = ? AND attempt = ?"+tx.ForUpdate(),
-			job.ID, r.cfg.Worker, job.Attempt)
+		readErr := tx.Get(
+			ctx, &record,
+			"SELECT * FROM jobs WHERE id = ? AND state = 'running' AND worker = ? AND attempt = ?"+tx.ForUpdate(),
+			job.ID, r.cfg.Worker, job.Attempt,
+		)
 		if errors.Is(readErr, db.ErrNoRows) {
 			return nil
 		}
@@ -88,7 +91,9 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 
 // settle ends a holding of the lease: the job becomes available again at runAt,
 // or is finished. record must be locked by tx.
-func (r *Runner) settle(ctx context.Context, tx *db.Tx, record Record, e event, text string, runAt time.Time) (State, error) {
+func (r *Runner) settle(
+	ctx context.Context, tx *db.Tx, record Record, e event, text string, runAt time.Time,
+) (State, error) {
 	next, _ := record.status().on(e) // callers select running jobs only
 	var finishedAt db.Time
 	if next.State.Finished() {
@@ -97,8 +102,11 @@ func (r *Runner) settle(ctx context.Context, tx *db.Tx, record Record, e event, 
 	} else {
 		tx.OnCommit(r.wakeUp)
 	}
-	_, err := tx.Exec(ctx, "UPDATE jobs SET state = ?, attempt = ?, run_at = ?, lease_until = ?, error = ?, finished_at = ? WHERE id = ?",
-		next.State, next.Attempt, db.At(runAt), db.Time{}, cut(text), finishedAt, record.ID)
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE jobs SET state = ?, attempt = ?, run_at = ?, lease_until = ?, error = ?, finished_at = ? WHERE id = ?",
+		next.State, next.Attempt, db.At(runAt), db.Time{}, cut(text), finishedAt, record.ID,
+	)
 	return next.State, err
 }
 

@@ -143,7 +143,8 @@ func TestAJobRunsWithItsArgsAndIsCounted(t *testing.T) {
 		run(t, r)
 		id := enqueue(t, d, r, "add", args{7}, jobs.Options{})
 		record := finished(t, r, id)
-		if record.State != jobs.Succeeded || record.Attempt != 1 || record.Error != "" || record.FinishedAt.IsZero() || got.N != 7 {
+		if record.State != jobs.Succeeded || record.Attempt != 1 || record.Error != "" || record.FinishedAt.IsZero() ||
+			got.N != 7 {
 			t.Errorf("%+v, args %+v", record, got)
 		}
 		const want = `
@@ -188,13 +189,17 @@ func TestAFailedJobIsRetriedAfterABackoffUntilItsAttemptsAreUsedUp(t *testing.T)
 		id := enqueue(t, d, r, "k", nil, jobs.Options{MaxAttempts: 3})
 		for i, wait := range []time.Duration{500 * time.Millisecond, time.Second} { // half of 1s and 2s
 			attempt := int64(i + 1)
-			record := until(t, d, id, func(j jobs.Record) bool { return j.State == jobs.Available && j.Attempt == attempt })
-			if got := record.RunAt.Sub(c.now()); got != wait || !strings.Contains(record.Error, fmt.Sprintf("attempt %d", attempt)) {
+			record := until(
+				t, d, id, func(j jobs.Record) bool { return j.State == jobs.Available && j.Attempt == attempt },
+			)
+			if got := record.RunAt.Sub(c.now()); got != wait ||
+				!strings.Contains(record.Error, fmt.Sprintf("attempt %d", attempt)) {
 				t.Fatalf("after attempt %d: runs in %v, want %v; error %q", attempt, got, wait, record.Error)
 			}
 			c.advance(wait)
 		}
-		if record := finished(t, r, id); record.State != jobs.Failed || record.Attempt != 3 || record.Error != "attempt 3" {
+		if record := finished(t, r, id); record.State != jobs.Failed || record.Attempt != 3 ||
+			record.Error != "attempt 3" {
 			t.Errorf("%+v", record)
 		}
 	})
@@ -282,7 +287,9 @@ func TestASucceededJobCannotBeCancelled(t *testing.T) {
 	run(t, r)
 	id := enqueue(t, d, r, "k", nil, jobs.Options{})
 	finished(t, r, id)
-	if err := d.Update(t.Context(), func(tx *db.Tx) error { return r.Cancel(t.Context(), tx, id) }); !fault.Is(err, fault.Conflict) {
+	if err := d.Update(t.Context(), func(tx *db.Tx) error { return r.Cancel(t.Context(), tx, id) }); !fault.Is(
+		err, fault.Conflict,
+	) {
 		t.Errorf("%v", err)
 	}
 }
@@ -292,11 +299,23 @@ func TestAGroupLeavesWorkersToOthersHoweverManyJobsItHas(t *testing.T) {
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
 		c := newClock()
 		r := jobs.New(jobs.Config{
-			DB: d, Queues: map[string]int{"q": 3}, PerGroup: map[string]int{"q": 2}, Lease: lease, Poll: 2 * time.Millisecond, Worker: "a",
-			Log: slog.New(slog.DiscardHandler), Now: c.now, LeaseClock: c.lease, Rand: func() float64 { return 0.5 },
+			DB:         d,
+			Queues:     map[string]int{"q": 3},
+			PerGroup:   map[string]int{"q": 2},
+			Lease:      lease,
+			Poll:       2 * time.Millisecond,
+			Worker:     "a",
+			Log:        slog.New(slog.DiscardHandler),
+			Now:        c.now,
+			LeaseClock: c.lease,
+			Rand:       func() float64 { return 0.5 },
 		})
 		began := make(chan string, 10)
-		release := map[string]chan struct{}{"greedy": make(chan struct{}), "late": make(chan struct{}), "third": make(chan struct{})}
+		release := map[string]chan struct{}{
+			"greedy": make(chan struct{}),
+			"late":   make(chan struct{}),
+			"third":  make(chan struct{}),
+		}
 		jobs.Register(r, "q", "work", func(ctx context.Context, _ *jobs.Job, group string) error {
 			began <- group
 			select {
@@ -430,7 +449,8 @@ func TestAJobOfADeadWorkerIsTakenUpAndTheLateFinishIsIgnored(t *testing.T) {
 		}
 		close(letGo)
 		stopOld() // returns after the old worker has tried to store its success
-		if got := get(t, d, id); got.State != jobs.Running || got.Worker != "heir" || !strings.Contains(got.Error, "old disappeared") {
+		if got := get(t, d, id); got.State != jobs.Running || got.Worker != "heir" ||
+			!strings.Contains(got.Error, "old disappeared") {
 			t.Errorf("after the late finish: %+v", got)
 		}
 		close(release)
@@ -550,7 +570,8 @@ func TestShutdownHandsAJobBackWithoutUsingUpAnAttempt(t *testing.T) {
 		stop := run(t, first)
 		<-started
 		stop()
-		if got := get(t, d, id); got.State != jobs.Available || got.Attempt != 0 || !got.LeaseUntil.IsZero() || got.Error != "" {
+		if got := get(t, d, id); got.State != jobs.Available || got.Attempt != 0 || !got.LeaseUntil.IsZero() ||
+			got.Error != "" {
 			t.Errorf("%+v", got)
 		}
 		second := newRunner(d, c, "second", 1)
@@ -579,7 +600,12 @@ func TestProgressIsStoredOnceASecondAndAtTheEndAndRenewsTheLease(t *testing.T) {
 				}
 				got, err := jobs.Get(ctx, d, job.ID)
 				if err != nil || got.ProgressDone != step.stored || got.ProgressTotal != 9 {
-					return jobs.Permanent(fmt.Errorf("after %d: %d of %d is stored, want %d: %w", step.done, got.ProgressDone, got.ProgressTotal, step.stored, err))
+					return jobs.Permanent(
+						fmt.Errorf(
+							"after %d: %d of %d is stored, want %d: %w", step.done, got.ProgressDone,
+							got.ProgressTotal, step.stored, err,
+						),
+					)
 				}
 				if step.stored == step.done && !got.LeaseUntil.Equal(c.now().Add(lease)) {
 					return jobs.Permanent(fmt.Errorf("after %d: lease until %v", step.done, got.LeaseUntil))
@@ -738,8 +764,16 @@ func TestReplicasWhoseClocksDifferDoNotTakeEachOthersJobs(t *testing.T) {
 		began := make(chan struct{}, 10)
 		release := make(chan struct{})
 		runner := func(worker string, skew time.Duration) *jobs.Runner {
-			r := jobs.New(jobs.Config{DB: d, Queues: map[string]int{"q": 1}, Lease: 10 * time.Second, Poll: 2 * time.Millisecond, Worker: worker,
-				Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(skew) }, Rand: func() float64 { return 0 }})
+			r := jobs.New(jobs.Config{
+				DB:     d,
+				Queues: map[string]int{"q": 1},
+				Lease:  10 * time.Second,
+				Poll:   2 * time.Millisecond,
+				Worker: worker,
+				Log:    slog.New(slog.DiscardHandler),
+				Now:    func() time.Time { return time.Now().Add(skew) },
+				Rand:   func() float64 { return 0 },
+			})
 			jobs.Register(r, "q", "slow", func(context.Context, *jobs.Job, struct{}) error {
 				runs.Add(1)
 				began <- struct{}{}

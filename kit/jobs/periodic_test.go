@@ -43,7 +43,12 @@ func TestPeriodicWorkIsNudgedAndJittered(t *testing.T) {
 		nudge := make(chan struct{}, 1)
 		start, runs := time.Now(), []time.Duration(nil)
 		jobs.Every(ctx, jobs.Periodic{
-			Name: "p", Interval: time.Minute, Jitter: 0.5, Rand: func() float64 { return 0 }, Nudge: nudge, Log: slog.New(slog.DiscardHandler),
+			Name:     "p",
+			Interval: time.Minute,
+			Jitter:   0.5,
+			Rand:     func() float64 { return 0 },
+			Nudge:    nudge,
+			Log:      slog.New(slog.DiscardHandler),
 			Run: func(context.Context) error {
 				runs = append(runs, time.Since(start))
 				switch len(runs) {
@@ -72,11 +77,17 @@ func TestNudgedWorkRestsInProportionToWhatItTook(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			jobs.Every(ctx, jobs.Periodic{Name: "count", Interval: time.Minute, Nudge: nudge, Log: slog.New(slog.DiscardHandler), Run: func(context.Context) error {
-				runs++
-				time.Sleep(100 * time.Millisecond)
-				return nil
-			}})
+			jobs.Every(ctx, jobs.Periodic{
+				Name:     "count",
+				Interval: time.Minute,
+				Nudge:    nudge,
+				Log:      slog.New(slog.DiscardHandler),
+				Run: func(context.Context) error {
+					runs++
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				},
+			})
 		}()
 		for range 1000 { // 10 s of nudges without a pause
 			select {

@@ -83,7 +83,9 @@ func List(ctx context.Context, q db.Querier, f Filter) ([]Record, error) {
 		limit = 100
 	}
 	records := []Record{}
-	err := q.Select(ctx, &records, "SELECT * FROM jobs WHERE "+strings.Join(where, " AND ")+" ORDER BY id DESC LIMIT ?", append(args, min(limit, 1000))...)
+	err := q.Select(
+		ctx, &records, "SELECT * FROM jobs WHERE "+strings.Join(where, " AND ")+" ORDER BY id DESC LIMIT ?",
+		append(args, min(limit, 1000))...)
 	return records, err
 }
 
@@ -106,7 +108,11 @@ func DeleteFinished(ctx context.Context, d *db.DB, before time.Time, limit int) 
 		var n int64
 		err := d.Update(ctx, func(tx *db.Tx) error {
 			var err error
-			n, err = tx.Exec(ctx, "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ? LIMIT ?)", db.At(before), limit)
+			n, err = tx.Exec(
+				ctx,
+				"DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ? LIMIT ?)",
+				db.At(before), limit,
+			)
 			return err
 		})
 		if err != nil {

@@ -87,14 +87,21 @@ func wrongKey(cfg Config) error {
 	if cfg.Configured == "" {
 		from = filepath.Join(cfg.Data, "secret.key")
 	}
-	f := fault.New(fault.Conflict, "secret-key: the key from %s is not the one that this database was made with. Use that key. %s", from, keyIsLost).WithCode("wrong_secret_key")
+	f := fault.New(
+		fault.Conflict,
+		"secret-key: the key from %s is not the one that this database was made with. Use that key. %s", from,
+		keyIsLost,
+	).WithCode("wrong_secret_key")
 	f.Field = secretKey
 	return f
 }
 
 func missingKey(cfg Config) error {
-	f := fault.New(fault.Conflict, "secret-key: %s is missing, and this database was made with a key. Restore it from a backup. %s",
-		filepath.Join(cfg.Data, "secret.key"), keyIsLost).WithCode("secret_key_missing")
+	f := fault.New(
+		fault.Conflict,
+		"secret-key: %s is missing, and this database was made with a key. Restore it from a backup. %s",
+		filepath.Join(cfg.Data, "secret.key"), keyIsLost,
+	).WithCode("secret_key_missing")
 	f.Field = secretKey
 	return f
 }

@@ -37,7 +37,8 @@ func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
 		if err := os.WriteFile(path, []byte("cut"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := keyring.SecretKey(t.Context(), d, cfg); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), path) {
+		if _, _, err := keyring.SecretKey(t.Context(), d, cfg); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -57,7 +58,8 @@ func TestADatabaseOpensWithItsOwnKeyOnly(t *testing.T) {
 		}
 		refused := func(cfg keyring.Config, code string) {
 			t.Helper()
-			if _, _, err := keyring.SecretKey(t.Context(), d, cfg); !fault.Is(err, fault.Conflict) || fault.From(err).Code != code ||
+			if _, _, err := keyring.SecretKey(t.Context(), d, cfg); !fault.Is(err, fault.Conflict) ||
+				fault.From(err).Code != code ||
 				!strings.Contains(err.Error(), "--replace-lost-keys") {
 				t.Errorf("%v", err)
 			}
@@ -91,7 +93,10 @@ func TestADatabaseWithoutFingerprintsIsHeldAgainstWhatItHolds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, tables)
 	fits := false
-	cfg := keyring.Config{Data: t.TempDir(), Fits: func(_ context.Context, key []byte) (bool, bool, error) { return true, fits && key != nil, nil }}
+	cfg := keyring.Config{
+		Data: t.TempDir(),
+		Fits: func(_ context.Context, key []byte) (bool, bool, error) { return true, fits && key != nil, nil },
+	}
 	if _, _, err := keyring.SecretKey(t.Context(), d, cfg); fault.From(err).Code != "secret_key_missing" {
 		t.Errorf("no key: %v", err)
 	}
@@ -108,7 +113,10 @@ func TestADatabaseWithoutFingerprintsIsHeldAgainstWhatItHolds(t *testing.T) {
 func TestAConfiguredSecretKeyMustBeLong(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, tables)
-	if _, _, err := keyring.SecretKey(t.Context(), d, keyring.Config{Configured: "short", Fits: unused}); !fault.Is(err, fault.Invalid) || fault.From(err).Field != "secret-key" {
+	if _, _, err := keyring.SecretKey(
+		t.Context(), d, keyring.Config{Configured: "short", Fits: unused},
+	); !fault.Is(err, fault.Invalid) ||
+		fault.From(err).Field != "secret-key" {
 		t.Errorf("%v", err)
 	}
 }

@@ -86,7 +86,8 @@ func FuzzNextCursor(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, link string) {
-		if cursor := rest.NextCursor(http.Header{"Link": {link}}); cursor != "" && !strings.Contains(link, "cursor") && !strings.Contains(link, "%") {
+		if cursor := rest.NextCursor(http.Header{"Link": {link}}); cursor != "" && !strings.Contains(link, "cursor") &&
+			!strings.Contains(link, "%") {
 			t.Errorf("%q from %q", cursor, link)
 		}
 	})

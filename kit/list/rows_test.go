@@ -14,7 +14,9 @@ import (
 )
 
 // walk follows the links of a list to its end.
-func walk(t *testing.T, page func(ctx context.Context, cursor *string) ([]string, *string, error)) (all []string, pages int) {
+func walk(
+	t *testing.T, page func(ctx context.Context, cursor *string) ([]string, *string, error),
+) (all []string, pages int) {
 	t.Helper()
 	here, err := url.Parse("/v1/things?state=up")
 	if err != nil {

@@ -201,7 +201,11 @@ func (h *Host) Up(device string) error { return h.up(device) }
 
 // Join connects a new device of one host with one of another by a cable (veth).
 func Join(a *Host, deviceA string, b *Host, deviceB string) error {
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: deviceA}, PeerName: deviceB, PeerNamespace: netlink.NsFd(b.ns)}
+	pair := &netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: deviceA},
+		PeerName:      deviceB,
+		PeerNamespace: netlink.NsFd(b.ns),
+	}
 	if err := a.nl.LinkAdd(pair); err != nil {
 		return fmt.Errorf("join %s of %s and %s of %s: %w", deviceA, a.Name, deviceB, b.Name, err)
 	}

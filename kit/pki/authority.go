@@ -92,13 +92,22 @@ func (a *Authority) Pool() *x509.CertPool {
 // NotAfter is when the authority's certificate, and with it every other, ends.
 func (a *Authority) NotAfter() time.Time { return a.cert.NotAfter }
 
+// signing is what the key of an authority may be used for.
+const signing = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+
 func (a *Authority) check(dir string, now time.Time) error {
 	path := filepath.Join(dir, certFile)
 	switch {
 	case !a.key.PublicKey.Equal(a.cert.PublicKey):
-		return fault.New(fault.Invalid, "pki: %s does not belong to %s; restore both from one backup", path, filepath.Join(dir, keyFile))
-	case !a.cert.IsCA || a.cert.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != x509.KeyUsageCertSign|x509.KeyUsageCRLSign:
-		return fault.New(fault.Invalid, "pki: %s is not the certificate of an authority that signs certificates and revocation lists", path)
+		return fault.New(
+			fault.Invalid, "pki: %s does not belong to %s; restore both from one backup", path,
+			filepath.Join(dir, keyFile),
+		)
+	case !a.cert.IsCA || a.cert.KeyUsage&signing != signing:
+		return fault.New(
+			fault.Invalid,
+			"pki: %s is not the certificate of an authority that signs certificates and revocation lists", path,
+		)
 	case now.After(a.cert.NotAfter):
 		return fault.New(fault.Invalid, "pki: %s expired at %s; move it away to have a new one made for the same key",
 			path, a.cert.NotAfter.Format(time.RFC3339))
@@ -117,8 +126,11 @@ func loadOrCreateKey(dir string) (*ecdsa.PrivateKey, error) {
 		if key, err = loadKey(path); !errors.Is(err, fs.ErrNotExist) {
 			return key, err
 		}
-		return nil, fault.New(fault.Invalid, "pki: %s is missing though %s exists; restore the key, or move the certificate away to start a new authority",
-			path, filepath.Join(dir, certFile))
+		return nil, fault.New(
+			fault.Invalid,
+			"pki: %s is missing though %s exists; restore the key, or move the certificate away to start a new authority",
+			path, filepath.Join(dir, certFile),
+		)
 	}
 	fresh, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -146,7 +158,10 @@ func loadKey(path string) (*ecdsa.PrivateKey, error) {
 		return nil, storage(err, "stat %s", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fault.New(fault.Invalid, "pki: %s has mode %04o, so other users can reach the private key; run: chmod 600 %s", path, mode, path)
+		return nil, fault.New(
+			fault.Invalid, "pki: %s has mode %04o, so other users can reach the private key; run: chmod 600 %s",
+			path, mode, path,
+		)
 	}
 	der, err := readPEM(f, typeKey)
 	if err != nil {

@@ -155,16 +155,24 @@ func TestADamagedDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 		content []byte // nil removes the file
 		at      time.Time
 	}{
-		"key missing":              {"ca.key", nil, now},
-		"key empty":                {"ca.key", []byte{}, now},
-		"key of no PEM":            {"ca.key", []byte("hello"), now},
-		"key of no DER":            {"ca.key", []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), now},
-		"key of another":           {"ca.key", read(other, "ca.key"), now},
-		"certificate of another":   {"ca.crt", read(other, "ca.crt"), now},
-		"certificate of no PEM":    {"ca.crt", []byte("hello"), now},
-		"certificate of a server":  {"ca.crt", leafPEM, now},
-		"certificate has run out":  {"", nil, now.AddDate(10, 0, 1)},
-		"certificate is of no DER": {"ca.crt", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), now},
+		"key missing":   {"ca.key", nil, now},
+		"key empty":     {"ca.key", []byte{}, now},
+		"key of no PEM": {"ca.key", []byte("hello"), now},
+		"key of no DER": {
+			"ca.key",
+			[]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+			now,
+		},
+		"key of another":          {"ca.key", read(other, "ca.key"), now},
+		"certificate of another":  {"ca.crt", read(other, "ca.crt"), now},
+		"certificate of no PEM":   {"ca.crt", []byte("hello"), now},
+		"certificate of a server": {"ca.crt", leafPEM, now},
+		"certificate has run out": {"", nil, now.AddDate(10, 0, 1)},
+		"certificate is of no DER": {
+			"ca.crt",
+			[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+			now,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,9 @@ func (a *Authority) CRL(number *big.Int, thisUpdate, nextUpdate time.Time, revok
 		}
 		// Code 7 is unassigned; 8 takes entries back and belongs to delta lists.
 		if r.Reason < 0 || r.Reason > 10 || r.Reason == 7 || r.Reason == 8 {
-			return nil, fault.InvalidField(fmt.Sprintf("revoked[%d].reason", i), "must be 0 to 6, 9 or 10, not %d", r.Reason)
+			return nil, fault.InvalidField(
+				fmt.Sprintf("revoked[%d].reason", i), "must be 0 to 6, 9 or 10, not %d", r.Reason,
+			)
 		}
 		key := serial.String()
 		if seen[key] {

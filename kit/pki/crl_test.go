@@ -34,7 +34,10 @@ func TestOpenSSLAcceptsGoodAndRefusesRevokedCertificates(t *testing.T) {
 	a := authority(t)
 	good := issue(t, a, plainCSR(t), pki.Subject{ID: "site_good", OrgID: "org_1"}, now, day)
 	bad := issue(t, a, greedyCSR(t), pki.Subject{ID: "site_bad"}, now, day)
-	der, err := a.CRL(big.NewInt(7), now.Add(-time.Minute), now.Add(day), []pki.Revoked{{Serial: bad.Serial, At: now.Add(-time.Minute), Reason: 1}})
+	der, err := a.CRL(
+		big.NewInt(7), now.Add(-time.Minute), now.Add(day),
+		[]pki.Revoked{{Serial: bad.Serial, At: now.Add(-time.Minute), Reason: 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +48,17 @@ func TestOpenSSLAcceptsGoodAndRefusesRevokedCertificates(t *testing.T) {
 
 	out, err := run("crl", "-inform", "DER", "-in", write(t, dir, "crl.der", string(der)), "-noout", "-text")
 	serial := strings.ToUpper(strings.TrimLeft(bad.Serial, "0"))
-	if err != nil || !strings.Contains(out, serial) || !strings.Contains(out, "Key Compromise") || !strings.Contains(out, "X509v3 CRL Number") {
+	if err != nil || !strings.Contains(out, serial) || !strings.Contains(out, "Key Compromise") ||
+		!strings.Contains(out, "X509v3 CRL Number") {
 		t.Errorf("crl -text: %v\n%s", err, out)
 	}
 	if out, err := run("crl", "-in", crl, "-noout", "-CAfile", ca); err != nil || !strings.Contains(out, "verify OK") {
 		t.Errorf("crl -CAfile: %v\n%s", err, out)
 	}
 	verify := func(file string) (string, error) {
-		return run("verify", "-x509_strict", "-purpose", "sslclient", "-crl_check", "-CAfile", ca, "-CRLfile", crl, file)
+		return run(
+			"verify", "-x509_strict", "-purpose", "sslclient", "-crl_check", "-CAfile", ca, "-CRLfile", crl, file,
+		)
 	}
 	if out, err := verify(goodFile); err != nil {
 		t.Errorf("the good certificate: %v\n%s", err, out)
@@ -61,7 +67,8 @@ func TestOpenSSLAcceptsGoodAndRefusesRevokedCertificates(t *testing.T) {
 		t.Errorf("the revoked certificate: %v\n%s", err, out)
 	}
 	out, err = run("x509", "-in", badFile, "-noout", "-text")
-	if err != nil || strings.Contains(out, "CA:TRUE") || strings.Contains(out, "DNS:") || !strings.Contains(out, "URI:spiffe://mainstay/site/site_bad") {
+	if err != nil || strings.Contains(out, "CA:TRUE") || strings.Contains(out, "DNS:") ||
+		!strings.Contains(out, "URI:spiffe://mainstay/site/site_bad") {
 		t.Errorf("x509 -text: %v\n%s", err, out)
 	}
 }
@@ -70,7 +77,12 @@ func TestOpenSSLRequestsAreAccepted(t *testing.T) {
 	t.Parallel()
 	openssl := require.Program(t, "openssl", "openssl")
 	for _, alg := range [][]string{{"ec", "-pkeyopt", "ec_paramgen_curve:P-256"}, {"ed25519"}, {"rsa:2048"}} {
-		args := append([]string{"req", "-new", "-nodes", "-subj", "/CN=site", "-keyout", filepath.Join(t.TempDir(), "key"), "-newkey"}, alg...)
+		args := append(
+			[]string{
+				"req", "-new", "-nodes", "-subj", "/CN=site", "-keyout", filepath.Join(t.TempDir(), "key"),
+				"-newkey",
+			},
+			alg...)
 		out, err := exec.CommandContext(t.Context(), openssl, args...).Output()
 		if err != nil {
 			t.Fatalf("%v: %v", alg, err)
@@ -85,7 +97,10 @@ func TestACRLHoldsWhatWasRevokedAndIsSigned(t *testing.T) {
 	t.Parallel()
 	a := authority(t)
 	at := now.Add(-time.Hour).Truncate(time.Second)
-	der, err := a.CRL(big.NewInt(1), now, now.Add(day), []pki.Revoked{{Serial: "0A", At: at}, {Serial: strings.Repeat("f", 32), At: at, Reason: 4}})
+	der, err := a.CRL(
+		big.NewInt(1), now, now.Add(day),
+		[]pki.Revoked{{Serial: "0A", At: at}, {Serial: strings.Repeat("f", 32), At: at, Reason: 4}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +112,8 @@ func TestACRLHoldsWhatWasRevokedAndIsSigned(t *testing.T) {
 		t.Error(err)
 	}
 	e := list.RevokedCertificateEntries
-	if len(e) != 2 || e[0].SerialNumber.Int64() != 10 || !e[0].RevocationTime.Equal(at) || e[0].ReasonCode != 0 || e[1].ReasonCode != 4 {
+	if len(e) != 2 || e[0].SerialNumber.Int64() != 10 || !e[0].RevocationTime.Equal(at) || e[0].ReasonCode != 0 ||
+		e[1].ReasonCode != 4 {
 		t.Errorf("%+v", e)
 	}
 	if _, err := a.CRL(big.NewInt(2), now, now.Add(day), nil); err != nil {

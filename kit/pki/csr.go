@@ -81,7 +81,10 @@ func checkKey(pub any) error {
 			return nil
 		}
 	}
-	return fault.InvalidField(fieldCSR, "must have a key that is ECDSA P-256 or P-384, Ed25519, or RSA of %d to %d bits", minRSABits, maxRSABits)
+	return fault.InvalidField(
+		fieldCSR, "must have a key that is ECDSA P-256 or P-384, Ed25519, or RSA of %d to %d bits", minRSABits,
+		maxRSABits,
+	)
 }
 
 func invalidCSR(cause error, why string) error {

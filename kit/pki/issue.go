@@ -66,7 +66,9 @@ func newSerial() *big.Int {
 // validity after notBefore, but never outside the authority's own time. Times are
 // in whole seconds, UTC. Faults are of kind Invalid, or Unavailable when the
 // authority's time is over.
-func (a *Authority) Issue(csr *x509.CertificateRequest, subject Subject, notBefore time.Time, validity time.Duration) (Certificate, error) {
+func (a *Authority) Issue(
+	csr *x509.CertificateRequest, subject Subject, notBefore time.Time, validity time.Duration,
+) (Certificate, error) {
 	if err := checkCSR(csr); err != nil {
 		return Certificate{}, err
 	}
@@ -116,8 +118,10 @@ func (a *Authority) period(notBefore time.Time, validity time.Duration) (from, u
 		until = a.cert.NotAfter
 	}
 	if !notBefore.Before(a.cert.NotAfter) {
-		return from, until, fault.New(fault.Unavailable, "the certificate authority expires at %s and cannot issue for later times",
-			a.cert.NotAfter.Format(time.RFC3339))
+		return from, until, fault.New(
+			fault.Unavailable, "the certificate authority expires at %s and cannot issue for later times",
+			a.cert.NotAfter.Format(time.RFC3339),
+		)
 	}
 	if !from.Before(until) {
 		return from, until, fault.InvalidField("not_before", "lies before the certificate authority's own time")
@@ -127,10 +131,14 @@ func (a *Authority) period(notBefore time.Time, validity time.Duration) (from, u
 
 func checkSubject(s Subject) error {
 	if !validID(s.ID) {
-		return fault.InvalidField("id", "must be 1 to %d letters, digits, hyphens, underscores or full stops", maxNameBytes)
+		return fault.InvalidField(
+			"id", "must be 1 to %d letters, digits, hyphens, underscores or full stops", maxNameBytes,
+		)
 	}
 	if s.OrgID != "" && !validID(s.OrgID) {
-		return fault.InvalidField("org_id", "must be at most %d letters, digits, hyphens, underscores or full stops", maxNameBytes)
+		return fault.InvalidField(
+			"org_id", "must be at most %d letters, digits, hyphens, underscores or full stops", maxNameBytes,
+		)
 	}
 	return nil
 }

@@ -43,7 +43,11 @@ func greedyCSR(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return csrPEM(t, ecKey(t, elliptic.P256()), x509.CertificateRequest{
-		Subject:         pkix.Name{CommonName: "site_other", Organization: []string{"org_other"}, Country: []string{"XX"}},
+		Subject: pkix.Name{
+			CommonName:   "site_other",
+			Organization: []string{"org_other"},
+			Country:      []string{"XX"},
+		},
 		DNSNames:        []string{"admin.example.com"},
 		EmailAddresses:  []string{"root@example.com"},
 		IPAddresses:     []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -60,19 +64,27 @@ func TestACertificateHasTheSitesIdentityWhateverTheRequestAsks(t *testing.T) {
 	if s := c.Subject.String(); s != "CN=site_1,O=org_1" {
 		t.Errorf("subject %s", s)
 	}
-	if len(c.DNSNames)+len(c.EmailAddresses)+len(c.IPAddresses) != 0 || len(c.URIs) != 1 || c.URIs[0].String() != "spiffe://mainstay/site/site_1" {
+	if len(c.DNSNames)+len(c.EmailAddresses)+len(c.IPAddresses) != 0 || len(c.URIs) != 1 ||
+		c.URIs[0].String() != "spiffe://mainstay/site/site_1" {
 		t.Errorf("names %v %v %v %v", c.DNSNames, c.EmailAddresses, c.IPAddresses, c.URIs)
 	}
-	if c.IsCA || c.KeyUsage != x509.KeyUsageDigitalSignature || len(c.ExtKeyUsage) != 1 || c.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth || len(c.UnknownExtKeyUsage) != 0 {
+	if c.IsCA || c.KeyUsage != x509.KeyUsageDigitalSignature || len(c.ExtKeyUsage) != 1 ||
+		c.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth ||
+		len(c.UnknownExtKeyUsage) != 0 {
 		t.Errorf("CA %t, usage %b, extended %v", c.IsCA, c.KeyUsage, c.ExtKeyUsage)
 	}
 	if len(c.Extensions) != 5 { // usage, extended usage, basic constraints, authority key, names
 		t.Errorf("extensions %v", c.Extensions)
 	}
-	if _, err := c.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := c.Verify(x509.VerifyOptions{
+		Roots:       a.Pool(),
+		CurrentTime: now,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
 		t.Error(err)
 	}
-	if got.Serial != pki.SerialString(c.SerialNumber) || !got.NotBefore.Equal(c.NotBefore) || !got.NotAfter.Equal(c.NotAfter) {
+	if got.Serial != pki.SerialString(c.SerialNumber) || !got.NotBefore.Equal(c.NotBefore) ||
+		!got.NotAfter.Equal(c.NotAfter) {
 		t.Errorf("%+v differs from the certificate", got)
 	}
 	bare := parseCert(t, issue(t, a, greedyCSR(t), pki.Subject{ID: "site_2"}, now, day).PEM)
@@ -165,7 +177,11 @@ func TestASiteAuthenticatesToAServerThatTrustsTheAuthority(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].URIs[0].String())
 	}))
-	srv.TLS = &tls.Config{Certificates: []tls.Certificate{serverCert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool()}
+	srv.TLS = &tls.Config{
+		Certificates: []tls.Certificate{serverCert},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    a.Pool(),
+	}
 	srv.StartTLS()
 	defer srv.Close()
 	roots := x509.NewCertPool()

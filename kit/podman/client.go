@@ -28,7 +28,10 @@ func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 4}}}
+	return &Client{
+		socket: socket,
+		http:   &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 4}},
+	}
 }
 
 // Close closes idle connections.
@@ -83,7 +86,10 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		}
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
-			return nil, fault.Wrap(fault.Unavailable, err, "Podman does not answer at %s; start it with: systemctl enable --now podman.socket", c.socket)
+			return nil, fault.Wrap(
+				fault.Unavailable, err,
+				"Podman does not answer at %s; start it with: systemctl enable --now podman.socket", c.socket,
+			)
 		}
 		return nil, fault.Wrap(fault.Unavailable, err, "Podman at %s hung up", c.socket)
 	}
@@ -124,7 +130,9 @@ const (
 
 // Pull makes an image available as the policy says, and returns its id.
 func (c *Client) Pull(ctx context.Context, reference, policy string) (string, error) {
-	r, err := c.send(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {reference}, "policy": {policy}}, nil)
+	r, err := c.send(
+		ctx, http.MethodPost, "/images/pull", url.Values{"reference": {reference}, "policy": {policy}}, nil,
+	)
 	if err != nil {
 		return "", err
 	}

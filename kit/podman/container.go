@@ -96,7 +96,10 @@ func (c *Client) StopContainer(ctx context.Context, name string, grace time.Dura
 // RemoveContainer removes a container with its anonymous volumes, killing it if
 // it runs. One that is not there is no error.
 func (c *Client) RemoveContainer(ctx context.Context, name string) error {
-	err := c.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "v": {"true"}}, nil, nil)
+	err := c.call(
+		ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "v": {"true"}},
+		nil, nil,
+	)
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -126,7 +129,9 @@ func (c *Client) ListContainers(ctx context.Context, label, value string) ([]Lis
 		return nil, err
 	}
 	var out []Listed
-	err = c.call(ctx, http.MethodGet, "/containers/json", url.Values{"all": {"true"}, "filters": {string(filters)}}, nil, &out)
+	err = c.call(
+		ctx, http.MethodGet, "/containers/json", url.Values{"all": {"true"}, "filters": {string(filters)}}, nil, &out,
+	)
 	return out, err
 }
 

@@ -32,11 +32,21 @@ func TestAContainerOnARealPodman(t *testing.T) {
 	if err != nil || len(id) != 64 {
 		t.Errorf("image %q, %v", id, err)
 	}
-	if _, err := c.Pull(ctx, "localhost/nothing:1", podman.PullNever); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "not known") {
+	if _, err := c.Pull(ctx, "localhost/nothing:1", podman.PullNever); !fault.Is(err, fault.Unavailable) ||
+		!strings.Contains(err.Error(), "not known") {
 		t.Errorf("pull of an image that is not there: %v", err)
 	}
-	spec := podman.Spec{Name: "web", Image: image, Labels: map[string]string{"owner": "test"}, Env: map[string]string{"VERSION": "three"}, RestartPolicy: podman.RestartOnFailure,
-		Ports: []podman.PortMapping{{ContainerPort: 8080, HostPort: 18731}}, Health: &podman.HealthConfig{Test: []string{"CMD", "/web", "check"}, Timeout: 5 * time.Second, Retries: 1}}
+	spec := podman.Spec{
+		Name:          "web",
+		Image:         image,
+		Labels:        map[string]string{"owner": "test"},
+		Env:           map[string]string{"VERSION": "three"},
+		RestartPolicy: podman.RestartOnFailure,
+		Ports: []podman.PortMapping{
+			{ContainerPort: 8080, HostPort: 18731},
+		},
+		Health: &podman.HealthConfig{Test: []string{"CMD", "/web", "check"}, Timeout: 5 * time.Second, Retries: 1},
+	}
 	_, err = c.CreateContainer(ctx, spec)
 	must(err)
 	if _, err := c.CreateContainer(ctx, spec); err == nil || !strings.Contains(err.Error(), "already in use") {
@@ -57,7 +67,8 @@ func TestAContainerOnARealPodman(t *testing.T) {
 	}
 	info, err := c.InspectContainer(ctx, "web")
 	must(err)
-	if !info.State.Running || info.Image != id || info.Config.Labels["owner"] != "test" || info.State.StartedAt.IsZero() {
+	if !info.State.Running || info.Image != id || info.Config.Labels["owner"] != "test" ||
+		info.State.StartedAt.IsZero() {
 		t.Errorf("%+v", info)
 	}
 	list, err := c.ListContainers(ctx, "owner", "test")

@@ -9,7 +9,13 @@ import (
 
 func TestEveryBodyIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	all := problem.Problem{Code: "not_found", Message: "no such site", Field: "site_id", Limit: "max_sites", RequestID: "r1"}
+	all := problem.Problem{
+		Code:      "not_found",
+		Message:   "no such site",
+		Field:     "site_id",
+		Limit:     "max_sites",
+		RequestID: "r1",
+	}
 	message := problem.Problem{Message: all.Message}
 	for _, tt := range []struct {
 		body problem.Body

@@ -169,7 +169,8 @@ func TestARequestThatDoesNotFitIsRefusedWithItsField(t *testing.T) {
 			out := rest.To("POST", "/things/{id}").Path("id", "a").Body("application/json", strings.NewReader(tt.body))
 			_, err := rest.Read(c.Send(t.Context(), out, edits))
 			var refused *rest.Refusal
-			if !errors.As(err, &refused) || refused.Status != 400 || refused.Code != "invalid" || refused.Field != tt.field {
+			if !errors.As(err, &refused) || refused.Status != 400 || refused.Code != "invalid" ||
+				refused.Field != tt.field {
 				t.Errorf("want 400 invalid of %q, got %v", tt.field, err)
 			}
 		})
@@ -180,11 +181,19 @@ func TestRequiredParametersAreRequired(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{"limit", "If-Match", "session"} {
 		mux := http.NewServeMux()
-		mux.HandleFunc("GET /", rest.Serve(httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested), func(in *rest.Input, q *request) {
-			in.Query("limit", field == "limit", &q.Limit)
-			in.Header("If-Match", field == "If-Match", &q.IfMatch)
-			in.Cookie("session", field == "session", &q.Session)
-		}, func(context.Context, request) (answer, error) { return ok{}, nil }, answer.visit))
+		mux.HandleFunc(
+			"GET /",
+			rest.Serve(
+				httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested),
+				func(in *rest.Input, q *request) {
+					in.Query("limit", field == "limit", &q.Limit)
+					in.Header("If-Match", field == "If-Match", &q.IfMatch)
+					in.Cookie("session", field == "session", &q.Session)
+				},
+				func(context.Context, request) (answer, error) { return ok{}, nil },
+				answer.visit,
+			),
+		)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		if w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"`+field+`"`) {
@@ -210,7 +219,8 @@ func TestAnErrorOfAnOperationIsTheAnswer(t *testing.T) {
 			c := serve(t, func(context.Context, request) (answer, error) { return tt.answer, tt.err })
 			_, err := rest.Do[body](c.Send(t.Context(), to(request{ID: "a"}), nil))
 			var refused *rest.Refusal
-			if !errors.As(err, &refused) || refused.Status != tt.status || refused.Code != tt.code || refused.RequestID == "" {
+			if !errors.As(err, &refused) || refused.Status != tt.status || refused.Code != tt.code ||
+				refused.RequestID == "" {
 				t.Errorf("want %d %s with a request id, got %+v %v", tt.status, tt.code, refused, err)
 			}
 		})

@@ -28,9 +28,7 @@ type Mux interface {
 // answers it, and write sends the answer. fail sends errors; after the answer's header
 // is out, it can only log them.
 func Serve[Q, A any](
-	fail httpserve.ErrorRenderer,
-	bind func(*Input, *Q),
-	call func(context.Context, Q) (A, error),
+	fail httpserve.ErrorRenderer, bind func(*Input, *Q), call func(context.Context, Q) (A, error),
 	write func(A, http.ResponseWriter) error,
 ) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -218,7 +216,9 @@ func WriteText(w http.ResponseWriter, status int, contentType, text string, head
 
 // WriteStream answers with what body gives, length bytes, or until its end if length is
 // 0. It closes a body that can be closed.
-func WriteStream(w http.ResponseWriter, status int, contentType string, body io.Reader, length int64, header ...any) error {
+func WriteStream(
+	w http.ResponseWriter, status int, contentType string, body io.Reader, length int64, header ...any,
+) error {
 	if c, ok := body.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // it was only read
 	}

@@ -27,7 +27,8 @@ func TestAPanicIsLoggedCountedAndReturned(t *testing.T) {
 	if err := routine.Run(log, "broken", func() { panic("boom") }); err == nil || err.Error() != "broken: panic: boom" {
 		t.Error(err)
 	}
-	if text := out.String(); !strings.Contains(text, "goroutine=broken panic=boom stack=") || strings.Contains(text, "fine") {
+	if text := out.String(); !strings.Contains(text, "goroutine=broken panic=boom stack=") ||
+		strings.Contains(text, "fine") {
 		t.Error(text)
 	}
 	if n := testutil.ToFloat64(routine.Panics.WithLabelValues("broken")) - before; n != 1 {

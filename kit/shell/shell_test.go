@@ -194,7 +194,12 @@ func TestAnOperationWithoutAHandlerIsADefect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := shell.New(shell.Config[person]{Name: "toys", Contract: c, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := shell.New(shell.Config[person]{
+		Name:     "toys",
+		Contract: c,
+		Log:      slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,18 @@ func newToys(log *slog.Logger, change func(*shell.Config[person])) (*toys, error
 	}
 	t := &toys{}
 	cfg := shell.Config[person]{
-		Name: "toys", Contract: c, Log: log, Registry: telemetry.NewRegistry(), Errors: problem.Nested, MaxInFlight: 100, MaxBody: 1 << 20,
-		Identify: identify, Admit: admit,
-		Ready: []shell.Check{{Name: "box", Run: func(context.Context) (string, error) { return "a wooden box", t.broken }}},
+		Name:        "toys",
+		Contract:    c,
+		Log:         log,
+		Registry:    telemetry.NewRegistry(),
+		Errors:      problem.Nested,
+		MaxInFlight: 100,
+		MaxBody:     1 << 20,
+		Identify:    identify,
+		Admit:       admit,
+		Ready: []shell.Check{
+			{Name: "box", Run: func(context.Context) (string, error) { return "a wooden box", t.broken }},
+		},
 	}
 	change(&cfg)
 	if t.shell, err = shell.New(cfg); err != nil {
@@ -54,8 +63,11 @@ func newToys(log *slog.Logger, change func(*shell.Config[person])) (*toys, error
 	}, t.list, func(a names, w http.ResponseWriter) error {
 		return rest.WriteJSON(w, 200, "application/json", a.names, "Link", a.next)
 	}))
-	t.shell.HandleFunc("POST /v1/toys", rest.Serve(t.shell.Fail, func(in *rest.Input, q **toy) { *q = rest.JSON[toy](in, true) },
-		t.add, func(_ string, w http.ResponseWriter) error { return rest.WriteNothing(w, 201) }))
+	t.shell.HandleFunc(
+		"POST /v1/toys",
+		rest.Serve(t.shell.Fail, func(in *rest.Input, q **toy) { *q = rest.JSON[toy](in, true) },
+			t.add, func(_ string, w http.ResponseWriter) error { return rest.WriteNothing(w, 201) }),
+	)
 	t.shell.Raw("GET /stream", func(w http.ResponseWriter, _ *http.Request, p person) error {
 		return rest.WriteText(w, 200, "text/plain", p.name)
 	})

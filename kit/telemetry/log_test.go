@@ -70,7 +70,8 @@ func TestOtherAttributesAreWrittenAsTheyAre(t *testing.T) {
 	if err := json.Unmarshal(buf.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Msg != "hello" || got.Level != "INFO" || got.Site != "site_1" || got.CSR != "x" || got.G.N != 3 || got.Header.Get("Accept") != "*/*" {
+	if got.Msg != "hello" || got.Level != "INFO" || got.Site != "site_1" || got.CSR != "x" || got.G.N != 3 ||
+		got.Header.Get("Accept") != "*/*" {
 		t.Errorf("%s", buf)
 	}
 	if header.Get("Cookie") != leak {
@@ -98,7 +99,8 @@ func TestBadLogSettingsAreFaultsThatNameTheSetting(t *testing.T) {
 		{"xml", "info", "log-format"}, {"", "info", "log-format"}, {"json", "loud", "log-level"}, {"json", "", "log-level"},
 	} {
 		_, err := telemetry.NewLogger(&bytes.Buffer{}, c.format, c.level)
-		if !fault.Is(err, fault.Invalid) || fault.From(err).Field != c.field || !strings.Contains(err.Error(), c.field) {
+		if !fault.Is(err, fault.Invalid) || fault.From(err).Field != c.field ||
+			!strings.Contains(err.Error(), c.field) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -47,7 +47,9 @@ func Tracing(ctx context.Context, c Config) (shutdown func(context.Context) erro
 	if c.Version != "" {
 		attrs = append(attrs, attribute.String("service.version", c.Version))
 	}
-	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithFromEnv(), resource.WithAttributes(attrs...))
+	res, err := resource.New(
+		ctx, resource.WithTelemetrySDK(), resource.WithFromEnv(), resource.WithAttributes(attrs...),
+	)
 	if err != nil {
 		return nil, nil, fault.Wrap(fault.Invalid, err, "OTEL_RESOURCE_ATTRIBUTES: is malformed")
 	}
@@ -67,7 +69,9 @@ func tracesURL(endpoint string) (string, error) {
 		return "", fault.InvalidField(field, "must be a URL like http://localhost:4318")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", fault.InvalidField(field, "must not have a user, a query or a fragment; credentials go into OTEL_EXPORTER_OTLP_HEADERS")
+		return "", fault.InvalidField(
+			field, "must not have a user, a query or a fragment; credentials go into OTEL_EXPORTER_OTLP_HEADERS",
+		)
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	if !strings.HasSuffix(u.Path, tracesPath) {

@@ -33,7 +33,10 @@ func TestSpansReachTheCollectorByShutdown(t *testing.T) {
 				w.Header().Set("Content-Type", "application/x-protobuf")
 			}))
 			defer srv.Close()
-			shutdown, tp, err := telemetry.Tracing(t.Context(), telemetry.Config{Endpoint: srv.URL + c.suffix, Service: "mainstay-test", Version: "v1.2.3"})
+			shutdown, tp, err := telemetry.Tracing(
+				t.Context(),
+				telemetry.Config{Endpoint: srv.URL + c.suffix, Service: "mainstay-test", Version: "v1.2.3"},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +83,8 @@ func TestTracingLeavesTheGlobalProviderAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if otel.GetTracerProvider() != before || otel.GetTextMapPropagator() != propagator || otel.GetTracerProvider() == tp {
+	if otel.GetTracerProvider() != before || otel.GetTextMapPropagator() != propagator ||
+		otel.GetTracerProvider() == tp {
 		t.Error("a global was set")
 	}
 	if err := shutdown(t.Context()); err != nil {

@@ -36,7 +36,9 @@ func (t *Trouble) Report(err error) {
 	now := time.Now()
 	if err == nil {
 		if !t.since.IsZero() {
-			t.log.Info(t.what+": it works again", "failures", t.count, "after", now.Sub(t.since).Round(time.Millisecond))
+			t.log.Info(
+				t.what+": it works again", "failures", t.count, "after", now.Sub(t.since).Round(time.Millisecond),
+			)
 			t.since, t.count = time.Time{}, 0
 		}
 		return

@@ -27,7 +27,8 @@ func TestARepeatedErrorIsLoggedLessAndLessAndItsEndOnce(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		// After 0, 1, 3, 7, 15 and 31 minutes, and its end.
-		if len(lines) != 7 || !strings.Contains(lines[5], "failures=1861 for=31m0s") || !strings.Contains(lines[6], `msg="cannot claim: it works again" failures=3600 after=1h0m0s`) {
+		if len(lines) != 7 || !strings.Contains(lines[5], "failures=1861 for=31m0s") ||
+			!strings.Contains(lines[6], `msg="cannot claim: it works again" failures=3600 after=1h0m0s`) {
 			t.Errorf("%s", out.String())
 		}
 		trouble.Report(errors.New("again"))

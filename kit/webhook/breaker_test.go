@@ -101,7 +101,10 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		cfg := webhook.BreakerConfig{
-			Threshold: 1 + rnd.IntN(5), MinCooldown: time.Second, MaxCooldown: 8 * time.Second, ProbeTimeout: 4 * time.Second,
+			Threshold:    1 + rnd.IntN(5),
+			MinCooldown:  time.Second,
+			MaxCooldown:  8 * time.Second,
+			ProbeTimeout: 4 * time.Second,
 		}
 		b := webhook.NewBreaker(cfg)
 		now, row, probeAt := time.Unix(0, 0), 0, time.Time{}

@@ -151,7 +151,9 @@ func TestANameReboundToAPrivateAddressIsNotReached(t *testing.T) {
 	}
 
 	// The same name and resolver do reach the server once that is allowed.
-	res = newClient(t, private, webhook.Options{Resolver: resolver}).Send(t.Context(), webhook.Request{URL: target, ID: "m"})
+	res = newClient(t, private, webhook.Options{Resolver: resolver}).Send(
+		t.Context(), webhook.Request{URL: target, ID: "m"},
+	)
 	if res.Status != http.StatusOK {
 		t.Errorf("allowed: %+v", res)
 	}
@@ -245,7 +247,9 @@ func TestAnEndlessResponseIsCutOff(t *testing.T) {
 			}
 		}
 	})
-	res := newClient(t, private, webhook.Options{}).Send(t.Context(), webhook.Request{URL: srv.URL, ID: "m", Timeout: time.Hour})
+	res := newClient(t, private, webhook.Options{}).Send(
+		t.Context(), webhook.Request{URL: srv.URL, ID: "m", Timeout: time.Hour},
+	)
 	if res.Status != http.StatusOK || res.Err != nil {
 		t.Errorf("%+v", res)
 	}
@@ -269,7 +273,9 @@ func TestASilentTargetTimesOutAndIsRetried(t *testing.T) {
 	release := make(chan struct{})
 	srv := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
-	res := newClient(t, private, webhook.Options{}).Send(t.Context(), webhook.Request{URL: srv.URL, ID: "m", Timeout: time.Millisecond})
+	res := newClient(t, private, webhook.Options{}).Send(
+		t.Context(), webhook.Request{URL: srv.URL, ID: "m", Timeout: time.Millisecond},
+	)
 	if !errors.Is(res.Err, context.DeadlineExceeded) || webhook.Classify(res.Status, res.Err) != webhook.Retry {
 		t.Errorf("%+v", res)
 	}
@@ -288,14 +294,20 @@ func TestOldTLSVersionsAndUnknownCertificatesAreRefused(t *testing.T) {
 		return srv, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS10}
 	}
 	good, conf := newTLS(tls.VersionTLS13)
-	if res := newClient(t, private, webhook.Options{TLS: conf}).Send(t.Context(), webhook.Request{URL: good.URL, ID: "m"}); res.Status != 200 {
+	if res := newClient(t, private, webhook.Options{TLS: conf}).Send(
+		t.Context(), webhook.Request{URL: good.URL, ID: "m"},
+	); res.Status != 200 {
 		t.Errorf("good: %+v", res)
 	}
-	if res := newClient(t, private, webhook.Options{}).Send(t.Context(), webhook.Request{URL: good.URL, ID: "m"}); res.Err == nil {
+	if res := newClient(t, private, webhook.Options{}).Send(
+		t.Context(), webhook.Request{URL: good.URL, ID: "m"},
+	); res.Err == nil {
 		t.Error("an unknown certificate was accepted")
 	}
 	old, conf := newTLS(tls.VersionTLS11)
-	if res := newClient(t, private, webhook.Options{TLS: conf}).Send(t.Context(), webhook.Request{URL: old.URL, ID: "m"}); res.Err == nil {
+	if res := newClient(t, private, webhook.Options{TLS: conf}).Send(
+		t.Context(), webhook.Request{URL: old.URL, ID: "m"},
+	); res.Err == nil {
 		t.Error("TLS 1.1 was accepted")
 	}
 }

@@ -240,7 +240,8 @@ func FuzzCheckURLNeverAdmitsABlockedAddress(f *testing.F) {
 			t.Fatalf("admitted %q, which is %s", raw, addr)
 		}
 		name := strings.TrimRight(strings.ToLower(host), ".")
-		if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || strings.HasSuffix(name, ".internal") {
+		if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") ||
+			strings.HasSuffix(name, ".internal") {
 			t.Fatalf("admitted %q", raw)
 		}
 	})

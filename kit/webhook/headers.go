@@ -48,7 +48,9 @@ func CheckHeaders(headers map[string]string) error {
 	seen := make(map[string]bool, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if len(name) > MaxHeaderNameBytes {
-			return fault.InvalidField("headers", "has a name of %d bytes; at most %d are allowed", len(name), MaxHeaderNameBytes)
+			return fault.InvalidField(
+				"headers", "has a name of %d bytes; at most %d are allowed", len(name), MaxHeaderNameBytes,
+			)
 		}
 		if !httpguts.ValidHeaderFieldName(name) {
 			return fault.InvalidField("headers", "has the name %q, which is not a valid header name", name)

@@ -91,7 +91,8 @@ func FuzzCheckHeadersAdmitsOnlySendableHeaders(f *testing.F) {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			t.Fatalf("admitted %q: %q", name, value)
 		}
-		if low == "host" || low == "authorization" || strings.HasPrefix(low, "webhook-") || strings.HasSuffix(low, "-token") {
+		if low == "host" || low == "authorization" || strings.HasPrefix(low, "webhook-") ||
+			strings.HasSuffix(low, "-token") {
 			t.Fatalf("admitted %q", name)
 		}
 	})

@@ -120,7 +120,9 @@ func (s Secret) Verify(h http.Header, body []byte, now time.Time, tolerance time
 		return fault.New(fault.Unauthenticated, "webhook: %s must be whole seconds since 1970", HeaderTimestamp)
 	}
 	if age := now.Sub(time.Unix(secs, 0)); age > tolerance || age < -tolerance {
-		return fault.New(fault.Unauthenticated, "webhook: %s is more than %s from the present", HeaderTimestamp, tolerance)
+		return fault.New(
+			fault.Unauthenticated, "webhook: %s is more than %s from the present", HeaderTimestamp, tolerance,
+		)
 	}
 	want := s.mac(id, stamp, body)
 	for sig := range strings.FieldsSeq(sigs) {

@@ -112,10 +112,14 @@ func TestVerifyRefusesWhatItDidNotSign(t *testing.T) {
 		body string
 		now  time.Time
 	}{
-		"other body":          {good(), vectorBody + " ", sent},
-		"other id":            {signedHeader("msg_x", vectorUnix, vectorSig), vectorBody, sent},
-		"other time":          {signedHeader(vectorID, vectorUnix+1, vectorSig), vectorBody, sent},
-		"other scheme":        {signedHeader(vectorID, vectorUnix, strings.Replace(vectorSig, "v1,", "v1a,", 1)), vectorBody, sent},
+		"other body": {good(), vectorBody + " ", sent},
+		"other id":   {signedHeader("msg_x", vectorUnix, vectorSig), vectorBody, sent},
+		"other time": {signedHeader(vectorID, vectorUnix+1, vectorSig), vectorBody, sent},
+		"other scheme": {
+			signedHeader(vectorID, vectorUnix, strings.Replace(vectorSig, "v1,", "v1a,", 1)),
+			vectorBody,
+			sent,
+		},
 		"too old":             {good(), vectorBody, sent.Add(webhook.DefaultTolerance + time.Second)},
 		"too new":             {good(), vectorBody, sent.Add(-webhook.DefaultTolerance - time.Second)},
 		"no id":               {without(webhook.HeaderID), vectorBody, sent},
@@ -133,11 +137,15 @@ func TestVerifyRefusesWhatItDidNotSign(t *testing.T) {
 		now  time.Time
 	}{odd, vectorBody, sent}
 	for name, c := range cases {
-		if err := s.Verify(c.h, []byte(c.body), c.now, webhook.DefaultTolerance); !fault.Is(err, fault.Unauthenticated) {
+		if err := s.Verify(c.h, []byte(c.body), c.now, webhook.DefaultTolerance); !fault.Is(
+			err, fault.Unauthenticated,
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := s.Verify(good(), []byte(vectorBody), sent.Add(webhook.DefaultTolerance), webhook.DefaultTolerance); err != nil {
+	if err := s.Verify(
+		good(), []byte(vectorBody), sent.Add(webhook.DefaultTolerance), webhook.DefaultTolerance,
+	); err != nil {
 		t.Errorf("at the tolerance: %v", err)
 	}
 }

@@ -51,7 +51,10 @@ func TestEventsThatWereSentBeforeTheEnrollmentArriveInTheirOrder(t *testing.T) {
 	if got := p.eventIDs("&site_id=" + s.status().SiteId); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	eventually(t, "the outbox is empty", func() bool { st := s.status(); return st.Outbox.Events == 0 && st.Outbox.Forwarded == 50 })
+	eventually(
+		t, "the outbox is empty",
+		func() bool { st := s.status(); return st.Outbox.Events == 0 && st.Outbox.Forwarded == 50 },
+	)
 	if !strings.Contains(string(identityFile(t, s)), "PRIVATE KEY") {
 		t.Error("the identity has no key")
 	}
@@ -100,7 +103,9 @@ func TestARefusedSiteKeepsQuietAndKeepsItsEventsUntilItEnrollsAgain(t *testing.T
 	s.start()
 	s.online()
 	second := s.status().SiteId
-	eventually(t, "the event arrived", func() bool { return slices.Equal(p.eventIDs("&site_id="+second), []string{"kept"}) })
+	eventually(
+		t, "the event arrived", func() bool { return slices.Equal(p.eventIDs("&site_id="+second), []string{"kept"}) },
+	)
 	if second == first || len(get[[]edgeapi.Site](p, "/sites")) != 2 {
 		t.Errorf("sites %s and %s", first, second)
 	}
@@ -138,13 +143,16 @@ func TestAnAgentWhoseClockIsWrongRenewsWhenItIsTimeForTheControlPlane(t *testing
 	s.start()
 	s.online()
 	st := s.status()
-	if st.ClockSkewSeconds == nil || (*st.ClockSkewSeconds+wrong.Seconds()) > 5 || (*st.ClockSkewSeconds+wrong.Seconds()) < -5 {
+	if st.ClockSkewSeconds == nil || (*st.ClockSkewSeconds+wrong.Seconds()) > 5 ||
+		(*st.ClockSkewSeconds+wrong.Seconds()) < -5 {
 		t.Errorf("skew %v", st.ClockSkewSeconds)
 	}
 	s.send("e")
 	eventually(t, "the event arrived", func() bool { return len(p.eventIDs("")) == 1 })
 	p.clock.advance(61 * 24 * time.Hour)
-	eventually(t, "a new certificate", func() bool { return s.status().CertificateNotAfter.After(*st.CertificateNotAfter) })
+	eventually(
+		t, "a new certificate", func() bool { return s.status().CertificateNotAfter.After(*st.CertificateNotAfter) },
+	)
 }
 
 func TestAnAgentWithoutACertificateAuthorityWorksWithItsToken(t *testing.T) {
@@ -175,7 +183,11 @@ func TestAnEventThatIsRefusedForGoodDoesNotHoldUpTheOthers(t *testing.T) {
 				for i, e := range batch.Events {
 					if strings.HasPrefix(*e.EventId, "bad") {
 						w.WriteHeader(http.StatusBadRequest)
-						_, _ = fmt.Fprintf(w, `{"error":{"code":"invalid","message":"bad topic","field":%q,"request_id":"r"}}`, strings.ReplaceAll(field, "%d", strconv.Itoa(i)))
+						_, _ = fmt.Fprintf(
+							w,
+							`{"error":{"code":"invalid","message":"bad topic","field":%q,"request_id":"r"}}`,
+							strings.ReplaceAll(field, "%d", strconv.Itoa(i)),
+						)
 						return true
 					}
 				}
@@ -204,7 +216,9 @@ func TestAnEventThatIsRefusedForGoodDoesNotHoldUpTheOthers(t *testing.T) {
 			if got := p.eventIDs(""); !slices.Equal(got, want) {
 				t.Errorf("%v", got)
 			}
-			if o := s.status().Outbox; o.Refused != 3 || len(o.LastRefused) != 3 || o.LastRefused[0].EventId != "bade31" || !strings.Contains(o.LastRefused[0].Reason, "bad topic") {
+			if o := s.status().Outbox; o.Refused != 3 || len(o.LastRefused) != 3 ||
+				o.LastRefused[0].EventId != "bade31" ||
+				!strings.Contains(o.LastRefused[0].Reason, "bad topic") {
 				t.Errorf("%+v", o)
 			}
 		})
@@ -227,7 +241,10 @@ func TestACaptivePortalRefusesNothing(t *testing.T) {
 	}
 	p.tamper.Store(&tamper)
 	s.send("e")
-	eventually(t, "the agent sees that there is no link", func() bool { return s.status().Link.State == agentapi.LinkStateOffline })
+	eventually(
+		t, "the agent sees that there is no link",
+		func() bool { return s.status().Link.State == agentapi.LinkStateOffline },
+	)
 	portal.Store(false)
 	eventually(t, "the event arrived", func() bool { return len(p.eventIDs("")) == 1 })
 	if o := s.status().Outbox; o.Refused != 0 {
@@ -286,8 +303,14 @@ func TestDevicesAndTheirTwinsTravelBothWaysAndSurviveARestartWithoutALink(t *tes
 		all := get[[]edgeapi.Twin](p, "/twins")
 		return len(all) == 2 && sameJSON(all[0].Reported, `{"a":{"c":2},"x":1}`)
 	})
-	call[edgeapi.Twin](p, http.MethodPut, "/twins/pump:1/desired", map[string]any{"desired": map[string]any{"rpm": 1450}})
-	eventually(t, "the desired state arrived", func() bool { return string(twin("pump:1").Desired) == `{"rpm":1450}` && !twin("pump:1").Pending })
+	call[edgeapi.Twin](
+		p, http.MethodPut, "/twins/pump:1/desired", map[string]any{"desired": map[string]any{"rpm": 1450}},
+	)
+	eventually(
+		t,
+		"the desired state arrived",
+		func() bool { return string(twin("pump:1").Desired) == `{"rpm":1450}` && !twin("pump:1").Pending },
+	)
 	file := filepath.Join(s.cfg.Data, "twins", "pump%3A1.json")
 	eventually(t, "its file says so, too", func() bool {
 		text, err := os.ReadFile(file)
@@ -317,11 +340,17 @@ func TestDevicesAndTheirTwinsTravelBothWaysAndSurviveARestartWithoutALink(t *tes
 func TestDroppedEventsBecomeOneLineOfActivity(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t)
-	s := newSite(t, "http://127.0.0.1:1", func(c *agent.Config) { c.OutboxFull, c.OutboxMaxSize = "drop-oldest", 1<<20 })
+	s := newSite(
+		t,
+		"http://127.0.0.1:1",
+		func(c *agent.Config) { c.OutboxFull, c.OutboxMaxSize = "drop-oldest", 1<<20 },
+	)
 	s.start()
 	payload := json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`)
 	for range 6 {
-		if _, err := rest.Read(s.local.SendEvent(t.Context(), agentapi.EventInput{Topic: "t", Payload: payload})); err != nil {
+		if _, err := rest.Read(
+			s.local.SendEvent(t.Context(), agentapi.EventInput{Topic: "t", Payload: payload}),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -90,7 +90,10 @@ func (a *Agent) newSession(id *Identity) (*session, error) {
 			return nil, err
 		}
 	}
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	api, err := edgeapi.NewClient(server.String()+edgeapi.BasePath, rest.WithHTTPClient(client),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay-agent/"+telemetry.BuildInfo().Version)
@@ -117,7 +120,9 @@ func explain(err error) string {
 	case errors.As(err, &unknown):
 		return "the server's certificate is signed by an authority that is not trusted here; name it with --ca"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the server's certificate is not valid at this machine's time (" + time.Now().UTC().Format(time.RFC3339) + "); is the clock right?"
+		return "the server's certificate is not valid at this machine's time (" + time.Now().UTC().Format(
+			time.RFC3339,
+		) + "); is the clock right?"
 	case errors.As(err, &host):
 		return "the server's certificate is for another name: " + host.Error()
 	}

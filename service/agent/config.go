@@ -64,7 +64,9 @@ func (c Config) Validate() error {
 		return fault.InvalidField("outbox-full", "must be %s or %s, not %q", fullRefuse, fullDropOldest, c.OutboxFull)
 	}
 	if c.OTAHook != "" && !filepath.IsAbs(c.OTAHook) {
-		return fault.InvalidField("ota-hook", "must be an absolute path, such as /usr/local/bin/update-device, not %q", c.OTAHook)
+		return fault.InvalidField(
+			"ota-hook", "must be an absolute path, such as /usr/local/bin/update-device, not %q", c.OTAHook,
+		)
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
 		return err
@@ -77,7 +79,9 @@ func (c Config) Validate() error {
 		return fault.InvalidField("listen", "must be host:port, for example 127.0.0.1:8081, not %q", c.Listen)
 	}
 	if !httpserve.Loopback(host) {
-		return fault.InvalidField("listen", "must be a loopback address, since the local API asks for no credentials; not %q", c.Listen)
+		return fault.InvalidField(
+			"listen", "must be a loopback address, since the local API asks for no credentials; not %q", c.Listen,
+		)
 	}
 	return nil
 }
@@ -90,7 +94,9 @@ func (c Config) checkHook() error {
 	info, err := os.Stat(c.OTAHook)
 	switch {
 	case err != nil:
-		return fault.InvalidField("ota-hook", "there is no program at %s (%v); put it there, or change the setting", c.OTAHook, err)
+		return fault.InvalidField(
+			"ota-hook", "there is no program at %s (%v); put it there, or change the setting", c.OTAHook, err,
+		)
 	case info.IsDir() || info.Mode()&0o111 == 0:
 		return fault.InvalidField("ota-hook", "%s is not executable; chmod +x it, or change the setting", c.OTAHook)
 	}
@@ -101,14 +107,21 @@ func (c Config) checkHook() error {
 // those who ask for it.
 func (c Config) serverURL() (*url.URL, error) {
 	if c.Server == "" {
-		return nil, fault.InvalidField("server", "is required: the URL of the edge control plane, for example https://edge.example.com:8080")
+		return nil, fault.InvalidField(
+			"server",
+			"is required: the URL of the edge control plane, for example https://edge.example.com:8080",
+		)
 	}
 	u, err := url.Parse(strings.TrimRight(c.Server, "/"))
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return nil, fault.InvalidField("server", "must be a URL such as https://edge.example.com:8080")
 	}
 	if u.Scheme == "http" && !httpserve.Loopback(u.Hostname()) && !c.AllowHTTP {
-		return nil, fault.InvalidField("server", "speaks plain HTTP and is not on this machine; use https, or set --allow-http if the network is trusted")
+		return nil, fault.InvalidField(
+			"server",
+			"speaks plain HTTP and is not on this machine; use https, or set --allow-http if the network is trusted",
+		)
 	}
 	return u, nil
 }

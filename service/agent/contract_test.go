@@ -27,7 +27,10 @@ import (
 func handler(t testing.TB, change ...func(*agent.Config)) http.Handler {
 	t.Helper()
 	s := newSite(t, "http://127.0.0.1:1", change...)
-	a, err := agent.New(t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now})
+	a, err := agent.New(
+		t.Context(), s.cfg,
+		agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +153,20 @@ func TestWebPagesAreRefusedEverywhere(t *testing.T) {
 	h := handler(t)
 	for _, path := range []string{"/v1/status", "/v1/twins", "/metrics", "/healthz", "/docs/"} {
 		for _, origin := range []string{"https://evil.example", "http://localhost:8081", "null", ""} {
-			if w := request(h, "GET", path, "", "Origin", origin); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "browser") {
+			if w := request(h, "GET", path, "", "Origin", origin); w.Code != http.StatusForbidden ||
+				!strings.Contains(w.Body.String(), "browser") {
 				t.Errorf("%s with Origin %q: %d", path, origin, w.Code)
 			}
 		}
 	}
-	if w := request(h, "POST", "/v1/events", `{"topic":"t","payload":1}`, "Origin", "null"); w.Code != http.StatusForbidden {
+	if w := request(
+		h,
+		"POST",
+		"/v1/events",
+		`{"topic":"t","payload":1}`,
+		"Origin",
+		"null",
+	); w.Code != http.StatusForbidden {
 		t.Errorf("an event of a web page: %d", w.Code)
 	}
 }
@@ -163,7 +174,10 @@ func TestWebPagesAreRefusedEverywhere(t *testing.T) {
 func TestTheLoopbackAddressAnswersToNamesOfThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "http://127.0.0.1:1", func(c *agent.Config) { c.Listen = "127.0.0.1:0" })
-	a, err := agent.New(t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now})
+	a, err := agent.New(
+		t.Context(), s.cfg,
+		agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +243,10 @@ func TestSettingsThatWouldBeUnsafeOrMakeNoSenseAreRefused(t *testing.T) {
 		}, ""},
 	} {
 		s := newSite(t, "http://127.0.0.1:1", c.change)
-		a, err := agent.New(t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now})
+		a, err := agent.New(
+			t.Context(), s.cfg,
+			agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now},
+		)
 		if f := fault.From(err); f == nil || f.Kind != fault.Invalid || f.Field != c.field {
 			t.Errorf("%s: %v", name, err)
 			if a != nil {
@@ -249,7 +266,10 @@ func write(t testing.TB, dir, identity string) {
 func TestASecondAgentOnTheSameFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "http://127.0.0.1:1").start()
-	_, err := agent.New(t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now})
+	_, err := agent.New(
+		t.Context(), s.cfg,
+		agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now},
+	)
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("%v", err)
 	}
@@ -299,7 +319,9 @@ func TestTheDoctorNamesWhatIsWrongAndWhatToDo(t *testing.T) {
 func TestAServerWhoseAuthorityIsUnknownIsNotTalkedTo(t *testing.T) {
 	t.Parallel()
 	var asked sync.Map
-	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.Path, true) }))
+	server := httptest.NewTLSServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.Path, true) }),
+	)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	t.Cleanup(server.Close)
 	s := newSite(t, server.URL).start()

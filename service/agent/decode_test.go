@@ -11,7 +11,15 @@ func FuzzParseIdentity(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte(`{"site_id":"s","agent_token":"t"}`))
-	f.Add([]byte(`{"site_id":"s","agent_token":"t","certificate_pem":"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----","key_pem":"` + strings.ReplaceAll(key, "\n", `\n`) + `"}`))
+	f.Add(
+		[]byte(
+			`{"site_id":"s","agent_token":"t","certificate_pem":"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----","key_pem":"` + strings.ReplaceAll(
+				key,
+				"\n",
+				`\n`,
+			) + `"}`,
+		),
+	)
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		id, err := parseIdentity(text)

@@ -76,7 +76,10 @@ type adder func(name string, v Verdict, next, detail string, args ...any)
 
 func diagnoseFolder(cfg Config, add adder) {
 	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {
-		add("data folder", Problem, "choose another folder with --data, or make it as root and give it to the agent's user", "%v", err)
+		add(
+			"data folder", Problem,
+			"choose another folder with --data, or make it as root and give it to the agent's user", "%v", err,
+		)
 		return
 	}
 	f, err := os.CreateTemp(cfg.Data, ".doctor-*")
@@ -95,7 +98,9 @@ func diagnoseFolder(cfg Config, add adder) {
 		add("disk space", Warning, "", "cannot be told: %v", err)
 		return
 	}
-	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // its types differ between systems; no disk has 8 EiB
+	free := int64(fs.Bavail) * int64(
+		fs.Bsize,
+	) //nolint:gosec,unconvert // its types differ between systems; no disk has 8 EiB
 	taken := int64(0)
 	if info, err := os.Stat(filepath.Join(cfg.Data, "agent.db")); err == nil {
 		taken = info.Size()
@@ -105,7 +110,10 @@ func diagnoseFolder(cfg Config, add adder) {
 	case free < minFree:
 		add("disk space", Problem, "make room; events are refused when the disk is full", "%s free", mebibytes(free))
 	case free < need:
-		add("disk space", Warning, "make room, or lower --outbox-max-size", "%s free, but the outbox may grow to %s", mebibytes(free), cfg.OutboxMaxSize)
+		add(
+			"disk space", Warning, "make room, or lower --outbox-max-size",
+			"%s free, but the outbox may grow to %s", mebibytes(free), cfg.OutboxMaxSize,
+		)
 	default:
 		add("disk space", Good, "", "%s free", mebibytes(free))
 	}
@@ -117,7 +125,10 @@ func diagnoseDatabase(cfg Config, add adder) {
 		add("database", Good, "", "none was found damaged")
 		return
 	}
-	add("database", Warning, "rescue what it holds as the runbook says, or remove it", "a damaged one was set aside: %s", strings.Join(aside, ", "))
+	add(
+		"database", Warning, "rescue what it holds as the runbook says, or remove it",
+		"a damaged one was set aside: %s", strings.Join(aside, ", "),
+	)
 }
 
 // diagnoseRunning passes on what the running agent wants a person to look at.
@@ -128,7 +139,10 @@ func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	client, err := agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(&http.Client{Transport: transport}))
+	client, err := agentapi.NewClient(
+		"http://localhost"+agentapi.BasePath,
+		rest.WithHTTPClient(&http.Client{Transport: transport}),
+	)
 	if err != nil {
 		return // the URL is a good one
 	}
@@ -158,17 +172,31 @@ func diagnoseIdentity(cfg Config, now time.Time, add adder) *Identity {
 	id := k.get()
 	switch {
 	case id == nil && cfg.EnrollmentToken == "":
-		add("identity", Problem, "make a token on the control plane and set AGENT_ENROLLMENT_TOKEN", "the site is not enrolled, and there is no enrollment token")
+		add(
+			"identity", Problem, "make a token on the control plane and set AGENT_ENROLLMENT_TOKEN",
+			"the site is not enrolled, and there is no enrollment token",
+		)
 	case id == nil:
 		add("identity", Good, "", "not enrolled yet; there is an enrollment token")
 	case id.Refused != "":
-		add("identity", Problem, "it is asked every hour whether it still is; to make a new site, start the agent with --enroll-again and an enrollment token", "site %s was revoked: %s", id.SiteID, id.Refused)
+		add(
+			"identity", Problem,
+			"it is asked every hour whether it still is; to make a new site, start the agent with --enroll-again and an enrollment token",
+			"site %s was revoked: %s", id.SiteID, id.Refused,
+		)
 	case id.certificate == nil:
 		add("identity", Good, "", "site %s, without a certificate", id.SiteID)
 	case now.After(id.notAfter()):
-		add("identity", Warning, "have the agent reach the control plane within 30 days of that date; later, enroll again", "site %s; its certificate ended %s", id.SiteID, id.notAfter().Format(time.RFC3339))
+		add(
+			"identity", Warning,
+			"have the agent reach the control plane within 30 days of that date; later, enroll again",
+			"site %s; its certificate ended %s", id.SiteID, id.notAfter().Format(time.RFC3339),
+		)
 	case id.notAfter().Sub(now) < expiryWarning:
-		add("identity", Warning, "have the agent reach the control plane; it renews the certificate by itself", "site %s; its certificate ends %s", id.SiteID, id.notAfter().Format(time.RFC3339))
+		add(
+			"identity", Warning, "have the agent reach the control plane; it renews the certificate by itself",
+			"site %s; its certificate ends %s", id.SiteID, id.notAfter().Format(time.RFC3339),
+		)
 	default:
 		add("identity", Good, "", "site %s, certificate until %s", id.SiteID, id.notAfter().Format(time.RFC3339))
 	}
@@ -195,17 +223,26 @@ func diagnoseServer(ctx context.Context, cfg Config, id *Identity, now func() ti
 	}
 	res, err := transport.RoundTrip(req)
 	if err != nil {
-		add("control plane", Problem, "is --server right, the network up, and the control plane running?", "%s: %s", cfg.Server, explain(err))
+		add(
+			"control plane", Problem, "is --server right, the network up, and the control plane running?", "%s: %s",
+			cfg.Server, explain(err),
+		)
 		return
 	}
 	text, readErr := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 	_ = res.Body.Close()
 	switch {
 	case readErr == nil && res.StatusCode == http.StatusOK && string(text) != "ok\n":
-		add("control plane", Problem, "is --server the edge control plane, or is a proxy, a login page or a maintenance page in between?",
-			"%s/healthz answers, but not as the control plane does", cfg.Server)
+		add(
+			"control plane", Problem,
+			"is --server the edge control plane, or is a proxy, a login page or a maintenance page in between?",
+			"%s/healthz answers, but not as the control plane does", cfg.Server,
+		)
 	case readErr != nil || res.StatusCode != http.StatusOK:
-		add("control plane", Problem, "is --server the edge control plane, or is a proxy in between?", "%s/healthz answers %s", cfg.Server, res.Status)
+		add(
+			"control plane", Problem, "is --server the edge control plane, or is a proxy in between?",
+			"%s/healthz answers %s", cfg.Server, res.Status,
+		)
 	default:
 		add("control plane", Good, "", "%s answers", cfg.Server)
 	}
@@ -228,7 +265,11 @@ func diagnosePodman(ctx context.Context, cfg Config, add adder) {
 	dialer := net.Dialer{Timeout: doctorTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", cfg.PodmanSocket)
 	if err != nil {
-		add("podman", Warning, "apt-get install podman, then systemctl enable --now podman.socket; without deployments, set --podman-socket ''", "%v", err)
+		add(
+			"podman", Warning,
+			"apt-get install podman, then systemctl enable --now podman.socket; without deployments, set --podman-socket ''",
+			"%v", err,
+		)
 		return
 	}
 	_ = conn.Close() // nothing was written

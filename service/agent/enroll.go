@@ -32,7 +32,9 @@ func newKey(name string) (key, csr string, err error) {
 	}
 	// The control plane decides what stands in the certificate; this is for people
 	// who look at the request.
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, private)
+	request, err := x509.CreateCertificateRequest(
+		rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, private,
+	)
 	if err != nil {
 		return "", "", fmt.Errorf("make a certificate request: %w", err)
 	}
@@ -59,7 +61,12 @@ func (a *Agent) enroll(ctx context.Context) error {
 		return err
 	}
 	version := telemetry.BuildInfo().Version
-	request := edgeapi.EnrollRequest{Name: a.cfg.Name, EnrollmentToken: a.enrollmentToken, CsrPem: &csr, Version: &version}
+	request := edgeapi.EnrollRequest{
+		Name:            a.cfg.Name,
+		EnrollmentToken: a.enrollmentToken,
+		CsrPem:          &csr,
+		Version:         &version,
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	e, err := answer.Decode[edgeapi.Enrollment](answer.Read(s.api.Enroll(ctx, request)))
@@ -122,7 +129,9 @@ func (a *Agent) renew(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	c, err := answer.Decode[edgeapi.IssuedCertificate](answer.Read(s.api.RotateCertificate(ctx, s.site(), edgeapi.RotateRequest{CsrPem: csr})))
+	c, err := answer.Decode[edgeapi.IssuedCertificate](
+		answer.Read(s.api.RotateCertificate(ctx, s.site(), edgeapi.RotateRequest{CsrPem: csr})),
+	)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,10 @@ func newPlane(t testing.TB, change ...func(*edge.Config)) *plane {
 	for _, f := range change {
 		f(&cfg)
 	}
-	service, err := edge.New(t.Context(), cfg, edge.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: p.clock.now})
+	service, err := edge.New(
+		t.Context(), cfg,
+		edge.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: p.clock.now},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +160,12 @@ func newSite(t testing.TB, server string, change ...func(*agent.Config)) *site {
 
 func (s *site) start() *site {
 	s.t.Helper()
-	a, err := agent.New(s.t.Context(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: s.now, RetryMin: s.retry})
+	a, err := agent.New(s.t.Context(), s.cfg, agent.Deps{
+		Log:      slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(),
+		Now:      s.now,
+		RetryMin: s.retry,
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -174,7 +182,10 @@ func (s *site) start() *site {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	s.http = &http.Client{Transport: transport}
-	if s.local, err = agentapi.NewClient("http://localhost"+agentapi.BasePath, rest.WithHTTPClient(s.http)); err != nil {
+	if s.local, err = agentapi.NewClient(
+		"http://localhost"+agentapi.BasePath,
+		rest.WithHTTPClient(s.http),
+	); err != nil {
 		s.t.Fatal(err)
 	}
 	s.stop = sync.OnceFunc(func() {

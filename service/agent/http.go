@@ -38,11 +38,20 @@ func (a *Agent) openShell(deps Deps) error {
 	}
 	alive := func(ctx context.Context) error { return a.db.Ping(ctx) }
 	a.shell, err = shell.New(shell.Config[struct{}]{
-		Name: "agent", Contract: c, Log: a.log, Registry: deps.Registry, Errors: problem.Nested,
-		AccessLog: a.cfg.AccessLog, MaxInFlight: maxInFlight, MaxBody: maxBody,
-		Alive: alive,
-		Ready: []shell.Check{{Name: "database", Run: func(ctx context.Context) (string, error) { return "", alive(ctx) }}},
-		Body:  a.limitEvents, Front: a.refuseBrowsers,
+		Name:        "agent",
+		Contract:    c,
+		Log:         a.log,
+		Registry:    deps.Registry,
+		Errors:      problem.Nested,
+		AccessLog:   a.cfg.AccessLog,
+		MaxInFlight: maxInFlight,
+		MaxBody:     maxBody,
+		Alive:       alive,
+		Ready: []shell.Check{
+			{Name: "database", Run: func(ctx context.Context) (string, error) { return "", alive(ctx) }},
+		},
+		Body:  a.limitEvents,
+		Front: a.refuseBrowsers,
 	})
 	if err != nil {
 		return err
@@ -125,11 +134,19 @@ func value[T any](p *T) (v T) {
 }
 
 func event(e agentapi.EventInput) outbox.Event {
-	return outbox.Event{ID: value(e.EventId), Topic: e.Topic, Payload: e.Payload, Headers: value(e.Headers), Time: value(e.EventTime)}
+	return outbox.Event{
+		ID:      value(e.EventId),
+		Topic:   e.Topic,
+		Payload: e.Payload,
+		Headers: value(e.Headers),
+		Time:    value(e.EventTime),
+	}
 }
 
 // SendEvent accepts one event.
-func (l local) SendEvent(ctx context.Context, req agentapi.SendEventRequestObject) (agentapi.SendEventResponseObject, error) {
+func (l local) SendEvent(
+	ctx context.Context, req agentapi.SendEventRequestObject,
+) (agentapi.SendEventResponseObject, error) {
 	receipts, err := l.a.outbox.Accept(ctx, []outbox.Event{event(*req.Body)})
 	if err != nil {
 		return nil, err
@@ -138,7 +155,9 @@ func (l local) SendEvent(ctx context.Context, req agentapi.SendEventRequestObjec
 }
 
 // SendEvents accepts many events, all or none.
-func (l local) SendEvents(ctx context.Context, req agentapi.SendEventsRequestObject) (agentapi.SendEventsResponseObject, error) {
+func (l local) SendEvents(
+	ctx context.Context, req agentapi.SendEventsRequestObject,
+) (agentapi.SendEventsResponseObject, error) {
 	events := make([]outbox.Event, len(req.Body.Events))
 	for i, e := range req.Body.Events {
 		events[i] = event(e)
@@ -155,15 +174,35 @@ func (l local) SendEvents(ctx context.Context, req agentapi.SendEventsRequestObj
 }
 
 // ListRefusedEvents lists the events that are set aside.
-func (l local) ListRefusedEvents(ctx context.Context, req agentapi.ListRefusedEventsRequestObject) (agentapi.ListRefusedEventsResponseObject, error) {
-	out, next, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]outbox.Refused, error) {
-		return l.a.outbox.Refused(ctx, before, limit)
-	}, func(e outbox.Refused) int64 { return e.Seq }, apiRefused)
-	return agentapi.ListRefusedEvents200JSONResponse{Body: out, Headers: agentapi.ListRefusedEvents200ResponseHeaders{Link: next}}, err
+func (l local) ListRefusedEvents(
+	ctx context.Context, req agentapi.ListRefusedEventsRequestObject,
+) (agentapi.ListRefusedEventsResponseObject, error) {
+	out, next, err := list.Down(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(before int64, limit int) ([]outbox.Refused, error) {
+			return l.a.outbox.Refused(ctx, before, limit)
+		},
+		func(e outbox.Refused) int64 { return e.Seq },
+		apiRefused,
+	)
+	return agentapi.ListRefusedEvents200JSONResponse{
+		Body:    out,
+		Headers: agentapi.ListRefusedEvents200ResponseHeaders{Link: next},
+	}, err
 }
 
 func apiRefused(e outbox.Refused) agentapi.RefusedEvent {
-	return agentapi.RefusedEvent{EventId: e.EventID, Topic: e.Topic, Reason: e.Reason, At: e.RefusedAt.Time, Bytes: e.Bytes, Whole: e.Whole}
+	return agentapi.RefusedEvent{
+		EventId: e.EventID,
+		Topic:   e.Topic,
+		Reason:  e.Reason,
+		At:      e.RefusedAt.Time,
+		Bytes:   e.Bytes,
+		Whole:   e.Whole,
+	}
 }
 
 // selected are the ids that a selection names; none stand for all.
@@ -175,7 +214,9 @@ func selected(s *agentapi.EventSelection) ([]string, error) {
 }
 
 // RetryRefusedEvents has refused events sent again.
-func (l local) RetryRefusedEvents(ctx context.Context, req agentapi.RetryRefusedEventsRequestObject) (agentapi.RetryRefusedEventsResponseObject, error) {
+func (l local) RetryRefusedEvents(
+	ctx context.Context, req agentapi.RetryRefusedEventsRequestObject,
+) (agentapi.RetryRefusedEventsResponseObject, error) {
 	ids, err := selected(req.Body)
 	if err != nil {
 		return nil, err
@@ -189,7 +230,9 @@ func (l local) RetryRefusedEvents(ctx context.Context, req agentapi.RetryRefused
 }
 
 // DiscardRefusedEvents deletes refused events.
-func (l local) DiscardRefusedEvents(ctx context.Context, req agentapi.DiscardRefusedEventsRequestObject) (agentapi.DiscardRefusedEventsResponseObject, error) {
+func (l local) DiscardRefusedEvents(
+	ctx context.Context, req agentapi.DiscardRefusedEventsRequestObject,
+) (agentapi.DiscardRefusedEventsResponseObject, error) {
 	ids, err := selected(req.Body)
 	if err != nil {
 		return nil, err
@@ -203,14 +246,28 @@ func (l local) DiscardRefusedEvents(ctx context.Context, req agentapi.DiscardRef
 }
 
 // RegisterDevice notes a device.
-func (l local) RegisterDevice(ctx context.Context, req agentapi.RegisterDeviceRequestObject) (agentapi.RegisterDeviceResponseObject, error) {
+func (l local) RegisterDevice(
+	ctx context.Context, req agentapi.RegisterDeviceRequestObject,
+) (agentapi.RegisterDeviceResponseObject, error) {
 	b := req.Body
-	err := l.a.twins.Register(ctx, req.Device, twin.Registration{Name: value(b.Name), Model: value(b.Model), FirmwareVersion: value(b.FirmwareVersion), Labels: value(b.Labels)})
+	err := l.a.twins.Register(ctx, req.Device, twin.Registration{
+		Name:            value(b.Name),
+		Model:           value(b.Model),
+		FirmwareVersion: value(b.FirmwareVersion),
+		Labels:          value(b.Labels),
+	})
 	return agentapi.RegisterDevice202Response{}, err
 }
 
 func apiTwin(t twin.Twin) agentapi.Twin {
-	out := agentapi.Twin{DeviceId: t.DeviceID, Desired: t.Desired, Reported: t.Reported, DesiredVersion: t.DesiredVersion, ReportedVersion: t.ReportedVersion, Pending: t.Pending}
+	out := agentapi.Twin{
+		DeviceId:        t.DeviceID,
+		Desired:         t.Desired,
+		Reported:        t.Reported,
+		DesiredVersion:  t.DesiredVersion,
+		ReportedVersion: t.ReportedVersion,
+		Pending:         t.Pending,
+	}
 	if t.Error != "" {
 		out.Error = &t.Error
 	}
@@ -218,10 +275,20 @@ func apiTwin(t twin.Twin) agentapi.Twin {
 }
 
 // ListTwins lists the twins.
-func (l local) ListTwins(ctx context.Context, req agentapi.ListTwinsRequestObject) (agentapi.ListTwinsResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]twin.Twin, error) {
-		return l.a.twins.List(ctx, after, limit)
-	}, func(t twin.Twin) string { return t.DeviceID }, apiTwin)
+func (l local) ListTwins(
+	ctx context.Context, req agentapi.ListTwinsRequestObject,
+) (agentapi.ListTwinsResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]twin.Twin, error) {
+			return l.a.twins.List(ctx, after, limit)
+		},
+		func(t twin.Twin) string { return t.DeviceID },
+		apiTwin,
+	)
 	return agentapi.ListTwins200JSONResponse{Body: out, Headers: agentapi.ListTwins200ResponseHeaders{Link: next}}, err
 }
 
@@ -235,7 +302,9 @@ func (l local) GetTwin(ctx context.Context, req agentapi.GetTwinRequestObject) (
 }
 
 // PatchReported merges into a device's reported state.
-func (l local) PatchReported(ctx context.Context, req agentapi.PatchReportedRequestObject) (agentapi.PatchReportedResponseObject, error) {
+func (l local) PatchReported(
+	ctx context.Context, req agentapi.PatchReportedRequestObject,
+) (agentapi.PatchReportedResponseObject, error) {
 	if req.Body == nil {
 		return nil, fault.InvalidField("body", "must be a JSON object")
 	}
@@ -243,7 +312,9 @@ func (l local) PatchReported(ctx context.Context, req agentapi.PatchReportedRequ
 }
 
 // GetStatus tells how the agent is.
-func (l local) GetStatus(ctx context.Context, _ agentapi.GetStatusRequestObject) (agentapi.GetStatusResponseObject, error) {
+func (l local) GetStatus(
+	ctx context.Context, _ agentapi.GetStatusRequestObject,
+) (agentapi.GetStatusResponseObject, error) {
 	s, err := l.a.status(ctx)
 	if err != nil {
 		return nil, err

@@ -93,9 +93,7 @@ func TestEventsAreDeletedOnlyForReceiptsThatNameThem(t *testing.T) {
 			s.start()
 			s.send("e1")
 			eventually(
-				t,
-				"the reason is shown",
-				func() bool { return told.Load() > 0 && s.status().Outbox.LastError != "" },
+				t, "the reason is shown", func() bool { return told.Load() > 0 && s.status().Outbox.LastError != "" },
 			)
 			if o := s.status().Outbox; o.Events != 1 || o.Forwarded != 0 || o.SetAside != 0 {
 				t.Errorf("%+v", o)
@@ -103,8 +101,7 @@ func TestEventsAreDeletedOnlyForReceiptsThatNameThem(t *testing.T) {
 			lying.Store(false)
 			eventually(t, "the event has arrived", func() bool { return slices.Equal(p.eventIDs(""), []string{"e1"}) })
 			eventually(
-				t,
-				"the outbox is empty",
+				t, "the outbox is empty",
 				func() bool { o := s.status().Outbox; return o.Events == 0 && o.LastError == "" },
 			)
 		})
@@ -146,7 +143,9 @@ func TestNoRequestBelievesAnAnswerThatIsNotAsTheContractSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			reported := strings.NewReader(`{"rpm":7}`)
-			if _, err := rest.Read(s.local.PatchReportedWithBody(t.Context(), "pump", "application/json", reported)); err != nil {
+			if _, err := rest.Read(
+				s.local.PatchReportedWithBody(t.Context(), "pump", "application/json", reported),
+			); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the control plane knows all", func() bool {
@@ -164,27 +163,17 @@ func TestNoRequestBelievesAnAnswerThatIsNotAsTheContractSays(t *testing.T) {
 			}
 			// Without a hook the update is rejected, and without Podman the deployment
 			// fails; both have to be told.
-			call[any](
-				p,
-				http.MethodPost,
-				"/devices/pump/ota",
-				map[string]any{
-					"version": "2",
-					"url":     "https://artifacts.invalid/fw",
-					"sha256":  strings.Repeat("a", 64),
-				},
-			)
-			call[any](
-				p,
-				http.MethodPost,
-				"/deployments",
-				map[string]any{
-					"site_id": s.status().SiteId,
-					"name":    "web",
-					"image":   "registry.invalid/web:1",
-					"version": "1",
-				},
-			)
+			call[any](p, http.MethodPost, "/devices/pump/ota", map[string]any{
+				"version": "2",
+				"url":     "https://artifacts.invalid/fw",
+				"sha256":  strings.Repeat("a", 64),
+			})
+			call[any](p, http.MethodPost, "/deployments", map[string]any{
+				"site_id": s.status().SiteId,
+				"name":    "web",
+				"image":   "registry.invalid/web:1",
+				"version": "1",
+			})
 			eventually(t, "the control plane has heard of both", func() bool {
 				deployments := get[[]edgeapi.Deployment](p, "/deployments")
 				return get[edgeapi.OTA](p, "/devices/pump/ota").Status.State == edgeapi.OTAStateRejected &&

@@ -38,7 +38,15 @@ type link struct {
 }
 
 func newLink(now func() time.Time) *link {
-	return &link{now: now, state: Connecting, since: now(), up: make(chan struct{}), interval: 30 * time.Second, lost: make(chan struct{}, 1), advanced: make(chan struct{}, 1)}
+	return &link{
+		now:      now,
+		state:    Connecting,
+		since:    now(),
+		up:       make(chan struct{}),
+		interval: 30 * time.Second,
+		lost:     make(chan struct{}, 1),
+		advanced: make(chan struct{}, 1),
+	}
 }
 
 // to enters a state; the caller holds mu.

@@ -63,7 +63,9 @@ func (d *diary) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil {
 			return nil, err
 		}
-		if i := slices.IndexFunc(batch.Events, func(e edgeapi.EventInput) bool { return d.dislikes != nil && d.dislikes(*e.EventId) }); i >= 0 {
+		if i := slices.IndexFunc(
+			batch.Events, func(e edgeapi.EventInput) bool { return d.dislikes != nil && d.dislikes(*e.EventId) },
+		); i >= 0 {
 			status, body = d.dislikeStatus, strings.ReplaceAll(d.dislikeBody, "%d", strconv.Itoa(i))
 			break
 		}
@@ -79,7 +81,10 @@ func (d *diary) RoundTrip(r *http.Request) (*http.Response, error) {
 	case path == "/enroll":
 		body = `{"site_id":"s1","org_id":"","agent_token":"t","heartbeat_interval_seconds":30}`
 	case path == "/heartbeat":
-		body = fmt.Sprintf(`{"status":"online","site_id":"s1","heartbeat_interval_seconds":30,"server_time":%q,"renew_certificate":false,"desired_revision":1}`, time.Now().UTC().Format(time.RFC3339Nano))
+		body = fmt.Sprintf(
+			`{"status":"online","site_id":"s1","heartbeat_interval_seconds":30,"server_time":%q,"renew_certificate":false,"desired_revision":1}`,
+			time.Now().UTC().Format(time.RFC3339Nano),
+		)
 	}
 	if status == 0 {
 		status = http.StatusOK
@@ -87,7 +92,13 @@ func (d *diary) RoundTrip(r *http.Request) (*http.Response, error) {
 	if header == nil {
 		header = http.Header{}
 	}
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: status,
+		Status:     http.StatusText(status),
+		Header:     header,
+		Body:       io.NopCloser(strings.NewReader(body)),
+		Request:    r,
+	}, nil
 }
 
 // take returns what was asked since the last time.
@@ -112,7 +123,12 @@ func TestHeartbeatsKeepTheirIntervalAndAnOutageIsMetWithPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{answer: well}
 		s := newSite(t, "http://127.0.0.1:1", func(c *agent.Config) { c.RetryMax = 5 * time.Minute })
-		a, err := agent.New(context.Background(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now, Transport: d})
+		a, err := agent.New(context.Background(), s.cfg, agent.Deps{
+			Log:       slog.New(slog.DiscardHandler),
+			Registry:  prometheus.NewRegistry(),
+			Now:       time.Now,
+			Transport: d,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +138,10 @@ func TestHeartbeatsKeepTheirIntervalAndAnOutageIsMetWithPatience(t *testing.T) {
 		send := func() {
 			t.Helper()
 			w := httptest.NewRecorder()
-			a.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(`{"topic":"t","payload":1}`)))
+			a.Handler().ServeHTTP(
+				w,
+				httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(`{"topic":"t","payload":1}`)),
+			)
 			if w.Code != http.StatusAccepted {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
@@ -217,7 +236,12 @@ func TestAgentsThatLoseTheirServerTogetherDoNotComeBackTogether(t *testing.T) {
 		for range agents {
 			d := &diary{answer: well}
 			s := newSite(t, "http://127.0.0.1:1", func(c *agent.Config) { c.RetryMax = 5 * time.Minute })
-			a, err := agent.New(context.Background(), s.cfg, agent.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now, Transport: d})
+			a, err := agent.New(context.Background(), s.cfg, agent.Deps{
+				Log:       slog.New(slog.DiscardHandler),
+				Registry:  prometheus.NewRegistry(),
+				Now:       time.Now,
+				Transport: d,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,9 @@ type doors struct {
 func (a *Agent) listen() (*doors, error) {
 	path := filepath.Join(a.cfg.Data, agentapi.Socket)
 	if len(path) > maxSocketPath {
-		return nil, fault.InvalidField("data", "is too long: the path of a socket, %s, may have %d bytes", path, maxSocketPath)
+		return nil, fault.InvalidField(
+			"data", "is too long: the path of a socket, %s, may have %d bytes", path, maxSocketPath,
+		)
 	}
 	// Nobody listens on what is there: the database's lock is ours.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -47,15 +49,26 @@ func (a *Agent) listen() (*doors, error) {
 		return nil, fault.Wrap(fault.Unavailable, err, "data: cannot listen on %s", path)
 	}
 	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "data: cannot set the mode of %s", path), unix.Close())
+		return nil, errors.Join(
+			fault.Wrap(fault.Unavailable, err, "data: cannot set the mode of %s", path), unix.Close(),
+		)
 	}
 	d := &doors{log: a.log, unix: unix, handler: a.Handler()}
-	d.socket = &http.Server{Handler: d.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaderBytes}
+	d.socket = &http.Server{
+		Handler:           d.handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+	}
 	if a.cfg.Listen == "" {
 		return d, nil
 	}
-	if d.tcp, err = httpserve.Listen(httpserve.Config{Listen: a.cfg.Listen, MaxHeaderBytes: maxHeaderBytes, DrainTimeout: drainTimeout}, a.refuseForeign(d.handler), a.log); err != nil {
+	if d.tcp, err = httpserve.Listen(
+		httpserve.Config{Listen: a.cfg.Listen, MaxHeaderBytes: maxHeaderBytes, DrainTimeout: drainTimeout},
+		a.refuseForeign(d.handler), a.log,
+	); err != nil {
 		return nil, errors.Join(err, unix.Close())
 	}
 	return d, nil
@@ -118,7 +131,14 @@ func (a *Agent) refuseForeign(next http.Handler) http.Handler {
 			host = r.Host
 		}
 		if !httpserve.Loopback(host) {
-			a.shell.Fail(w, r, fault.New(fault.Denied, "the local API answers to loopback names and addresses only, such as 127.0.0.1 or localhost").WithCode("foreign_host"))
+			a.shell.Fail(
+				w,
+				r,
+				fault.New(
+					fault.Denied,
+					"the local API answers to loopback names and addresses only, such as 127.0.0.1 or localhost",
+				).WithCode("foreign_host"),
+			)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -129,7 +149,13 @@ func (a *Agent) refuseForeign(next http.Handler) http.Handler {
 func (a *Agent) refuseBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, sent := r.Header["Origin"]; sent {
-			a.shell.Fail(w, r, fault.New(fault.Denied, "the local API does not talk to web pages (the request has an Origin header)").WithCode("browser"))
+			a.shell.Fail(
+				w,
+				r,
+				fault.New(
+					fault.Denied, "the local API does not talk to web pages (the request has an Origin header)",
+				).WithCode("browser"),
+			)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -95,7 +95,13 @@ func (a *Agent) takeTwins(ctx context.Context, page []edgeapi.Twin, devices map[
 	pulled := make([]twin.Pulled, len(page))
 	for i, t := range page {
 		devices[t.DeviceId] = true
-		pulled[i] = twin.Pulled{DeviceID: t.DeviceId, Desired: t.Desired, Reported: t.Reported, DesiredVersion: t.DesiredVersion, ReportedVersion: t.ReportedVersion}
+		pulled[i] = twin.Pulled{
+			DeviceID:        t.DeviceId,
+			Desired:         t.Desired,
+			Reported:        t.Reported,
+			DesiredVersion:  t.DesiredVersion,
+			ReportedVersion: t.ReportedVersion,
+		}
 	}
 	if err := a.twins.Pull(ctx, pulled); err != nil {
 		return err
@@ -114,7 +120,9 @@ func (a *Agent) takeTwins(ctx context.Context, page []edgeapi.Twin, devices map[
 }
 
 // pages reads a list page by page, following its Link headers (RFC 8288).
-func pages[T any](ctx context.Context, fetch func(ctx context.Context, cursor *string) (*http.Response, error), take func([]T) error) error {
+func pages[T any](
+	ctx context.Context, fetch func(ctx context.Context, cursor *string) (*http.Response, error), take func([]T) error,
+) error {
 	var cursor *string
 	for range maxPages {
 		limited, cancel := context.WithTimeout(ctx, forwardTimeout)

@@ -36,16 +36,12 @@ func newLab(t *testing.T, change func(*agent.Config)) *lab {
 		change(c)
 	})
 	l := &lab{T: t, diary: &diary{answer: well}, cfg: s.cfg}
-	a, err := agent.New(
-		context.Background(),
-		s.cfg,
-		agent.Deps{
-			Log:       slog.New(slog.DiscardHandler),
-			Registry:  prometheus.NewRegistry(),
-			Now:       time.Now,
-			Transport: l.diary,
-		},
-	)
+	a, err := agent.New(context.Background(), s.cfg, agent.Deps{
+		Log:       slog.New(slog.DiscardHandler),
+		Registry:  prometheus.NewRegistry(),
+		Now:       time.Now,
+		Transport: l.diary,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +76,9 @@ func (l *lab) send(ids ...string) {
 	l.Helper()
 	var batch agentapi.EventBatch
 	for _, id := range ids {
-		batch.Events = append(batch.Events, agentapi.EventInput{EventId: &id, Topic: "t", Payload: json.RawMessage("1")})
+		batch.Events = append(
+			batch.Events, agentapi.EventInput{EventId: &id, Topic: "t", Payload: json.RawMessage("1")},
+		)
 	}
 	body, err := json.Marshal(batch)
 	if err != nil {
@@ -160,9 +158,7 @@ func TestARevokedSiteAsksEveryHourWhetherItStillIs(t *testing.T) {
 			s.Alerts[0].Code != "site_revoked" {
 			t.Errorf("%+v", s)
 		}
-		if text, err := os.ReadFile(
-			filepath.Join(l.cfg.Data, "identity.json"),
-		); err != nil ||
+		if text, err := os.ReadFile(filepath.Join(l.cfg.Data, "identity.json")); err != nil ||
 			!strings.Contains(string(text), "site_revoked") {
 			t.Errorf("%s, %v", text, err)
 		}
@@ -172,9 +168,7 @@ func TestARevokedSiteAsksEveryHourWhetherItStillIs(t *testing.T) {
 			len(s.Alerts) != 0 {
 			t.Errorf("%+v", s)
 		}
-		if text, err := os.ReadFile(
-			filepath.Join(l.cfg.Data, "identity.json"),
-		); err != nil ||
+		if text, err := os.ReadFile(filepath.Join(l.cfg.Data, "identity.json")); err != nil ||
 			strings.Contains(string(text), "refused") {
 			t.Errorf("%s, %v", text, err)
 		}

@@ -40,7 +40,9 @@ func (a *Agent) reportUpdates(ctx context.Context) {
 
 func (a *Agent) reportUpdate(ctx context.Context, s *session, r *ota.Report) error {
 	body := edgeapi.OTAReport{SiteId: s.site()}
-	body.Status.RequestId, body.Status.State, body.Status.Progress = &r.RequestID, edgeapi.OTAState(r.State), &r.Progress
+	body.Status.RequestId, body.Status.State, body.Status.Progress = &r.RequestID, edgeapi.OTAState(
+		r.State,
+	), &r.Progress
 	if r.Message != "" {
 		body.Status.Message = &r.Message
 	}
@@ -48,12 +50,18 @@ func (a *Agent) reportUpdate(ctx context.Context, s *session, r *ota.Report) err
 	defer cancel()
 	told, err := answer.Decode[edgeapi.OTA](answer.Read(s.api.ReportOTAStatus(limited, r.DeviceID, body)))
 	if err == nil && (told.DeviceId != r.DeviceID || told.Status.RequestId != r.RequestID) {
-		err = answer.NewInvalid("it is about request %.128q of device %.128q, not %s of %s", told.Status.RequestId, told.DeviceId, r.RequestID, r.DeviceID)
+		err = answer.NewInvalid(
+			"it is about request %.128q of device %.128q, not %s of %s", told.Status.RequestId, told.DeviceId,
+			r.RequestID, r.DeviceID,
+		)
 	}
 	var refused *answer.Refusal
 	if errors.As(err, &refused) && refused.Final() {
 		// Another request has taken its place, it has ended there, or the device is gone.
-		a.log.Warn("an update is not wanted any more", "device", r.DeviceID, "request", r.RequestID, "state", string(r.State), "reason", refused.Error())
+		a.log.Warn(
+			"an update is not wanted any more", "device", r.DeviceID, "request", r.RequestID, "state",
+			string(r.State), "reason", refused.Error(),
+		)
 		unwanted := refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound
 		return a.settle(ctx, func() error { return a.updates.Told(ctx, r, unwanted) })
 	}

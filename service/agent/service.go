@@ -95,8 +95,18 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := cfg.checkHook(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, enrollmentToken: cfg.EnrollmentToken, log: deps.Log, now: deps.Now, random: deps.Rand, transport: deps.Transport,
-		registry: deps.Registry, retryMin: cmp.Or(deps.RetryMin, time.Second), link: newLink(deps.Now), bodies: newRation(bodyBudget / bodyBudgetUnit)}
+	a := &Agent{
+		cfg:             cfg,
+		enrollmentToken: cfg.EnrollmentToken,
+		log:             deps.Log,
+		now:             deps.Now,
+		random:          deps.Rand,
+		transport:       deps.Transport,
+		registry:        deps.Registry,
+		retryMin:        cmp.Or(deps.RetryMin, time.Second),
+		link:            newLink(deps.Now),
+		bodies:          newRation(bodyBudget / bodyBudgetUnit),
+	}
 	a.cfg.EnrollmentToken = ""
 	a.forwardError.Store(new(string))
 	if a.random == nil {
@@ -123,8 +133,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := a.openIdentity(); err != nil {
 		return nil, err
 	}
-	a.outbox, err = outbox.New(ctx, outbox.Config{DB: a.db, MaxBytes: int64(cfg.OutboxMaxSize), DropOldest: cfg.OutboxFull == fullDropOldest,
-		Log: a.log, Now: a.now, Registry: deps.Registry})
+	a.outbox, err = outbox.New(
+		ctx,
+		outbox.Config{DB: a.db, MaxBytes: int64(cfg.OutboxMaxSize), DropOldest: cfg.OutboxFull == fullDropOldest,
+			Log: a.log, Now: a.now, Registry: deps.Registry},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +148,33 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.updates, err = ota.New(ota.Config{DB: a.db, Folder: filepath.Join(cfg.Data, "ota"), Hook: cfg.OTAHook, MaxSize: int64(cfg.OTAMaxSize),
-		Parallel: cfg.OTAParallel, HookTimeout: cfg.OTAHookTimeout, RebootWait: cfg.OTARebootWait, DownloadTimeout: cfg.OTADownloadTimeout, RetryAfterMax: cfg.RetryAfterMax,
-		Client: artifacts, Firmware: a.twins.Firmware, Log: a.log, Now: a.now, Rand: a.random})
+	a.updates, err = ota.New(ota.Config{
+		DB:              a.db,
+		Folder:          filepath.Join(cfg.Data, "ota"),
+		Hook:            cfg.OTAHook,
+		MaxSize:         int64(cfg.OTAMaxSize),
+		Parallel:        cfg.OTAParallel,
+		HookTimeout:     cfg.OTAHookTimeout,
+		RebootWait:      cfg.OTARebootWait,
+		DownloadTimeout: cfg.OTADownloadTimeout,
+		RetryAfterMax:   cfg.RetryAfterMax,
+		Client:          artifacts,
+		Firmware:        a.twins.Firmware,
+		Log:             a.log,
+		Now:             a.now,
+		Rand:            a.random,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if a.workloads, err = workload.New(workload.Config{DB: a.db.DB, Socket: cfg.PodmanSocket, Log: a.log, Now: a.now, Registry: deps.Registry, ReportRetry: deps.RetryMin}); err != nil {
+	if a.workloads, err = workload.New(workload.Config{
+		DB:          a.db.DB,
+		Socket:      cfg.PodmanSocket,
+		Log:         a.log,
+		Now:         a.now,
+		Registry:    deps.Registry,
+		ReportRetry: deps.RetryMin,
+	}); err != nil {
 		return nil, err
 	}
 	a.registerMetrics()
@@ -155,7 +188,9 @@ func (a *Agent) openIdentity() (err error) {
 	}
 	switch id := a.identity.current; {
 	case id == nil && a.enrollmentToken == "":
-		return fault.InvalidField("enrollment-token", "is required until the site is enrolled: AGENT_ENROLLMENT_TOKEN, or --enrollment-token")
+		return fault.InvalidField(
+			"enrollment-token", "is required until the site is enrolled: AGENT_ENROLLMENT_TOKEN, or --enrollment-token",
+		)
 	case id == nil:
 		a.link.state = Enrolling
 	}
@@ -185,12 +220,16 @@ func (a *Agent) registerMetrics() {
 		}
 		return 0
 	})
-	gauge("agent_certificate_not_after_seconds", "When the site's certificate ends, in seconds since 1970; 0 without one.", func() float64 {
-		if end := a.identity.get().notAfter(); !end.IsZero() {
-			return float64(end.Unix())
-		}
-		return 0
-	})
+	gauge(
+		"agent_certificate_not_after_seconds",
+		"When the site's certificate ends, in seconds since 1970; 0 without one.",
+		func() float64 {
+			if end := a.identity.get().notAfter(); !end.IsZero() {
+				return float64(end.Unix())
+			}
+			return 0
+		},
+	)
 	gauge("agent_clock_skew_seconds", "How far the control plane's clock is ahead.", func() float64 {
 		if skew := a.link.clockSkew(); skew != nil {
 			return skew.Seconds()
@@ -235,7 +274,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		},
 		"link": a.keepLink, "forwarding": a.forward, "device sync": a.syncDevices, "update reports": a.reportUpdates,
-		"updates": a.updates.Run, "deployments": func(ctx context.Context) { workloadErr = a.workloads.Run(ctx, a.server) },
+		"updates":     a.updates.Run,
+		"deployments": func(ctx context.Context) { workloadErr = a.workloads.Run(ctx, a.server) },
 	} {
 		work.Go(func() { routine.Keep(ctx, a.log, name, run) })
 	}

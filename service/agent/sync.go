@@ -76,7 +76,13 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 		}
 		after = p.DeviceID
 		site := s.site()
-		body := edgeapi.DeviceInput{DeviceId: p.DeviceID, SiteId: &site, Name: &p.Name, Model: &p.Model, FirmwareVersion: &p.FirmwareVersion}
+		body := edgeapi.DeviceInput{
+			DeviceId:        p.DeviceID,
+			SiteId:          &site,
+			Name:            &p.Name,
+			Model:           &p.Model,
+			FirmwareVersion: &p.FirmwareVersion,
+		}
 		if p.Labels != nil {
 			labels := edgeapi.Labels(p.Labels)
 			body.Labels = &labels
@@ -108,7 +114,13 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 		var twin edgeapi.Twin
 		site := s.site()
 		refused, err := a.tell(ctx, func(ctx context.Context) (err error) {
-			twin, err = answer.Decode[edgeapi.Twin](answer.Read(s.api.ReportTwin(ctx, p.DeviceID, edgeapi.ReportedInput{SiteId: &site, Reported: json.RawMessage(p.Patch)})))
+			twin, err = answer.Decode[edgeapi.Twin](
+				answer.Read(
+					s.api.ReportTwin(
+						ctx, p.DeviceID, edgeapi.ReportedInput{SiteId: &site, Reported: json.RawMessage(p.Patch)},
+					),
+				),
+			)
 			if err == nil && twin.DeviceId != p.DeviceID {
 				err = answer.NewInvalid("it is about device %.128q, not %s", twin.DeviceId, p.DeviceID)
 			}
@@ -151,10 +163,20 @@ func (a *Agent) tellDropped(ctx context.Context, s *session) error {
 		return err
 	}
 	site, level, source, action := s.site(), edgeapi.ActivityLevelWarn, "agent", "outbox.dropped"
-	line := edgeapi.ActivityLine{SiteId: &site, Level: &level, Source: &source, Action: &action,
-		Message: fmt.Sprintf("the agent of %s (version %s) dropped %d events, the oldest, because its outbox was full", a.cfg.Name, telemetry.BuildInfo().Version, n)}
+	line := edgeapi.ActivityLine{
+		SiteId: &site,
+		Level:  &level,
+		Source: &source,
+		Action: &action,
+		Message: fmt.Sprintf(
+			"the agent of %s (version %s) dropped %d events, the oldest, because its outbox was full", a.cfg.Name,
+			telemetry.BuildInfo().Version, n,
+		),
+	}
 	_, err = a.tell(ctx, func(ctx context.Context) error {
-		stored, err := answer.Decode[[]edgeapi.ActivityEntry](answer.Read(s.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}})))
+		stored, err := answer.Decode[[]edgeapi.ActivityEntry](
+			answer.Read(s.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}})),
+		)
 		if err == nil && len(stored) != 1 {
 			err = answer.NewInvalid("it has %d lines of activity, not 1", len(stored))
 		}

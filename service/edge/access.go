@@ -26,7 +26,10 @@ const (
 )
 
 // AccessClasses are the classes that the contract may use.
-var AccessClasses = []string{accessOpen, accessAny, accessViewer, accessAdmin, accessGlobalViewer, accessGlobalAdmin, accessAgent, accessIngest}
+var AccessClasses = []string{
+	accessOpen, accessAny, accessViewer, accessAdmin, accessGlobalViewer, accessGlobalAdmin, accessAgent,
+	accessIngest,
+}
 
 // admits is the authorization table: which class admits which caller. What a
 // caller may see of the objects behind an operation is the scope's business.
@@ -58,7 +61,9 @@ func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, err
 	}
 	token, ok := auth.Bearer(r)
 	if !ok {
-		return Caller{}, fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
+		return Caller{}, fault.New(
+			fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN",
+		)
 	}
 	caller, err := s.callerByToken(r.Context(), token)
 	switch {
@@ -80,7 +85,10 @@ func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Call
 	}
 	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", describe(caller), op.Access)
 	if op.Audit != "" && op.Audit != "none" {
-		if err := s.deny(r.Context(), httpserve.RemoteIP(r), entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message}); err != nil {
+		if err := s.deny(
+			r.Context(), httpserve.RemoteIP(r),
+			entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message},
+		); err != nil {
 			return err
 		}
 	}
@@ -139,7 +147,10 @@ const (
 	maxStrangersOfNetwork = 256
 )
 
-var errBusyCaller = fault.New(fault.Unavailable, "too many requests of yours are in progress; try again").WithCode("overloaded").WithRetryAfter(time.Second)
+var errBusyCaller = fault.New(
+	fault.Unavailable,
+	"too many requests of yours are in progress; try again",
+).WithCode("overloaded").WithRetryAfter(time.Second)
 
 // batchSlot reads the body of a batch and waits for its turn to be decoded and stored: decoded, a
 // batch takes several times its size. The body is read before, since it comes as fast as its sender

@@ -18,10 +18,26 @@ func callers(c *control) (names []string, tokens map[string]string) {
 	_, agent := c.site("matrix", org.EnrollmentToken)
 	revokedID, revoked := c.site("revoked", enrollmentToken)
 	c.call("POST", "/sites/"+revokedID+"/revoke", adminToken, nil).want(200)
-	session := as[edgeapi.Session](c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200))
-	names = []string{"nobody", "garbage", "global-admin", "global-viewer", "session", "org-admin", "org-viewer", "agent", "revoked-agent", "org-enrollment", "global-enrollment"}
-	return names, map[string]string{"nobody": "", "garbage": "garbage", "global-admin": adminToken, "global-viewer": viewerToken, "session": session.Token,
-		"org-admin": org.AdminToken, "org-viewer": org.ViewerToken, "agent": agent, "revoked-agent": revoked, "org-enrollment": org.EnrollmentToken, "global-enrollment": enrollmentToken}
+	session := as[edgeapi.Session](
+		c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200),
+	)
+	names = []string{
+		"nobody", "garbage", "global-admin", "global-viewer", "session", "org-admin", "org-viewer", "agent",
+		"revoked-agent", "org-enrollment", "global-enrollment",
+	}
+	return names, map[string]string{
+		"nobody":            "",
+		"garbage":           "garbage",
+		"global-admin":      adminToken,
+		"global-viewer":     viewerToken,
+		"session":           session.Token,
+		"org-admin":         org.AdminToken,
+		"org-viewer":        org.ViewerToken,
+		"agent":             agent,
+		"revoked-agent":     revoked,
+		"org-enrollment":    org.EnrollmentToken,
+		"global-enrollment": enrollmentToken,
+	}
 }
 
 // Every operation is tried by every kind of caller. The table testdata/access.tsv
@@ -79,11 +95,33 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 	mine, theirs := c.org("mine"), c.org("theirs")
 	site, agent := c.site("plant", mine.EnrollmentToken)
 	c.device(agent, "d1")
-	route := as[edgeapi.Route](c.call("POST", "/routes", mine.AdminToken, object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:9/"}).want(201))
-	deployment := as[edgeapi.Deployment](c.call("POST", "/deployments", mine.AdminToken, object{"site_id": site, "name": "web", "image": "nginx", "version": "1"}).want(201))
-	campaign := as[edgeapi.Campaign](c.call("POST", "/ota/campaigns", mine.AdminToken,
-		object{"name": "c", "version": "1", "url": "https://x/y", "sha256": strings.Repeat("a", 64), "targets": object{"labels": object{"line": "a"}}}).want(201))
-	pack := as[edgeapi.PolicyPack](c.call("POST", "/policy-packs", mine.AdminToken, object{"name": "p", "site_id": site, "allowed_images": []string{"*"}}).want(201))
+	route := as[edgeapi.Route](
+		c.call(
+			"POST",
+			"/routes",
+			mine.AdminToken,
+			object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:9/"},
+		).want(201),
+	)
+	deployment := as[edgeapi.Deployment](
+		c.call(
+			"POST", "/deployments", mine.AdminToken,
+			object{"site_id": site, "name": "web", "image": "nginx", "version": "1"},
+		).want(201),
+	)
+	campaign := as[edgeapi.Campaign](c.call("POST", "/ota/campaigns", mine.AdminToken, object{
+		"name":    "c",
+		"version": "1",
+		"url":     "https://x/y",
+		"sha256":  strings.Repeat("a", 64),
+		"targets": object{"labels": object{"line": "a"}},
+	}).want(201))
+	pack := as[edgeapi.PolicyPack](
+		c.call(
+			"POST", "/policy-packs", mine.AdminToken,
+			object{"name": "p", "site_id": site, "allowed_images": []string{"*"}},
+		).want(201),
+	)
 
 	for path, methods := range map[string]string{
 		"/sites/" + site: "GET PATCH DELETE", "/sites/" + site + "/revoke": "POST",
@@ -95,15 +133,27 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 	} {
 		for _, method := range strings.Fields(methods) {
 			c.call(method, path, theirs.AdminToken, body(method)).want(404)
-			if a := c.call("GET", strings.TrimSuffix(path, "/revoke"), mine.AdminToken, nil); method == "GET" && a.status == 404 && !strings.HasSuffix(path, "/ota") {
+			if a := c.call(
+				"GET", strings.TrimSuffix(path, "/revoke"), mine.AdminToken, nil,
+			); method == "GET" && a.status == 404 &&
+				!strings.HasSuffix(path, "/ota") {
 				t.Errorf("%s: the owner gets 404 too", path)
 			}
 		}
 	}
 	c.call("PUT", "/twins/d1/desired", theirs.AdminToken, object{"desired": object{}}).want(404)
 	c.call("POST", "/events", theirs.AdminToken, object{"site_id": site, "topic": "t", "payload": 1}).want(404)
-	c.call("POST", "/deployments", theirs.AdminToken, object{"site_id": site, "name": "x", "image": "nginx", "version": "1"}).want(404)
-	c.call("POST", "/ota/campaigns", theirs.AdminToken, object{"name": "c", "version": "1", "url": "https://x/y", "sha256": strings.Repeat("a", 64), "targets": object{"site_ids": []string{site}}}).want(403)
+	c.call(
+		"POST", "/deployments", theirs.AdminToken,
+		object{"site_id": site, "name": "x", "image": "nginx", "version": "1"},
+	).want(404)
+	c.call("POST", "/ota/campaigns", theirs.AdminToken, object{
+		"name":    "c",
+		"version": "1",
+		"url":     "https://x/y",
+		"sha256":  strings.Repeat("a", 64),
+		"targets": object{"site_ids": []string{site}},
+	}).want(403)
 	for _, list := range []string{"/sites", "/routes", "/devices", "/twins", "/deployments", "/ota/campaigns", "/events", "/deadletters", "/alerts", "/activity", "/policy-packs"} {
 		if a := c.call("GET", list, theirs.ViewerToken, nil).want(200); strings.TrimSpace(string(a.body)) != "[]" {
 			t.Errorf("%s shows another org's objects: %s", list, a.body)
@@ -114,7 +164,10 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 			t.Errorf("audit shows another org's entry: %+v", e)
 		}
 	}
-	if o := as[edgeapi.Overview](c.call("GET", "/overview", theirs.ViewerToken, nil).want(200)); o.Devices != 0 || len(o.Sites) != 0 || len(o.Deployments) != 0 {
+	if o := as[edgeapi.Overview](
+		c.call("GET", "/overview", theirs.ViewerToken, nil).want(200),
+	); o.Devices != 0 || len(o.Sites) != 0 ||
+		len(o.Deployments) != 0 {
 		t.Errorf("overview counts another org's objects: %+v", o)
 	}
 }
@@ -133,7 +186,12 @@ func TestAnAgentActsForItsOwnSiteOnly(t *testing.T) {
 	site, agent := c.site("one", org.EnrollmentToken)
 	other, otherAgent := c.site("two", org.EnrollmentToken)
 	c.device(otherAgent, "d2")
-	deployment := as[edgeapi.Deployment](c.call("POST", "/deployments", org.AdminToken, object{"site_id": other, "name": "web", "image": "nginx", "version": "1"}).want(201))
+	deployment := as[edgeapi.Deployment](
+		c.call(
+			"POST", "/deployments", org.AdminToken,
+			object{"site_id": other, "name": "web", "image": "nginx", "version": "1"},
+		).want(201),
+	)
 
 	c.call("POST", "/events", agent, object{"site_id": other, "topic": "t", "payload": 1}).want(403)
 	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": 1}).want(202)
@@ -143,9 +201,13 @@ func TestAnAgentActsForItsOwnSiteOnly(t *testing.T) {
 	c.call("GET", "/agent/deployments?site_id="+other, agent, nil).want(403)
 	c.call("POST", "/agent/deployments/"+deployment.Id+"/rollback", agent, object{"site_id": site}).want(403)
 	c.call("POST", "/agent/deployments/"+deployment.Id+"/rollback", agent, object{"site_id": other}).want(403)
-	c.call("POST", "/agent/deployments/"+deployment.Id+"/status", agent, object{"site_id": site, "status": "running"}).want(403)
+	c.call(
+		"POST", "/agent/deployments/"+deployment.Id+"/status", agent, object{"site_id": site, "status": "running"},
+	).want(403)
 	c.call("POST", "/agent/twins/d2/reported", agent, object{"reported": object{}}).want(404)
-	c.call("POST", "/agent/devices/d2/ota/status", agent, object{"site_id": site, "status": object{"state": "failed"}}).want(404)
+	c.call(
+		"POST", "/agent/devices/d2/ota/status", agent, object{"site_id": site, "status": object{"state": "failed"}},
+	).want(404)
 	c.call("POST", "/sites/"+other+"/rotate", agent, object{"csr_pem": newCSR(t)}).want(403)
 }
 
@@ -200,7 +262,9 @@ func TestASessionEndsAfterTwelveHoursOrAtLogout(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	login := func() string {
-		return as[edgeapi.Session](c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200)).Token
+		return as[edgeapi.Session](
+			c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200),
+		).Token
 	}
 	first, second := login(), login()
 	me := as[edgeapi.Caller](c.call("GET", "/auth/me", first, nil).want(200))
@@ -220,7 +284,8 @@ func TestADeniedChangeIsAudited(t *testing.T) {
 	site, _ := c.site("plant", enrollmentToken)
 	c.call("POST", "/sites/"+site+"/revoke", viewerToken, nil).want(403)
 	entries := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=site.revoke", adminToken, nil).want(200))
-	if len(entries) != 1 || entries[0].Result != "denied" || entries[0].ActorType != "viewer" || entries[0].Target != site {
+	if len(entries) != 1 || entries[0].Result != "denied" || entries[0].ActorType != "viewer" ||
+		entries[0].Target != site {
 		t.Errorf("%+v", entries)
 	}
 }

@@ -82,7 +82,8 @@ func (s *Service) AddActivity(ctx context.Context, lines []Activity) ([]Activity
 	for i := range lines {
 		l := &lines[i]
 		field := func(name string) string { return fmt.Sprintf("entries.%d.%s", i, name) }
-		for name, given := range map[string]string{"source": l.Source, "chapter": l.Chapter, "site": l.Site, "action": l.Action} {
+		words := map[string]string{"source": l.Source, "chapter": l.Chapter, "site": l.Site, "action": l.Action}
+		for name, given := range words {
 			if err := text.Check(field(name), given); err != nil {
 				return nil, err
 			}
@@ -143,7 +144,8 @@ func (s *Service) ListActivity(ctx context.Context, siteID string, before int64,
 		where, args = where+" AND seq < ?", append(args, before)
 	}
 	lines := []Activity{}
-	err := s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" ORDER BY seq DESC LIMIT ?", append(args, limit)...)
+	err := s.db.Select(
+		ctx, &lines, "SELECT * FROM activity WHERE "+where+" ORDER BY seq DESC LIMIT ?", append(args, limit)...)
 	return lines, err
 }
 
@@ -160,6 +162,8 @@ func (s *Service) activityAfter(ctx context.Context, caller Caller, after int64)
 		return nil, cmp.Or(err, error(errBadToken))
 	}
 	where, args := caller.scope()
-	err = s.db.Select(ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500", append(args, after)...)
+	err = s.db.Select(
+		ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500",
+		append(args, after)...)
 	return lines, err
 }

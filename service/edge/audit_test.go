@@ -37,10 +37,16 @@ func TestATamperedAuditLogIsAnAlertUntilSomebodyAcknowledgesIt(t *testing.T) {
 			t.Fatalf("%+v", whole)
 		}
 		tamper(c, "DELETE FROM audit_entries WHERE seq = (SELECT MAX(seq) FROM audit_entries)")
-		tamper(c, "UPDATE audit_head SET seq = seq - 1, hash = (SELECT hash FROM audit_entries WHERE seq = audit_head.seq - 1)")
+		tamper(
+			c,
+			"UPDATE audit_head SET seq = seq - 1, hash = (SELECT hash FROM audit_entries WHERE seq = audit_head.seq - 1)",
+		)
 		site, _ := c.site("plant-3", enrollmentToken) // changes go on
 		c.maintain()
-		if got := c.alerts("audit_broken"); len(got) != 1 || got[0].Severity != "critical" || got[0].Status != "firing" || !strings.Contains(got[0].Message, "not signed by this service") {
+		if got := c.alerts(
+			"audit_broken",
+		); len(got) != 1 || got[0].Severity != "critical" || got[0].Status != "firing" ||
+			!strings.Contains(got[0].Message, "not signed by this service") {
 			t.Fatalf("%+v", got)
 		}
 		v := verify()
@@ -48,15 +54,25 @@ func TestATamperedAuditLogIsAnAlertUntilSomebodyAcknowledgesIt(t *testing.T) {
 			t.Fatalf("%+v", v)
 		}
 		through := v.Breaks[len(v.Breaks)-1].Recorded
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": site, "note": "x"}).want(http.StatusBadRequest)
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": 1, "note": "x"}).refused(http.StatusBadRequest, "invalid", "through")
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).want(http.StatusNoContent)
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).refused(http.StatusConflict, "nothing_to_acknowledge", "")
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": site, "note": "x"}).want(
+			http.StatusBadRequest,
+		)
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": 1, "note": "x"}).refused(
+			http.StatusBadRequest, "invalid", "through",
+		)
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).want(
+			http.StatusNoContent,
+		)
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).refused(
+			http.StatusConflict, "nothing_to_acknowledge", "",
+		)
 		c.maintain()
 		if got := c.alerts("audit_broken"); len(got) != 0 {
 			t.Errorf("the alert goes on: %+v", got)
 		}
-		if v := verify(); !v.Ok || len(v.Breaks) == 0 || v.Breaks[0].AcknowledgedAt == nil || v.Breaks[0].Note != "a drill" || v.Breaks[0].AcknowledgedBy == "" {
+		if v := verify(); !v.Ok || len(v.Breaks) == 0 || v.Breaks[0].AcknowledgedAt == nil ||
+			v.Breaks[0].Note != "a drill" ||
+			v.Breaks[0].AcknowledgedBy == "" {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -96,7 +112,8 @@ func TestADatabaseThatWasPutBackIsNoticedAtStart(t *testing.T) {
 	}
 	c = run()
 	v := as[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).want(http.StatusOK))
-	if v.Ok || !strings.Contains(v.Reason, "the database was put back to an earlier state") || v.Checkpoints.Count == 0 {
+	if v.Ok || !strings.Contains(v.Reason, "the database was put back to an earlier state") ||
+		v.Checkpoints.Count == 0 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -109,7 +126,9 @@ func TestAFloodOfDeniedRequestsLeavesFewEntries(t *testing.T) {
 		for i := range 100 {
 			c.call("DELETE", fmt.Sprintf("/sites/%d%s", i, long), viewerToken, nil).want(http.StatusForbidden)
 		}
-		entries := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?limit=1000&action=site.delete", adminToken, nil).want(http.StatusOK))
+		entries := as[[]edgeapi.AuditEntry](
+			c.call("GET", "/audit?limit=1000&action=site.delete", adminToken, nil).want(http.StatusOK),
+		)
 		if len(entries) != 60 || len(entries[0].Target) != 256 {
 			t.Errorf("%d entries, the first has a target of %d bytes", len(entries), len(entries[0].Target))
 		}

@@ -141,7 +141,13 @@ func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, err
 			return err
 		}
 		tally.Add(tx, c.OrgID, tally.Campaign, string(c.Status), 1)
-		return s.record(ctx, tx, entry{Action: "campaign.create", Target: c.ID, OrgID: c.OrgID, Message: "campaign " + c.Name + " drafted", Detail: map[string]any{"version": c.Version}})
+		return s.record(ctx, tx, entry{
+			Action:  "campaign.create",
+			Target:  c.ID,
+			OrgID:   c.OrgID,
+			Message: "campaign " + c.Name + " drafted",
+			Detail:  map[string]any{"version": c.Version},
+		})
 	})
 	return c, err
 }
@@ -191,7 +197,11 @@ func (s *Service) Campaigns(ctx context.Context, status, before string, limit in
 		where, args = where+" AND id < ?", append(args, before)
 	}
 	campaigns := []Campaign{}
-	if err := s.db.Select(ctx, &campaigns, "SELECT * FROM campaigns WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, limit)...); err != nil {
+	if err := s.db.Select(
+		ctx,
+		&campaigns,
+		"SELECT * FROM campaigns WHERE "+where+" ORDER BY id DESC LIMIT ?",
+		append(args, limit)...); err != nil {
 		return nil, err
 	}
 	for i := range campaigns {
@@ -290,7 +300,10 @@ func (s *Service) CampaignDevices(ctx context.Context, id, outcome, after string
 	if _, err := s.campaign(ctx, s.db, id, ""); err != nil {
 		return nil, err
 	}
-	query, args := "SELECT c.*, COALESCE(d.site_id, '') AS site_id FROM campaign_devices c LEFT JOIN devices d ON d.device_id = c.device_id WHERE c.campaign_id = ? AND c.position > ?", []any{id, after}
+	query, args := "SELECT c.*, COALESCE(d.site_id, '') AS site_id FROM campaign_devices c LEFT JOIN devices d ON d.device_id = c.device_id WHERE c.campaign_id = ? AND c.position > ?", []any{
+		id,
+		after,
+	}
 	if outcome != "" {
 		query, args = query+" AND c.outcome = ?", append(args, outcome)
 	}
@@ -300,16 +313,24 @@ func (s *Service) CampaignDevices(ctx context.Context, id, outcome, after string
 }
 
 // settleCampaignDevice notes what became of a device's update in its campaign.
-func settleCampaignDevice(ctx context.Context, tx *db.Tx, campaignID, deviceID, requestID, outcome, message string) error {
-	_, err := tx.Exec(ctx, "UPDATE campaign_devices SET outcome = ?, message = ? WHERE campaign_id = ? AND device_id = ? AND request_id = ? AND outcome IN ('pending', 'in_progress')",
-		outcome, message, campaignID, deviceID, requestID)
+func settleCampaignDevice(
+	ctx context.Context, tx *db.Tx, campaignID, deviceID, requestID, outcome, message string,
+) error {
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE campaign_devices SET outcome = ?, message = ? WHERE campaign_id = ? AND device_id = ? AND request_id = ? AND outcome IN ('pending', 'in_progress')",
+		outcome, message, campaignID, deviceID, requestID,
+	)
 	return err
 }
 
 // removeFromCampaigns takes devices that go away out of what their campaigns
 // count. The condition is on the table devices.
 func removeFromCampaigns(ctx context.Context, tx *db.Tx, condition string, args ...any) error {
-	_, err := tx.Exec(ctx, "UPDATE campaign_devices SET outcome = 'removed' WHERE device_id IN (SELECT device_id FROM devices WHERE "+condition+")", args...)
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE campaign_devices SET outcome = 'removed' WHERE device_id IN (SELECT device_id FROM devices WHERE "+condition+")",
+		args...)
 	return err
 }
 
@@ -359,7 +380,10 @@ func (c *Campaign) abort(now time.Time) {
 }
 
 func errCampaign(c *Campaign, why string) error {
-	return fault.New(fault.Conflict, "campaign %s %s; it is %s in stage %d of %d", c.ID, why, c.Status, c.CurrentStage+1, len(c.Stages.V)).WithCode("illegal_transition")
+	return fault.New(
+		fault.Conflict, "campaign %s %s; it is %s in stage %d of %d", c.ID, why, c.Status, c.CurrentStage+1,
+		len(c.Stages.V),
+	).WithCode("illegal_transition")
 }
 
 // moveCampaign applies a person's decision, and waits a moment for the job that
@@ -375,7 +399,10 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 		if err := decide(&c); err != nil {
 			return err
 		}
-		job, err = s.writeCampaign(ctx, tx, was, c, action, fmt.Sprintf("campaign %s: %s, stage %d of %d", c.Name, c.Status, c.CurrentStage+1, len(c.Stages.V)))
+		job, err = s.writeCampaign(
+			ctx, tx, was, c, action,
+			fmt.Sprintf("campaign %s: %s, stage %d of %d", c.Name, c.Status, c.CurrentStage+1, len(c.Stages.V)),
+		)
 		return err
 	})
 	if err != nil {
@@ -394,10 +421,25 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 
 // writeCampaign stores a campaign's new state with the job that it takes, if any,
 // and tells of it.
-func (s *Service) writeCampaign(ctx context.Context, tx *db.Tx, was campaign.Status, c Campaign, action, message string) (job string, err error) {
-	if _, err := tx.Exec(ctx, `UPDATE campaigns SET status = ?, current_stage = ?, paused_reason = ?, phase = ?, phase_done = ?, phase_total = ?,
+func (s *Service) writeCampaign(
+	ctx context.Context, tx *db.Tx, was campaign.Status, c Campaign, action, message string,
+) (job string, err error) {
+	if _, err := tx.Exec(
+		ctx,
+		`UPDATE campaigns SET status = ?, current_stage = ?, paused_reason = ?, phase = ?, phase_done = ?, phase_total = ?,
 		started_at = ?, stage_started_at = ?, stage_met_at = ?, finished_at = ? WHERE id = ?`,
-		string(c.Status), c.CurrentStage, c.PausedReason, c.Phase, c.PhaseDone, c.PhaseTotal, c.StartedAt, c.StageStartedAt, c.StageMetAt, c.FinishedAt, c.ID); err != nil {
+		string(c.Status),
+		c.CurrentStage,
+		c.PausedReason,
+		c.Phase,
+		c.PhaseDone,
+		c.PhaseTotal,
+		c.StartedAt,
+		c.StageStartedAt,
+		c.StageMetAt,
+		c.FinishedAt,
+		c.ID,
+	); err != nil {
 		return "", err
 	}
 	tally.Move(tx, c.OrgID, tally.Campaign, string(was), string(c.Status))
@@ -408,7 +450,9 @@ func (s *Service) writeCampaign(ctx context.Context, tx *db.Tx, was campaign.Sta
 	case c.Status == campaign.Completed:
 		level = levelOK
 	}
-	if _, err := s.tell(ctx, tx, Activity{Level: level, OrgID: c.OrgID, Chapter: "campaigns", Action: action, Message: message}); err != nil {
+	if _, err := s.tell(
+		ctx, tx, Activity{Level: level, OrgID: c.OrgID, Chapter: "campaigns", Action: action, Message: message},
+	); err != nil {
 		return "", err
 	}
 	tx.OnCommit(s.nudgeAlerts)

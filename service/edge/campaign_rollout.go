@@ -30,7 +30,10 @@ type rollout struct {
 }
 
 func (s *Service) enqueueRollout(ctx context.Context, tx *db.Tx, c Campaign) (string, error) {
-	return s.jobs.Enqueue(ctx, tx, rolloutKind, rollout{c.ID, c.CurrentStage}, jobs.Options{UniqueKey: fmt.Sprintf("%s/%d", c.ID, c.CurrentStage)})
+	return s.jobs.Enqueue(
+		ctx, tx, rolloutKind, rollout{c.ID, c.CurrentStage},
+		jobs.Options{UniqueKey: fmt.Sprintf("%s/%d", c.ID, c.CurrentStage)},
+	)
 }
 
 // errStageOver ends a rollout whose campaign was aborted or has moved on.
@@ -72,15 +75,24 @@ func (s *Service) selectTargets(ctx context.Context, args rollout) error {
 				return err
 			}
 			page = nil
-			query, queryArgs := "SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked' WHERE d.device_id > ?", []any{after}
+			query, queryArgs := "SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked' WHERE d.device_id > ?", []any{
+				after,
+			}
 			if c.OrgID != "" {
 				query, queryArgs = query+" AND d.org_id = ?", append(queryArgs, c.OrgID)
 			}
-			if err := tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(queryArgs, selectPage)...); err != nil {
+			if err := tx.Select(
+				ctx,
+				&page,
+				query+" ORDER BY d.device_id LIMIT ?",
+				append(queryArgs, selectPage)...); err != nil {
 				return err
 			}
 			if len(page) == 0 {
-				_, err := tx.Exec(ctx, "UPDATE campaigns SET phase = ?, phase_done = 0, phase_total = 0 WHERE id = ?", phaseRequesting, c.ID)
+				_, err := tx.Exec(
+					ctx, "UPDATE campaigns SET phase = ?, phase_done = 0, phase_total = 0 WHERE id = ?",
+					phaseRequesting, c.ID,
+				)
 				return err
 			}
 			selected := 0
@@ -89,9 +101,14 @@ func (s *Service) selectTargets(ctx context.Context, args rollout) error {
 					continue
 				}
 				selected++
-				if _, err := tx.Exec(ctx, `INSERT INTO campaign_devices (campaign_id, device_id, position, stage, outcome, request_id, message)
+				if _, err := tx.Exec(
+					ctx,
+					`INSERT INTO campaign_devices (campaign_id, device_id, position, stage, outcome, request_id, message)
 					VALUES (?, ?, ?, -1, 'waiting', '', '') ON CONFLICT (campaign_id, device_id) DO NOTHING`,
-					c.ID, page[i].DeviceID, campaign.Position(c.ID, page[i].DeviceID)); err != nil {
+					c.ID,
+					page[i].DeviceID,
+					campaign.Position(c.ID, page[i].DeviceID),
+				); err != nil {
 					return err
 				}
 			}
@@ -121,8 +138,11 @@ func (s *Service) requestNext(ctx context.Context, args rollout) (done, total in
 			c.PhaseTotal = max(campaign.Upto(c.Stages.V, c.CurrentStage, counts.Total())-asked, 0)
 		}
 		var next []string
-		if err := tx.Select(ctx, &next, "SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting' ORDER BY position LIMIT ?",
-			c.ID, min(requestPage, c.PhaseTotal-c.PhaseDone)); err != nil {
+		if err := tx.Select(
+			ctx, &next,
+			"SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting' ORDER BY position LIMIT ?",
+			c.ID, min(requestPage, c.PhaseTotal-c.PhaseDone),
+		); err != nil {
 			return err
 		}
 		if err := s.requestCampaignDevices(ctx, tx, &c, next); err != nil {
@@ -134,7 +154,11 @@ func (s *Service) requestNext(ctx context.Context, args rollout) (done, total in
 			c.Phase, c.StageStartedAt = phaseIdle, db.At(s.now())
 			tx.OnCommit(s.nudgeCampaigns)
 		}
-		_, err = tx.Exec(ctx, "UPDATE campaigns SET phase = ?, phase_done = ?, phase_total = ?, stage_started_at = ? WHERE id = ?", c.Phase, c.PhaseDone, c.PhaseTotal, c.StageStartedAt, c.ID)
+		_, err = tx.Exec(
+			ctx,
+			"UPDATE campaigns SET phase = ?, phase_done = ?, phase_total = ?, stage_started_at = ? WHERE id = ?",
+			c.Phase, c.PhaseDone, c.PhaseTotal, c.StageStartedAt, c.ID,
+		)
 		return err
 	})
 	return done, total, more, err
@@ -157,12 +181,23 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 	sites := make([]string, len(devices))
 	for i := range devices {
 		sites[i] = devices[i].SiteID
-		req := OTARequest{RequestID: newID(), Version: c.Version, URL: c.URL, SHA256: c.SHA256, Size: c.Size, RequestedAt: now, CampaignID: c.ID}
+		req := OTARequest{
+			RequestID:   newID(),
+			Version:     c.Version,
+			URL:         c.URL,
+			SHA256:      c.SHA256,
+			Size:        c.Size,
+			RequestedAt: now,
+			CampaignID:  c.ID,
+		}
 		if err := s.writeOTARequest(ctx, tx, &devices[i], req, moves); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE campaign_devices SET stage = ?, outcome = 'pending', request_id = ?, requested_at = ? WHERE campaign_id = ? AND device_id = ?",
-			c.CurrentStage, req.RequestID, db.At(now), c.ID, devices[i].DeviceID); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE campaign_devices SET stage = ?, outcome = 'pending', request_id = ?, requested_at = ? WHERE campaign_id = ? AND device_id = ?",
+			c.CurrentStage, req.RequestID, db.At(now), c.ID, devices[i].DeviceID,
+		); err != nil {
 			return err
 		}
 	}
@@ -206,8 +241,11 @@ func (s *Service) advanceCampaign(ctx context.Context, id string) error {
 			return err
 		}
 		if late > 0 {
-			if _, err := tx.Exec(ctx, "UPDATE campaign_devices SET outcome = 'failed', message = ? WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?",
-				fmt.Sprintf("not finished within %d s", c.DeviceTimeoutSeconds), c.ID, s.deviceDeadline(c)); err != nil {
+			if _, err := tx.Exec(
+				ctx,
+				"UPDATE campaign_devices SET outcome = 'failed', message = ? WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?",
+				fmt.Sprintf("not finished within %d s", c.DeviceTimeoutSeconds), c.ID, s.deviceDeadline(c),
+			); err != nil {
 				return err
 			}
 		}
@@ -225,7 +263,9 @@ func (s *Service) advanceCampaign(ctx context.Context, id string) error {
 		case campaign.Promote:
 			c.CurrentStage++
 			c.Phase, c.PhaseDone, c.PhaseTotal, c.StageMetAt = phaseRequesting, 0, 0, db.Time{}
-			action, message = "campaign.promote", fmt.Sprintf("campaign %s went on to stage %d of %d by itself", c.Name, c.CurrentStage+1, len(c.Stages.V))
+			action, message = "campaign.promote", fmt.Sprintf(
+				"campaign %s went on to stage %d of %d by itself", c.Name, c.CurrentStage+1, len(c.Stages.V),
+			)
 		case campaign.Pause:
 			c.PausedReason = reason
 			action, message = "campaign.pause", "campaign "+c.Name+" waits for a decision: "+reason
@@ -250,7 +290,11 @@ func (s *Service) lateDevices(ctx context.Context, q db.Querier, c Campaign) (n 
 	if c.DeviceTimeoutSeconds == 0 || c.Status != campaign.Running {
 		return 0, nil
 	}
-	err = q.Get(ctx, &n, "SELECT count(*) FROM campaign_devices WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?", c.ID, s.deviceDeadline(c))
+	err = q.Get(
+		ctx, &n,
+		"SELECT count(*) FROM campaign_devices WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?",
+		c.ID, s.deviceDeadline(c),
+	)
 	return n, err
 }
 

@@ -56,7 +56,8 @@ func TestACampaignRollsThroughItsStages(t *testing.T) {
 		path := "/ota/campaigns/" + cp.Id
 		c.call("POST", path+"/promote", adminToken, nil).refused(409, "illegal_transition", "")
 		cp = as[edgeapi.Campaign](c.call("POST", path+"/start", adminToken, nil).want(200))
-		if cp.Status != "running" || cp.Counts.Total != 20 || cp.Counts.Pending != 1 || cp.Counts.Waiting != 19 || cp.Rollout.Phase != "idle" {
+		if cp.Status != "running" || cp.Counts.Total != 20 || cp.Counts.Pending != 1 || cp.Counts.Waiting != 19 ||
+			cp.Rollout.Phase != "idle" {
 			c.Errorf("%+v %+v", cp.Counts, cp.Rollout)
 		}
 		c.call("POST", path+"/start", adminToken, nil).refused(409, "illegal_transition", "")
@@ -96,7 +97,9 @@ func TestACampaignPromotesItselfAfterItsSoak(t *testing.T) {
 		t.Errorf("promoted without a soak: stage %d", got.CurrentStage)
 	}
 	c.ahead(11 * time.Minute)
-	c.eventually("promotion", func() bool { return c.readCampaign(cp.Id).CurrentStage == 1 && len(c.asked(cp.Id)) == 5 })
+	c.eventually(
+		"promotion", func() bool { return c.readCampaign(cp.Id).CurrentStage == 1 && len(c.asked(cp.Id)) == 5 },
+	)
 }
 
 func TestACampaignStopsAtItsFailureThreshold(t *testing.T) {
@@ -104,7 +107,9 @@ func TestACampaignStopsAtItsFailureThreshold(t *testing.T) {
 	engines(t, func(c *control) {
 		site, agent := c.fleet("a", 10)
 		for _, auto := range []bool{false, true} {
-			cp := c.campaign(site, object{"stages": []int{50, 100}, "auto_abort": auto, "failure_threshold": 0.2, "min_devices": 2})
+			cp := c.campaign(
+				site, object{"stages": []int{50, 100}, "auto_abort": auto, "failure_threshold": 0.2, "min_devices": 2},
+			)
 			c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
 			devices := c.asked(cp.Id)
 			c.ota(agent, site, devices[0], "failed", nil).want(200)
@@ -119,7 +124,10 @@ func TestACampaignStopsAtItsFailureThreshold(t *testing.T) {
 			}
 			if !auto {
 				c.maintain()
-				if n := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)).Campaigns; n["paused"] != 1 || n["running"] != 0 {
+				if n := as[edgeapi.Overview](
+					c.call("GET", "/overview", viewerToken, nil).want(200),
+				).Campaigns; n["paused"] != 1 ||
+					n["running"] != 0 {
 					c.Errorf("a campaign that waits for a person counts as %v", n)
 				}
 				if a := c.alerts("campaign_paused"); len(a) != 1 {
@@ -137,7 +145,12 @@ func TestDevicesThatGoAwayLeaveTheDenominator(t *testing.T) {
 	engines(t, func(c *control) {
 		site, agent := c.fleet("a", 4)
 		other, _ := c.fleet("b", 4)
-		cp := c.campaign(site, object{"stages": []int{100}, "targets": object{"site_ids": []string{site, other}}, "success_threshold": 1, "failure_threshold": 1})
+		cp := c.campaign(site, object{
+			"stages":            []int{100},
+			"targets":           object{"site_ids": []string{site, other}},
+			"success_threshold": 1,
+			"failure_threshold": 1,
+		})
 		c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
 		c.call("POST", "/sites/"+other+"/revoke", adminToken, nil).want(200)
 		c.ota(agent, site, "a-000", "failed", nil).want(200)
@@ -169,7 +182,10 @@ func TestTargetsAreSelectedByLabelAndName(t *testing.T) {
 	c := start(t)
 	site, agent := c.fleet("a", 3)
 	c.call("POST", "/devices/register", agent, object{"device_id": "special", "labels": object{"line": "b"}}).want(201)
-	cp := c.campaign(site, object{"stages": []int{100}, "targets": object{"labels": object{"line": "b"}, "device_ids": []string{"a-001"}}})
+	cp := c.campaign(
+		site,
+		object{"stages": []int{100}, "targets": object{"labels": object{"line": "b"}, "device_ids": []string{"a-001"}}},
+	)
 	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
 	got := c.asked(cp.Id)
 	slices.Sort(got)

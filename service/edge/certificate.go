@@ -25,13 +25,18 @@ const (
 
 // issueCertificate signs a certificate for the site and notes it in site, whose
 // row the caller writes.
-func (s *Service) issueCertificate(ctx context.Context, tx *db.Tx, site *Site, csr *x509.CertificateRequest) (*pki.Certificate, error) {
+func (s *Service) issueCertificate(
+	ctx context.Context, tx *db.Tx, site *Site, csr *x509.CertificateRequest,
+) (*pki.Certificate, error) {
 	cert, err := s.ca.Issue(csr, pki.Subject{ID: site.ID, OrgID: site.OrgID}, s.now(), certificateValidity)
 	if err != nil {
 		return nil, err
 	}
 	site.CertSerial, site.CertNotAfter = cert.Serial, db.At(cert.NotAfter)
-	_, err = tx.Exec(ctx, "INSERT INTO certificates (serial, site_id, not_after) VALUES (?, ?, ?)", cert.Serial, site.ID, site.CertNotAfter)
+	_, err = tx.Exec(
+		ctx, "INSERT INTO certificates (serial, site_id, not_after) VALUES (?, ?, ?)", cert.Serial, site.ID,
+		site.CertNotAfter,
+	)
 	return &cert, err
 }
 
@@ -59,25 +64,37 @@ func (s *Service) RotateCertificate(ctx context.Context, id, csrPEM string) (*pk
 			return errSiteRevoked
 		}
 		if !site.CertNotAfter.IsZero() && s.now().After(site.CertNotAfter.Add(renewalGrace)) {
-			return fault.New(fault.Denied, "the certificate expired more than %d days ago; enroll the site anew", int(renewalGrace.Hours()/24)).WithCode("certificate_expired")
+			return fault.New(
+				fault.Denied, "the certificate expired more than %d days ago; enroll the site anew",
+				int(renewalGrace.Hours()/24),
+			).WithCode("certificate_expired")
 		}
 		var err error
 		if cert, err = s.issueCertificate(ctx, tx, &site, csr); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE sites SET cert_serial = ?, cert_not_after = ? WHERE id = ?", site.CertSerial, site.CertNotAfter, id); err != nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE sites SET cert_serial = ?, cert_not_after = ? WHERE id = ?", site.CertSerial,
+			site.CertNotAfter, id,
+		); err != nil {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "site.rotate", Target: id, SiteID: id, OrgID: site.OrgID, Message: "certificate renewed",
-			Detail: map[string]any{"serial": cert.Serial, "not_after": cert.NotAfter}})
+		return s.record(
+			ctx,
+			tx,
+			entry{Action: "site.rotate", Target: id, SiteID: id, OrgID: site.OrgID, Message: "certificate renewed",
+				Detail: map[string]any{"serial": cert.Serial, "not_after": cert.NotAfter}},
+		)
 	})
 	return cert, err
 }
 
 // revokeCertificates puts all of a site's certificates on the revocation list.
 func (s *Service) revokeCertificates(ctx context.Context, tx *db.Tx, siteID string) error {
-	n, err := tx.Exec(ctx, "UPDATE certificates SET revoked_at = ? WHERE site_id = ? AND revoked_at IS NULL", db.At(s.now()), siteID)
+	n, err := tx.Exec(
+		ctx, "UPDATE certificates SET revoked_at = ? WHERE site_id = ? AND revoked_at IS NULL", db.At(s.now()), siteID,
+	)
 	if err != nil || n == 0 || s.ca == nil {
 		return err
 	}
@@ -96,7 +113,11 @@ func (s *Service) writeCRL(ctx context.Context, tx *db.Tx) error {
 		Serial    string  `db:"serial"`
 		RevokedAt db.Time `db:"revoked_at"`
 	}
-	if err := tx.Select(ctx, &rows, "SELECT serial, revoked_at FROM certificates WHERE revoked_at IS NOT NULL AND not_after > ? ORDER BY serial", db.At(now.Add(-renewalGrace))); err != nil {
+	if err := tx.Select(
+		ctx, &rows,
+		"SELECT serial, revoked_at FROM certificates WHERE revoked_at IS NOT NULL AND not_after > ? ORDER BY serial",
+		db.At(now.Add(-renewalGrace)),
+	); err != nil {
 		return err
 	}
 	revoked := make([]pki.Revoked, len(rows))
@@ -147,7 +168,9 @@ func (s *Service) renewCRL(ctx context.Context) error {
 		if fresh, err := s.freshCRL(ctx, tx); err != nil || fresh {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM certificates WHERE not_after < ?", db.At(s.now().Add(-renewalGrace))); err != nil {
+		if _, err := tx.Exec(
+			ctx, "DELETE FROM certificates WHERE not_after < ?", db.At(s.now().Add(-renewalGrace)),
+		); err != nil {
 			return err
 		}
 		return s.writeCRL(ctx, tx)

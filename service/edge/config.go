@@ -76,7 +76,9 @@ func (c *Config) Validate() error {
 		return fault.InvalidField("admin-password", "must be given together with admin-username")
 	}
 	if c.AdminPassword != "" && len(c.AdminPassword) < minAdminPassword {
-		return fault.InvalidField("admin-password", "must have at least %d characters, since shorter ones can be guessed", minAdminPassword)
+		return fault.InvalidField(
+			"admin-password", "must have at least %d characters, since shorter ones can be guessed", minAdminPassword,
+		)
 	}
 	if _, err := c.checkTokens(); err != nil {
 		return err
@@ -92,7 +94,9 @@ const minAdminPassword = 8
 
 // checkTokens holds the configured tokens against what tokens must be, and warns of short ones.
 func (c *Config) checkTokens() (warnings []string, err error) {
-	for _, t := range []struct{ field, token string }{{"admin-token", c.AdminToken}, {"viewer-token", c.ViewerToken}, {"enrollment-token", c.EnrollmentToken}} {
+	for _, t := range []struct{ field, token string }{
+		{"admin-token", c.AdminToken}, {"viewer-token", c.ViewerToken}, {"enrollment-token", c.EnrollmentToken},
+	} {
 		if t.token == "" {
 			continue
 		}
@@ -108,8 +112,16 @@ func (c *Config) checkTokens() (warnings []string, err error) {
 }
 
 func (c *Config) server() httpserve.Config {
-	server := httpserve.Config{Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, ClientCA: c.ClientCA, SelfSigned: c.SelfSigned, MaxInFlight: c.MaxInFlight,
-		TrustedProxies: c.TrustedProxies, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress}
+	server := httpserve.Config{
+		Listen:                   c.Listen,
+		TLSCert:                  c.TLSCert,
+		TLSKey:                   c.TLSKey,
+		ClientCA:                 c.ClientCA,
+		SelfSigned:               c.SelfSigned,
+		MaxInFlight:              c.MaxInFlight,
+		TrustedProxies:           c.TrustedProxies,
+		MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+	}
 	server.Defaults()
 	return server
 }

@@ -21,7 +21,12 @@ func (s *Service) configure(ctx context.Context, cfg Config) error {
 		}
 		return auth.HashToken(token)
 	}
-	c := &configured{username: cfg.AdminUsername, adminToken: hashed(cfg.AdminToken), viewerToken: hashed(cfg.ViewerToken), enrollment: hashed(cfg.EnrollmentToken)}
+	c := &configured{
+		username:    cfg.AdminUsername,
+		adminToken:  hashed(cfg.AdminToken),
+		viewerToken: hashed(cfg.ViewerToken),
+		enrollment:  hashed(cfg.EnrollmentToken),
+	}
 	if cfg.AdminPassword != "" {
 		var err error
 		if c.passwordHash, err = s.hasher.HashPassword(ctx, cfg.AdminPassword); err != nil {

@@ -26,7 +26,9 @@ func (tr *tour) ok(id, path, token string, body any, status int) answer {
 		}
 		a := tr.call(op.Method, path, token, body).want(status)
 		if op.Audit != "" && op.Audit != "none" {
-			entries := as[[]edgeapi.AuditEntry](tr.call("GET", "/audit?limit=1000&action="+url.QueryEscape(op.Audit), adminToken, nil).want(200))
+			entries := as[[]edgeapi.AuditEntry](
+				tr.call("GET", "/audit?limit=1000&action="+url.QueryEscape(op.Audit), adminToken, nil).want(200),
+			)
 			okEntries := 0
 			for _, e := range entries {
 				if e.Result == edgeapi.AuditEntryResultOk {
@@ -62,11 +64,14 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 			}
 		}
 		missing := c.recorder.Missing("open", "any")
-		missing = slices.DeleteFunc(missing, func(m string) bool { return strings.HasPrefix(m, "OIDC") }) // e2e has a real provider
+		missing = slices.DeleteFunc(
+			missing, func(m string) bool { return strings.HasPrefix(m, "OIDC") },
+		) // e2e has a real provider
 		if len(missing) > 0 {
 			c.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), c.recorder.Report())
 		}
-		if v := as[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).want(200)); !v.Ok || v.Entries == 0 {
+		if v := as[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).want(200)); !v.Ok ||
+			v.Entries == 0 {
 			c.Errorf("audit log: %+v", v)
 		}
 	})
@@ -76,7 +81,14 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 func refusedCallers(c *control) map[string]string {
 	org := c.org("refused")
 	_, agent := c.site("refused", enrollmentToken)
-	return map[string]string{"viewer": agent, "admin": viewerToken, "global-viewer": org.AdminToken, "global-admin": org.AdminToken, "agent": adminToken, "ingest": viewerToken}
+	return map[string]string{
+		"viewer":        agent,
+		"admin":         viewerToken,
+		"global-viewer": org.AdminToken,
+		"global-admin":  org.AdminToken,
+		"agent":         adminToken,
+		"ingest":        viewerToken,
+	}
 }
 
 func takeTour(tr *tour) {
@@ -85,7 +97,9 @@ func takeTour(tr *tour) {
 	csr := newCSR(tr.T)
 
 	tr.ok("GetVersion", "/version", "", nil, 200)
-	session := as[edgeapi.Session](tr.ok("Login", "/auth/login", "", object{"username": "operator", "password": "correct horse"}, 200))
+	session := as[edgeapi.Session](
+		tr.ok("Login", "/auth/login", "", object{"username": "operator", "password": "correct horse"}, 200),
+	)
 	tr.ok("GetMe", "/auth/me", session.Token, nil, 200)
 	tr.ok("Logout", "/auth/logout", session.Token, nil, 204)
 
@@ -93,24 +107,44 @@ func takeTour(tr *tour) {
 	tr.ok("ListOrgs", "/orgs", adminToken, nil, 200)
 	tr.ok("GetOrg", "/orgs/"+org.Id, adminToken, nil, 200)
 
-	made := as[edgeapi.NewEnrollmentToken](tr.ok("CreateEnrollmentToken", "/enrollment-tokens", org.AdminToken, object{"name": "plants"}, 201))
+	made := as[edgeapi.NewEnrollmentToken](
+		tr.ok("CreateEnrollmentToken", "/enrollment-tokens", org.AdminToken, object{"name": "plants"}, 201),
+	)
 	tr.ok("ListEnrollmentTokens", "/enrollment-tokens", org.AdminToken, nil, 200)
 	tr.ok("DeleteEnrollmentToken", "/enrollment-tokens/"+made.Id, org.AdminToken, nil, 204)
 
-	site := as[edgeapi.Enrollment](tr.ok("Enroll", "/enroll", "", object{"name": "plant", "enrollment_token": org.EnrollmentToken, "csr_pem": csr}, 200))
+	site := as[edgeapi.Enrollment](
+		tr.ok(
+			"Enroll", "/enroll", "",
+			object{"name": "plant", "enrollment_token": org.EnrollmentToken, "csr_pem": csr}, 200,
+		),
+	)
 	agent := site.AgentToken
 	tr.ok("ListSites", "/sites", org.ViewerToken, nil, 200)
 	tr.ok("GetSite", "/sites/"+site.SiteId, org.AdminToken, nil, 200)
-	tr.ok("PatchSite", "/sites/"+site.SiteId, org.AdminToken, object{"name": "plant 1", "labels": object{"zone": "north"}}, 200)
+	tr.ok(
+		"PatchSite", "/sites/"+site.SiteId, org.AdminToken,
+		object{"name": "plant 1", "labels": object{"zone": "north"}}, 200,
+	)
 	tr.ok("Heartbeat", "/heartbeat", agent, object{"version": "1.2.3"}, 200)
 	tr.ok("RotateCertificate", "/sites/"+site.SiteId+"/rotate", agent, object{"csr_pem": csr}, 200)
 	tr.ok("GetCRL", "/ca/crl", "", nil, 200)
 
-	route := as[edgeapi.Route](tr.ok("CreateRoute", "/routes", org.AdminToken, object{"name": "hook", "topic": "temp.*", "target_url": target.url, "retry_max": 1}, 201))
+	route := as[edgeapi.Route](
+		tr.ok(
+			"CreateRoute", "/routes", org.AdminToken,
+			object{"name": "hook", "topic": "temp.*", "target_url": target.url, "retry_max": 1}, 201,
+		),
+	)
 	tr.ok("ListRoutes", "/routes", org.ViewerToken, nil, 200)
 	tr.ok("GetRoute", "/routes/"+route.Id, org.ViewerToken, nil, 200)
 	tr.ok("TestRoute", "/routes/"+route.Id+"/test", org.AdminToken, nil, 200)
-	event := object{"site_id": site.SiteId, "topic": "temp.oven", "payload": object{"c": 180}, "headers": object{"X-Line": "4"}}
+	event := object{
+		"site_id": site.SiteId,
+		"topic":   "temp.oven",
+		"payload": object{"c": 180},
+		"headers": object{"X-Line": "4"},
+	}
 	tr.ok("IngestEvent", "/events", agent, event, 202)
 	tr.ok("IngestEvents", "/events/batch", agent, object{"events": []any{event, event}}, 202)
 	tr.ok("ListEvents", "/events?minutes=5&site_id="+site.SiteId, org.ViewerToken, nil, 200)
@@ -118,13 +152,19 @@ func takeTour(tr *tour) {
 	tr.ok("GetRouteStats", "/routes/"+route.Id+"/stats", org.ViewerToken, nil, 200)
 
 	dead := newTarget(tr.T, func(int, *http.Request, []byte) int { return 400 })
-	bad := as[edgeapi.Route](tr.call("POST", "/routes", org.AdminToken, object{"name": "bad", "topic": "alarm", "target_url": dead.url}).want(201))
+	bad := as[edgeapi.Route](
+		tr.call(
+			"POST", "/routes", org.AdminToken, object{"name": "bad", "topic": "alarm", "target_url": dead.url},
+		).want(201),
+	)
 	for range 3 {
 		tr.call("POST", "/events", agent, object{"site_id": site.SiteId, "topic": "alarm", "payload": 1}).want(202)
 	}
 	var letters []edgeapi.DeadLetter
 	tr.eventually("3 dead letters", func() bool {
-		letters = as[[]edgeapi.DeadLetter](tr.call("GET", "/deadletters?route_id="+bad.Id, org.ViewerToken, nil).want(200))
+		letters = as[[]edgeapi.DeadLetter](
+			tr.call("GET", "/deadletters?route_id="+bad.Id, org.ViewerToken, nil).want(200),
+		)
 		return len(letters) == 3
 	})
 	tr.ok("ListDeadLetters", "/deadletters?reason=permanent", org.ViewerToken, nil, 200)
@@ -147,9 +187,19 @@ func takeTour(tr *tour) {
 	artifact := object{"version": "2.0", "url": "https://fw.example/2.0.bin", "sha256": strings.Repeat("ab", 32)}
 	tr.ok("RequestOTA", "/devices/d1/ota", org.AdminToken, artifact, 200)
 	tr.ok("GetOTA", "/devices/d1/ota", org.ViewerToken, nil, 200)
-	tr.ok("ReportOTAStatus", "/agent/devices/d1/ota/status", agent, object{"site_id": site.SiteId, "status": object{"state": "downloading", "progress": 10}}, 200)
+	tr.ok(
+		"ReportOTAStatus", "/agent/devices/d1/ota/status", agent,
+		object{"site_id": site.SiteId, "status": object{"state": "downloading", "progress": 10}}, 200,
+	)
 
-	campaign := object{"name": "spring", "version": "3.0", "url": "https://fw.example/3.0.bin", "sha256": strings.Repeat("cd", 32), "targets": object{"site_ids": []string{site.SiteId}}, "stages": []int{50, 100}}
+	campaign := object{
+		"name":    "spring",
+		"version": "3.0",
+		"url":     "https://fw.example/3.0.bin",
+		"sha256":  strings.Repeat("cd", 32),
+		"targets": object{"site_ids": []string{site.SiteId}},
+		"stages":  []int{50, 100},
+	}
 	drafted := as[edgeapi.Campaign](tr.ok("CreateCampaign", "/ota/campaigns", org.AdminToken, campaign, 201))
 	tr.ok("ListCampaigns", "/ota/campaigns?status=draft", org.ViewerToken, nil, 200)
 	tr.ok("StartCampaign", "/ota/campaigns/"+drafted.Id+"/start", org.AdminToken, nil, 200)
@@ -159,25 +209,57 @@ func takeTour(tr *tour) {
 	tr.ok("AbortCampaign", "/ota/campaigns/"+drafted.Id+"/abort", org.AdminToken, nil, 200)
 	tr.ok("DeleteDevice", "/devices/d2", org.AdminToken, nil, 204)
 
-	deployed := as[edgeapi.Deployment](tr.ok("CreateDeployment", "/deployments", org.AdminToken,
-		object{"site_id": site.SiteId, "name": "web", "image": "ghcr.io/acme/web:1", "version": "1", "env": object{"A": "b"}, "ports": []any{object{"container_port": 80}}}, 201))
+	deployed := as[edgeapi.Deployment](tr.ok(
+		"CreateDeployment",
+		"/deployments",
+		org.AdminToken,
+		object{
+			"site_id": site.SiteId,
+			"name":    "web",
+			"image":   "ghcr.io/acme/web:1",
+			"version": "1",
+			"env":     object{"A": "b"},
+			"ports":   []any{object{"container_port": 80}},
+		},
+		201,
+	))
 	tr.ok("ListDeployments", "/deployments", org.ViewerToken, nil, 200)
 	tr.ok("GetDeployment", "/deployments/"+deployed.Id, org.ViewerToken, nil, 200)
-	tr.ok("PatchDeployment", "/deployments/"+deployed.Id, org.AdminToken, object{"image": "ghcr.io/acme/web:2", "version": "2"}, 200)
+	tr.ok(
+		"PatchDeployment", "/deployments/"+deployed.Id, org.AdminToken,
+		object{"image": "ghcr.io/acme/web:2", "version": "2"}, 200,
+	)
 	tr.ok("ListAgentDeployments", "/agent/deployments?site_id="+site.SiteId, agent, nil, 200)
-	tr.ok("ReportDeploymentStatus", "/agent/deployments/"+deployed.Id+"/status", agent, object{"site_id": site.SiteId, "status": "running", "observed_revision": 2}, 200)
-	tr.ok("RollbackDeployment", "/agent/deployments/"+deployed.Id+"/rollback", agent, object{"site_id": site.SiteId, "reason": "crash loop"}, 200)
+	tr.ok(
+		"ReportDeploymentStatus", "/agent/deployments/"+deployed.Id+"/status", agent,
+		object{"site_id": site.SiteId, "status": "running", "observed_revision": 2}, 200,
+	)
+	tr.ok(
+		"RollbackDeployment", "/agent/deployments/"+deployed.Id+"/rollback", agent,
+		object{"site_id": site.SiteId, "reason": "crash loop"}, 200,
+	)
 	tr.ok("DeleteDeployment", "/deployments/"+deployed.Id, org.AdminToken, nil, 204)
-	pack := as[edgeapi.PolicyPack](tr.ok("CreatePolicyPack", "/policy-packs", org.AdminToken, object{"name": "p", "site_id": site.SiteId, "allowed_images": []string{"ghcr.io/acme/*"}}, 201))
+	pack := as[edgeapi.PolicyPack](
+		tr.ok(
+			"CreatePolicyPack", "/policy-packs", org.AdminToken,
+			object{"name": "p", "site_id": site.SiteId, "allowed_images": []string{"ghcr.io/acme/*"}}, 201,
+		),
+	)
 	tr.ok("ListPolicyPacks", "/policy-packs", org.ViewerToken, nil, 200)
 	tr.ok("ListAgentPolicyPacks", "/agent/policy-packs", agent, nil, 200)
-	tr.ok("CheckImage", "/policy-packs/check", org.ViewerToken, object{"image": "ghcr.io/acme/web:9", "site_id": site.SiteId}, 200)
+	tr.ok(
+		"CheckImage", "/policy-packs/check", org.ViewerToken,
+		object{"image": "ghcr.io/acme/web:9", "site_id": site.SiteId}, 200,
+	)
 	tr.ok("GetPolicyPack", "/policy-packs/"+pack.Id, org.ViewerToken, nil, 200)
 	tr.ok("PatchPolicyPack", "/policy-packs/"+pack.Id, org.AdminToken, object{"enabled": false}, 200)
 	tr.ok("DeletePolicyPack", "/policy-packs/"+pack.Id, org.AdminToken, nil, 204)
 
 	stream := tr.follow(org.ViewerToken, "")
-	tr.ok("AddActivity", "/activity", agent, object{"entries": []any{object{"message": "hello", "level": "ok"}}, "extra": true}, 200)
+	tr.ok(
+		"AddActivity", "/activity", agent,
+		object{"entries": []any{object{"message": "hello", "level": "ok"}}, "extra": true}, 200,
+	)
 	for !strings.Contains(tr.next(stream).data, "hello") {
 		// the alert on the route above that fails is told whenever it is noticed
 	}
@@ -188,7 +270,10 @@ func takeTour(tr *tour) {
 	tr.ok("VerifyAudit", "/audit/verify", viewerToken, nil, 200)
 	tamper(tr.control, "UPDATE audit_head SET signature = ''")
 	broken := as[edgeapi.AuditVerification](tr.call("GET", "/audit/verify", adminToken, nil).want(200))
-	tr.ok("AcknowledgeAudit", "/audit/acknowledge", adminToken, map[string]any{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204)
+	tr.ok(
+		"AcknowledgeAudit", "/audit/acknowledge", adminToken,
+		map[string]any{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204,
+	)
 
 	tr.ok("RevokeSite", "/sites/"+site.SiteId+"/revoke", org.AdminToken, nil, 200)
 	tr.ok("DeleteSite", "/sites/"+site.SiteId, org.AdminToken, nil, 204)

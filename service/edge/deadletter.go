@@ -44,7 +44,9 @@ func (s *Service) DeadLetters(ctx context.Context, f DeadLetterFilter) ([]delive
 		where, args = where+" AND (created_at < ? OR created_at = ? AND id < ?)", append(args, at, at, id)
 	}
 	letters := []delivery.DeadLetter{}
-	err := s.db.Select(ctx, &letters, "SELECT * FROM deadletters WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, f.Limit)...)
+	err := s.db.Select(
+		ctx, &letters, "SELECT * FROM deadletters WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?",
+		append(args, f.Limit)...)
 	return letters, err
 }
 
@@ -85,7 +87,13 @@ func (s *Service) ReplayDeadLetter(ctx context.Context, id string) (delivery.Dea
 			return err
 		}
 		d.Status, d.ReplayCount = delivery.Replaying, d.ReplayCount+1
-		return s.record(ctx, tx, entry{Action: "deadletter.replay", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "dead letter replayed"})
+		return s.record(ctx, tx, entry{
+			Action:  "deadletter.replay",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: "dead letter replayed",
+		})
 	})
 	return d, err
 }
@@ -96,11 +104,15 @@ func (s *Service) replayable(ctx context.Context, q db.Querier, routeID string) 
 	err := q.Get(ctx, &enabled, "SELECT enabled FROM routes WHERE id = ?", routeID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
-		return fault.New(fault.Conflict, "the route %s was deleted; there is nowhere to replay to", routeID).WithCode("route_deleted")
+		return fault.New(fault.Conflict, "the route %s was deleted; there is nowhere to replay to", routeID).WithCode(
+			"route_deleted",
+		)
 	case err != nil:
 		return err
 	case !enabled:
-		return fault.New(fault.Conflict, "the route %s is disabled; enable it first", routeID).WithCode("route_disabled")
+		return fault.New(fault.Conflict, "the route %s is disabled; enable it first", routeID).WithCode(
+			"route_disabled",
+		)
 	}
 	return nil
 }
@@ -112,10 +124,19 @@ func (s *Service) replay(ctx context.Context, tx *db.Tx, letters []delivery.Dead
 	ids := make([]string, len(letters))
 	for i, d := range letters {
 		ids[i] = d.ID
-		pending[i] = delivery.Pending{RouteID: d.RouteID, EventSeq: d.EventSeq, Shard: delivery.ShardOf(d.RouteID, d.SiteID), SiteID: d.SiteID,
-			CreatedAt: now, NextAt: now, DeadLetterID: d.ID}
+		pending[i] = delivery.Pending{
+			RouteID:      d.RouteID,
+			EventSeq:     d.EventSeq,
+			Shard:        delivery.ShardOf(d.RouteID, d.SiteID),
+			SiteID:       d.SiteID,
+			CreatedAt:    now,
+			NextAt:       now,
+			DeadLetterID: d.ID,
+		}
 	}
-	query, args, err := db.In("UPDATE deadletters SET status = 'replaying', replay_count = replay_count + 1 WHERE id IN (?)", ids)
+	query, args, err := db.In(
+		"UPDATE deadletters SET status = 'replaying', replay_count = replay_count + 1 WHERE id IN (?)", ids,
+	)
 	if err != nil {
 		return err
 	}
@@ -141,7 +162,13 @@ func (s *Service) DeleteDeadLetter(ctx context.Context, id string) error {
 		}
 		tally.Add(tx, d.OrgID, tally.DeadLetter, "dead", -1)
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "deadletter.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "dead letter deleted"})
+		return s.record(ctx, tx, entry{
+			Action:  "deadletter.delete",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: "dead letter deleted",
+		})
 	})
 }
 
@@ -157,7 +184,9 @@ const bulkReplayKind = "deadletter.replay"
 
 // ReplayDeadLetters has a job replay the dead letters of a route that were made
 // within a span of time; zero ends are open. It reports how many matched.
-func (s *Service) ReplayDeadLetters(ctx context.Context, routeID string, from, to time.Time) (jobID string, matched int64, err error) {
+func (s *Service) ReplayDeadLetters(
+	ctx context.Context, routeID string, from, to time.Time,
+) (jobID string, matched int64, err error) {
 	r, err := s.Route(ctx, routeID)
 	if err != nil {
 		return "", 0, err
@@ -176,7 +205,11 @@ func (s *Service) ReplayDeadLetters(ctx context.Context, routeID string, from, t
 		if err := s.replayable(ctx, tx, routeID); err != nil {
 			return err
 		}
-		if err := tx.Get(ctx, &matched, "SELECT count(*) FROM deadletters WHERE route_id = ? AND status = 'dead' AND created_at >= ? AND created_at < ?", routeID, args.FromUS, args.ToUS); err != nil {
+		if err := tx.Get(
+			ctx, &matched,
+			"SELECT count(*) FROM deadletters WHERE route_id = ? AND status = 'dead' AND created_at >= ? AND created_at < ?",
+			routeID, args.FromUS, args.ToUS,
+		); err != nil {
 			return err
 		}
 		if jobID, err = s.jobs.Enqueue(ctx, tx, bulkReplayKind, args, jobs.Options{}); err != nil {
@@ -203,8 +236,12 @@ func (s *Service) runBulkReplay(ctx context.Context, job *jobs.Job, args bulkRep
 			if err := s.replayable(ctx, tx, args.RouteID); err != nil {
 				return jobs.Permanent(err)
 			}
-			if err := tx.Select(ctx, &letters, "SELECT * FROM deadletters WHERE route_id = ? AND status = 'dead' AND created_at >= ? AND created_at < ? AND event_seq > ? ORDER BY event_seq LIMIT ?"+tx.ForUpdate(),
-				args.RouteID, args.FromUS, args.ToUS, after, page); err != nil || len(letters) == 0 {
+			if err := tx.Select(
+				ctx, &letters,
+				"SELECT * FROM deadletters WHERE route_id = ? AND status = 'dead' AND created_at >= ? AND created_at < ? AND event_seq > ? ORDER BY event_seq LIMIT ?"+tx.ForUpdate(),
+				args.RouteID, args.FromUS, args.ToUS, after, page,
+			); err != nil ||
+				len(letters) == 0 {
 				return err
 			}
 			return s.replay(ctx, tx, letters)

@@ -28,7 +28,13 @@ func (c *control) route(tg *target, more object) edgeapi.Route {
 
 func (c *control) send(token, site, id, topic string) {
 	c.Helper()
-	c.call("POST", "/events", token, object{"event_id": id, "site_id": site, "topic": topic, "payload": object{"id": id}, "headers": object{"X-Line": "4"}}).want(202)
+	c.call("POST", "/events", token, object{
+		"event_id": id,
+		"site_id":  site,
+		"topic":    topic,
+		"payload":  object{"id": id},
+		"headers":  object{"X-Line": "4"},
+	}).want(202)
 }
 
 func (c *control) deadLetters(route string) []edgeapi.DeadLetter {
@@ -52,7 +58,9 @@ func TestAnEventReachesItsTargetSignedAndWithItsHeaders(t *testing.T) {
 		c.send(agent, site, "e2", "other")
 		c.eventually("delivery", func() bool { return len(tg.got()) == 1 })
 		got := tg.got()[0]
-		if got.method != "PUT" || got.header.Get("X-Line") != "4" || got.event.EventID != "e1" || string(got.event.Payload) != `{"id":"e1"}` || got.header.Get("webhook-id") != "e1" {
+		if got.method != "PUT" || got.header.Get("X-Line") != "4" || got.event.EventID != "e1" ||
+			string(got.event.Payload) != `{"id":"e1"}` ||
+			got.header.Get("webhook-id") != "e1" {
 			c.Errorf("%s %v %s", got.method, got.header, got.body)
 		}
 		secret, err := webhook.ParseSecret(*route.Secret)
@@ -135,9 +143,14 @@ func TestWhatATargetsAnswerMeans(t *testing.T) {
 		route := c.route(tg, object{"topic": fmt.Sprint(status), "retry_max": 1})
 		c.send(agent, site, fmt.Sprintf("e%d", status), fmt.Sprint(status))
 		var letters []edgeapi.DeadLetter
-		c.eventually(fmt.Sprintf("dead letter after %d", status), func() bool { letters = c.deadLetters(route.Id); return len(letters) == 1 })
+		c.eventually(
+			fmt.Sprintf("dead letter after %d", status),
+			func() bool { letters = c.deadLetters(route.Id); return len(letters) == 1 },
+		)
 		d := letters[0]
-		if d.Reason != want.reason || d.Attempts != want.attempts || d.LastStatus != status || d.Event.EventId != fmt.Sprintf("e%d", status) || !strings.Contains(d.LastError, fmt.Sprint(status)) {
+		if d.Reason != want.reason || d.Attempts != want.attempts || d.LastStatus != status ||
+			d.Event.EventId != fmt.Sprintf("e%d", status) ||
+			!strings.Contains(d.LastError, fmt.Sprint(status)) {
 			t.Errorf("%d: %+v", status, d)
 		}
 	}
@@ -165,7 +178,9 @@ func TestATargetThatIsGoneDisablesItsRouteAndRaisesAnAlert(t *testing.T) {
 		}
 		c.eventually("an alert", func() bool {
 			alerts := as[[]edgeapi.Alert](c.call("GET", "/alerts", adminToken, nil).want(200))
-			return slices.ContainsFunc(alerts, func(a edgeapi.Alert) bool { return a.Kind == "route_failing" && a.Subject == route.Id })
+			return slices.ContainsFunc(
+				alerts, func(a edgeapi.Alert) bool { return a.Kind == "route_failing" && a.Subject == route.Id },
+			)
 		})
 	})
 }
@@ -183,7 +198,10 @@ func TestADeadLetterCanBeReplayedUntilItIsDelivered(t *testing.T) {
 		id := c.deadLetters(route.Id)[0].Id
 
 		// A replay that fails comes back.
-		if d := as[edgeapi.DeadLetter](c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).want(202)); d.Status != "replaying" || d.ReplayCount != 1 {
+		if d := as[edgeapi.DeadLetter](
+			c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).want(202),
+		); d.Status != "replaying" ||
+			d.ReplayCount != 1 {
 			c.Errorf("%+v", d)
 		}
 		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).refused(409, "replaying", "")
@@ -203,7 +221,8 @@ func TestADeadLetterCanBeReplayedUntilItIsDelivered(t *testing.T) {
 		if ids := tg.ids(); !slices.Equal(ids, []string{"e1", "e1", "e1"}) {
 			c.Errorf("%v", ids)
 		}
-		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.Deadletters != 0 || o.DeliveriesPending != 0 {
+		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.Deadletters != 0 ||
+			o.DeliveriesPending != 0 {
 			c.Errorf("%+v", o)
 		}
 	})
@@ -222,10 +241,17 @@ func TestManyDeadLettersCanBeReplayedAtOnce(t *testing.T) {
 		if got := len(c.deadLetters(route.Id)); got != n {
 			c.Fatalf("%d dead letters", got)
 		}
-		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).refused(409, "route_disabled", "")
+		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).refused(
+			409, "route_disabled", "",
+		)
 		c.call("PATCH", "/routes/"+route.Id, adminToken, object{"enabled": true}).want(200)
-		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id, "from": "2026-02-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}).refused(400, "invalid", "to")
-		if r := as[edgeapi.ReplayReceipt](c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).want(202)); r.Matched != n {
+		c.call(
+			"POST", "/deadletters/replay", adminToken,
+			object{"route_id": route.Id, "from": "2026-02-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
+		).refused(400, "invalid", "to")
+		if r := as[edgeapi.ReplayReceipt](
+			c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).want(202),
+		); r.Matched != n {
 			c.Errorf("%+v", r)
 		}
 		c.eventually("all are delivered", func() bool { return len(c.deadLetters(route.Id)) == 0 })
@@ -261,8 +287,11 @@ func TestDisablingAndDeletingARouteKeepsWhatItHadPending(t *testing.T) {
 				}
 			}
 		}
-		c.call("POST", "/deadletters/"+c.deadLetters(gone.Id)[0].Id+"/replay", adminToken, nil).refused(409, "route_deleted", "")
-		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.DeliveriesPending != 0 || o.Deadletters != 6 {
+		c.call("POST", "/deadletters/"+c.deadLetters(gone.Id)[0].Id+"/replay", adminToken, nil).refused(
+			409, "route_deleted", "",
+		)
+		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.DeliveriesPending != 0 ||
+			o.Deadletters != 6 {
 			c.Errorf("pending %d, dead %d", o.DeliveriesPending, o.Deadletters)
 		}
 	})
@@ -305,7 +334,9 @@ func TestABrokenTargetIsSparedByItsCircuitBreaker(t *testing.T) {
 		return st.Breaker == "open" && st.FailedAttempts >= 5
 	})
 	listed := as[[]edgeapi.Route](c.call("GET", "/routes", viewerToken, nil).want(200))[0].Delivery
-	if listed.State != "circuit_open" || listed.LastStatus != 500 || !strings.Contains(listed.LastError, "answered 500") || listed.LastFailureAt == nil {
+	if listed.State != "circuit_open" || listed.LastStatus != 500 ||
+		!strings.Contains(listed.LastError, "answered 500") ||
+		listed.LastFailureAt == nil {
 		t.Errorf("the list shows %+v", listed)
 	}
 	// What waits for the breaker longer than its retries may take is given up.
@@ -313,7 +344,10 @@ func TestABrokenTargetIsSparedByItsCircuitBreaker(t *testing.T) {
 	c.eventually("all are dead letters", func() bool { return len(c.deadLetters(route.Id)) == events })
 	for _, d := range c.deadLetters(route.Id) {
 		if d.LastStatus != 500 || !strings.Contains(d.LastError, "answered 500") {
-			t.Errorf("a dead letter after %d attempts does not say how the target failed: %d, %q", d.Attempts, d.LastStatus, d.LastError)
+			t.Errorf(
+				"a dead letter after %d attempts does not say how the target failed: %d, %q", d.Attempts,
+				d.LastStatus, d.LastError,
+			)
 		}
 	}
 	// Giving up is not an attempt: without the breaker, each event would have been tried again. Each was tried once at
@@ -340,9 +374,12 @@ func TestARouteShowsHowItsLastAttemptWent(t *testing.T) {
 		status.Store(204)
 		c.eventually("ok again, with the last error", func() bool {
 			d := health()
-			return d.State == "ok" && d.LastStatus == 204 && strings.Contains(d.LastError, "answered 503") && d.LastSuccessAt != nil
+			return d.State == "ok" && d.LastStatus == 204 && strings.Contains(d.LastError, "answered 503") &&
+				d.LastSuccessAt != nil
 		})
-		if r := as[edgeapi.Route](c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).want(200)); r.Delivery.State != "disabled" {
+		if r := as[edgeapi.Route](
+			c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).want(200),
+		); r.Delivery.State != "disabled" {
 			c.Errorf("%+v", r.Delivery)
 		}
 	})
@@ -408,12 +445,29 @@ func TestRoutesAreChecked(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
-	ok := as[edgeapi.Route](c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "https://example.com/hook"}).want(201))
+	ok := as[edgeapi.Route](
+		c.call(
+			"POST",
+			"/routes",
+			adminToken,
+			object{"name": "r", "topic": "*", "target_url": "https://example.com/hook"},
+		).want(201),
+	)
 	if ok.Method != "POST" || !ok.Enabled || ok.RetryMax != 5 || ok.TimeoutSeconds != 10 {
 		t.Errorf("defaults: %+v", ok)
 	}
-	c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "https://example.com/hook", "site_id": "nowhere"}).want(404)
-	c.call("PATCH", "/routes/"+ok.Id, adminToken, object{"target_url": "http://localhost/"}).refused(400, "target_blocked", "target_url")
+	c.call(
+		"POST",
+		"/routes",
+		adminToken,
+		object{"name": "r", "topic": "*", "target_url": "https://example.com/hook", "site_id": "nowhere"},
+	).want(404)
+	c.call(
+		"PATCH",
+		"/routes/"+ok.Id,
+		adminToken,
+		object{"target_url": "http://localhost/"},
+	).refused(400, "target_blocked", "target_url")
 }
 
 // Times and payloads that no contract admits can be in the database all the same: an older version
@@ -449,13 +503,19 @@ func TestAnEventThatCannotBeSentIsADeadLetterAndHoldsUpNothing(t *testing.T) {
 		}
 		c.service.Reread(r.Id)
 		close(gate)
-		c.eventually("the other deliveries", func() bool { return slices.Equal(tg.ids(), []string{"first", "late", "last"}) })
+		c.eventually(
+			"the other deliveries", func() bool { return slices.Equal(tg.ids(), []string{"first", "late", "last"}) },
+		)
 		c.eventually("a dead letter", func() bool { return len(c.deadLetters(r.Id)) == 1 })
-		if d := c.deadLetters(r.Id)[0]; d.Event.EventId != "broken" || string(d.Event.Payload) != `"{"` || d.Reason != edgeapi.DeadLetterReasonPermanent || !strings.Contains(d.LastError, "cannot be written as JSON") {
+		if d := c.deadLetters(r.Id)[0]; d.Event.EventId != "broken" || string(d.Event.Payload) != `"{"` ||
+			d.Reason != edgeapi.DeadLetterReasonPermanent ||
+			!strings.Contains(d.LastError, "cannot be written as JSON") {
 			c.Errorf("%+v", d)
 		}
 		c.eventually("the end of all deliveries", func() bool {
-			return as[edgeapi.RouteStats](c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200)).Pending == 0
+			return as[edgeapi.RouteStats](
+				c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200),
+			).Pending == 0
 		})
 	})
 }
@@ -467,8 +527,12 @@ func TestTimesOutsideOfUTCsYearsAreRefusedEverywhere(t *testing.T) {
 		for _, at := range []string{"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+05:00"} {
 			event := object{"site_id": site, "topic": "t", "payload": 1, "event_time": at}
 			c.call("POST", "/events", agent, event).refused(400, "invalid", "event_time")
-			c.call("POST", "/events/batch", agent, object{"events": []object{event}}).refused(400, "invalid", "events.0.event_time")
-			c.call("POST", "/activity", agent, object{"entries": []object{{"message": "m", "level": "info", "time": at}}}).refused(400, "invalid", "entries.0.time")
+			c.call("POST", "/events/batch", agent, object{"events": []object{event}}).refused(
+				400, "invalid", "events.0.event_time",
+			)
+			c.call(
+				"POST", "/activity", agent, object{"entries": []object{{"message": "m", "level": "info", "time": at}}},
+			).refused(400, "invalid", "entries.0.time")
 			c.call("GET", "/audit?from="+url.QueryEscape(at), adminToken, nil).refused(400, "invalid", "from")
 		}
 		for _, path := range []string{"/events", "/activity", "/audit"} {
@@ -481,11 +545,30 @@ func TestFieldsAreTakenByTheirExactNamesOnly(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	site, agent := c.site("plant", enrollmentToken)
-	c.call("POST", "/routes", adminToken, object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "RETRY_MAX": 99999999999}).refused(400, "invalid", "RETRY_MAX")
-	c.call("POST", "/routes", adminToken, `{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "method": "POST", "method": "DELETE"}`).refused(400, "invalid", "method")
-	c.call("POST", "/devices/register", agent, object{"device_id": "a", "name": "a", "Device_ID": "../x"}).refused(400, "invalid", "Device_ID")
-	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": object{"Topic": 1}, "TOPIC": "u"}).refused(400, "invalid", "TOPIC")
-	c.call("POST", "/events", agent, `{"site_id": "`+site+`", "topic": "t", "payload": {"a": 1, "a": 2, "TOPIC": 3}}`).want(202)
+	c.call(
+		"POST",
+		"/routes",
+		adminToken,
+		object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "RETRY_MAX": 99999999999},
+	).refused(400, "invalid", "RETRY_MAX")
+	c.call(
+		"POST",
+		"/routes",
+		adminToken,
+		`{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "method": "POST", "method": "DELETE"}`,
+	).refused(400, "invalid", "method")
+	c.call("POST", "/devices/register", agent, object{"device_id": "a", "name": "a", "Device_ID": "../x"}).refused(
+		400, "invalid", "Device_ID",
+	)
+	c.call(
+		"POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": object{"Topic": 1}, "TOPIC": "u"},
+	).refused(400, "invalid", "TOPIC")
+	c.call(
+		"POST",
+		"/events",
+		agent,
+		`{"site_id": "`+site+`", "topic": "t", "payload": {"a": 1, "a": 2, "TOPIC": 3}}`,
+	).want(202)
 	c.call("GET", "/devices/%00", adminToken, nil).want(404)
 	c.call("GET", "/events?topic=%ff", adminToken, nil).refused(400, "invalid", "topic")
 }
@@ -519,7 +602,9 @@ func TestASitesEventDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
 		}
 		close(gate)
 		c.eventually("all deliveries", func() bool {
-			return as[edgeapi.RouteStats](c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200)).Delivered == backlog+1
+			return as[edgeapi.RouteStats](
+				c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200),
+			).Delivered == backlog+1
 		})
 		ids := slices.DeleteFunc(tg.ids(), func(id string) bool { return id == "only" })
 		for i, id := range ids {
@@ -565,8 +650,12 @@ func TestNULInTextIsRefusedOnBothEngines(t *testing.T) {
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
 		c.call("POST", "/auth/login", "", object{"username": "\x00", "password": "x"}).want(401)
-		c.call("POST", "/events", adminToken, object{"site_id": "\x00", "topic": "t", "payload": 1}).refused(400, "invalid", "site_id")
-		c.call("POST", "/events", agent, object{"site_id": site, "event_id": "\x00", "topic": "t", "payload": 1}).refused(400, "invalid", "event_id")
+		c.call("POST", "/events", adminToken, object{"site_id": "\x00", "topic": "t", "payload": 1}).refused(
+			400, "invalid", "site_id",
+		)
+		c.call(
+			"POST", "/events", agent, object{"site_id": site, "event_id": "\x00", "topic": "t", "payload": 1},
+		).refused(400, "invalid", "event_id")
 	})
 }
 
@@ -575,8 +664,18 @@ func TestTextThatCannotBeReadIsNoID(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	site, agent := c.site("plant", enrollmentToken)
-	c.call("POST", "/events", agent, `{"site_id":"`+site+`","event_id":"x\ud800","topic":"t","payload":1}`).refused(400, "invalid", "event_id")
-	c.call("POST", "/events", agent, `{"site_id":"`+site+`","topic":"t\udfff","payload":1}`).refused(400, "invalid", "topic")
+	c.call(
+		"POST",
+		"/events",
+		agent,
+		`{"site_id":"`+site+`","event_id":"x\ud800","topic":"t","payload":1}`,
+	).refused(400, "invalid", "event_id")
+	c.call(
+		"POST",
+		"/events",
+		agent,
+		`{"site_id":"`+site+`","topic":"t\udfff","payload":1}`,
+	).refused(400, "invalid", "topic")
 	c.call("POST", "/events", agent, `{"site_id":"`+site+`","topic":"t","payload":"\ud83e\udd21 \ud800"}`).want(202)
 	c.call("PATCH", "/sites/"+site, adminToken, "{\"name\":\"x\",\"zz\":\"\xff\"}").refused(400, "invalid", "")
 }

@@ -157,7 +157,9 @@ func checkDeployment(d *Deployment) error {
 		for i, arg := range h.Command {
 			// Arguments may span lines, but no process can be given a NUL.
 			if !utf8.ValidString(arg) || strings.ContainsRune(arg, 0) {
-				return fault.InvalidField(fmt.Sprintf("health.command.%d", i), "holds bytes that cannot be an argument of a program")
+				return fault.InvalidField(
+					fmt.Sprintf("health.command.%d", i), "holds bytes that cannot be an argument of a program",
+				)
 			}
 		}
 		if h.Command[0] == "" {
@@ -189,7 +191,18 @@ func checkEnvName(name string) error {
 // CreateDeployment has a site run an image, if the policy packs allow it.
 func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in DeploymentInput) (Deployment, error) {
 	now := db.At(s.now())
-	d := Deployment{ID: newID(), SiteID: siteID, Name: name, DesiredState: "running", PullPolicy: "missing", Restart: "always", Revision: 1, Status: deploymentPending, CreatedAt: now, UpdatedAt: now}
+	d := Deployment{
+		ID:           newID(),
+		SiteID:       siteID,
+		Name:         name,
+		DesiredState: "running",
+		PullPolicy:   "missing",
+		Restart:      "always",
+		Revision:     1,
+		Status:       deploymentPending,
+		CreatedAt:    now,
+		UpdatedAt:    now,
+	}
 	d.Ports.V = []Port{}
 	in.apply(&d)
 	if err := checkDeployment(&d); err != nil {
@@ -221,7 +234,14 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 		if err := desiredChanged(ctx, tx, siteID); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "deployment.create", Target: d.ID, SiteID: siteID, OrgID: d.OrgID, Message: "deployment " + name + " created", Detail: map[string]any{"image": d.Image, "version": d.Version}})
+		return s.record(ctx, tx, entry{
+			Action:  "deployment.create",
+			Target:  d.ID,
+			SiteID:  siteID,
+			OrgID:   d.OrgID,
+			Message: "deployment " + name + " created",
+			Detail:  map[string]any{"image": d.Image, "version": d.Version},
+		})
 	})
 	return d, err
 }
@@ -241,7 +261,9 @@ func (s *Service) deployments(ctx context.Context, siteID, after string, limit i
 		where, args = where+" AND site_id = ?", append(args, siteID)
 	}
 	deployments := []Deployment{}
-	err := s.db.Select(ctx, &deployments, "SELECT * FROM deployments WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	err := s.db.Select(
+		ctx, &deployments, "SELECT * FROM deployments WHERE "+where+" AND id > ? ORDER BY id LIMIT ?",
+		append(args, after, limit)...)
 	return deployments, err
 }
 
@@ -315,9 +337,28 @@ func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus stri
 	if wasStatus != d.Status {
 		tx.OnCommit(s.nudgeAlerts)
 	}
-	_, err := tx.Exec(ctx, `UPDATE deployments SET image = ?, version = ?, desired_state = ?, env = ?, ports = ?, pull_policy = ?, restart = ?, health = ?, revision = ?, observed_revision = ?,
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE deployments SET image = ?, version = ?, desired_state = ?, env = ?, ports = ?, pull_policy = ?, restart = ?, health = ?, revision = ?, observed_revision = ?,
 		previous_image = ?, previous_version = ?, previous_run = ?, status = ?, message = ?, updated_at = ? WHERE id = ?`,
-		d.Image, d.Version, d.DesiredState, d.Env, d.Ports, d.PullPolicy, d.Restart, d.Health, d.Revision, d.ObservedRevision, d.PreviousImage, d.PreviousVersion, d.PreviousRun, d.Status, d.Message, d.UpdatedAt, d.ID)
+		d.Image,
+		d.Version,
+		d.DesiredState,
+		d.Env,
+		d.Ports,
+		d.PullPolicy,
+		d.Restart,
+		d.Health,
+		d.Revision,
+		d.ObservedRevision,
+		d.PreviousImage,
+		d.PreviousVersion,
+		d.PreviousRun,
+		d.Status,
+		d.Message,
+		d.UpdatedAt,
+		d.ID,
+	)
 	return err
 }
 
@@ -353,8 +394,19 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "deployment.update", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "deployment " + d.Name + " changed",
-			Detail: map[string]any{"image": d.Image, "version": d.Version, "desired_state": d.DesiredState, "revision": d.Revision}})
+		return s.record(ctx, tx, entry{
+			Action:  "deployment.update",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: "deployment " + d.Name + " changed",
+			Detail: map[string]any{
+				"image":         d.Image,
+				"version":       d.Version,
+				"desired_state": d.DesiredState,
+				"revision":      d.Revision,
+			},
+		})
 	})
 	return d, err
 }
@@ -374,7 +426,13 @@ func (s *Service) DeleteDeployment(ctx context.Context, id string) error {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "deployment.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "deployment " + d.Name + " deleted"})
+		return s.record(ctx, tx, entry{
+			Action:  "deployment.delete",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: "deployment " + d.Name + " deleted",
+		})
 	})
 }
 
@@ -429,7 +487,10 @@ func (s *Service) ReportDeployment(ctx context.Context, id string, rep Deploymen
 		}
 		if rep.ObservedRevision != nil {
 			if *rep.ObservedRevision > d.Revision {
-				return fault.InvalidField("observed_revision", "is %d, but the deployment is at revision %d", *rep.ObservedRevision, d.Revision)
+				return fault.InvalidField(
+					"observed_revision", "is %d, but the deployment is at revision %d", *rep.ObservedRevision,
+					d.Revision,
+				)
 			}
 			if *rep.ObservedRevision < d.ObservedRevision {
 				return nil
@@ -444,7 +505,15 @@ func (s *Service) ReportDeployment(ctx context.Context, id string, rep Deploymen
 		d.Status, d.Message = rep.Status, rep.Message
 		if was != d.Status && (d.Status == "failed" || d.Status == deploymentDenied) {
 			message := fmt.Sprintf("deployment %s %s: %s", d.Name, d.Status, d.Message)
-			if _, err := s.tell(ctx, tx, Activity{Level: levelError, Source: "agent", OrgID: d.OrgID, SiteID: d.SiteID, Chapter: "deployments", Action: "deployment." + d.Status, Message: message}); err != nil {
+			if _, err := s.tell(ctx, tx, Activity{
+				Level:   levelError,
+				Source:  "agent",
+				OrgID:   d.OrgID,
+				SiteID:  d.SiteID,
+				Chapter: "deployments",
+				Action:  "deployment." + d.Status,
+				Message: message,
+			}); err != nil {
 				return err
 			}
 		}
@@ -455,7 +524,9 @@ func (s *Service) ReportDeployment(ctx context.Context, id string, rep Deploymen
 
 // RollbackDeployment goes back to the image that ran before, if there is one and
 // the policy packs allow it. It reports whether it did.
-func (s *Service) RollbackDeployment(ctx context.Context, id, siteID, reason string) (d Deployment, rolledBack bool, err error) {
+func (s *Service) RollbackDeployment(
+	ctx context.Context, id, siteID, reason string,
+) (d Deployment, rolledBack bool, err error) {
 	if err := ownSite(ctx, siteID); err != nil {
 		return d, false, err
 	}
@@ -468,8 +539,17 @@ func (s *Service) RollbackDeployment(ctx context.Context, id, siteID, reason str
 			return err
 		}
 		record := func(message string) error {
-			return s.record(ctx, tx, entry{Action: "deployment.rollback", Target: id, Message: message,
-				Detail: map[string]any{"rolled_back": rolledBack, "reason": reason, "image": d.Image, "version": d.Version}})
+			return s.record(ctx, tx, entry{
+				Action:  "deployment.rollback",
+				Target:  id,
+				Message: message,
+				Detail: map[string]any{
+					"rolled_back": rolledBack,
+					"reason":      reason,
+					"image":       d.Image,
+					"version":     d.Version,
+				},
+			})
 		}
 		if d.PreviousImage == "" {
 			return record("deployment " + d.Name + ": nothing to roll back to")
@@ -496,8 +576,15 @@ func (s *Service) RollbackDeployment(ctx context.Context, id, siteID, reason str
 		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
-		if _, err := s.tell(ctx, tx, Activity{Level: levelWarn, Source: "agent", OrgID: d.OrgID, SiteID: d.SiteID, Chapter: "deployments", Action: "deployment.rollback",
-			Message: fmt.Sprintf("deployment %s rolled back to %s: %s", d.Name, d.Version, reason)}); err != nil {
+		if _, err := s.tell(ctx, tx, Activity{
+			Level:   levelWarn,
+			Source:  "agent",
+			OrgID:   d.OrgID,
+			SiteID:  d.SiteID,
+			Chapter: "deployments",
+			Action:  "deployment.rollback",
+			Message: fmt.Sprintf("deployment %s rolled back to %s: %s", d.Name, d.Version, reason),
+		}); err != nil {
 			return err
 		}
 		return record("deployment " + d.Name + " rolled back to " + d.Version)

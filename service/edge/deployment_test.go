@@ -19,11 +19,18 @@ func TestADeploymentMovesBetweenControlPlaneAndAgent(t *testing.T) {
 		}
 		c.call("POST", "/deployments", adminToken, create).want(409)
 		report := func(status string, revision int) answer {
-			return c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status, "observed_revision": revision})
+			return c.call(
+				"POST", "/agent/deployments/"+d.Id+"/status", agent,
+				object{"site_id": site, "status": status, "observed_revision": revision},
+			)
 		}
 		report("running", 1).want(200)
 		report("running", 7).refused(400, "invalid", "observed_revision")
-		d = as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"image": "ghcr.io/acme/web:2", "version": "2"}).want(200))
+		d = as[edgeapi.Deployment](
+			c.call(
+				"PATCH", "/deployments/"+d.Id, adminToken, object{"image": "ghcr.io/acme/web:2", "version": "2"},
+			).want(200),
+		)
 		if d.Revision != 2 || d.Previous == nil || d.Previous.Version != "1" || d.Status != "pending" {
 			c.Errorf("%+v", d)
 		}
@@ -36,23 +43,34 @@ func TestADeploymentMovesBetweenControlPlaneAndAgent(t *testing.T) {
 			c.Errorf("%+v", a)
 		}
 		rollback := func() edgeapi.RollbackResult {
-			return as[edgeapi.RollbackResult](c.call("POST", "/agent/deployments/"+d.Id+"/rollback", agent, object{"site_id": site, "reason": "crash"}).want(200))
+			return as[edgeapi.RollbackResult](
+				c.call(
+					"POST", "/agent/deployments/"+d.Id+"/rollback", agent, object{"site_id": site, "reason": "crash"},
+				).want(200),
+			)
 		}
-		if r := rollback(); !r.RolledBack || r.Deployment.Version != "1" || r.Deployment.Status != "rolled_back" || r.Deployment.Revision != 3 {
+		if r := rollback(); !r.RolledBack || r.Deployment.Version != "1" || r.Deployment.Status != "rolled_back" ||
+			r.Deployment.Revision != 3 {
 			c.Errorf("%+v", r)
 		}
 		if r := rollback(); r.RolledBack {
 			c.Errorf("rolled back twice: %+v", r)
 		}
-		stopped := as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "stopped"}).want(200))
+		stopped := as[edgeapi.Deployment](
+			c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "stopped"}).want(200),
+		)
 		if stopped.DesiredState != "stopped" {
 			c.Errorf("%+v", stopped)
 		}
-		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "asleep"}).refused(400, "invalid", "desired_state")
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "asleep"}).refused(
+			400, "invalid", "desired_state",
+		)
 		c.call("PATCH", "/deployments/none", adminToken, object{}).want(404)
 		c.call("DELETE", "/deployments/"+d.Id, adminToken, nil).want(204)
 		c.call("DELETE", "/deployments/"+d.Id, adminToken, nil).want(404)
-		if list := as[[]edgeapi.AgentDeployment](c.call("GET", "/agent/deployments", agent, nil).want(200)); len(list) != 0 {
+		if list := as[[]edgeapi.AgentDeployment](c.call("GET", "/agent/deployments", agent, nil).want(200)); len(
+			list,
+		) != 0 {
 			c.Errorf("%+v", list)
 		}
 	})
@@ -62,9 +80,17 @@ func TestADeploymentOfASiteThatIsNotHeardOfCountsAsUnknown(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		deploy := func(site, agent, name, status string) {
-			d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": name, "image": "nginx", "version": "1"}).want(201))
+			d := as[edgeapi.Deployment](
+				c.call(
+					"POST", "/deployments", adminToken,
+					object{"site_id": site, "name": name, "image": "nginx", "version": "1"},
+				).want(201),
+			)
 			if status != "pending" {
-				c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status, "observed_revision": 1}).want(200)
+				c.call(
+					"POST", "/agent/deployments/"+d.Id+"/status", agent,
+					object{"site_id": site, "status": status, "observed_revision": 1},
+				).want(200)
 			}
 		}
 		loud, heard := c.site("loud", enrollmentToken)
@@ -76,7 +102,9 @@ func TestADeploymentOfASiteThatIsNotHeardOfCountsAsUnknown(t *testing.T) {
 		deploy(quiet, silent, "new", "pending")
 		counted := func(when string, want edgeapi.Counts) {
 			c.Helper()
-			if got := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)).Deployments; !maps.Equal(got, want) {
+			if got := as[edgeapi.Overview](
+				c.call("GET", "/overview", viewerToken, nil).want(200),
+			).Deployments; !maps.Equal(got, want) {
 				c.Errorf("%s: %v, want %v", when, got, want)
 			}
 		}
@@ -96,7 +124,9 @@ func TestADeploymentOfASiteThatIsNotHeardOfCountsAsUnknown(t *testing.T) {
 		counted("one is offline, the other revoked", edgeapi.Counts{"unknown": 3, "failed": 1, "pending": 1})
 		c.call("POST", "/heartbeat", silent, object{}).want(200)
 		counted("the one is back", edgeapi.Counts{"running": 1, "stopped": 1, "unknown": 1, "failed": 1, "pending": 1})
-		if d := as[edgeapi.Deployment](c.call("GET", "/deployments/"+of[0].Id, viewerToken, nil).want(200)); *d.SiteStatus != "online" {
+		if d := as[edgeapi.Deployment](
+			c.call("GET", "/deployments/"+of[0].Id, viewerToken, nil).want(200),
+		); *d.SiteStatus != "online" {
 			c.Errorf("%+v", d)
 		}
 	})
@@ -107,14 +137,24 @@ func TestPolicyPacksDecideWhatASiteMayRun(t *testing.T) {
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
 		deploy := func(name, image string) answer {
-			return c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": name, "image": image, "version": "1"})
+			return c.call(
+				"POST", "/deployments", adminToken,
+				object{"site_id": site, "name": name, "image": image, "version": "1"},
+			)
 		}
 		before := as[edgeapi.Deployment](deploy("before", "evil.example/miner").want(201))
-		fleet := as[edgeapi.PolicyPack](c.call("POST", "/policy-packs", adminToken, object{"name": "fleet", "allowed_images": []string{"ghcr.io/acme/*"}}).want(201))
+		fleet := as[edgeapi.PolicyPack](
+			c.call(
+				"POST", "/policy-packs", adminToken,
+				object{"name": "fleet", "allowed_images": []string{"ghcr.io/acme/*"}},
+			).want(201),
+		)
 		deploy("good", "ghcr.io/acme/web:1").want(201)
 		deploy("bad", "evil.example/miner").refused(403, "image_not_allowed", "")
 		deploy("worse", "not an image").refused(400, "invalid", "image")
-		c.call("PATCH", "/deployments/"+before.Id, adminToken, object{"desired_state": "running"}).refused(403, "image_not_allowed", "")
+		c.call("PATCH", "/deployments/"+before.Id, adminToken, object{"desired_state": "running"}).refused(
+			403, "image_not_allowed", "",
+		)
 
 		// What runs already is judged again: the agent is told, and so is the operator.
 		for _, d := range as[[]edgeapi.AgentDeployment](c.call("GET", "/agent/deployments", agent, nil).want(200)) {
@@ -127,16 +167,25 @@ func TestPolicyPacksDecideWhatASiteMayRun(t *testing.T) {
 			c.Errorf("%+v", a)
 		}
 		// Packs add up; a disabled one counts for nothing.
-		c.call("POST", "/policy-packs", adminToken, object{"name": "site", "site_id": site, "allowed_images": []string{"evil.example/*"}}).want(201)
+		c.call(
+			"POST", "/policy-packs", adminToken,
+			object{"name": "site", "site_id": site, "allowed_images": []string{"evil.example/*"}},
+		).want(201)
 		deploy("bad", "evil.example/miner").want(201)
-		p := as[edgeapi.PolicyPack](c.call("PATCH", "/policy-packs/"+fleet.Id, adminToken, object{"enabled": false, "name": "old"}).want(200))
+		p := as[edgeapi.PolicyPack](
+			c.call("PATCH", "/policy-packs/"+fleet.Id, adminToken, object{"enabled": false, "name": "old"}).want(200),
+		)
 		if p.Version != 2 || p.Enabled || p.Name != "old" || len(p.AllowedImages) != 1 {
 			c.Errorf("%+v", p)
 		}
 		deploy("other", "ghcr.io/acme/web:1").refused(403, "image_not_allowed", "")
-		c.call("POST", "/policy-packs", adminToken, object{"allowed_images": []string{"x"}}).refused(400, "invalid", "name")
+		c.call("POST", "/policy-packs", adminToken, object{"allowed_images": []string{"x"}}).refused(
+			400, "invalid", "name",
+		)
 		org := c.org("acme")
-		c.call("POST", "/policy-packs", org.AdminToken, object{"name": "fleet-wide", "allowed_images": []string{"*"}}).want(403)
+		c.call(
+			"POST", "/policy-packs", org.AdminToken, object{"name": "fleet-wide", "allowed_images": []string{"*"}},
+		).want(403)
 		c.call("PATCH", "/policy-packs/"+fleet.Id, org.AdminToken, object{"enabled": true}).want(403)
 	})
 }
@@ -150,18 +199,35 @@ func TestADeploymentSaysHowToPullRestartAndCheck(t *testing.T) {
 		if d.PullPolicy != "missing" || d.Restart != "always" || d.Health != nil {
 			c.Errorf("%+v", d)
 		}
-		change := object{"pull_policy": "never", "restart": "on_failure", "health": object{"command": []string{"/check", "a b"}, "retries": 5}}
+		change := object{
+			"pull_policy": "never",
+			"restart":     "on_failure",
+			"health":      object{"command": []string{"/check", "a b"}, "retries": 5},
+		}
 		c.call("PATCH", "/deployments/"+d.Id, adminToken, change).want(200)
 		told := as[[]edgeapi.AgentDeployment](c.call("GET", "/agent/deployments", agent, nil).want(200))[0]
-		if told.PullPolicy != "never" || told.Restart != "on_failure" || told.Health == nil || *told.Health.Retries != 5 || *told.Health.IntervalSeconds != 10 || told.Health.Command[1] != "a b" {
+		if told.PullPolicy != "never" || told.Restart != "on_failure" || told.Health == nil ||
+			*told.Health.Retries != 5 ||
+			*told.Health.IntervalSeconds != 10 ||
+			told.Health.Command[1] != "a b" {
 			c.Errorf("%+v", told)
 		}
-		if d = as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{}}}).want(200)); d.Health != nil {
+		if d = as[edgeapi.Deployment](
+			c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{}}}).want(
+				200,
+			),
+		); d.Health != nil {
 			c.Errorf("an empty command left a check: %+v", d.Health)
 		}
-		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{""}}}).refused(400, "invalid", "health.command.0")
-		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{"a", "b\x00"}}}).refused(400, "invalid", "health.command.1")
-		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"pull_policy": "often"}).refused(400, "invalid", "pull_policy")
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{""}}}).refused(
+			400, "invalid", "health.command.0",
+		)
+		c.call(
+			"PATCH", "/deployments/"+d.Id, adminToken, object{"health": object{"command": []string{"a", "b\x00"}}},
+		).refused(400, "invalid", "health.command.1")
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"pull_policy": "often"}).refused(
+			400, "invalid", "pull_policy",
+		)
 	})
 }
 
@@ -171,21 +237,39 @@ func TestAnImageCanBeTriedAgainstThePacksBeforeItIsDeployed(t *testing.T) {
 		org := c.org("acme")
 		site, agent := c.site("plant", org.EnrollmentToken)
 		try := func(image string) edgeapi.ImageVerdict {
-			return as[edgeapi.ImageVerdict](c.call("POST", "/policy-packs/check", org.ViewerToken, object{"image": image, "site_id": site}).want(200))
+			return as[edgeapi.ImageVerdict](
+				c.call("POST", "/policy-packs/check", org.ViewerToken, object{"image": image, "site_id": site}).want(
+					200,
+				),
+			)
 		}
-		if v := try("nginx"); !v.Allowed || v.Packs != 0 || v.Image != "docker.io/library/nginx:latest" || len(v.Matches) != 0 {
+		if v := try("nginx"); !v.Allowed || v.Packs != 0 || v.Image != "docker.io/library/nginx:latest" ||
+			len(v.Matches) != 0 {
 			c.Errorf("without packs: %+v", v)
 		}
-		c.call("POST", "/policy-packs", org.AdminToken, object{"name": "own", "site_id": site, "allowed_images": []string{"ghcr.io/acme/*", "*:1"}}).want(201)
-		if v := try("ghcr.io/acme/web:1"); !v.Allowed || v.Packs != 1 || len(v.Matches) != 2 || v.Matches[0].PackName != "own" || v.Matches[0].Pattern != "ghcr.io/acme/*" {
+		c.call(
+			"POST", "/policy-packs", org.AdminToken,
+			object{"name": "own", "site_id": site, "allowed_images": []string{"ghcr.io/acme/*", "*:1"}},
+		).want(201)
+		if v := try(
+			"ghcr.io/acme/web:1",
+		); !v.Allowed || v.Packs != 1 || len(v.Matches) != 2 || v.Matches[0].PackName != "own" ||
+			v.Matches[0].Pattern != "ghcr.io/acme/*" {
 			c.Errorf("allowed: %+v", v)
 		}
 		if v := try("nginx"); v.Allowed {
 			c.Errorf("not on the list: %+v", v)
 		}
-		c.call("POST", "/policy-packs/check", org.ViewerToken, object{"image": "UPPER"}).refused(400, "invalid", "image")
-		c.call("POST", "/policy-packs/check", c.org("other").ViewerToken, object{"image": "nginx", "site_id": site}).want(404)
-		if packs := as[[]edgeapi.PolicyPack](c.call("GET", "/agent/policy-packs", agent, nil).want(200)); len(packs) != 1 || packs[0].Name != "own" {
+		c.call("POST", "/policy-packs/check", org.ViewerToken, object{"image": "UPPER"}).refused(
+			400, "invalid", "image",
+		)
+		c.call(
+			"POST", "/policy-packs/check", c.org("other").ViewerToken, object{"image": "nginx", "site_id": site},
+		).want(404)
+		if packs := as[[]edgeapi.PolicyPack](
+			c.call("GET", "/agent/policy-packs", agent, nil).want(200),
+		); len(packs) != 1 ||
+			packs[0].Name != "own" {
 			c.Errorf("the agent's packs: %+v", packs)
 		}
 	})
@@ -195,22 +279,41 @@ func TestARollbackBringsBackHowTheImageRanToo(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": "web", "image": "ghcr.io/acme/web:1", "version": "1",
-			"env": object{"MODE": "good"}, "ports": []object{{"container_port": 80}}}).want(201))
+		d := as[edgeapi.Deployment](
+			c.call(
+				"POST",
+				"/deployments",
+				adminToken,
+				object{"site_id": site, "name": "web", "image": "ghcr.io/acme/web:1", "version": "1",
+					"env": object{"MODE": "good"}, "ports": []object{{"container_port": 80}}},
+			).want(201),
+		)
 		report := func(status string) {
-			c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status}).want(200)
+			c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status}).want(
+				200,
+			)
 		}
 		report("running")
 		// Two changes before the agent says that one runs: the first never ran.
 		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"env": object{"MODE": "never ran"}}).want(200)
-		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"version": "2", "env": object{"MODE": "bad"}, "ports": []object{}, "health": object{"command": []string{"/check"}}}).want(200)
+		c.call("PATCH", "/deployments/"+d.Id, adminToken, object{
+			"version": "2",
+			"env":     object{"MODE": "bad"},
+			"ports":   []object{},
+			"health":  object{"command": []string{"/check"}},
+		}).want(200)
 		report("failed")
-		back := as[edgeapi.RollbackResult](c.call("POST", "/agent/deployments/"+d.Id+"/rollback", agent, object{"site_id": site}).want(200)).Deployment
-		if back.Version != "1" || back.Env["MODE"] != "good" || len(back.Ports) != 1 || back.Health != nil || back.Previous != nil {
+		back := as[edgeapi.RollbackResult](
+			c.call("POST", "/agent/deployments/"+d.Id+"/rollback", agent, object{"site_id": site}).want(200),
+		).Deployment
+		if back.Version != "1" || back.Env["MODE"] != "good" || len(back.Ports) != 1 || back.Health != nil ||
+			back.Previous != nil {
 			c.Errorf("%+v", back)
 		}
 		// Stopping makes no other container, so there is nothing new to go back to.
-		if d := as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "stopped"}).want(200)); d.Previous != nil {
+		if d := as[edgeapi.Deployment](
+			c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "stopped"}).want(200),
+		); d.Previous != nil {
 			c.Errorf("%+v", d.Previous)
 		}
 	})

@@ -22,7 +22,9 @@ func desiredChanged(ctx context.Context, tx *db.Tx, siteIDs ...string) error {
 		for i, id := range ids {
 			args[i] = id
 		}
-		query := "INSERT INTO desired_revisions (site_id, revision) VALUES " + strings.TrimSuffix(strings.Repeat("(?, 1),", len(ids)), ",") +
+		query := "INSERT INTO desired_revisions (site_id, revision) VALUES " + strings.TrimSuffix(
+			strings.Repeat("(?, 1),", len(ids)), ",",
+		) +
 			" ON CONFLICT (site_id) DO UPDATE SET revision = desired_revisions.revision + 1"
 		if _, err := tx.Exec(ctx, query, args...); err != nil {
 			return err

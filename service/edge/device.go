@@ -81,7 +81,13 @@ func (d *Device) ShownReported() json.RawMessage {
 }
 
 func (d *Device) otaStatus() OTAStatus {
-	return OTAStatus{RequestID: d.OTARequestID, State: d.OTAState, Progress: d.OTAProgress, Message: d.OTAMessage, UpdatedAt: d.OTAUpdatedAt.Time}
+	return OTAStatus{
+		RequestID: d.OTARequestID,
+		State:     d.OTAState,
+		Progress:  d.OTAProgress,
+		Message:   d.OTAMessage,
+		UpdatedAt: d.OTAUpdatedAt.Time,
+	}
 }
 
 // request is the update that the device was last asked for.
@@ -118,30 +124,48 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 				return err
 			}
 			created = true
-			d = Device{DeviceID: in.DeviceID, SiteID: caller.SiteID, OrgID: caller.OrgID, RegisteredAt: now, Desired: "{}", Reported: "{}", TwinUpdatedAt: now}
+			d = Device{
+				DeviceID:      in.DeviceID,
+				SiteID:        caller.SiteID,
+				OrgID:         caller.OrgID,
+				RegisteredAt:  now,
+				Desired:       "{}",
+				Reported:      "{}",
+				TwinUpdatedAt: now,
+			}
 		} else if err != nil {
 			return err
 		}
 		if d.SiteID != caller.SiteID {
-			return fault.New(fault.Conflict, "device_id: %s belongs to another site", in.DeviceID).WithCode("device_of_another_site")
+			return fault.New(fault.Conflict, "device_id: %s belongs to another site", in.DeviceID).WithCode(
+				"device_of_another_site",
+			)
 		}
 		d.Name, d.Model, d.FirmwareVersion, d.LastSeenAt = in.Name, in.Model, in.FirmwareVersion, now
 		if in.Labels != nil || created {
 			d.Labels.V = in.Labels
 		}
 		if !created {
-			_, err := tx.Exec(ctx, "UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ? WHERE device_id = ?",
-				d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.DeviceID)
+			_, err := tx.Exec(
+				ctx,
+				"UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ? WHERE device_id = ?",
+				d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.DeviceID,
+			)
 			return err
 		}
 		if err := tx.Insert(ctx, "devices", d); err != nil {
 			if db.IsUnique(err) { // registered by another site at this moment
-				return fault.New(fault.Conflict, "device_id: %s is being registered by someone else; try again", in.DeviceID)
+				return fault.New(
+					fault.Conflict, "device_id: %s is being registered by someone else; try again", in.DeviceID,
+				)
 			}
 			return err
 		}
 		tally.Add(tx, d.OrgID, tally.Device, "registered", 1)
-		return s.record(ctx, tx, entry{Action: "device.register", Target: d.DeviceID, Message: "device " + d.DeviceID + " registered"})
+		return s.record(
+			ctx, tx,
+			entry{Action: "device.register", Target: d.DeviceID, Message: "device " + d.DeviceID + " registered"},
+		)
 	})
 	return d, created, err
 }
@@ -153,7 +177,9 @@ func (s *Service) Devices(ctx context.Context, siteID, after string, limit int) 
 		where, args = where+" AND site_id = ?", append(args, siteID)
 	}
 	devices := []Device{}
-	err := s.db.Select(ctx, &devices, "SELECT * FROM devices WHERE "+where+" AND device_id > ? ORDER BY device_id LIMIT ?", append(args, after, limit)...)
+	err := s.db.Select(
+		ctx, &devices, "SELECT * FROM devices WHERE "+where+" AND device_id > ? ORDER BY device_id LIMIT ?",
+		append(args, after, limit)...)
 	return devices, err
 }
 
@@ -166,7 +192,8 @@ func (s *Service) device(ctx context.Context, q db.Querier, id, lock string) (De
 	var d Device
 	err := q.Get(ctx, &d, "SELECT * FROM devices WHERE device_id = ?"+lock, id)
 	caller := callerFrom(ctx)
-	if err == nil && (caller.Role == RoleAgent && d.SiteID != caller.SiteID || caller.Role != RoleAgent && !caller.sees(d.OrgID)) {
+	if err == nil &&
+		(caller.Role == RoleAgent && d.SiteID != caller.SiteID || caller.Role != RoleAgent && !caller.sees(d.OrgID)) {
 		err = db.ErrNoRows
 	}
 	return d, db.NotFound(err, "no device %s", id)
@@ -189,7 +216,13 @@ func (s *Service) DeleteDevice(ctx context.Context, id string) error {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "device.delete", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "device " + id + " deleted"})
+		return s.record(ctx, tx, entry{
+			Action:  "device.delete",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: "device " + id + " deleted",
+		})
 	})
 }
 
@@ -212,24 +245,39 @@ func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (D
 			return err
 		}
 		if in.IfMatch != "" && !matchesETag(in.IfMatch, twin.ETag(d.DesiredVersion, d.ReportedVersion)) {
-			return fault.New(fault.Precondition, "If-Match: the twin is at %s now; read it again", twin.ETag(d.DesiredVersion, d.ReportedVersion))
+			return fault.New(
+				fault.Precondition, "If-Match: the twin is at %s now; read it again",
+				twin.ETag(d.DesiredVersion, d.ReportedVersion),
+			)
 		}
 		if in.ExpectedVersion != nil && *in.ExpectedVersion != d.DesiredVersion {
-			return fault.New(fault.Conflict, "expected_version: the desired state is at version %d, not %d; read it again", d.DesiredVersion, *in.ExpectedVersion).WithCode("stale_version")
+			return fault.New(
+				fault.Conflict, "expected_version: the desired state is at version %d, not %d; read it again",
+				d.DesiredVersion, *in.ExpectedVersion,
+			).WithCode("stale_version")
 		}
 		before, after, err := twin.Diff(json.RawMessage(d.Desired), desired)
 		if err != nil {
 			return err
 		}
 		d.Desired, d.DesiredVersion, d.TwinUpdatedAt = string(desired), d.DesiredVersion+1, db.At(s.now())
-		if _, err := tx.Exec(ctx, "UPDATE devices SET desired = ?, desired_version = ?, twin_updated_at = ? WHERE device_id = ?", d.Desired, d.DesiredVersion, d.TwinUpdatedAt, id); err != nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE devices SET desired = ?, desired_version = ?, twin_updated_at = ? WHERE device_id = ?",
+			d.Desired, d.DesiredVersion, d.TwinUpdatedAt, id,
+		); err != nil {
 			return err
 		}
 		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "twin.desired", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: "desired state of " + id + " replaced",
-			Detail: map[string]any{"desired_version": d.DesiredVersion, "before": before, "after": after}})
+		return s.record(ctx, tx, entry{
+			Action:  "twin.desired",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: "desired state of " + id + " replaced",
+			Detail:  map[string]any{"desired_version": d.DesiredVersion, "before": before, "after": after},
+		})
 	})
 	return d, err
 }
@@ -253,7 +301,10 @@ func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessa
 			return err
 		}
 		if version != nil && *version != d.ReportedVersion {
-			return fault.New(fault.Conflict, "version: the reported state is at version %d, not %d; read it again", d.ReportedVersion, *version).WithCode("stale_version")
+			return fault.New(
+				fault.Conflict, "version: the reported state is at version %d, not %d; read it again",
+				d.ReportedVersion, *version,
+			).WithCode("stale_version")
 		}
 		merged, err := twin.Merge("reported", json.RawMessage(d.Reported), patch)
 		if err != nil {
@@ -264,8 +315,11 @@ func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessa
 		if firmware, said := twin.Firmware(patch); said {
 			d.FirmwareVersion = firmware
 		}
-		_, err = tx.Exec(ctx, "UPDATE devices SET reported = ?, reported_version = ?, firmware_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
-			d.Reported, d.ReportedVersion, d.FirmwareVersion, now, now, id)
+		_, err = tx.Exec(
+			ctx,
+			"UPDATE devices SET reported = ?, reported_version = ?, firmware_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+			d.Reported, d.ReportedVersion, d.FirmwareVersion, now, now, id,
+		)
 		return err
 	})
 	return d, err
@@ -309,8 +363,14 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "ota.request", Target: id, SiteID: d.SiteID, OrgID: d.OrgID, Message: fmt.Sprintf("update of %s to %s requested", id, req.Version),
-			Detail: map[string]any{"request_id": req.RequestID, "version": req.Version, "url": req.URL}})
+		return s.record(ctx, tx, entry{
+			Action:  "ota.request",
+			Target:  id,
+			SiteID:  d.SiteID,
+			OrgID:   d.OrgID,
+			Message: fmt.Sprintf("update of %s to %s requested", id, req.Version),
+			Detail:  map[string]any{"request_id": req.RequestID, "version": req.Version, "url": req.URL},
+		})
 	})
 	return d, err
 }
@@ -321,7 +381,9 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req OTARequest, moves otaMoves) error {
 	if d.OTACampaignID != "" && !d.OTAState.Terminal() {
 		// The campaign that the device was in will not hear of its update again.
-		if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeFailed, "superseded by another update"); err != nil {
+		if err := settleCampaignDevice(
+			ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeFailed, "superseded by another update",
+		); err != nil {
 			return err
 		}
 	}
@@ -330,9 +392,19 @@ func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req
 	d.OTARequest, d.OTARequestID, d.OTACampaignID = string(mustJSON(req)), req.RequestID, req.CampaignID
 	d.OTAState, d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt = ota.Pending, 0, "", now
 	d.DesiredVersion, d.TwinUpdatedAt = d.DesiredVersion+1, now
-	_, err := tx.Exec(ctx, `UPDATE devices SET ota_request = ?, ota_request_id = ?, ota_campaign_id = ?, ota_state = ?, ota_progress = 0, ota_message = '', ota_updated_at = ?,
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE devices SET ota_request = ?, ota_request_id = ?, ota_campaign_id = ?, ota_state = ?, ota_progress = 0, ota_message = '', ota_updated_at = ?,
 		desired_version = ?, twin_updated_at = ? WHERE device_id = ?`,
-		d.OTARequest, d.OTARequestID, d.OTACampaignID, string(d.OTAState), now, d.DesiredVersion, now, d.DeviceID)
+		d.OTARequest,
+		d.OTARequestID,
+		d.OTACampaignID,
+		string(d.OTAState),
+		now,
+		d.DesiredVersion,
+		now,
+		d.DeviceID,
+	)
 	tx.OnCommit(s.nudgeAlerts)
 	return err
 }

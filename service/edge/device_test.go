@@ -18,9 +18,13 @@ func TestADesiredStateIsReplacedUnderItsVersion(t *testing.T) {
 		put := func(body object, ifMatch string) answer {
 			return c.callWith("PUT", "/twins/d1/desired", adminToken, body, map[string]string{"If-Match": ifMatch})
 		}
-		a := put(object{"desired": object{"rate": 5, "ota": object{"version": "evil"}}, "expected_version": 1}, "").want(200)
+		a := put(
+			object{"desired": object{"rate": 5, "ota": object{"version": "evil"}}, "expected_version": 1}, "",
+		).want(200)
 		tw := as[edgeapi.Twin](a)
-		if tw.DesiredVersion != 2 || !strings.Contains(string(tw.Desired), `"version":"2.0"`) || strings.Contains(string(tw.Desired), "evil") || tw.SiteId != site {
+		if tw.DesiredVersion != 2 || !strings.Contains(string(tw.Desired), `"version":"2.0"`) ||
+			strings.Contains(string(tw.Desired), "evil") ||
+			tw.SiteId != site {
 			c.Errorf("%+v %s", tw, tw.Desired)
 		}
 		put(object{"desired": object{}, "expected_version": 1}, "").refused(409, "stale_version", "")
@@ -30,7 +34,9 @@ func TestADesiredStateIsReplacedUnderItsVersion(t *testing.T) {
 		put(object{"desired": []any{}}, "").refused(400, "invalid", "desired")
 		put(object{}, "").refused(400, "invalid", "desired")
 		c.call("PUT", "/twins/none/desired", adminToken, object{"desired": object{}}).want(404)
-		if got := c.call("GET", "/twins/d1", viewerToken, nil).want(200); got.header.Get("ETag") == a.header.Get("ETag") {
+		if got := c.call("GET", "/twins/d1", viewerToken, nil).want(200); got.header.Get("ETag") == a.header.Get(
+			"ETag",
+		) {
 			c.Error("the ETag did not change with the twin")
 		}
 	})
@@ -43,7 +49,9 @@ func TestAReportIsMerged(t *testing.T) {
 		c.device(agent, "d1")
 		report := func(body object) answer { return c.call("POST", "/agent/twins/d1/reported", agent, body) }
 		report(object{"reported": object{"a": 1, "b": object{"x": 1, "y": 2}}}).want(200)
-		tw := as[edgeapi.Twin](report(object{"reported": object{"a": nil, "b": object{"x": nil}}, "version": 1}).want(200))
+		tw := as[edgeapi.Twin](
+			report(object{"reported": object{"a": nil, "b": object{"x": nil}}, "version": 1}).want(200),
+		)
 		if string(tw.Reported) != `{"b":{"y":2}}` || tw.ReportedVersion != 2 {
 			c.Errorf("%s at %d", tw.Reported, tw.ReportedVersion)
 		}
@@ -57,7 +65,12 @@ func TestAReportIsMerged(t *testing.T) {
 }
 
 func artifact(version string) object {
-	return object{"version": version, "url": "https://fw.example/" + version, "sha256": strings.Repeat("ab", 32), "size": 1000}
+	return object{
+		"version": version,
+		"url":     "https://fw.example/" + version,
+		"sha256":  strings.Repeat("ab", 32),
+		"size":    1000,
+	}
 }
 
 func (c *control) ota(agent, site, device string, state string, more object) answer {
@@ -76,15 +89,26 @@ func TestAnUpdateFollowsItsStates(t *testing.T) {
 		c.device(agent, "d1")
 		c.call("GET", "/devices/d1/ota", viewerToken, nil).refused(404, "no_update", "")
 		c.call("POST", "/devices/none/ota", adminToken, artifact("2")).want(404)
-		c.call("POST", "/devices/d1/ota", adminToken, object{"version": "2", "url": "ftp://x/y", "sha256": strings.Repeat("ab", 32)}).refused(400, "invalid", "url")
-		c.call("POST", "/devices/d1/ota", adminToken, object{"version": "2", "url": "https://x/y", "sha256": "short"}).refused(400, "invalid", "sha256")
+		c.call(
+			"POST",
+			"/devices/d1/ota",
+			adminToken,
+			object{"version": "2", "url": "ftp://x/y", "sha256": strings.Repeat("ab", 32)},
+		).refused(400, "invalid", "url")
+		c.call(
+			"POST",
+			"/devices/d1/ota",
+			adminToken,
+			object{"version": "2", "url": "https://x/y", "sha256": "short"},
+		).refused(400, "invalid", "sha256")
 		c.ota(agent, site, "d1", "downloading", nil).refused(404, "no_update", "")
 		tw := as[edgeapi.Twin](c.call("POST", "/devices/d1/ota", adminToken, artifact("2")).want(200))
 		if tw.DesiredVersion != 1 || !strings.Contains(string(tw.Desired), `"ota":{"request_id"`) {
 			c.Errorf("%s", tw.Desired)
 		}
 		first := as[edgeapi.OTA](c.call("GET", "/devices/d1/ota", viewerToken, nil).want(200))
-		if first.Status.State != "pending" || first.Request.Version != "2" || first.Request.RequestId != first.Status.RequestId {
+		if first.Status.State != "pending" || first.Request.Version != "2" ||
+			first.Request.RequestId != first.Status.RequestId {
 			c.Errorf("%+v", first)
 		}
 		c.ota(agent, site, "d1", "downloading", object{"progress": 40}).want(200)
@@ -99,13 +123,18 @@ func TestAnUpdateFollowsItsStates(t *testing.T) {
 		c.ota(agent, site, "d1", "failed", nil).refused(409, "illegal_transition", "")
 
 		c.call("POST", "/devices/d1/ota", adminToken, artifact("3")).want(200)
-		c.ota(agent, site, "d1", "downloading", object{"request_id": first.Request.RequestId}).refused(409, "superseded", "")
+		c.ota(agent, site, "d1", "downloading", object{"request_id": first.Request.RequestId}).refused(
+			409, "superseded", "",
+		)
 		c.ota(agent, site, "d1", "failed", object{"message": "no space\nleft"}).want(200)
 		c.maintain()
 		if got := c.alerts("ota_failed"); len(got) != 1 || got[0].Subject != "d1" {
 			c.Errorf("%+v", got)
 		}
-		if o := as[edgeapi.Overview](c.call("GET", "/overview", viewerToken, nil).want(200)); o.Devices != 1 || o.Ota["failed"] != 1 || len(o.Ota) != 1 {
+		if o := as[edgeapi.Overview](
+			c.call("GET", "/overview", viewerToken, nil).want(200),
+		); o.Devices != 1 || o.Ota["failed"] != 1 ||
+			len(o.Ota) != 1 {
 			c.Errorf("%+v", o.Ota)
 		}
 	})
@@ -125,8 +154,13 @@ func TestADevicesFirmwareIsWhatWasLastSaidOfIt(t *testing.T) {
 		want := func(when, version string) {
 			c.Helper()
 			listed := as[[]edgeapi.Device](c.call("GET", "/devices", viewerToken, nil).want(200))
-			if one := as[edgeapi.Device](c.call("GET", "/devices/d1", viewerToken, nil).want(200)); one.FirmwareVersion != version || listed[0].FirmwareVersion != version {
-				c.Errorf("%s: %q, in the list %q; want %q", when, one.FirmwareVersion, listed[0].FirmwareVersion, version)
+			if one := as[edgeapi.Device](
+				c.call("GET", "/devices/d1", viewerToken, nil).want(200),
+			); one.FirmwareVersion != version ||
+				listed[0].FirmwareVersion != version {
+				c.Errorf(
+					"%s: %q, in the list %q; want %q", when, one.FirmwareVersion, listed[0].FirmwareVersion, version,
+				)
 			}
 		}
 		c.call("POST", "/devices/d1/ota", adminToken, artifact("2.0")).want(200)
@@ -159,7 +193,9 @@ func TestAnAuditEntryOfATwinSaysWhatChanged(t *testing.T) {
 		put(object{"mode": "auto", "limit": 1, "zone": object{"a": 1, "b": 2}})
 		put(object{"mode": "manual", "limit": 1, "zone": object{"b": 2, "a": 9}})
 		entries := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=twin.desired", viewerToken, nil).want(200))
-		if got, want := string(entries[0].Detail), `{"after":{"mode":"manual","zone":{"a":9}},"before":{"mode":"auto","zone":{"a":1}},"desired_version":2}`; got != want {
+		if got, want := string(
+			entries[0].Detail,
+		), `{"after":{"mode":"manual","zone":{"a":9}},"before":{"mode":"auto","zone":{"a":1}},"desired_version":2}`; got != want {
 			c.Errorf("%s, want %s", got, want)
 		}
 	})
@@ -196,7 +232,10 @@ func TestReportsThatShareATransactionAreJudgedEachForItself(t *testing.T) {
 			all.Go(func() { report(stranger, "failed", 403) })
 		}
 		all.Wait()
-		if got := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)).Ota; got["succeeded"] != devices || len(got) != 1 {
+		if got := as[edgeapi.Overview](
+			c.call("GET", "/overview", adminToken, nil).want(200),
+		).Ota; got["succeeded"] != devices ||
+			len(got) != 1 {
 			c.Errorf("the overview counts %v", got)
 		}
 	})

@@ -24,7 +24,9 @@ type EnrollmentToken struct {
 }
 
 // CreateEnrollmentToken makes a token and returns it; only its hash is kept.
-func (s *Service) CreateEnrollmentToken(ctx context.Context, name, orgID string, ttl time.Duration, maxUses int64) (t EnrollmentToken, token string, err error) {
+func (s *Service) CreateEnrollmentToken(
+	ctx context.Context, name, orgID string, ttl time.Duration, maxUses int64,
+) (t EnrollmentToken, token string, err error) {
 	if err := text.Check("name", name); err != nil {
 		return t, "", err
 	}
@@ -38,7 +40,15 @@ func (s *Service) CreateEnrollmentToken(ctx context.Context, name, orgID string,
 	}
 	token = auth.NewToken(prefixEnrollment)
 	now := s.now()
-	t = EnrollmentToken{ID: newID(), Hash: auth.HashToken(token), OrgID: orgID, Name: name, MaxUses: maxUses, CreatedAt: db.At(now), ExpiresAt: db.At(now.Add(ttl))}
+	t = EnrollmentToken{
+		ID:        newID(),
+		Hash:      auth.HashToken(token),
+		OrgID:     orgID,
+		Name:      name,
+		MaxUses:   maxUses,
+		CreatedAt: db.At(now),
+		ExpiresAt: db.At(now.Add(ttl)),
+	}
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if orgID != "" {
 			var id string
@@ -49,8 +59,13 @@ func (s *Service) CreateEnrollmentToken(ctx context.Context, name, orgID string,
 		if err := tx.Insert(ctx, "enrollment_tokens", t); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "enrollment_token.create", Target: t.ID, OrgID: orgID, Message: "enrollment token " + name + " made",
-			Detail: map[string]any{"max_uses": maxUses, "expires_at": t.ExpiresAt.Time}})
+		return s.record(ctx, tx, entry{
+			Action:  "enrollment_token.create",
+			Target:  t.ID,
+			OrgID:   orgID,
+			Message: "enrollment token " + name + " made",
+			Detail:  map[string]any{"max_uses": maxUses, "expires_at": t.ExpiresAt.Time},
+		})
 	})
 	return t, token, err
 }
@@ -60,7 +75,10 @@ func (s *Service) CreateEnrollmentToken(ctx context.Context, name, orgID string,
 func (s *Service) EnrollmentTokens(ctx context.Context, after string, limit int) ([]EnrollmentToken, error) {
 	where, args := callerFrom(ctx).scope()
 	tokens := []EnrollmentToken{}
-	err := s.db.Select(ctx, &tokens, "SELECT * FROM enrollment_tokens WHERE "+where+" AND expires_at > ? AND id > ? ORDER BY id LIMIT ?", append(args, db.At(s.now()), after, limit)...)
+	err := s.db.Select(
+		ctx, &tokens,
+		"SELECT * FROM enrollment_tokens WHERE "+where+" AND expires_at > ? AND id > ? ORDER BY id LIMIT ?",
+		append(args, db.At(s.now()), after, limit)...)
 	return tokens, err
 }
 
@@ -78,7 +96,12 @@ func (s *Service) DeleteEnrollmentToken(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM enrollment_tokens WHERE id = ?", id); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "enrollment_token.delete", Target: id, OrgID: t.OrgID, Message: "enrollment token " + t.Name + " withdrawn"})
+		return s.record(ctx, tx, entry{
+			Action:  "enrollment_token.delete",
+			Target:  id,
+			OrgID:   t.OrgID,
+			Message: "enrollment token " + t.Name + " withdrawn",
+		})
 	})
 }
 
@@ -86,7 +109,10 @@ func (s *Service) DeleteEnrollmentToken(ctx context.Context, id string) error {
 // transaction of the enrollment. Tokens that are not of this kind have no uses to
 // take.
 func (s *Service) useEnrollmentToken(ctx context.Context, tx *db.Tx, hash string) error {
-	n, err := tx.Exec(ctx, "UPDATE enrollment_tokens SET uses = uses + 1 WHERE hash = ? AND expires_at > ? AND uses < max_uses", hash, db.At(s.now()))
+	n, err := tx.Exec(
+		ctx, "UPDATE enrollment_tokens SET uses = uses + 1 WHERE hash = ? AND expires_at > ? AND uses < max_uses",
+		hash, db.At(s.now()),
+	)
 	if err == nil && n == 0 {
 		err = errEnrollmentToken
 	}

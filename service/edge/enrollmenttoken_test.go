@@ -36,7 +36,9 @@ func TestAnEnrollmentTokenWorksAsOftenAndAsLongAsItSays(t *testing.T) {
 		short := c.enrollmentToken(org.AdminToken, object{"name": "short", "ttl_seconds": 60})
 		c.ahead(61 * time.Second)
 		c.enroll(short.Token).want(401)
-		if list := as[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", org.AdminToken, nil).want(200)); len(list) != 1 {
+		if list := as[[]edgeapi.EnrollmentToken](
+			c.call("GET", "/enrollment-tokens", org.AdminToken, nil).want(200),
+		); len(list) != 1 {
 			c.Errorf("an expired token is listed: %+v", list)
 		}
 
@@ -81,9 +83,13 @@ func TestAnOrgSeesAndMakesOnlyItsOwnEnrollmentTokens(t *testing.T) {
 		if global.OrgId != b.Id {
 			c.Errorf("%+v", global)
 		}
-		c.call("POST", "/enrollment-tokens", a.AdminToken, object{"name": "x", "org_id": b.Id}).refused(403, "denied", "")
+		c.call("POST", "/enrollment-tokens", a.AdminToken, object{"name": "x", "org_id": b.Id}).refused(
+			403, "denied", "",
+		)
 		c.call("POST", "/enrollment-tokens", adminToken, object{"name": "x", "org_id": "none"}).want(404)
-		if list := as[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", a.AdminToken, nil).want(200)); len(list) != 0 {
+		if list := as[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", a.AdminToken, nil).want(200)); len(
+			list,
+		) != 0 {
 			c.Errorf("%+v", list)
 		}
 		c.call("DELETE", "/enrollment-tokens/"+global.Id, a.AdminToken, nil).want(404)

@@ -162,7 +162,10 @@ func (s *Service) eventRow(ctx context.Context, at string, in EventInput) (*Even
 	return row, nil
 }
 
-var errBacklog = fault.New(fault.Unavailable, "too many deliveries are waiting for their targets; try again later").WithCode("backlog_full").WithRetryAfter(5 * time.Second)
+var errBacklog = fault.New(
+	fault.Unavailable,
+	"too many deliveries are waiting for their targets; try again later",
+).WithCode("backlog_full").WithRetryAfter(5 * time.Second)
 
 // writeEvents stores events with the deliveries that routes want of them, and
 // reports which are duplicates. It numbers them in commit order.
@@ -177,7 +180,9 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 	}
 	if len(routes.all) > 0 {
 		var pending int64
-		if err := tx.Get(ctx, &pending, "SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'delivery'"); err != nil {
+		if err := tx.Get(
+			ctx, &pending, "SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'delivery'",
+		); err != nil {
 			return nil, err
 		}
 		if pending >= s.cfg.MaxBacklog {
@@ -211,9 +216,16 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 		m.bytes += int64(len(e.Payload)) + eventOverhead
 	}
 	for org, m := range minutes {
-		if _, err := tx.Exec(ctx, `INSERT INTO event_minutes (minute, org_id, events, first_seq, bytes) VALUES (?, ?, ?, ?, ?)
+		if _, err := tx.Exec(
+			ctx,
+			`INSERT INTO event_minutes (minute, org_id, events, first_seq, bytes) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (minute, org_id) DO UPDATE SET events = event_minutes.events + excluded.events, bytes = event_minutes.bytes + excluded.bytes`,
-			db.At(now.Truncate(time.Minute)), org, m.events, m.firstSeq, m.bytes); err != nil {
+			db.At(now.Truncate(time.Minute)),
+			org,
+			m.events,
+			m.firstSeq,
+			m.bytes,
+		); err != nil {
 			return nil, err
 		}
 	}
@@ -241,7 +253,10 @@ func insertEvents(ctx context.Context, tx *db.Tx, events []*Event) (map[int64]bo
 			if len(e.Headers.V) > 0 {
 				headers = string(mustJSON(e.Headers.V))
 			}
-			args = append(args, e.Seq, e.OrgID, e.EventID, e.SiteID, e.Topic, e.Payload, headers, e.EventTime.UnixMicro(), e.ReceivedAt.UnixMicro())
+			args = append(
+				args, e.Seq, e.OrgID, e.EventID, e.SiteID, e.Topic, e.Payload, headers, e.EventTime.UnixMicro(),
+				e.ReceivedAt.UnixMicro(),
+			)
 		}
 		changed, err := tx.Exec(ctx, insertEventsSQL[n], args...)
 		if err != nil {
@@ -254,7 +269,9 @@ func insertEvents(ctx context.Context, tx *db.Tx, events []*Event) (map[int64]bo
 		return nil, nil
 	}
 	var seqs []int64
-	if err := tx.Select(ctx, &seqs, "SELECT seq FROM events WHERE seq BETWEEN ? AND ?", events[0].Seq, events[len(events)-1].Seq); err != nil {
+	if err := tx.Select(
+		ctx, &seqs, "SELECT seq FROM events WHERE seq BETWEEN ? AND ?", events[0].Seq, events[len(events)-1].Seq,
+	); err != nil {
 		return nil, err
 	}
 	stored := make(map[int64]bool, len(seqs))
@@ -275,14 +292,19 @@ var insertEventsSQL = func() map[int]string {
 	texts := map[int]string{}
 	for n := 1; n <= maxInsert; n *= 2 {
 		texts[n] = "INSERT INTO events (seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at) VALUES " +
-			row + strings.Repeat(", "+row, n-1) + " ON CONFLICT (org_id, event_id) DO NOTHING"
+			row + strings.Repeat(
+			", "+row,
+			n-1,
+		) + " ON CONFLICT (org_id, event_id) DO NOTHING"
 	}
 	return texts
 }()
 
 // routeEvents adds a delivery for every new event and enabled route that match,
 // and a dead letter for every disabled route that would have matched.
-func (s *Service) routeEvents(ctx context.Context, tx *db.Tx, routes *routeTable, events []*Event, duplicates []bool, now db.Time) error {
+func (s *Service) routeEvents(
+	ctx context.Context, tx *db.Tx, routes *routeTable, events []*Event, duplicates []bool, now db.Time,
+) error {
 	var pending []delivery.Pending
 	buried := map[string][]int64{}
 	var woken []string
@@ -298,12 +320,21 @@ func (s *Service) routeEvents(ctx context.Context, tx *db.Tx, routes *routeTable
 				buried[r.ID] = append(buried[r.ID], e.Seq)
 				continue
 			}
-			pending = append(pending, delivery.Pending{RouteID: r.ID, EventSeq: e.Seq, Shard: delivery.ShardOf(r.ID, e.SiteID), SiteID: e.SiteID, CreatedAt: now, NextAt: now})
+			pending = append(pending, delivery.Pending{
+				RouteID:   r.ID,
+				EventSeq:  e.Seq,
+				Shard:     delivery.ShardOf(r.ID, e.SiteID),
+				SiteID:    e.SiteID,
+				CreatedAt: now,
+				NextAt:    now,
+			})
 			woken = append(woken, r.ID)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(buried)) { // in the order of delivery.LockRoute
-		if err := delivery.BuryEvents(ctx, tx, id, routes.org[id], buried[id], delivery.RouteDisabled, now.Time); err != nil {
+		if err := delivery.BuryEvents(
+			ctx, tx, id, routes.org[id], buried[id], delivery.RouteDisabled, now.Time,
+		); err != nil {
 			return err
 		}
 	}
@@ -346,11 +377,17 @@ func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 		if f.Topic != "" {
 			where, args = where+" AND topic = ?", append(args, f.Topic)
 		}
-		err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE "+where+" ORDER BY seq DESC LIMIT ?", append(args, f.Limit)...)
+		err := s.db.Select(
+			ctx, &events, "SELECT * FROM events WHERE "+where+" ORDER BY seq DESC LIMIT ?",
+			append(args, f.Limit)...)
 		return events, err
 	}
 	// LIKE would ask for an index we do not have; * becomes % and the rest is escaped.
 	like := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(f.Topic)
-	err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE "+where+` AND topic LIKE ? ESCAPE '\' ORDER BY seq DESC LIMIT ?`, append(args, like, f.Limit)...)
+	err := s.db.Select(
+		ctx,
+		&events,
+		"SELECT * FROM events WHERE "+where+` AND topic LIKE ? ESCAPE '\' ORDER BY seq DESC LIMIT ?`,
+		append(args, like, f.Limit)...)
 	return events, err
 }

@@ -18,13 +18,22 @@ func TestAnAcceptedEventIsListedAsItWasSent(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		sent := object{"event_id": "e.1", "site_id": site, "topic": "temp/öfen", "payload": object{"c": 1.50, "big": json.Number("12345678901234567890")}, "headers": object{"X-A": "b"}, "event_time": "2026-01-02T03:04:05.123456Z"}
-		if r := as[edgeapi.EventReceipt](c.call("POST", "/events", agent, sent).want(202)); r.EventId != "e.1" || r.Duplicate {
+		sent := object{
+			"event_id":   "e.1",
+			"site_id":    site,
+			"topic":      "temp/öfen",
+			"payload":    object{"c": 1.50, "big": json.Number("12345678901234567890")},
+			"headers":    object{"X-A": "b"},
+			"event_time": "2026-01-02T03:04:05.123456Z",
+		}
+		if r := as[edgeapi.EventReceipt](c.call("POST", "/events", agent, sent).want(202)); r.EventId != "e.1" ||
+			r.Duplicate {
 			t := c.T
 			t.Errorf("%+v", r)
 		}
 		got := as[[]edgeapi.Event](c.call("GET", "/events", viewerToken, nil).want(200))
-		if len(got) != 1 || got[0].Topic != "temp/öfen" || got[0].Headers["X-A"] != "b" || !got[0].EventTime.Equal(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)) {
+		if len(got) != 1 || got[0].Topic != "temp/öfen" || got[0].Headers["X-A"] != "b" ||
+			!got[0].EventTime.Equal(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)) {
 			c.Errorf("%+v", got)
 		}
 		if !strings.Contains(string(got[0].Payload), "12345678901234567890") {
@@ -41,7 +50,11 @@ func TestARepeatedEventIdIsADuplicateForTheWholeOrg(t *testing.T) {
 		_, agentA2 := c.site("a2", a.EnrollmentToken)
 		siteB, agentB := c.site("b", b.EnrollmentToken)
 		send := func(token, site string) edgeapi.EventReceipt {
-			return as[edgeapi.EventReceipt](c.call("POST", "/events", token, object{"event_id": "same", "site_id": site, "topic": "t", "payload": 1}).want(202))
+			return as[edgeapi.EventReceipt](
+				c.call(
+					"POST", "/events", token, object{"event_id": "same", "site_id": site, "topic": "t", "payload": 1},
+				).want(202),
+			)
 		}
 		if send(agentA, siteA).Duplicate || !send(agentA, siteA).Duplicate {
 			c.Error("the first is a duplicate, or the second is not")
@@ -96,7 +109,9 @@ func TestMalformedEventsAreRefusedAndNameTheField(t *testing.T) {
 	if a := c.call("GET", "/events", adminToken, nil); strings.TrimSpace(string(a.body)) != "[]" {
 		t.Errorf("something was stored: %s", a.body)
 	}
-	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": nil, "unknown": "field"}).want(202)
+	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": nil, "unknown": "field"}).want(
+		202,
+	)
 }
 
 func TestABatchIsAcceptedWholeOrNotAtAll(t *testing.T) {
@@ -107,7 +122,9 @@ func TestABatchIsAcceptedWholeOrNotAtAll(t *testing.T) {
 		for i := range events {
 			events[i] = object{"event_id": fmt.Sprintf("e%d", i%900), "site_id": site, "topic": "t", "payload": i}
 		}
-		receipts := as[[]edgeapi.EventReceipt](c.call("POST", "/events/batch", agent, object{"events": events}).want(202))
+		receipts := as[[]edgeapi.EventReceipt](
+			c.call("POST", "/events/batch", agent, object{"events": events}).want(202),
+		)
 		duplicates := 0
 		for _, r := range receipts {
 			if r.Duplicate {
@@ -117,9 +134,14 @@ func TestABatchIsAcceptedWholeOrNotAtAll(t *testing.T) {
 		if len(receipts) != 1000 || duplicates != 100 {
 			c.Errorf("%d receipts, %d duplicates", len(receipts), duplicates)
 		}
-		c.call("POST", "/events/batch", agent, object{"events": append(events, events[0])}).refused(400, "invalid", "events")
+		c.call("POST", "/events/batch", agent, object{"events": append(events, events[0])}).refused(
+			400, "invalid", "events",
+		)
 		c.call("POST", "/events/batch", agent, object{"events": []any{}}).refused(400, "invalid", "events")
-		bad := []any{object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1}, object{"site_id": site, "topic": "", "payload": 1}}
+		bad := []any{
+			object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1},
+			object{"site_id": site, "topic": "", "payload": 1},
+		}
 		c.call("POST", "/events/batch", agent, object{"events": bad}).refused(400, "invalid", "events.1.topic")
 		if list := c.all("/events", adminToken); len(list) != 900 {
 			c.Errorf("%d events stored, want 900", len(list))
@@ -153,7 +175,9 @@ func TestEventsCanBeFilteredAndPaged(t *testing.T) {
 		one, agentOne := c.site("one", enrollmentToken)
 		two, agentTwo := c.site("two", enrollmentToken)
 		for i := range 7 {
-			c.call("POST", "/events", agentOne, object{"site_id": one, "topic": fmt.Sprintf("temp.%d", i), "payload": i}).want(202)
+			c.call(
+				"POST", "/events", agentOne, object{"site_id": one, "topic": fmt.Sprintf("temp.%d", i), "payload": i},
+			).want(202)
 		}
 		c.ahead(10 * time.Minute)
 		c.call("POST", "/events", agentTwo, object{"site_id": two, "topic": "100%_x", "payload": 1}).want(202)
@@ -179,16 +203,24 @@ func TestOldEventsGoAndPendingOnesStay(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		c.call("POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1}).want(202)
+		c.call("POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1}).want(
+			202,
+		)
 		c.ahead(8 * 24 * time.Hour)
-		c.call("POST", "/events", agent, object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1}).want(202)
+		c.call("POST", "/events", agent, object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1}).want(
+			202,
+		)
 		c.maintain()
 		events := as[[]edgeapi.Event](c.call("GET", "/events", adminToken, nil).want(200))
 		if len(events) != 1 || events[0].EventId != "new" {
 			c.Errorf("%+v", events)
 		}
 		// Its id may be used again now: uniqueness lasts as long as the event.
-		if r := as[edgeapi.EventReceipt](c.call("POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1}).want(202)); r.Duplicate {
+		if r := as[edgeapi.EventReceipt](
+			c.call(
+				"POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1},
+			).want(202),
+		); r.Duplicate {
 			c.Error("an expired event still counts")
 		}
 	})
@@ -224,7 +256,10 @@ func TestConcurrentEventsAreAllStored(t *testing.T) {
 		for k := range 8 {
 			clients.Go(func() {
 				for i := range 25 {
-					c.call("POST", "/events", agent, object{"event_id": fmt.Sprintf("%d-%d", k, i), "site_id": site, "topic": "t", "payload": 1}).want(202)
+					c.call(
+						"POST", "/events", agent,
+						object{"event_id": fmt.Sprintf("%d-%d", k, i), "site_id": site, "topic": "t", "payload": 1},
+					).want(202)
 				}
 			})
 		}

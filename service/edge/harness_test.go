@@ -81,7 +81,11 @@ func defaults(t testing.TB, dir string) edge.Config {
 
 // deps is what a control plane needs besides its settings.
 func deps(t *testing.T) edge.Deps {
-	return edge.Deps{Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(), Now: time.Now}
+	return edge.Deps{
+		Log:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Registry: prometheus.NewRegistry(),
+		Now:      time.Now,
+	}
 }
 
 // start runs a control plane until the test ends.
@@ -231,7 +235,9 @@ type object = map[string]any
 // site enrolls a site and returns its id and agent token.
 func (c *control) site(name, enrollment string) (id, token string) {
 	c.Helper()
-	e := as[edgeapi.Enrollment](c.call("POST", "/enroll", "", object{"name": name, "enrollment_token": enrollment}).want(200))
+	e := as[edgeapi.Enrollment](
+		c.call("POST", "/enroll", "", object{"name": name, "enrollment_token": enrollment}).want(200),
+	)
 	return e.SiteId, e.AgentToken
 }
 
@@ -244,7 +250,9 @@ func (c *control) org(name string) edgeapi.NewOrg {
 // device registers a device.
 func (c *control) device(token, id string) {
 	c.Helper()
-	c.call("POST", "/devices/register", token, object{"device_id": id, "name": id, "labels": object{"line": "a"}}).want(201)
+	c.call("POST", "/devices/register", token, object{"device_id": id, "name": id, "labels": object{"line": "a"}}).want(
+		201,
+	)
 }
 
 // streamed is an event of the stream.

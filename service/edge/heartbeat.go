@@ -96,14 +96,18 @@ func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartb
 func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h Heartbeat) error {
 	if site.Status == siteOffline {
 		tally.Move(tx, site.OrgID, tally.Site, siteOffline, siteOnline)
-		if _, err := s.tell(ctx, tx, s.siteLine(*site, levelOK, "site.online", "site "+site.Name+" is back online")); err != nil {
+		if _, err := s.tell(
+			ctx, tx, s.siteLine(*site, levelOK, "site.online", "site "+site.Name+" is back online"),
+		); err != nil {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
 	}
 	site.Status, site.LastSeenAt = siteOnline, db.At(h.at)
 	if (h.Version == "" || h.Version == site.Version) && (h.Labels == nil || maps.Equal(h.Labels, site.Labels.V)) {
-		_, err := tx.Exec(ctx, "UPDATE sites SET status = ?, last_seen_at = ? WHERE id = ?", site.Status, site.LastSeenAt, site.ID)
+		_, err := tx.Exec(
+			ctx, "UPDATE sites SET status = ?, last_seen_at = ? WHERE id = ?", site.Status, site.LastSeenAt, site.ID,
+		)
 		return err
 	}
 	if h.Version != "" {
@@ -118,4 +122,7 @@ func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h H
 }
 
 // errNoPKI answers what needs the certificate authority when it is switched off.
-var errNoPKI = fault.New(fault.Unavailable, "the certificate authority is switched off; start the service with --pki=true").WithCode("pki_disabled")
+var errNoPKI = fault.New(
+	fault.Unavailable,
+	"the certificate authority is switched off; start the service with --pki=true",
+).WithCode("pki_disabled")

@@ -23,12 +23,23 @@ func (s *Service) openShell(deps Deps) error {
 		return err
 	}
 	s.shell, err = shell.New(shell.Config[Caller]{
-		Name: "edge", Contract: c, Log: s.log, Registry: deps.Registry, Errors: problem.Nested,
-		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, MaxBody: maxBody, Tracer: deps.Tracer, Console: deps.Console,
+		Name:        "edge",
+		Contract:    c,
+		Log:         s.log,
+		Registry:    deps.Registry,
+		Errors:      problem.Nested,
+		AccessLog:   s.cfg.AccessLog,
+		MaxInFlight: s.cfg.MaxInFlight,
+		MaxBody:     maxBody,
+		Tracer:      deps.Tracer,
+		Console:     deps.Console,
 		Ready: []shell.Check{{Name: "database", Run: func(ctx context.Context) (string, error) {
 			return s.db.Engine().String(), s.db.Ping(ctx)
 		}}},
-		Identify: s.identify, Admit: s.authorize, Around: s.limitCallers, Body: s.limitBatches,
+		Identify: s.identify,
+		Admit:    s.authorize,
+		Around:   s.limitCallers,
+		Body:     s.limitBatches,
 	})
 	if err != nil {
 		return err
@@ -74,7 +85,13 @@ func object(text string) json.RawMessage {
 // GetVersion tells what is running.
 func (a api) GetVersion(context.Context, edgeapi.GetVersionRequestObject) (edgeapi.GetVersionResponseObject, error) {
 	b := telemetry.BuildInfo()
-	return edgeapi.GetVersion200JSONResponse{Version: b.Version, Commit: b.Commit, Date: b.Date, GoVersion: b.GoVersion, ApiVersion: apiVersion}, nil
+	return edgeapi.GetVersion200JSONResponse{
+		Version:    b.Version,
+		Commit:     b.Commit,
+		Date:       b.Date,
+		GoVersion:  b.GoVersion,
+		ApiVersion: apiVersion,
+	}, nil
 }
 
 // apiVersion is the version of the contract (info.version).

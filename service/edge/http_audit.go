@@ -9,9 +9,18 @@ import (
 )
 
 // ListAudit lists audit entries, newest first.
-func (a api) ListAudit(ctx context.Context, req edgeapi.ListAuditRequestObject) (edgeapi.ListAuditResponseObject, error) {
+func (a api) ListAudit(
+	ctx context.Context, req edgeapi.ListAuditRequestObject,
+) (edgeapi.ListAuditResponseObject, error) {
 	q := req.Params
-	f := audit.Filter{Site: value(q.SiteId), Actor: value(q.Actor), Action: value(q.Action), Without: value(q.WithoutAction), From: value(q.From), To: value(q.To)}
+	f := audit.Filter{
+		Site:    value(q.SiteId),
+		Actor:   value(q.Actor),
+		Action:  value(q.Action),
+		Without: value(q.WithoutAction),
+		From:    value(q.From),
+		To:      value(q.To),
+	}
 	if caller := callerFrom(ctx); !caller.Global() {
 		f.Tenant = &caller.OrgID
 	}
@@ -23,12 +32,27 @@ func (a api) ListAudit(ctx context.Context, req edgeapi.ListAuditRequestObject) 
 }
 
 func apiAuditEntry(e audit.Entry) edgeapi.AuditEntry {
-	return edgeapi.AuditEntry{Id: e.ID, Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, ActorType: edgeapi.AuditEntryActorType(e.ActorType), Action: e.Action, Target: e.Target,
-		SiteId: e.Site, OrgId: e.Tenant, Result: edgeapi.AuditEntryResult(e.Result), Message: e.Message, Detail: object(e.Detail), Hash: e.Hash}
+	return edgeapi.AuditEntry{
+		Id:        e.ID,
+		Seq:       e.Seq,
+		Time:      e.Time.Time,
+		Actor:     e.Actor,
+		ActorType: edgeapi.AuditEntryActorType(e.ActorType),
+		Action:    e.Action,
+		Target:    e.Target,
+		SiteId:    e.Site,
+		OrgId:     e.Tenant,
+		Result:    edgeapi.AuditEntryResult(e.Result),
+		Message:   e.Message,
+		Detail:    object(e.Detail),
+		Hash:      e.Hash,
+	}
 }
 
 // VerifyAudit recomputes the audit log's chain.
-func (a api) VerifyAudit(ctx context.Context, _ edgeapi.VerifyAuditRequestObject) (edgeapi.VerifyAuditResponseObject, error) {
+func (a api) VerifyAudit(
+	ctx context.Context, _ edgeapi.VerifyAuditRequestObject,
+) (edgeapi.VerifyAuditResponseObject, error) {
 	v, err := a.s.audit.Inspect(ctx)
 	if err != nil {
 		return nil, err
@@ -38,19 +62,47 @@ func (a api) VerifyAudit(ctx context.Context, _ edgeapi.VerifyAuditRequestObject
 	}
 	points := v.Checkpoints
 	return edgeapi.VerifyAudit200JSONResponse{
-		Ok: v.OK, Entries: v.Entries, Verified: v.Verified, Reason: v.Reason, Genesis: v.Genesis, HeadSeq: v.HeadSeq, HeadHash: v.HeadHash,
+		Ok:       v.OK,
+		Entries:  v.Entries,
+		Verified: v.Verified,
+		Reason:   v.Reason,
+		Genesis:  v.Genesis,
+		HeadSeq:  v.HeadSeq,
+		HeadHash: v.HeadHash,
 		Segments: list.Each(v.Segments, func(s audit.SegmentState) edgeapi.AuditSegment {
-			return edgeapi.AuditSegment{Number: s.Number, BegunAt: s.Time, First: s.First, Last: s.Last, Verified: s.Verified}
+			return edgeapi.AuditSegment{
+				Number:   s.Number,
+				BegunAt:  s.Time,
+				First:    s.First,
+				Last:     s.Last,
+				Verified: s.Verified,
+			}
 		}),
 		Breaks: list.Each(v.Breaks, func(b audit.Break) edgeapi.AuditBreak {
-			return edgeapi.AuditBreak{Segment: b.Segment, Seq: b.Seq, Reason: b.Reason, Recorded: b.Recorded, FoundAt: b.FoundAt,
-				AcknowledgedAt: timePtr(b.AcknowledgedAt), AcknowledgedBy: b.AcknowledgedBy, Note: b.Note}
+			return edgeapi.AuditBreak{
+				Segment:        b.Segment,
+				Seq:            b.Seq,
+				Reason:         b.Reason,
+				Recorded:       b.Recorded,
+				FoundAt:        b.FoundAt,
+				AcknowledgedAt: timePtr(b.AcknowledgedAt),
+				AcknowledgedBy: b.AcknowledgedBy,
+				Note:           b.Note,
+			}
 		}),
-		Checkpoints: edgeapi.AuditCheckpoints{Count: points.Count, Since: timePtr(points.First.Time), NewestAt: timePtr(points.Newest.Time), NewestSeq: points.Newest.Seq, Cut: points.Cut},
+		Checkpoints: edgeapi.AuditCheckpoints{
+			Count:     points.Count,
+			Since:     timePtr(points.First.Time),
+			NewestAt:  timePtr(points.Newest.Time),
+			NewestSeq: points.Newest.Seq,
+			Cut:       points.Cut,
+		},
 	}, nil
 }
 
 // AcknowledgeAudit ends the alarm of breaks that are known.
-func (a api) AcknowledgeAudit(ctx context.Context, req edgeapi.AcknowledgeAuditRequestObject) (edgeapi.AcknowledgeAuditResponseObject, error) {
+func (a api) AcknowledgeAudit(
+	ctx context.Context, req edgeapi.AcknowledgeAuditRequestObject,
+) (edgeapi.AcknowledgeAuditResponseObject, error) {
 	return edgeapi.AcknowledgeAudit204Response{}, a.s.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
 }

@@ -14,7 +14,12 @@ func (a api) Login(ctx context.Context, req edgeapi.LoginRequestObject) (edgeapi
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.Login200JSONResponse{Token: session.Token, TokenType: edgeapi.SessionTokenTypeBearer, Role: edgeapi.SessionRole(session.Role), ExpiresAt: session.ExpiresAt}, nil
+	return edgeapi.Login200JSONResponse{
+		Token:     session.Token,
+		TokenType: edgeapi.SessionTokenTypeBearer,
+		Role:      edgeapi.SessionRole(session.Role),
+		ExpiresAt: session.ExpiresAt,
+	}, nil
 }
 
 // Logout ends the calling session.
@@ -25,8 +30,14 @@ func (a api) Logout(ctx context.Context, _ edgeapi.LogoutRequestObject) (edgeapi
 // GetMe describes the caller.
 func (a api) GetMe(ctx context.Context, _ edgeapi.GetMeRequestObject) (edgeapi.GetMeResponseObject, error) {
 	c := callerFrom(ctx)
-	return edgeapi.GetMe200JSONResponse{Subject: c.Subject, Kind: edgeapi.CallerKind(c.Kind), Role: edgeapi.CallerRole(c.Role),
-		OrgId: c.OrgID, SiteId: c.SiteID, ExpiresAt: timePtr(c.ExpiresAt)}, nil
+	return edgeapi.GetMe200JSONResponse{
+		Subject:   c.Subject,
+		Kind:      edgeapi.CallerKind(c.Kind),
+		Role:      edgeapi.CallerRole(c.Role),
+		OrgId:     c.OrgID,
+		SiteId:    c.SiteID,
+		ExpiresAt: timePtr(c.ExpiresAt),
+	}, nil
 }
 
 // oidcLogin sends the browser to the identity provider.
@@ -54,9 +65,17 @@ func (a api) oidcCallback(w http.ResponseWriter, r *http.Request, _ Caller) erro
 
 // ListOrgs lists all orgs.
 func (a api) ListOrgs(ctx context.Context, req edgeapi.ListOrgsRequestObject) (edgeapi.ListOrgsResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Org, error) {
-		return a.s.Orgs(ctx, after, limit)
-	}, func(o Org) string { return o.ID }, apiOrg)
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Org, error) {
+			return a.s.Orgs(ctx, after, limit)
+		},
+		func(o Org) string { return o.ID },
+		apiOrg,
+	)
 	return edgeapi.ListOrgs200JSONResponse{Body: out, Headers: edgeapi.ListOrgs200ResponseHeaders{Link: next}}, err
 }
 
@@ -64,11 +83,20 @@ func (a api) ListOrgs(ctx context.Context, req edgeapi.ListOrgsRequestObject) (e
 const redacted = "[redacted]"
 
 func apiOrg(o Org) edgeapi.Org {
-	return edgeapi.Org{Id: o.ID, Name: o.Name, CreatedAt: o.CreatedAt.Time, EnrollmentTokenHash: redacted, AdminTokenHash: redacted, ViewerTokenHash: redacted}
+	return edgeapi.Org{
+		Id:                  o.ID,
+		Name:                o.Name,
+		CreatedAt:           o.CreatedAt.Time,
+		EnrollmentTokenHash: redacted,
+		AdminTokenHash:      redacted,
+		ViewerTokenHash:     redacted,
+	}
 }
 
 // CreateOrg makes an org with its tokens.
-func (a api) CreateOrg(ctx context.Context, req edgeapi.CreateOrgRequestObject) (edgeapi.CreateOrgResponseObject, error) {
+func (a api) CreateOrg(
+	ctx context.Context, req edgeapi.CreateOrgRequestObject,
+) (edgeapi.CreateOrgResponseObject, error) {
 	org, tokens, err := a.s.CreateOrg(ctx, req.Body.Name)
 	if err != nil {
 		return nil, err
@@ -87,6 +115,8 @@ func (a api) GetOrg(ctx context.Context, req edgeapi.GetOrgRequestObject) (edgea
 }
 
 // DeleteOrg removes an org and its tokens.
-func (a api) DeleteOrg(ctx context.Context, req edgeapi.DeleteOrgRequestObject) (edgeapi.DeleteOrgResponseObject, error) {
+func (a api) DeleteOrg(
+	ctx context.Context, req edgeapi.DeleteOrgRequestObject,
+) (edgeapi.DeleteOrgResponseObject, error) {
 	return edgeapi.DeleteOrg204Response{}, a.s.DeleteOrg(ctx, req.Id)
 }

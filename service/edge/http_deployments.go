@@ -9,10 +9,26 @@ import (
 )
 
 func apiDeployment(d Deployment) edgeapi.Deployment {
-	out := edgeapi.Deployment{Id: d.ID, SiteId: d.SiteID, OrgId: d.OrgID, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: edgeapi.DesiredState(d.DesiredState),
-		Env: orEmpty(d.Env.V), Ports: list.Each(d.Ports.V, apiPort),
-		PullPolicy: edgeapi.PullPolicy(d.PullPolicy), Restart: edgeapi.RestartPolicy(d.Restart), Health: apiHealth(d.Health.V), Revision: d.Revision, ObservedRevision: d.ObservedRevision,
-		Status: edgeapi.DeploymentStatus(d.Status), Message: d.Message, CreatedAt: d.CreatedAt.Time, UpdatedAt: d.UpdatedAt.Time}
+	out := edgeapi.Deployment{
+		Id:               d.ID,
+		SiteId:           d.SiteID,
+		OrgId:            d.OrgID,
+		Name:             d.Name,
+		Image:            d.Image,
+		Version:          d.Version,
+		DesiredState:     edgeapi.DesiredState(d.DesiredState),
+		Env:              orEmpty(d.Env.V),
+		Ports:            list.Each(d.Ports.V, apiPort),
+		PullPolicy:       edgeapi.PullPolicy(d.PullPolicy),
+		Restart:          edgeapi.RestartPolicy(d.Restart),
+		Health:           apiHealth(d.Health.V),
+		Revision:         d.Revision,
+		ObservedRevision: d.ObservedRevision,
+		Status:           edgeapi.DeploymentStatus(d.Status),
+		Message:          d.Message,
+		CreatedAt:        d.CreatedAt.Time,
+		UpdatedAt:        d.UpdatedAt.Time,
+	}
 	if d.Site.Status != "" {
 		out.SiteStatus, out.SiteLastSeenAt = ref(edgeapi.SiteStatus(d.Site.Status)), d.Site.LastSeenAt.Ptr()
 	}
@@ -34,7 +50,13 @@ func apiHealth(h *HealthCheck) *edgeapi.HealthCheck {
 	if h == nil {
 		return nil
 	}
-	return &edgeapi.HealthCheck{Command: h.Command, IntervalSeconds: &h.IntervalSeconds, TimeoutSeconds: &h.TimeoutSeconds, Retries: &h.Retries, StartPeriodSeconds: &h.StartPeriodSeconds}
+	return &edgeapi.HealthCheck{
+		Command:            h.Command,
+		IntervalSeconds:    &h.IntervalSeconds,
+		TimeoutSeconds:     &h.TimeoutSeconds,
+		Retries:            &h.Retries,
+		StartPeriodSeconds: &h.StartPeriodSeconds,
+	}
 }
 
 // health completes a check with what the contract says of fields not given.
@@ -60,18 +82,41 @@ func ports(in *[]edgeapi.Port) []Port {
 }
 
 // ListDeployments lists deployments in scope.
-func (a api) ListDeployments(ctx context.Context, req edgeapi.ListDeploymentsRequestObject) (edgeapi.ListDeploymentsResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Deployment, error) {
-		return a.s.Deployments(ctx, value(req.Params.SiteId), after, limit)
-	}, func(d Deployment) string { return d.ID }, apiDeployment)
-	return edgeapi.ListDeployments200JSONResponse{Body: out, Headers: edgeapi.ListDeployments200ResponseHeaders{Link: next}}, err
+func (a api) ListDeployments(
+	ctx context.Context, req edgeapi.ListDeploymentsRequestObject,
+) (edgeapi.ListDeploymentsResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Deployment, error) {
+			return a.s.Deployments(ctx, value(req.Params.SiteId), after, limit)
+		},
+		func(d Deployment) string { return d.ID },
+		apiDeployment,
+	)
+	return edgeapi.ListDeployments200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListDeployments200ResponseHeaders{Link: next},
+	}, err
 }
 
 // CreateDeployment has a site run an image.
-func (a api) CreateDeployment(ctx context.Context, req edgeapi.CreateDeploymentRequestObject) (edgeapi.CreateDeploymentResponseObject, error) {
+func (a api) CreateDeployment(
+	ctx context.Context, req edgeapi.CreateDeploymentRequestObject,
+) (edgeapi.CreateDeploymentResponseObject, error) {
 	b := req.Body
-	d, err := a.s.CreateDeployment(ctx, b.SiteId, b.Name, DeploymentInput{Image: &b.Image, Version: &b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports),
-		PullPolicy: (*string)(b.PullPolicy), Restart: (*string)(b.Restart), Health: health(b.Health)})
+	d, err := a.s.CreateDeployment(ctx, b.SiteId, b.Name, DeploymentInput{
+		Image:        &b.Image,
+		Version:      &b.Version,
+		DesiredState: (*string)(b.DesiredState),
+		Env:          value(b.Env),
+		Ports:        ports(b.Ports),
+		PullPolicy:   (*string)(b.PullPolicy),
+		Restart:      (*string)(b.Restart),
+		Health:       health(b.Health),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +124,9 @@ func (a api) CreateDeployment(ctx context.Context, req edgeapi.CreateDeploymentR
 }
 
 // GetDeployment reads one deployment.
-func (a api) GetDeployment(ctx context.Context, req edgeapi.GetDeploymentRequestObject) (edgeapi.GetDeploymentResponseObject, error) {
+func (a api) GetDeployment(
+	ctx context.Context, req edgeapi.GetDeploymentRequestObject,
+) (edgeapi.GetDeploymentResponseObject, error) {
 	d, err := a.s.Deployment(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -88,10 +135,20 @@ func (a api) GetDeployment(ctx context.Context, req edgeapi.GetDeploymentRequest
 }
 
 // PatchDeployment changes a deployment.
-func (a api) PatchDeployment(ctx context.Context, req edgeapi.PatchDeploymentRequestObject) (edgeapi.PatchDeploymentResponseObject, error) {
+func (a api) PatchDeployment(
+	ctx context.Context, req edgeapi.PatchDeploymentRequestObject,
+) (edgeapi.PatchDeploymentResponseObject, error) {
 	b := req.Body
-	d, err := a.s.PatchDeployment(ctx, req.Id, DeploymentInput{Image: b.Image, Version: b.Version, DesiredState: (*string)(b.DesiredState), Env: value(b.Env), Ports: ports(b.Ports),
-		PullPolicy: (*string)(b.PullPolicy), Restart: (*string)(b.Restart), Health: health(b.Health)})
+	d, err := a.s.PatchDeployment(ctx, req.Id, DeploymentInput{
+		Image:        b.Image,
+		Version:      b.Version,
+		DesiredState: (*string)(b.DesiredState),
+		Env:          value(b.Env),
+		Ports:        ports(b.Ports),
+		PullPolicy:   (*string)(b.PullPolicy),
+		Restart:      (*string)(b.Restart),
+		Health:       health(b.Health),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -99,29 +156,70 @@ func (a api) PatchDeployment(ctx context.Context, req edgeapi.PatchDeploymentReq
 }
 
 // DeleteDeployment removes a deployment.
-func (a api) DeleteDeployment(ctx context.Context, req edgeapi.DeleteDeploymentRequestObject) (edgeapi.DeleteDeploymentResponseObject, error) {
+func (a api) DeleteDeployment(
+	ctx context.Context, req edgeapi.DeleteDeploymentRequestObject,
+) (edgeapi.DeleteDeploymentResponseObject, error) {
 	return edgeapi.DeleteDeployment204Response{}, a.s.DeleteDeployment(ctx, req.Id)
 }
 
 // ListAgentDeployments lists what the calling site should run.
-func (a api) ListAgentDeployments(ctx context.Context, req edgeapi.ListAgentDeploymentsRequestObject) (edgeapi.ListAgentDeploymentsResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]AgentDeployment, error) {
-		return a.s.AgentDeployments(ctx, value(req.Params.SiteId), after, limit)
-	}, func(d AgentDeployment) string { return d.ID }, apiAgentDeployment)
-	return edgeapi.ListAgentDeployments200JSONResponse{Body: out, Headers: edgeapi.ListAgentDeployments200ResponseHeaders{Link: next}}, err
+func (a api) ListAgentDeployments(
+	ctx context.Context, req edgeapi.ListAgentDeploymentsRequestObject,
+) (edgeapi.ListAgentDeploymentsResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]AgentDeployment, error) {
+			return a.s.AgentDeployments(ctx, value(req.Params.SiteId), after, limit)
+		},
+		func(d AgentDeployment) string { return d.ID },
+		apiAgentDeployment,
+	)
+	return edgeapi.ListAgentDeployments200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListAgentDeployments200ResponseHeaders{Link: next},
+	}, err
 }
 
 func apiAgentDeployment(d AgentDeployment) edgeapi.AgentDeployment {
 	o := apiDeployment(d.Deployment)
-	return edgeapi.AgentDeployment{Allowed: d.Allowed, Id: o.Id, SiteId: o.SiteId, OrgId: o.OrgId, Name: o.Name, Image: o.Image, Version: o.Version, DesiredState: o.DesiredState,
-		Env: o.Env, Ports: o.Ports, PullPolicy: o.PullPolicy, Restart: o.Restart, Health: o.Health, Revision: o.Revision, ObservedRevision: o.ObservedRevision, Previous: o.Previous, Status: o.Status, Message: o.Message,
-		CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt}
+	return edgeapi.AgentDeployment{
+		Allowed:          d.Allowed,
+		Id:               o.Id,
+		SiteId:           o.SiteId,
+		OrgId:            o.OrgId,
+		Name:             o.Name,
+		Image:            o.Image,
+		Version:          o.Version,
+		DesiredState:     o.DesiredState,
+		Env:              o.Env,
+		Ports:            o.Ports,
+		PullPolicy:       o.PullPolicy,
+		Restart:          o.Restart,
+		Health:           o.Health,
+		Revision:         o.Revision,
+		ObservedRevision: o.ObservedRevision,
+		Previous:         o.Previous,
+		Status:           o.Status,
+		Message:          o.Message,
+		CreatedAt:        o.CreatedAt,
+		UpdatedAt:        o.UpdatedAt,
+	}
 }
 
 // ReportDeploymentStatus notes how a deployment does.
-func (a api) ReportDeploymentStatus(ctx context.Context, req edgeapi.ReportDeploymentStatusRequestObject) (edgeapi.ReportDeploymentStatusResponseObject, error) {
+func (a api) ReportDeploymentStatus(
+	ctx context.Context, req edgeapi.ReportDeploymentStatusRequestObject,
+) (edgeapi.ReportDeploymentStatusResponseObject, error) {
 	b := req.Body
-	d, err := a.s.ReportDeployment(ctx, req.Id, DeploymentReport{SiteID: b.SiteId, Status: string(b.Status), Message: value(b.Message), ObservedRevision: b.ObservedRevision})
+	d, err := a.s.ReportDeployment(ctx, req.Id, DeploymentReport{
+		SiteID:           b.SiteId,
+		Status:           string(b.Status),
+		Message:          value(b.Message),
+		ObservedRevision: b.ObservedRevision,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +227,9 @@ func (a api) ReportDeploymentStatus(ctx context.Context, req edgeapi.ReportDeplo
 }
 
 // RollbackDeployment goes back to the image before.
-func (a api) RollbackDeployment(ctx context.Context, req edgeapi.RollbackDeploymentRequestObject) (edgeapi.RollbackDeploymentResponseObject, error) {
+func (a api) RollbackDeployment(
+	ctx context.Context, req edgeapi.RollbackDeploymentRequestObject,
+) (edgeapi.RollbackDeploymentResponseObject, error) {
 	d, rolledBack, err := a.s.RollbackDeployment(ctx, req.Id, req.Body.SiteId, value(req.Body.Reason))
 	if err != nil {
 		return nil, err
@@ -142,27 +242,65 @@ func apiPolicyPack(p PolicyPack) edgeapi.PolicyPack {
 	if images == nil {
 		images = []string{}
 	}
-	return edgeapi.PolicyPack{Id: p.ID, OrgId: p.OrgID, Name: p.Name, Version: p.Version, SiteId: p.SiteID, Enabled: p.Enabled, AllowedImages: images, CreatedAt: p.CreatedAt.Time, UpdatedAt: p.UpdatedAt.Time}
+	return edgeapi.PolicyPack{
+		Id:            p.ID,
+		OrgId:         p.OrgID,
+		Name:          p.Name,
+		Version:       p.Version,
+		SiteId:        p.SiteID,
+		Enabled:       p.Enabled,
+		AllowedImages: images,
+		CreatedAt:     p.CreatedAt.Time,
+		UpdatedAt:     p.UpdatedAt.Time,
+	}
 }
 
 // ListPolicyPacks lists the packs that concern the caller.
-func (a api) ListPolicyPacks(ctx context.Context, req edgeapi.ListPolicyPacksRequestObject) (edgeapi.ListPolicyPacksResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]PolicyPack, error) {
-		return a.s.PolicyPacks(ctx, after, limit)
-	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
-	return edgeapi.ListPolicyPacks200JSONResponse{Body: out, Headers: edgeapi.ListPolicyPacks200ResponseHeaders{Link: next}}, err
+func (a api) ListPolicyPacks(
+	ctx context.Context, req edgeapi.ListPolicyPacksRequestObject,
+) (edgeapi.ListPolicyPacksResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]PolicyPack, error) {
+			return a.s.PolicyPacks(ctx, after, limit)
+		},
+		func(p PolicyPack) string { return p.ID },
+		apiPolicyPack,
+	)
+	return edgeapi.ListPolicyPacks200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListPolicyPacks200ResponseHeaders{Link: next},
+	}, err
 }
 
 // ListAgentPolicyPacks lists the packs that bind the calling site.
-func (a api) ListAgentPolicyPacks(ctx context.Context, req edgeapi.ListAgentPolicyPacksRequestObject) (edgeapi.ListAgentPolicyPacksResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]PolicyPack, error) {
-		return a.s.AgentPolicyPacks(ctx, value(req.Params.SiteId), after, limit)
-	}, func(p PolicyPack) string { return p.ID }, apiPolicyPack)
-	return edgeapi.ListAgentPolicyPacks200JSONResponse{Body: out, Headers: edgeapi.ListAgentPolicyPacks200ResponseHeaders{Link: next}}, err
+func (a api) ListAgentPolicyPacks(
+	ctx context.Context, req edgeapi.ListAgentPolicyPacksRequestObject,
+) (edgeapi.ListAgentPolicyPacksResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]PolicyPack, error) {
+			return a.s.AgentPolicyPacks(ctx, value(req.Params.SiteId), after, limit)
+		},
+		func(p PolicyPack) string { return p.ID },
+		apiPolicyPack,
+	)
+	return edgeapi.ListAgentPolicyPacks200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListAgentPolicyPacks200ResponseHeaders{Link: next},
+	}, err
 }
 
 // CheckImage tries an image against the packs.
-func (a api) CheckImage(ctx context.Context, req edgeapi.CheckImageRequestObject) (edgeapi.CheckImageResponseObject, error) {
+func (a api) CheckImage(
+	ctx context.Context, req edgeapi.CheckImageRequestObject,
+) (edgeapi.CheckImageResponseObject, error) {
 	v, err := a.s.CheckImage(ctx, req.Body.Image, value(req.Body.SiteId))
 	if err != nil {
 		return nil, err
@@ -180,9 +318,16 @@ func (a api) CheckImage(ctx context.Context, req edgeapi.CheckImageRequestObject
 }
 
 // CreatePolicyPack makes a pack.
-func (a api) CreatePolicyPack(ctx context.Context, req edgeapi.CreatePolicyPackRequestObject) (edgeapi.CreatePolicyPackResponseObject, error) {
+func (a api) CreatePolicyPack(
+	ctx context.Context, req edgeapi.CreatePolicyPackRequestObject,
+) (edgeapi.CreatePolicyPackResponseObject, error) {
 	b := req.Body
-	p := PolicyPack{Name: b.Name, SiteID: value(b.SiteId), Enabled: true, AllowedImages: db.JSON[[]string]{V: value(b.AllowedImages)}}
+	p := PolicyPack{
+		Name:          b.Name,
+		SiteID:        value(b.SiteId),
+		Enabled:       true,
+		AllowedImages: db.JSON[[]string]{V: value(b.AllowedImages)},
+	}
 	set(&p.Enabled, b.Enabled)
 	p, err := a.s.CreatePolicyPack(ctx, p)
 	if err != nil {
@@ -192,7 +337,9 @@ func (a api) CreatePolicyPack(ctx context.Context, req edgeapi.CreatePolicyPackR
 }
 
 // GetPolicyPack reads one pack.
-func (a api) GetPolicyPack(ctx context.Context, req edgeapi.GetPolicyPackRequestObject) (edgeapi.GetPolicyPackResponseObject, error) {
+func (a api) GetPolicyPack(
+	ctx context.Context, req edgeapi.GetPolicyPackRequestObject,
+) (edgeapi.GetPolicyPackResponseObject, error) {
 	p, err := a.s.PolicyPack(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -201,8 +348,13 @@ func (a api) GetPolicyPack(ctx context.Context, req edgeapi.GetPolicyPackRequest
 }
 
 // PatchPolicyPack changes a pack.
-func (a api) PatchPolicyPack(ctx context.Context, req edgeapi.PatchPolicyPackRequestObject) (edgeapi.PatchPolicyPackResponseObject, error) {
-	p, err := a.s.PatchPolicyPack(ctx, req.Id, PolicyPackInput{Name: req.Body.Name, Enabled: req.Body.Enabled, AllowedImages: value(req.Body.AllowedImages)})
+func (a api) PatchPolicyPack(
+	ctx context.Context, req edgeapi.PatchPolicyPackRequestObject,
+) (edgeapi.PatchPolicyPackResponseObject, error) {
+	p, err := a.s.PatchPolicyPack(
+		ctx, req.Id,
+		PolicyPackInput{Name: req.Body.Name, Enabled: req.Body.Enabled, AllowedImages: value(req.Body.AllowedImages)},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +362,8 @@ func (a api) PatchPolicyPack(ctx context.Context, req edgeapi.PatchPolicyPackReq
 }
 
 // DeletePolicyPack removes a pack.
-func (a api) DeletePolicyPack(ctx context.Context, req edgeapi.DeletePolicyPackRequestObject) (edgeapi.DeletePolicyPackResponseObject, error) {
+func (a api) DeletePolicyPack(
+	ctx context.Context, req edgeapi.DeletePolicyPackRequestObject,
+) (edgeapi.DeletePolicyPackResponseObject, error) {
 	return edgeapi.DeletePolicyPack204Response{}, a.s.DeletePolicyPack(ctx, req.Id)
 }

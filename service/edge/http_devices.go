@@ -12,8 +12,17 @@ import (
 )
 
 func apiDevice(d Device) edgeapi.Device {
-	return edgeapi.Device{DeviceId: d.DeviceID, SiteId: d.SiteID, OrgId: d.OrgID, Name: d.Name, Model: d.Model, FirmwareVersion: d.FirmwareVersion,
-		Labels: orEmpty(d.Labels.V), RegisteredAt: d.RegisteredAt.Time, LastSeenAt: d.LastSeenAt.Time}
+	return edgeapi.Device{
+		DeviceId:        d.DeviceID,
+		SiteId:          d.SiteID,
+		OrgId:           d.OrgID,
+		Name:            d.Name,
+		Model:           d.Model,
+		FirmwareVersion: d.FirmwareVersion,
+		Labels:          orEmpty(d.Labels.V),
+		RegisteredAt:    d.RegisteredAt.Time,
+		LastSeenAt:      d.LastSeenAt.Time,
+	}
 }
 
 func apiTwin(d Device) edgeapi.Twin {
@@ -22,27 +31,57 @@ func apiTwin(d Device) edgeapi.Twin {
 }
 
 func apiOTA(d Device) (edgeapi.OTA, error) {
-	out := edgeapi.OTA{DeviceId: d.DeviceID, Status: edgeapi.OTAStatus{RequestId: d.OTARequestID, State: edgeapi.OTAState(d.OTAState), Progress: d.OTAProgress, Message: d.OTAMessage, UpdatedAt: d.OTAUpdatedAt.Time}}
+	out := edgeapi.OTA{
+		DeviceId: d.DeviceID,
+		Status: edgeapi.OTAStatus{
+			RequestId: d.OTARequestID,
+			State:     edgeapi.OTAState(d.OTAState),
+			Progress:  d.OTAProgress,
+			Message:   d.OTAMessage,
+			UpdatedAt: d.OTAUpdatedAt.Time,
+		},
+	}
 	return out, json.Unmarshal([]byte(d.OTARequest), &out.Request)
 }
 
 func deviceKey(d Device) string { return d.DeviceID }
 
 // ListDevices lists devices in scope.
-func (a api) ListDevices(ctx context.Context, req edgeapi.ListDevicesRequestObject) (edgeapi.ListDevicesResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Device, error) {
-		return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
-	}, deviceKey, apiDevice)
-	return edgeapi.ListDevices200JSONResponse{Body: out, Headers: edgeapi.ListDevices200ResponseHeaders{Link: next}}, err
+func (a api) ListDevices(
+	ctx context.Context, req edgeapi.ListDevicesRequestObject,
+) (edgeapi.ListDevicesResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Device, error) {
+			return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
+		},
+		deviceKey,
+		apiDevice,
+	)
+	return edgeapi.ListDevices200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListDevices200ResponseHeaders{Link: next},
+	}, err
 }
 
 // RegisterDevice makes a device known or refreshes it.
-func (a api) RegisterDevice(ctx context.Context, req edgeapi.RegisterDeviceRequestObject) (edgeapi.RegisterDeviceResponseObject, error) {
+func (a api) RegisterDevice(
+	ctx context.Context, req edgeapi.RegisterDeviceRequestObject,
+) (edgeapi.RegisterDeviceResponseObject, error) {
 	b := req.Body
 	if err := ownSite(ctx, value(b.SiteId)); err != nil {
 		return nil, err
 	}
-	d, created, err := a.s.RegisterDevice(ctx, DeviceInput{DeviceID: b.DeviceId, Name: value(b.Name), Model: value(b.Model), FirmwareVersion: value(b.FirmwareVersion), Labels: value(b.Labels)})
+	d, created, err := a.s.RegisterDevice(ctx, DeviceInput{
+		DeviceID:        b.DeviceId,
+		Name:            value(b.Name),
+		Model:           value(b.Model),
+		FirmwareVersion: value(b.FirmwareVersion),
+		Labels:          value(b.Labels),
+	})
 	switch {
 	case err != nil:
 		return nil, err
@@ -53,7 +92,9 @@ func (a api) RegisterDevice(ctx context.Context, req edgeapi.RegisterDeviceReque
 }
 
 // GetDevice reads one device.
-func (a api) GetDevice(ctx context.Context, req edgeapi.GetDeviceRequestObject) (edgeapi.GetDeviceResponseObject, error) {
+func (a api) GetDevice(
+	ctx context.Context, req edgeapi.GetDeviceRequestObject,
+) (edgeapi.GetDeviceResponseObject, error) {
 	d, err := a.s.Device(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -62,7 +103,9 @@ func (a api) GetDevice(ctx context.Context, req edgeapi.GetDeviceRequestObject) 
 }
 
 // DeleteDevice forgets a device.
-func (a api) DeleteDevice(ctx context.Context, req edgeapi.DeleteDeviceRequestObject) (edgeapi.DeleteDeviceResponseObject, error) {
+func (a api) DeleteDevice(
+	ctx context.Context, req edgeapi.DeleteDeviceRequestObject,
+) (edgeapi.DeleteDeviceResponseObject, error) {
 	return edgeapi.DeleteDevice204Response{}, a.s.DeleteDevice(ctx, req.Id)
 }
 
@@ -77,9 +120,14 @@ func (a api) GetOTA(ctx context.Context, req edgeapi.GetOTARequestObject) (edgea
 }
 
 // RequestOTA asks a device to update.
-func (a api) RequestOTA(ctx context.Context, req edgeapi.RequestOTARequestObject) (edgeapi.RequestOTAResponseObject, error) {
+func (a api) RequestOTA(
+	ctx context.Context, req edgeapi.RequestOTARequestObject,
+) (edgeapi.RequestOTAResponseObject, error) {
 	b := req.Body
-	d, err := a.s.RequestOTA(ctx, req.Id, OTARequest{Version: b.Version, URL: b.Url, SHA256: b.Sha256, Size: value(b.Size), Force: value(b.Force)})
+	d, err := a.s.RequestOTA(
+		ctx, req.Id,
+		OTARequest{Version: b.Version, URL: b.Url, SHA256: b.Sha256, Size: value(b.Size), Force: value(b.Force)},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +135,19 @@ func (a api) RequestOTA(ctx context.Context, req edgeapi.RequestOTARequestObject
 }
 
 // ReportOTAStatus moves a device's update.
-func (a api) ReportOTAStatus(ctx context.Context, req edgeapi.ReportOTAStatusRequestObject) (edgeapi.ReportOTAStatusResponseObject, error) {
+func (a api) ReportOTAStatus(
+	ctx context.Context, req edgeapi.ReportOTAStatusRequestObject,
+) (edgeapi.ReportOTAStatusResponseObject, error) {
 	if err := ownSite(ctx, req.Body.SiteId); err != nil {
 		return nil, err
 	}
 	st := req.Body.Status
-	d, err := a.s.ReportOTA(ctx, req.Id, OTAReport{RequestID: value(st.RequestId), State: ota.State(st.State), Progress: st.Progress, Message: value(st.Message)})
+	d, err := a.s.ReportOTA(ctx, req.Id, OTAReport{
+		RequestID: value(st.RequestId),
+		State:     ota.State(st.State),
+		Progress:  st.Progress,
+		Message:   value(st.Message),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -101,22 +156,45 @@ func (a api) ReportOTAStatus(ctx context.Context, req edgeapi.ReportOTAStatusReq
 }
 
 // ListTwins lists twins in scope.
-func (a api) ListTwins(ctx context.Context, req edgeapi.ListTwinsRequestObject) (edgeapi.ListTwinsResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Device, error) {
-		return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
-	}, deviceKey, apiTwin)
+func (a api) ListTwins(
+	ctx context.Context, req edgeapi.ListTwinsRequestObject,
+) (edgeapi.ListTwinsResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Device, error) {
+			return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
+		},
+		deviceKey,
+		apiTwin,
+	)
 	return edgeapi.ListTwins200JSONResponse{Body: out, Headers: edgeapi.ListTwins200ResponseHeaders{Link: next}}, err
 }
 
 // ListAgentTwins lists the twins of the calling site.
-func (a api) ListAgentTwins(ctx context.Context, req edgeapi.ListAgentTwinsRequestObject) (edgeapi.ListAgentTwinsResponseObject, error) {
+func (a api) ListAgentTwins(
+	ctx context.Context, req edgeapi.ListAgentTwinsRequestObject,
+) (edgeapi.ListAgentTwinsResponseObject, error) {
 	if err := ownSite(ctx, value(req.Params.SiteId)); err != nil {
 		return nil, err
 	}
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Device, error) {
-		return a.s.Devices(ctx, callerFrom(ctx).SiteID, after, limit)
-	}, deviceKey, apiTwin)
-	return edgeapi.ListAgentTwins200JSONResponse{Body: out, Headers: edgeapi.ListAgentTwins200ResponseHeaders{Link: next}}, err
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Device, error) {
+			return a.s.Devices(ctx, callerFrom(ctx).SiteID, after, limit)
+		},
+		deviceKey,
+		apiTwin,
+	)
+	return edgeapi.ListAgentTwins200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListAgentTwins200ResponseHeaders{Link: next},
+	}, err
 }
 
 // GetTwin reads one twin.
@@ -125,20 +203,34 @@ func (a api) GetTwin(ctx context.Context, req edgeapi.GetTwinRequestObject) (edg
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.GetTwin200JSONResponse{Body: apiTwin(d), Headers: edgeapi.GetTwin200ResponseHeaders{ETag: ref(twin.ETag(d.DesiredVersion, d.ReportedVersion))}}, nil
+	return edgeapi.GetTwin200JSONResponse{
+		Body:    apiTwin(d),
+		Headers: edgeapi.GetTwin200ResponseHeaders{ETag: ref(twin.ETag(d.DesiredVersion, d.ReportedVersion))},
+	}, nil
 }
 
 // PutDesired replaces a twin's desired state.
-func (a api) PutDesired(ctx context.Context, req edgeapi.PutDesiredRequestObject) (edgeapi.PutDesiredResponseObject, error) {
-	d, err := a.s.PutDesired(ctx, req.Id, DesiredInput{Desired: req.Body.Desired, ExpectedVersion: req.Body.ExpectedVersion, IfMatch: value(req.Params.IfMatch)})
+func (a api) PutDesired(
+	ctx context.Context, req edgeapi.PutDesiredRequestObject,
+) (edgeapi.PutDesiredResponseObject, error) {
+	d, err := a.s.PutDesired(ctx, req.Id, DesiredInput{
+		Desired:         req.Body.Desired,
+		ExpectedVersion: req.Body.ExpectedVersion,
+		IfMatch:         value(req.Params.IfMatch),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.PutDesired200JSONResponse{Body: apiTwin(d), Headers: edgeapi.PutDesired200ResponseHeaders{ETag: ref(twin.ETag(d.DesiredVersion, d.ReportedVersion))}}, nil
+	return edgeapi.PutDesired200JSONResponse{
+		Body:    apiTwin(d),
+		Headers: edgeapi.PutDesired200ResponseHeaders{ETag: ref(twin.ETag(d.DesiredVersion, d.ReportedVersion))},
+	}, nil
 }
 
 // ReportTwin merges into a twin's reported state.
-func (a api) ReportTwin(ctx context.Context, req edgeapi.ReportTwinRequestObject) (edgeapi.ReportTwinResponseObject, error) {
+func (a api) ReportTwin(
+	ctx context.Context, req edgeapi.ReportTwinRequestObject,
+) (edgeapi.ReportTwinResponseObject, error) {
 	if err := ownSite(ctx, value(req.Body.SiteId)); err != nil {
 		return nil, err
 	}
@@ -151,14 +243,43 @@ func (a api) ReportTwin(ctx context.Context, req edgeapi.ReportTwinRequestObject
 
 func apiCampaign(c Campaign) edgeapi.Campaign {
 	t := c.Targets.V
-	out := edgeapi.Campaign{Id: c.ID, OrgId: c.OrgID, Name: c.Name, Version: c.Version, Url: c.URL, Sha256: c.SHA256, Stages: c.Stages.V,
-		SuccessThreshold: c.SuccessThreshold, FailureThreshold: c.FailureThreshold, MinDevices: int(c.MinDevices), SoakSeconds: int(c.SoakSeconds),
-		DeviceTimeoutSeconds: int(c.DeviceTimeoutSeconds), AutoPromote: c.AutoPromote, AutoAbort: c.AutoAbort,
-		Status: edgeapi.CampaignStatus(c.Status), CurrentStage: c.CurrentStage, PausedReason: c.PausedReason,
-		Rollout:   edgeapi.CampaignRollout{Phase: edgeapi.CampaignRolloutPhase(c.Phase), Done: c.PhaseDone, Total: c.PhaseTotal},
-		CreatedAt: c.CreatedAt.Time, StartedAt: c.StartedAt.Ptr(), StageStartedAt: c.StageStartedAt.Ptr(), FinishedAt: c.FinishedAt.Ptr(),
-		Counts: edgeapi.CampaignCounts{Total: c.Counts.Total(), Waiting: c.Counts.Waiting, Pending: c.Counts.Pending, InProgress: c.Counts.InProgress,
-			Succeeded: c.Counts.Succeeded, Failed: c.Counts.Failed, Removed: c.Counts.Removed}}
+	out := edgeapi.Campaign{
+		Id:                   c.ID,
+		OrgId:                c.OrgID,
+		Name:                 c.Name,
+		Version:              c.Version,
+		Url:                  c.URL,
+		Sha256:               c.SHA256,
+		Stages:               c.Stages.V,
+		SuccessThreshold:     c.SuccessThreshold,
+		FailureThreshold:     c.FailureThreshold,
+		MinDevices:           int(c.MinDevices),
+		SoakSeconds:          int(c.SoakSeconds),
+		DeviceTimeoutSeconds: int(c.DeviceTimeoutSeconds),
+		AutoPromote:          c.AutoPromote,
+		AutoAbort:            c.AutoAbort,
+		Status:               edgeapi.CampaignStatus(c.Status),
+		CurrentStage:         c.CurrentStage,
+		PausedReason:         c.PausedReason,
+		Rollout: edgeapi.CampaignRollout{
+			Phase: edgeapi.CampaignRolloutPhase(c.Phase),
+			Done:  c.PhaseDone,
+			Total: c.PhaseTotal,
+		},
+		CreatedAt:      c.CreatedAt.Time,
+		StartedAt:      c.StartedAt.Ptr(),
+		StageStartedAt: c.StageStartedAt.Ptr(),
+		FinishedAt:     c.FinishedAt.Ptr(),
+		Counts: edgeapi.CampaignCounts{
+			Total:      c.Counts.Total(),
+			Waiting:    c.Counts.Waiting,
+			Pending:    c.Counts.Pending,
+			InProgress: c.Counts.InProgress,
+			Succeeded:  c.Counts.Succeeded,
+			Failed:     c.Counts.Failed,
+			Removed:    c.Counts.Removed,
+		},
+	}
 	if c.Size > 0 {
 		out.Size = &c.Size
 	}
@@ -175,20 +296,53 @@ func apiCampaign(c Campaign) edgeapi.Campaign {
 }
 
 // ListCampaigns lists campaigns in scope, newest first.
-func (a api) ListCampaigns(ctx context.Context, req edgeapi.ListCampaignsRequestObject) (edgeapi.ListCampaignsResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Campaign, error) {
-		return a.s.Campaigns(ctx, string(value(req.Params.Status)), after, limit)
-	}, func(c Campaign) string { return c.ID }, apiCampaign)
-	return edgeapi.ListCampaigns200JSONResponse{Body: out, Headers: edgeapi.ListCampaigns200ResponseHeaders{Link: next}}, err
+func (a api) ListCampaigns(
+	ctx context.Context, req edgeapi.ListCampaignsRequestObject,
+) (edgeapi.ListCampaignsResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Campaign, error) {
+			return a.s.Campaigns(ctx, string(value(req.Params.Status)), after, limit)
+		},
+		func(c Campaign) string { return c.ID },
+		apiCampaign,
+	)
+	return edgeapi.ListCampaigns200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListCampaigns200ResponseHeaders{Link: next},
+	}, err
 }
 
 // CreateCampaign drafts a campaign.
-func (a api) CreateCampaign(ctx context.Context, req edgeapi.CreateCampaignRequestObject) (edgeapi.CreateCampaignResponseObject, error) {
+func (a api) CreateCampaign(
+	ctx context.Context, req edgeapi.CreateCampaignRequestObject,
+) (edgeapi.CreateCampaignResponseObject, error) {
 	b := req.Body
-	c := Campaign{Name: b.Name, Version: b.Version, URL: b.Url, SHA256: b.Sha256, Size: value(b.Size),
-		SuccessThreshold: 0.9, FailureThreshold: 0.1, MinDevices: 1, DeviceTimeoutSeconds: 3600, SoakSeconds: int64(value(b.SoakSeconds)),
-		AutoPromote: value(b.AutoPromote), AutoAbort: value(b.AutoAbort), Stages: db.JSON[[]int]{V: value(b.Stages)},
-		Targets: db.JSON[Targets]{V: Targets{SiteIDs: value(b.Targets.SiteIds), DeviceIDs: value(b.Targets.DeviceIds), Labels: value(b.Targets.Labels)}}}
+	c := Campaign{
+		Name:                 b.Name,
+		Version:              b.Version,
+		URL:                  b.Url,
+		SHA256:               b.Sha256,
+		Size:                 value(b.Size),
+		SuccessThreshold:     0.9,
+		FailureThreshold:     0.1,
+		MinDevices:           1,
+		DeviceTimeoutSeconds: 3600,
+		SoakSeconds:          int64(value(b.SoakSeconds)),
+		AutoPromote:          value(b.AutoPromote),
+		AutoAbort:            value(b.AutoAbort),
+		Stages:               db.JSON[[]int]{V: value(b.Stages)},
+		Targets: db.JSON[Targets]{
+			V: Targets{
+				SiteIDs:   value(b.Targets.SiteIds),
+				DeviceIDs: value(b.Targets.DeviceIds),
+				Labels:    value(b.Targets.Labels),
+			},
+		},
+	}
 	set(&c.SuccessThreshold, b.SuccessThreshold)
 	set(&c.FailureThreshold, b.FailureThreshold)
 	if b.MinDevices != nil {
@@ -205,7 +359,9 @@ func (a api) CreateCampaign(ctx context.Context, req edgeapi.CreateCampaignReque
 }
 
 // GetCampaign reads one campaign.
-func (a api) GetCampaign(ctx context.Context, req edgeapi.GetCampaignRequestObject) (edgeapi.GetCampaignResponseObject, error) {
+func (a api) GetCampaign(
+	ctx context.Context, req edgeapi.GetCampaignRequestObject,
+) (edgeapi.GetCampaignResponseObject, error) {
 	c, err := a.s.Campaign(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -214,17 +370,39 @@ func (a api) GetCampaign(ctx context.Context, req edgeapi.GetCampaignRequestObje
 }
 
 // ListCampaignDevices lists a campaign's devices.
-func (a api) ListCampaignDevices(ctx context.Context, req edgeapi.ListCampaignDevicesRequestObject) (edgeapi.ListCampaignDevicesResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]CampaignDevice, error) {
-		return a.s.CampaignDevices(ctx, req.Id, string(value(req.Params.Outcome)), after, limit)
-	}, func(d CampaignDevice) string { return d.Position }, func(d CampaignDevice) edgeapi.CampaignDevice {
-		return edgeapi.CampaignDevice{DeviceId: d.DeviceID, SiteId: d.SiteID, Stage: d.Stage, Outcome: edgeapi.CampaignOutcome(d.Outcome), RequestId: d.RequestID, Message: d.Message}
-	})
-	return edgeapi.ListCampaignDevices200JSONResponse{Body: out, Headers: edgeapi.ListCampaignDevices200ResponseHeaders{Link: next}}, err
+func (a api) ListCampaignDevices(
+	ctx context.Context, req edgeapi.ListCampaignDevicesRequestObject,
+) (edgeapi.ListCampaignDevicesResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]CampaignDevice, error) {
+			return a.s.CampaignDevices(ctx, req.Id, string(value(req.Params.Outcome)), after, limit)
+		},
+		func(d CampaignDevice) string { return d.Position },
+		func(d CampaignDevice) edgeapi.CampaignDevice {
+			return edgeapi.CampaignDevice{
+				DeviceId:  d.DeviceID,
+				SiteId:    d.SiteID,
+				Stage:     d.Stage,
+				Outcome:   edgeapi.CampaignOutcome(d.Outcome),
+				RequestId: d.RequestID,
+				Message:   d.Message,
+			}
+		},
+	)
+	return edgeapi.ListCampaignDevices200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListCampaignDevices200ResponseHeaders{Link: next},
+	}, err
 }
 
 // StartCampaign begins a campaign.
-func (a api) StartCampaign(ctx context.Context, req edgeapi.StartCampaignRequestObject) (edgeapi.StartCampaignResponseObject, error) {
+func (a api) StartCampaign(
+	ctx context.Context, req edgeapi.StartCampaignRequestObject,
+) (edgeapi.StartCampaignResponseObject, error) {
 	c, err := a.s.StartCampaign(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -233,7 +411,9 @@ func (a api) StartCampaign(ctx context.Context, req edgeapi.StartCampaignRequest
 }
 
 // PromoteCampaign goes on to a campaign's next stage.
-func (a api) PromoteCampaign(ctx context.Context, req edgeapi.PromoteCampaignRequestObject) (edgeapi.PromoteCampaignResponseObject, error) {
+func (a api) PromoteCampaign(
+	ctx context.Context, req edgeapi.PromoteCampaignRequestObject,
+) (edgeapi.PromoteCampaignResponseObject, error) {
 	c, err := a.s.PromoteCampaign(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -242,7 +422,9 @@ func (a api) PromoteCampaign(ctx context.Context, req edgeapi.PromoteCampaignReq
 }
 
 // AbortCampaign ends a campaign.
-func (a api) AbortCampaign(ctx context.Context, req edgeapi.AbortCampaignRequestObject) (edgeapi.AbortCampaignResponseObject, error) {
+func (a api) AbortCampaign(
+	ctx context.Context, req edgeapi.AbortCampaignRequestObject,
+) (edgeapi.AbortCampaignResponseObject, error) {
 	c, err := a.s.AbortCampaign(ctx, req.Id)
 	if err != nil {
 		return nil, err

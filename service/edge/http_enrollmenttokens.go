@@ -9,19 +9,42 @@ import (
 )
 
 func apiEnrollmentToken(t EnrollmentToken) edgeapi.EnrollmentToken {
-	return edgeapi.EnrollmentToken{Id: t.ID, OrgId: t.OrgID, Name: t.Name, MaxUses: t.MaxUses, Uses: t.Uses, CreatedAt: t.CreatedAt.Time, ExpiresAt: t.ExpiresAt.Time}
+	return edgeapi.EnrollmentToken{
+		Id:        t.ID,
+		OrgId:     t.OrgID,
+		Name:      t.Name,
+		MaxUses:   t.MaxUses,
+		Uses:      t.Uses,
+		CreatedAt: t.CreatedAt.Time,
+		ExpiresAt: t.ExpiresAt.Time,
+	}
 }
 
 // ListEnrollmentTokens lists the tokens in scope.
-func (a api) ListEnrollmentTokens(ctx context.Context, req edgeapi.ListEnrollmentTokensRequestObject) (edgeapi.ListEnrollmentTokensResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]EnrollmentToken, error) {
-		return a.s.EnrollmentTokens(ctx, after, limit)
-	}, func(t EnrollmentToken) string { return t.ID }, apiEnrollmentToken)
-	return edgeapi.ListEnrollmentTokens200JSONResponse{Body: out, Headers: edgeapi.ListEnrollmentTokens200ResponseHeaders{Link: next}}, err
+func (a api) ListEnrollmentTokens(
+	ctx context.Context, req edgeapi.ListEnrollmentTokensRequestObject,
+) (edgeapi.ListEnrollmentTokensResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]EnrollmentToken, error) {
+			return a.s.EnrollmentTokens(ctx, after, limit)
+		},
+		func(t EnrollmentToken) string { return t.ID },
+		apiEnrollmentToken,
+	)
+	return edgeapi.ListEnrollmentTokens200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListEnrollmentTokens200ResponseHeaders{Link: next},
+	}, err
 }
 
 // CreateEnrollmentToken makes a token.
-func (a api) CreateEnrollmentToken(ctx context.Context, req edgeapi.CreateEnrollmentTokenRequestObject) (edgeapi.CreateEnrollmentTokenResponseObject, error) {
+func (a api) CreateEnrollmentToken(
+	ctx context.Context, req edgeapi.CreateEnrollmentTokenRequestObject,
+) (edgeapi.CreateEnrollmentTokenResponseObject, error) {
 	b := req.Body
 	ttl, maxUses := int64(3600), int64(1)
 	set(&ttl, b.TtlSeconds)
@@ -31,10 +54,21 @@ func (a api) CreateEnrollmentToken(ctx context.Context, req edgeapi.CreateEnroll
 		return nil, err
 	}
 	o := apiEnrollmentToken(t)
-	return edgeapi.CreateEnrollmentToken201JSONResponse{Id: o.Id, OrgId: o.OrgId, Name: o.Name, MaxUses: o.MaxUses, Uses: o.Uses, CreatedAt: o.CreatedAt, ExpiresAt: o.ExpiresAt, Token: token}, nil
+	return edgeapi.CreateEnrollmentToken201JSONResponse{
+		Id:        o.Id,
+		OrgId:     o.OrgId,
+		Name:      o.Name,
+		MaxUses:   o.MaxUses,
+		Uses:      o.Uses,
+		CreatedAt: o.CreatedAt,
+		ExpiresAt: o.ExpiresAt,
+		Token:     token,
+	}, nil
 }
 
 // DeleteEnrollmentToken withdraws a token.
-func (a api) DeleteEnrollmentToken(ctx context.Context, req edgeapi.DeleteEnrollmentTokenRequestObject) (edgeapi.DeleteEnrollmentTokenResponseObject, error) {
+func (a api) DeleteEnrollmentToken(
+	ctx context.Context, req edgeapi.DeleteEnrollmentTokenRequestObject,
+) (edgeapi.DeleteEnrollmentTokenResponseObject, error) {
 	return edgeapi.DeleteEnrollmentToken204Response{}, a.s.DeleteEnrollmentToken(ctx, req.Id)
 }

@@ -12,11 +12,20 @@ import (
 )
 
 func eventInput(e edgeapi.EventInput) EventInput {
-	return EventInput{EventID: value(e.EventId), SiteID: e.SiteId, Topic: e.Topic, Payload: e.Payload, Headers: value(e.Headers), EventTime: e.EventTime}
+	return EventInput{
+		EventID:   value(e.EventId),
+		SiteID:    e.SiteId,
+		Topic:     e.Topic,
+		Payload:   e.Payload,
+		Headers:   value(e.Headers),
+		EventTime: e.EventTime,
+	}
 }
 
 // IngestEvent accepts one event.
-func (a api) IngestEvent(ctx context.Context, req edgeapi.IngestEventRequestObject) (edgeapi.IngestEventResponseObject, error) {
+func (a api) IngestEvent(
+	ctx context.Context, req edgeapi.IngestEventRequestObject,
+) (edgeapi.IngestEventResponseObject, error) {
 	receipt, err := a.s.Ingest(ctx, eventInput(*req.Body))
 	if err != nil {
 		return nil, err
@@ -25,7 +34,9 @@ func (a api) IngestEvent(ctx context.Context, req edgeapi.IngestEventRequestObje
 }
 
 // IngestEvents accepts many events, all or none.
-func (a api) IngestEvents(ctx context.Context, req edgeapi.IngestEventsRequestObject) (edgeapi.IngestEventsResponseObject, error) {
+func (a api) IngestEvents(
+	ctx context.Context, req edgeapi.IngestEventsRequestObject,
+) (edgeapi.IngestEventsResponseObject, error) {
 	receipts, err := a.s.IngestBatch(ctx, list.Each(req.Body.Events, eventInput))
 	if err != nil {
 		return nil, err
@@ -36,17 +47,33 @@ func (a api) IngestEvents(ctx context.Context, req edgeapi.IngestEventsRequestOb
 }
 
 // ListEvents lists events, newest first.
-func (a api) ListEvents(ctx context.Context, req edgeapi.ListEventsRequestObject) (edgeapi.ListEventsResponseObject, error) {
+func (a api) ListEvents(
+	ctx context.Context, req edgeapi.ListEventsRequestObject,
+) (edgeapi.ListEventsResponseObject, error) {
 	q := req.Params
 	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, error) {
-		return a.s.Events(ctx, EventFilter{SiteID: value(q.SiteId), Minutes: value(q.Minutes), Topic: value(q.Topic), Before: before, Limit: limit})
+		return a.s.Events(ctx, EventFilter{
+			SiteID:  value(q.SiteId),
+			Minutes: value(q.Minutes),
+			Topic:   value(q.Topic),
+			Before:  before,
+			Limit:   limit,
+		})
 	}, func(e Event) int64 { return e.Seq }, apiEvent)
 	return edgeapi.ListEvents200JSONResponse{Body: out, Headers: edgeapi.ListEvents200ResponseHeaders{Link: next}}, err
 }
 
 func apiEvent(e Event) edgeapi.Event {
-	return edgeapi.Event{EventId: e.EventID, OrgId: e.OrgID, SiteId: e.SiteID, Topic: e.Topic, Payload: payload(e.Payload), Headers: orEmpty(e.Headers.V),
-		EventTime: e.EventTime.Time, ReceivedAt: e.ReceivedAt.Time}
+	return edgeapi.Event{
+		EventId:    e.EventID,
+		OrgId:      e.OrgID,
+		SiteId:     e.SiteID,
+		Topic:      e.Topic,
+		Payload:    payload(e.Payload),
+		Headers:    orEmpty(e.Headers.V),
+		EventTime:  e.EventTime.Time,
+		ReceivedAt: e.ReceivedAt.Time,
+	}
 }
 
 // payload is what is stored of an event's payload. What is not JSON, since somebody edited the
@@ -59,10 +86,27 @@ func payload(stored string) json.RawMessage {
 }
 
 func apiRoute(r RouteWithHealth) edgeapi.Route {
-	out := edgeapi.Route{Id: r.ID, OrgId: r.OrgID, Name: r.Name, SiteId: r.SiteID, Topic: r.Topic, TargetUrl: r.TargetURL, Method: edgeapi.RouteMethod(r.Method),
-		Enabled: r.Enabled, RetryMax: r.RetryMax, TimeoutSeconds: r.TimeoutSeconds, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
-		Delivery: edgeapi.RouteDelivery{State: edgeapi.RouteDeliveryState(r.State), LastStatus: r.LastStatus, LastError: r.LastError,
-			LastSuccessAt: r.LastSuccessAt.Ptr(), LastFailureAt: r.LastFailureAt.Ptr()}}
+	out := edgeapi.Route{
+		Id:             r.ID,
+		OrgId:          r.OrgID,
+		Name:           r.Name,
+		SiteId:         r.SiteID,
+		Topic:          r.Topic,
+		TargetUrl:      r.TargetURL,
+		Method:         edgeapi.RouteMethod(r.Method),
+		Enabled:        r.Enabled,
+		RetryMax:       r.RetryMax,
+		TimeoutSeconds: r.TimeoutSeconds,
+		CreatedAt:      r.CreatedAt.Time,
+		UpdatedAt:      r.UpdatedAt.Time,
+		Delivery: edgeapi.RouteDelivery{
+			State:         edgeapi.RouteDeliveryState(r.State),
+			LastStatus:    r.LastStatus,
+			LastError:     r.LastError,
+			LastSuccessAt: r.LastSuccessAt.Ptr(),
+			LastFailureAt: r.LastFailureAt.Ptr(),
+		},
+	}
 	if r.DisabledReason != "" {
 		out.DisabledReason = &r.DisabledReason
 	}
@@ -70,18 +114,39 @@ func apiRoute(r RouteWithHealth) edgeapi.Route {
 }
 
 // ListRoutes lists routes in scope.
-func (a api) ListRoutes(ctx context.Context, req edgeapi.ListRoutesRequestObject) (edgeapi.ListRoutesResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]RouteWithHealth, error) {
-		return a.s.Routes(ctx, after, limit)
-	}, func(r RouteWithHealth) string { return r.ID }, apiRoute)
+func (a api) ListRoutes(
+	ctx context.Context, req edgeapi.ListRoutesRequestObject,
+) (edgeapi.ListRoutesResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]RouteWithHealth, error) {
+			return a.s.Routes(ctx, after, limit)
+		},
+		func(r RouteWithHealth) string { return r.ID },
+		apiRoute,
+	)
 	return edgeapi.ListRoutes200JSONResponse{Body: out, Headers: edgeapi.ListRoutes200ResponseHeaders{Link: next}}, err
 }
 
 // CreateRoute makes a route and shows its secret, this once.
-func (a api) CreateRoute(ctx context.Context, req edgeapi.CreateRouteRequestObject) (edgeapi.CreateRouteResponseObject, error) {
+func (a api) CreateRoute(
+	ctx context.Context, req edgeapi.CreateRouteRequestObject,
+) (edgeapi.CreateRouteResponseObject, error) {
 	b := req.Body
-	r, secret, err := a.s.CreateRoute(ctx, RouteInput{Name: &b.Name, SiteID: b.SiteId, Topic: &b.Topic, TargetURL: &b.TargetUrl, Method: (*string)(b.Method), Secret: b.Secret,
-		Enabled: b.Enabled, RetryMax: b.RetryMax, TimeoutSeconds: b.TimeoutSeconds})
+	r, secret, err := a.s.CreateRoute(ctx, RouteInput{
+		Name:           &b.Name,
+		SiteID:         b.SiteId,
+		Topic:          &b.Topic,
+		TargetURL:      &b.TargetUrl,
+		Method:         (*string)(b.Method),
+		Secret:         b.Secret,
+		Enabled:        b.Enabled,
+		RetryMax:       b.RetryMax,
+		TimeoutSeconds: b.TimeoutSeconds,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +169,21 @@ func (a api) GetRoute(ctx context.Context, req edgeapi.GetRouteRequestObject) (e
 }
 
 // PatchRoute changes a route.
-func (a api) PatchRoute(ctx context.Context, req edgeapi.PatchRouteRequestObject) (edgeapi.PatchRouteResponseObject, error) {
+func (a api) PatchRoute(
+	ctx context.Context, req edgeapi.PatchRouteRequestObject,
+) (edgeapi.PatchRouteResponseObject, error) {
 	b := req.Body
-	_, err := a.s.PatchRoute(ctx, req.Id, RouteInput{Name: b.Name, SiteID: b.SiteId, Topic: b.Topic, TargetURL: b.TargetUrl, Method: (*string)(b.Method), Secret: b.Secret,
-		Enabled: b.Enabled, RetryMax: b.RetryMax, TimeoutSeconds: b.TimeoutSeconds})
+	_, err := a.s.PatchRoute(ctx, req.Id, RouteInput{
+		Name:           b.Name,
+		SiteID:         b.SiteId,
+		Topic:          b.Topic,
+		TargetURL:      b.TargetUrl,
+		Method:         (*string)(b.Method),
+		Secret:         b.Secret,
+		Enabled:        b.Enabled,
+		RetryMax:       b.RetryMax,
+		TimeoutSeconds: b.TimeoutSeconds,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,12 +195,16 @@ func (a api) PatchRoute(ctx context.Context, req edgeapi.PatchRouteRequestObject
 }
 
 // DeleteRoute removes a route.
-func (a api) DeleteRoute(ctx context.Context, req edgeapi.DeleteRouteRequestObject) (edgeapi.DeleteRouteResponseObject, error) {
+func (a api) DeleteRoute(
+	ctx context.Context, req edgeapi.DeleteRouteRequestObject,
+) (edgeapi.DeleteRouteResponseObject, error) {
 	return edgeapi.DeleteRoute204Response{}, a.s.DeleteRoute(ctx, req.Id)
 }
 
 // TestRoute sends a made-up event over a route.
-func (a api) TestRoute(ctx context.Context, req edgeapi.TestRouteRequestObject) (edgeapi.TestRouteResponseObject, error) {
+func (a api) TestRoute(
+	ctx context.Context, req edgeapi.TestRouteRequestObject,
+) (edgeapi.TestRouteResponseObject, error) {
 	var sent []byte
 	if req.Body != nil && req.Body.Payload != nil {
 		sent = *req.Body.Payload
@@ -133,7 +213,11 @@ func (a api) TestRoute(ctx context.Context, req edgeapi.TestRouteRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	out := edgeapi.TestRoute200JSONResponse{Delivered: webhook.Classify(res.Status, res.Err) == webhook.Delivered, Status: res.Status, DurationMs: int(res.Duration / time.Millisecond)}
+	out := edgeapi.TestRoute200JSONResponse{
+		Delivered:  webhook.Classify(res.Status, res.Err) == webhook.Delivered,
+		Status:     res.Status,
+		DurationMs: int(res.Duration / time.Millisecond),
+	}
 	out.Error = delivery.Describe(res)
 	if res.BodySnippet != "" {
 		out.Response = &res.BodySnippet
@@ -142,7 +226,9 @@ func (a api) TestRoute(ctx context.Context, req edgeapi.TestRouteRequestObject) 
 }
 
 // GetRouteStats tells how delivery over a route goes.
-func (a api) GetRouteStats(ctx context.Context, req edgeapi.GetRouteStatsRequestObject) (edgeapi.GetRouteStatsResponseObject, error) {
+func (a api) GetRouteStats(
+	ctx context.Context, req edgeapi.GetRouteStatsRequestObject,
+) (edgeapi.GetRouteStatsResponseObject, error) {
 	minutes := 60
 	set(&minutes, req.Params.Minutes)
 	st, err := a.s.RouteStats(ctx, req.Id, minutes)
@@ -156,31 +242,84 @@ func (a api) GetRouteStats(ctx context.Context, req edgeapi.GetRouteStatsRequest
 	case webhook.HalfOpen:
 		breaker = edgeapi.RouteStatsBreakerHalfOpen
 	}
-	return edgeapi.GetRouteStats200JSONResponse{RouteId: req.Id, Pending: st.Pending, Delivered: st.Delivered, FailedAttempts: st.FailedAttempts, DeadLettered: st.DeadLettered,
-		Breaker: breaker, LastStatus: st.LastStatus, LastError: st.LastError, LastSuccessAt: st.LastSuccessAt.Ptr(), LastFailureAt: st.LastFailureAt.Ptr(),
+	return edgeapi.GetRouteStats200JSONResponse{
+		RouteId:        req.Id,
+		Pending:        st.Pending,
+		Delivered:      st.Delivered,
+		FailedAttempts: st.FailedAttempts,
+		DeadLettered:   st.DeadLettered,
+		Breaker:        breaker,
+		LastStatus:     st.LastStatus,
+		LastError:      st.LastError,
+		LastSuccessAt:  st.LastSuccessAt.Ptr(),
+		LastFailureAt:  st.LastFailureAt.Ptr(),
 		Series: list.Each(st.Minutes, func(m RouteMinute) edgeapi.RouteMinute {
-			return edgeapi.RouteMinute{Minute: m.Minute.Time, Delivered: m.Delivered, FailedAttempts: m.FailedAttempts, DeadLettered: m.DeadLettered}
-		})}, nil
+			return edgeapi.RouteMinute{
+				Minute:         m.Minute.Time,
+				Delivered:      m.Delivered,
+				FailedAttempts: m.FailedAttempts,
+				DeadLettered:   m.DeadLettered,
+			}
+		}),
+	}, nil
 }
 
 func apiDeadLetter(d delivery.DeadLetter) edgeapi.DeadLetter {
-	return edgeapi.DeadLetter{Id: d.ID, RouteId: d.RouteID, Attempts: d.Attempts, LastStatus: d.LastStatus, LastError: d.LastError, Reason: edgeapi.DeadLetterReason(d.Reason),
-		Status: edgeapi.DeadLetterStatus(d.Status), CreatedAt: d.CreatedAt.Time, ReplayCount: d.ReplayCount,
-		Event: edgeapi.Event{EventId: d.EventID, OrgId: d.EventOrgID, SiteId: d.SiteID, Topic: d.Topic, Payload: payload(d.Payload), Headers: orEmpty(d.Headers.V),
-			EventTime: d.EventTime.Time, ReceivedAt: d.ReceivedAt.Time}}
+	return edgeapi.DeadLetter{
+		Id:          d.ID,
+		RouteId:     d.RouteID,
+		Attempts:    d.Attempts,
+		LastStatus:  d.LastStatus,
+		LastError:   d.LastError,
+		Reason:      edgeapi.DeadLetterReason(d.Reason),
+		Status:      edgeapi.DeadLetterStatus(d.Status),
+		CreatedAt:   d.CreatedAt.Time,
+		ReplayCount: d.ReplayCount,
+		Event: edgeapi.Event{
+			EventId:    d.EventID,
+			OrgId:      d.EventOrgID,
+			SiteId:     d.SiteID,
+			Topic:      d.Topic,
+			Payload:    payload(d.Payload),
+			Headers:    orEmpty(d.Headers.V),
+			EventTime:  d.EventTime.Time,
+			ReceivedAt: d.ReceivedAt.Time,
+		},
+	}
 }
 
 // ListDeadLetters lists dead letters, newest first.
-func (a api) ListDeadLetters(ctx context.Context, req edgeapi.ListDeadLettersRequestObject) (edgeapi.ListDeadLettersResponseObject, error) {
+func (a api) ListDeadLetters(
+	ctx context.Context, req edgeapi.ListDeadLettersRequestObject,
+) (edgeapi.ListDeadLettersResponseObject, error) {
 	q := req.Params
-	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) ([]delivery.DeadLetter, error) {
-		return a.s.DeadLetters(ctx, DeadLetterFilter{SiteID: value(q.SiteId), RouteID: value(q.RouteId), Reason: string(value(q.Reason)), After: after, Limit: limit})
-	}, deadLetterCursor, apiDeadLetter)
-	return edgeapi.ListDeadLetters200JSONResponse{Body: out, Headers: edgeapi.ListDeadLetters200ResponseHeaders{Link: next}}, err
+	out, next, err := list.Rows(
+		ctx,
+		q.Limit,
+		q.Cursor,
+		100,
+		func(after string, limit int) ([]delivery.DeadLetter, error) {
+			return a.s.DeadLetters(ctx, DeadLetterFilter{
+				SiteID:  value(q.SiteId),
+				RouteID: value(q.RouteId),
+				Reason:  string(value(q.Reason)),
+				After:   after,
+				Limit:   limit,
+			})
+		},
+		deadLetterCursor,
+		apiDeadLetter,
+	)
+	return edgeapi.ListDeadLetters200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListDeadLetters200ResponseHeaders{Link: next},
+	}, err
 }
 
 // GetDeadLetter reads one dead letter.
-func (a api) GetDeadLetter(ctx context.Context, req edgeapi.GetDeadLetterRequestObject) (edgeapi.GetDeadLetterResponseObject, error) {
+func (a api) GetDeadLetter(
+	ctx context.Context, req edgeapi.GetDeadLetterRequestObject,
+) (edgeapi.GetDeadLetterResponseObject, error) {
 	d, err := a.s.DeadLetter(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -189,12 +328,16 @@ func (a api) GetDeadLetter(ctx context.Context, req edgeapi.GetDeadLetterRequest
 }
 
 // DeleteDeadLetter gives up on a dead letter.
-func (a api) DeleteDeadLetter(ctx context.Context, req edgeapi.DeleteDeadLetterRequestObject) (edgeapi.DeleteDeadLetterResponseObject, error) {
+func (a api) DeleteDeadLetter(
+	ctx context.Context, req edgeapi.DeleteDeadLetterRequestObject,
+) (edgeapi.DeleteDeadLetterResponseObject, error) {
 	return edgeapi.DeleteDeadLetter204Response{}, a.s.DeleteDeadLetter(ctx, req.Id)
 }
 
 // ReplayDeadLetter delivers a dead letter again.
-func (a api) ReplayDeadLetter(ctx context.Context, req edgeapi.ReplayDeadLetterRequestObject) (edgeapi.ReplayDeadLetterResponseObject, error) {
+func (a api) ReplayDeadLetter(
+	ctx context.Context, req edgeapi.ReplayDeadLetterRequestObject,
+) (edgeapi.ReplayDeadLetterResponseObject, error) {
 	d, err := a.s.ReplayDeadLetter(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -203,7 +346,9 @@ func (a api) ReplayDeadLetter(ctx context.Context, req edgeapi.ReplayDeadLetterR
 }
 
 // ReplayDeadLetters delivers many dead letters again.
-func (a api) ReplayDeadLetters(ctx context.Context, req edgeapi.ReplayDeadLettersRequestObject) (edgeapi.ReplayDeadLettersResponseObject, error) {
+func (a api) ReplayDeadLetters(
+	ctx context.Context, req edgeapi.ReplayDeadLettersRequestObject,
+) (edgeapi.ReplayDeadLettersResponseObject, error) {
 	job, matched, err := a.s.ReplayDeadLetters(ctx, req.Body.RouteId, value(req.Body.From), value(req.Body.To))
 	if err != nil {
 		return nil, err

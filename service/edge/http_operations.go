@@ -14,55 +14,120 @@ import (
 )
 
 // GetOverview shows the caller's fleet at a glance.
-func (a api) GetOverview(ctx context.Context, _ edgeapi.GetOverviewRequestObject) (edgeapi.GetOverviewResponseObject, error) {
+func (a api) GetOverview(
+	ctx context.Context, _ edgeapi.GetOverviewRequestObject,
+) (edgeapi.GetOverviewResponseObject, error) {
 	o, err := a.s.Overview(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n := o.Counts
-	return edgeapi.GetOverview200JSONResponse{GeneratedAt: o.GeneratedAt, Orgs: n[tally.Org]["active"], Sites: n[tally.Site], Devices: n[tally.Device]["registered"],
-		Ota: n[tally.OTA], Campaigns: n[tally.Campaign], Deployments: n[tally.Deployment], Routes: n[tally.Route], Deadletters: n[tally.DeadLetter]["dead"],
-		Alerts: n[tally.Alert], PolicyPacks: n[tally.PolicyPack], DeliveriesPending: n[tally.Delivery]["pending"],
+	return edgeapi.GetOverview200JSONResponse{
+		GeneratedAt:       o.GeneratedAt,
+		Orgs:              n[tally.Org]["active"],
+		Sites:             n[tally.Site],
+		Devices:           n[tally.Device]["registered"],
+		Ota:               n[tally.OTA],
+		Campaigns:         n[tally.Campaign],
+		Deployments:       n[tally.Deployment],
+		Routes:            n[tally.Route],
+		Deadletters:       n[tally.DeadLetter]["dead"],
+		Alerts:            n[tally.Alert],
+		PolicyPacks:       n[tally.PolicyPack],
+		DeliveriesPending: n[tally.Delivery]["pending"],
 		Rates: list.Each(o.Rates, func(m RateMinute) edgeapi.RateMinute {
-			return edgeapi.RateMinute{Minute: m.Minute.Time, Events: m.Events, Delivered: m.Delivered, FailedAttempts: m.FailedAttempts, DeadLettered: m.DeadLettered}
-		})}, nil
+			return edgeapi.RateMinute{
+				Minute:         m.Minute.Time,
+				Events:         m.Events,
+				Delivered:      m.Delivered,
+				FailedAttempts: m.FailedAttempts,
+				DeadLettered:   m.DeadLettered,
+			}
+		}),
+	}, nil
 }
 
 // ListAlerts lists alerts, newest first.
-func (a api) ListAlerts(ctx context.Context, req edgeapi.ListAlertsRequestObject) (edgeapi.ListAlertsResponseObject, error) {
+func (a api) ListAlerts(
+	ctx context.Context, req edgeapi.ListAlertsRequestObject,
+) (edgeapi.ListAlertsResponseObject, error) {
 	q := req.Params
 	status := edgeapi.ListAlertsParamsStatusFiring
 	set(&status, q.Status)
 	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) ([]Alert, error) {
-		return a.s.Alerts(ctx, AlertFilter{SiteID: value(q.SiteId), Status: string(status), Kind: string(value(q.Kind)), Severity: string(value(q.Severity)), After: after, Limit: limit})
+		return a.s.Alerts(ctx, AlertFilter{
+			SiteID:   value(q.SiteId),
+			Status:   string(status),
+			Kind:     string(value(q.Kind)),
+			Severity: string(value(q.Severity)),
+			After:    after,
+			Limit:    limit,
+		})
 	}, alertCursor, apiAlert)
 	return edgeapi.ListAlerts200JSONResponse{Body: out, Headers: edgeapi.ListAlerts200ResponseHeaders{Link: next}}, err
 }
 
 func apiAlert(al Alert) edgeapi.Alert {
-	return edgeapi.Alert{Id: al.ID, Kind: edgeapi.AlertKind(al.Kind), Severity: edgeapi.AlertSeverity(al.Severity), Status: edgeapi.AlertStatus(al.Status), OrgId: al.OrgID, SiteId: al.SiteID,
-		Subject: al.Subject, Message: al.Message, FirstSeenAt: al.FirstSeenAt.Time, LastSeenAt: al.LastSeenAt.Time, ResolvedAt: al.ResolvedAt.Ptr()}
+	return edgeapi.Alert{
+		Id:          al.ID,
+		Kind:        edgeapi.AlertKind(al.Kind),
+		Severity:    edgeapi.AlertSeverity(al.Severity),
+		Status:      edgeapi.AlertStatus(al.Status),
+		OrgId:       al.OrgID,
+		SiteId:      al.SiteID,
+		Subject:     al.Subject,
+		Message:     al.Message,
+		FirstSeenAt: al.FirstSeenAt.Time,
+		LastSeenAt:  al.LastSeenAt.Time,
+		ResolvedAt:  al.ResolvedAt.Ptr(),
+	}
 }
 
 func apiActivity(l Activity) edgeapi.ActivityEntry {
-	return edgeapi.ActivityEntry{Id: l.ID(), Time: l.Time.Time, Level: edgeapi.ActivityLevel(l.Level), Source: l.Source, Chapter: l.Chapter, SiteId: l.SiteID, Site: l.Site,
-		Action: l.Action, Message: l.Message, Detail: object(l.Detail)}
+	return edgeapi.ActivityEntry{
+		Id:      l.ID(),
+		Time:    l.Time.Time,
+		Level:   edgeapi.ActivityLevel(l.Level),
+		Source:  l.Source,
+		Chapter: l.Chapter,
+		SiteId:  l.SiteID,
+		Site:    l.Site,
+		Action:  l.Action,
+		Message: l.Message,
+		Detail:  object(l.Detail),
+	}
 }
 
 // ListActivity lists activity lines, newest first.
-func (a api) ListActivity(ctx context.Context, req edgeapi.ListActivityRequestObject) (edgeapi.ListActivityResponseObject, error) {
+func (a api) ListActivity(
+	ctx context.Context, req edgeapi.ListActivityRequestObject,
+) (edgeapi.ListActivityResponseObject, error) {
 	q := req.Params
 	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 250, func(before int64, limit int) ([]Activity, error) {
 		return a.s.ListActivity(ctx, value(q.SiteId), before, limit)
 	}, func(l Activity) int64 { return l.Seq }, apiActivity)
-	return edgeapi.ListActivity200JSONResponse{Body: out, Headers: edgeapi.ListActivity200ResponseHeaders{Link: next}}, err
+	return edgeapi.ListActivity200JSONResponse{
+		Body:    out,
+		Headers: edgeapi.ListActivity200ResponseHeaders{Link: next},
+	}, err
 }
 
 // AddActivity stores activity lines.
-func (a api) AddActivity(ctx context.Context, req edgeapi.AddActivityRequestObject) (edgeapi.AddActivityResponseObject, error) {
+func (a api) AddActivity(
+	ctx context.Context, req edgeapi.AddActivityRequestObject,
+) (edgeapi.AddActivityResponseObject, error) {
 	lines, err := a.s.AddActivity(ctx, list.Each(req.Body.Entries, func(l edgeapi.ActivityLine) Activity {
-		return Activity{Time: db.At(value(l.Time)), Level: string(value(l.Level)), Source: value(l.Source), Chapter: value(l.Chapter), SiteID: value(l.SiteId), Site: value(l.Site),
-			Action: value(l.Action), Message: l.Message, Detail: string(value(l.Detail))}
+		return Activity{
+			Time:    db.At(value(l.Time)),
+			Level:   string(value(l.Level)),
+			Source:  value(l.Source),
+			Chapter: value(l.Chapter),
+			SiteID:  value(l.SiteId),
+			Site:    value(l.Site),
+			Action:  value(l.Action),
+			Message: l.Message,
+			Detail:  string(value(l.Detail)),
+		}
 	}))
 	if err != nil {
 		return nil, err
@@ -89,12 +154,18 @@ func (a api) streamActivity(w http.ResponseWriter, r *http.Request, caller Calle
 	}
 	wake, cancel := a.s.activityBell.subscribe()
 	defer cancel()
-	err = httpserve.Loop(stream.Context(), stream, wake, streamPoll, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
-		lines, err := a.s.activityAfter(ctx, caller, after)
-		return list.Each(lines, func(l Activity) httpserve.Event {
-			return httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
-		}), err
-	})
+	err = httpserve.Loop(
+		stream.Context(),
+		stream,
+		wake,
+		streamPoll,
+		func(ctx context.Context, after int64) ([]httpserve.Event, error) {
+			lines, err := a.s.activityAfter(ctx, caller, after)
+			return list.Each(lines, func(l Activity) httpserve.Event {
+				return httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
+			}), err
+		},
+	)
 	if fault.Is(err, fault.Unauthenticated) {
 		return nil // the end of the stream says enough; its header is out
 	}

@@ -11,8 +11,16 @@ import (
 )
 
 func apiSite(s Site) edgeapi.Site {
-	out := edgeapi.Site{Id: s.ID, OrgId: s.OrgID, Name: s.Name, Status: edgeapi.SiteStatus(s.Status), Version: s.Version,
-		Labels: orEmpty(s.Labels.V), LastSeenAt: s.LastSeenAt.Ptr(), EnrolledAt: s.EnrolledAt.Time}
+	out := edgeapi.Site{
+		Id:         s.ID,
+		OrgId:      s.OrgID,
+		Name:       s.Name,
+		Status:     edgeapi.SiteStatus(s.Status),
+		Version:    s.Version,
+		Labels:     orEmpty(s.Labels.V),
+		LastSeenAt: s.LastSeenAt.Ptr(),
+		EnrolledAt: s.EnrolledAt.Time,
+	}
 	if s.CertSerial != "" {
 		out.Certificate = &struct {
 			NotAfter time.Time `json:"not_after"`
@@ -25,11 +33,22 @@ func apiSite(s Site) edgeapi.Site {
 // Enroll makes a site.
 func (a api) Enroll(ctx context.Context, req edgeapi.EnrollRequestObject) (edgeapi.EnrollResponseObject, error) {
 	b := req.Body
-	e, err := a.s.Enroll(ctx, EnrollRequest{Name: b.Name, EnrollmentToken: b.EnrollmentToken, CSR: value(b.CsrPem), Version: value(b.Version), Labels: value(b.Labels)})
+	e, err := a.s.Enroll(ctx, EnrollRequest{
+		Name:            b.Name,
+		EnrollmentToken: b.EnrollmentToken,
+		CSR:             value(b.CsrPem),
+		Version:         value(b.Version),
+		Labels:          value(b.Labels),
+	})
 	if err != nil {
 		return nil, err
 	}
-	out := edgeapi.Enroll200JSONResponse{SiteId: e.Site.ID, OrgId: e.Site.OrgID, AgentToken: e.AgentToken, HeartbeatIntervalSeconds: int(a.s.cfg.HeartbeatInterval.Seconds())}
+	out := edgeapi.Enroll200JSONResponse{
+		SiteId:                   e.Site.ID,
+		OrgId:                    e.Site.OrgID,
+		AgentToken:               e.AgentToken,
+		HeartbeatIntervalSeconds: int(a.s.cfg.HeartbeatInterval.Seconds()),
+	}
 	if c := e.Certificate; c != nil {
 		out.CertificatePem, out.CaPem, out.CertificateNotAfter = &c.PEM, ref(a.s.ca.CertificatePEM()), &c.NotAfter
 	}
@@ -37,10 +56,20 @@ func (a api) Enroll(ctx context.Context, req edgeapi.EnrollRequestObject) (edgea
 }
 
 // ListSites lists sites in scope.
-func (a api) ListSites(ctx context.Context, req edgeapi.ListSitesRequestObject) (edgeapi.ListSitesResponseObject, error) {
-	out, next, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Site, error) {
-		return a.s.Sites(ctx, string(value(req.Params.Status)), after, limit)
-	}, func(s Site) string { return s.ID }, apiSite)
+func (a api) ListSites(
+	ctx context.Context, req edgeapi.ListSitesRequestObject,
+) (edgeapi.ListSitesResponseObject, error) {
+	out, next, err := list.Rows(
+		ctx,
+		req.Params.Limit,
+		req.Params.Cursor,
+		100,
+		func(after string, limit int) ([]Site, error) {
+			return a.s.Sites(ctx, string(value(req.Params.Status)), after, limit)
+		},
+		func(s Site) string { return s.ID },
+		apiSite,
+	)
 	return edgeapi.ListSites200JSONResponse{Body: out, Headers: edgeapi.ListSites200ResponseHeaders{Link: next}}, err
 }
 
@@ -54,7 +83,9 @@ func (a api) GetSite(ctx context.Context, req edgeapi.GetSiteRequestObject) (edg
 }
 
 // PatchSite renames or relabels a site.
-func (a api) PatchSite(ctx context.Context, req edgeapi.PatchSiteRequestObject) (edgeapi.PatchSiteResponseObject, error) {
+func (a api) PatchSite(
+	ctx context.Context, req edgeapi.PatchSiteRequestObject,
+) (edgeapi.PatchSiteResponseObject, error) {
 	site, err := a.s.PatchSite(ctx, req.Id, req.Body.Name, value(req.Body.Labels))
 	if err != nil {
 		return nil, err
@@ -63,12 +94,16 @@ func (a api) PatchSite(ctx context.Context, req edgeapi.PatchSiteRequestObject) 
 }
 
 // DeleteSite removes a site.
-func (a api) DeleteSite(ctx context.Context, req edgeapi.DeleteSiteRequestObject) (edgeapi.DeleteSiteResponseObject, error) {
+func (a api) DeleteSite(
+	ctx context.Context, req edgeapi.DeleteSiteRequestObject,
+) (edgeapi.DeleteSiteResponseObject, error) {
 	return edgeapi.DeleteSite204Response{}, a.s.DeleteSite(ctx, req.Id)
 }
 
 // RevokeSite shuts a site out.
-func (a api) RevokeSite(ctx context.Context, req edgeapi.RevokeSiteRequestObject) (edgeapi.RevokeSiteResponseObject, error) {
+func (a api) RevokeSite(
+	ctx context.Context, req edgeapi.RevokeSiteRequestObject,
+) (edgeapi.RevokeSiteResponseObject, error) {
 	site, err := a.s.RevokeSite(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -77,12 +112,19 @@ func (a api) RevokeSite(ctx context.Context, req edgeapi.RevokeSiteRequestObject
 }
 
 // RotateCertificate renews the calling site's certificate.
-func (a api) RotateCertificate(ctx context.Context, req edgeapi.RotateCertificateRequestObject) (edgeapi.RotateCertificateResponseObject, error) {
+func (a api) RotateCertificate(
+	ctx context.Context, req edgeapi.RotateCertificateRequestObject,
+) (edgeapi.RotateCertificateResponseObject, error) {
 	c, err := a.s.RotateCertificate(ctx, req.Id, req.Body.CsrPem)
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.RotateCertificate200JSONResponse{CertificatePem: c.PEM, CaPem: a.s.ca.CertificatePEM(), CertificateNotAfter: c.NotAfter, Serial: c.Serial}, nil
+	return edgeapi.RotateCertificate200JSONResponse{
+		CertificatePem:      c.PEM,
+		CaPem:               a.s.ca.CertificatePEM(),
+		CertificateNotAfter: c.NotAfter,
+		Serial:              c.Serial,
+	}, nil
 }
 
 // GetCRL serves the revocation list.
@@ -94,11 +136,16 @@ func (a api) GetCRL(ctx context.Context, req edgeapi.GetCRLRequestObject) (edgea
 	if value(req.Params.Format) == edgeapi.GetCRLParamsFormatPem {
 		list = []byte(pki.CRLPEM(list))
 	}
-	return edgeapi.GetCRL200ApplicationpkixCrlResponse{Body: bytes.NewReader(list), ContentLength: int64(len(list))}, nil
+	return edgeapi.GetCRL200ApplicationpkixCrlResponse{
+		Body:          bytes.NewReader(list),
+		ContentLength: int64(len(list)),
+	}, nil
 }
 
 // Heartbeat notes that the calling site lives.
-func (a api) Heartbeat(ctx context.Context, req edgeapi.HeartbeatRequestObject) (edgeapi.HeartbeatResponseObject, error) {
+func (a api) Heartbeat(
+	ctx context.Context, req edgeapi.HeartbeatRequestObject,
+) (edgeapi.HeartbeatResponseObject, error) {
 	var h Heartbeat
 	if b := req.Body; b != nil {
 		h = Heartbeat{Version: value(b.Version), Labels: value(b.Labels)}
@@ -107,6 +154,12 @@ func (a api) Heartbeat(ctx context.Context, req edgeapi.HeartbeatRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return edgeapi.Heartbeat200JSONResponse{Status: edgeapi.SiteStatus(reply.Site.Status), SiteId: reply.Site.ID,
-		HeartbeatIntervalSeconds: int(a.s.cfg.HeartbeatInterval.Seconds()), ServerTime: a.s.now().UTC(), RenewCertificate: reply.RenewCertificate, DesiredRevision: reply.DesiredRevision}, nil
+	return edgeapi.Heartbeat200JSONResponse{
+		Status:                   edgeapi.SiteStatus(reply.Site.Status),
+		SiteId:                   reply.Site.ID,
+		HeartbeatIntervalSeconds: int(a.s.cfg.HeartbeatInterval.Seconds()),
+		ServerTime:               a.s.now().UTC(),
+		RenewCertificate:         reply.RenewCertificate,
+		DesiredRevision:          reply.DesiredRevision,
+	}, nil
 }

@@ -83,7 +83,11 @@ func (s *Service) openAuthority(ctx context.Context, dir string) error {
 	}
 	const lost = "If it is lost, start once with --replace-lost-keys: every site then needs a new certificate"
 	if known != "" && !pki.Exists(dir) && !s.cfg.ReplaceLostKeys {
-		return fault.New(fault.Conflict, "pki-dir: %s holds no certificate authority, and the sites of this database have certificates of one. Restore it from a backup. %s", dir, lost).
+		return fault.New(
+			fault.Conflict,
+			"pki-dir: %s holds no certificate authority, and the sites of this database have certificates of one. Restore it from a backup. %s",
+			dir, lost,
+		).
 			WithCode("authority_missing")
 	}
 	if s.ca, err = pki.LoadOrCreate(dir, "Mainstay edge", s.now()); err != nil {
@@ -95,7 +99,11 @@ func (s *Service) openAuthority(ctx context.Context, dir string) error {
 		return err
 	}
 	if kept != fingerprint {
-		return fault.New(fault.Conflict, "pki-dir: the certificate authority in %s is not the one that this database was made with. Use that one. %s", dir, lost).
+		return fault.New(
+			fault.Conflict,
+			"pki-dir: the certificate authority in %s is not the one that this database was made with. Use that one. %s",
+			dir, lost,
+		).
 			WithCode("wrong_authority")
 	}
 	return nil

@@ -54,11 +54,15 @@ func TestALostKeyStopsTheStartAndCanBeReplaced(t *testing.T) {
 	}
 
 	c = start(t, inDir, other, func(cfg *edge.Config) { cfg.ReplaceLostKeys = true })
-	if got := as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).want(200)); got.Enabled || !strings.Contains(ptr(got.DisabledReason), "a key that is lost") {
+	if got := as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).want(200)); got.Enabled ||
+		!strings.Contains(ptr(got.DisabledReason), "a key that is lost") {
 		t.Errorf("%+v", got)
 	}
 	c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": true}).refused(400, "secret_lost", "secret")
-	c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": true, "secret": "whsec_" + strings.Repeat("c2VjcmV0", 4)}).want(200)
+	c.call(
+		"PATCH", "/routes/"+r.Id, adminToken,
+		object{"enabled": true, "secret": "whsec_" + strings.Repeat("c2VjcmV0", 4)},
+	).want(200)
 	site, agent := c.site("plant", enrollmentToken)
 	c.send(agent, site, "one", "t")
 	c.eventually("delivery with the new secret", func() bool { return len(tg.got()) == 1 })
@@ -78,7 +82,9 @@ func TestAnotherCertificateAuthorityStopsTheStart(t *testing.T) {
 	}
 	another := t.TempDir()
 	start(t, func(cfg *edge.Config) { cfg.PKIDir = another }).stop()
-	if err := refusesToStart(t, dir, func(cfg *edge.Config) { cfg.PKIDir = another }); fault.From(err).Code != "wrong_authority" {
+	if err := refusesToStart(t, dir, func(cfg *edge.Config) { cfg.PKIDir = another }); fault.From(
+		err,
+	).Code != "wrong_authority" {
 		t.Errorf("with another authority: %v", err)
 	}
 	start(t, func(cfg *edge.Config) { cfg.Data, cfg.PKIDir, cfg.ReplaceLostKeys = dir, another, true })
@@ -108,7 +114,8 @@ func TestARouteThatCannotBeUsedIsAnAlertUntilItCan(t *testing.T) {
 		firing := func() bool {
 			c.maintain()
 			for _, a := range as[[]edgeapi.Alert](c.call("GET", "/alerts?status=firing", adminToken, nil).want(200)) {
-				if a.Kind == "delivery_blocked" && a.Subject == r.Id && strings.Contains(a.Message, "secret cannot be opened") {
+				if a.Kind == "delivery_blocked" && a.Subject == r.Id &&
+					strings.Contains(a.Message, "secret cannot be opened") {
 					return true
 				}
 			}

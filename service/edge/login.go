@@ -37,7 +37,12 @@ func (s *Service) Login(ctx context.Context, username, password string) (Session
 		return Session{}, err
 	}
 	if !ok {
-		e := entry{Action: "auth.login", Target: username, Message: "login failed", Detail: map[string]any{"address": address}}
+		e := entry{
+			Action:  "auth.login",
+			Target:  username,
+			Message: "login failed",
+			Detail:  map[string]any{"address": address},
+		}
 		if err := s.deny(ctx, address, e); err != nil {
 			return Session{}, err
 		}
@@ -58,12 +63,20 @@ func (s *Service) verifyPassword(ctx context.Context, username, password string)
 func (s *Service) openSession(ctx context.Context, subject string, role Role, method string) (Session, error) {
 	session := Session{Role: role, ExpiresAt: s.now().Add(sessionLifetime).UTC().Truncate(time.Second)}
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		session.Token, err = s.issue(ctx, tx, prefixSession, tokenRow{Kind: KindSession, Role: role, Subject: subject, ExpiresAt: db.At(session.ExpiresAt)})
+		session.Token, err = s.issue(
+			ctx, tx, prefixSession,
+			tokenRow{Kind: KindSession, Role: role, Subject: subject, ExpiresAt: db.At(session.ExpiresAt)},
+		)
 		if err != nil {
 			return err
 		}
 		ctx := shell.As(ctx, Caller{Subject: subject, Kind: KindSession, Role: role})
-		return s.record(ctx, tx, entry{Action: "auth.login", Target: subject, Message: "login with " + method, Detail: map[string]any{"address": shell.PeerOf(ctx).IP}})
+		return s.record(ctx, tx, entry{
+			Action:  "auth.login",
+			Target:  subject,
+			Message: "login with " + method,
+			Detail:  map[string]any{"address": shell.PeerOf(ctx).IP},
+		})
 	})
 	return session, err
 }
@@ -72,7 +85,9 @@ func (s *Service) openSession(ctx context.Context, subject string, role Role, me
 func (s *Service) Logout(ctx context.Context) error {
 	caller := callerFrom(ctx)
 	if caller.Kind != KindSession {
-		return fault.New(fault.Conflict, "this token is no session; there is nothing to log out of").WithCode("no_session")
+		return fault.New(fault.Conflict, "this token is no session; there is nothing to log out of").WithCode(
+			"no_session",
+		)
 	}
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM tokens WHERE hash = ?", caller.tokenHash); err != nil {
@@ -83,7 +98,10 @@ func (s *Service) Logout(ctx context.Context) error {
 	})
 }
 
-var errNoOIDC = fault.New(fault.Unavailable, "single sign-on is not configured; set --oidc-issuer, --oidc-client-id and --oidc-redirect-url").WithCode("oidc_not_configured")
+var errNoOIDC = fault.New(
+	fault.Unavailable,
+	"single sign-on is not configured; set --oidc-issuer, --oidc-client-id and --oidc-redirect-url",
+).WithCode("oidc_not_configured")
 
 // SignOn opens a session for whom the identity provider names, and returns where the browser goes
 // next: the console, with the session's token in the fragment, which is never sent to a server or
@@ -92,7 +110,12 @@ func (s *Service) SignOn(ctx context.Context, id auth.Identity, refusal error) (
 	if refusal != nil {
 		if fault.Is(refusal, fault.Denied) {
 			address := shell.PeerOf(ctx).IP
-			e := entry{Action: "auth.login", Target: subjectOf(id), Message: fault.From(refusal).Message, Detail: map[string]any{"address": address}}
+			e := entry{
+				Action:  "auth.login",
+				Target:  subjectOf(id),
+				Message: fault.From(refusal).Message,
+				Detail:  map[string]any{"address": address},
+			}
 			if err := s.deny(ctx, address, e); err != nil {
 				return "", err
 			}

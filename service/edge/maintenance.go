@@ -65,11 +65,16 @@ func (s *Service) expireEvents(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if deleted, err = tx.Exec(ctx, "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq < ? ORDER BY seq LIMIT ?)", cut.event, retentionPage); err != nil {
+			if deleted, err = tx.Exec(
+				ctx, "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq < ? ORDER BY seq LIMIT ?)",
+				cut.event, retentionPage,
+			); err != nil {
 				return err
 			}
 			if deleted < retentionPage {
-				_, err = tx.Exec(ctx, "DELETE FROM event_minutes WHERE minute < ? AND first_seq < ?", db.At(cut.minute), cut.event)
+				_, err = tx.Exec(
+					ctx, "DELETE FROM event_minutes WHERE minute < ? AND first_seq < ?", db.At(cut.minute), cut.event,
+				)
 			}
 			return err
 		})
@@ -107,7 +112,10 @@ func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error
 		Bytes    int64   `db:"bytes"`
 	}
 	// A week has ten thousand minutes.
-	if err := tx.Select(ctx, &minutes, "SELECT minute, MIN(first_seq) AS first_seq, CAST(SUM(bytes) AS BIGINT) AS bytes FROM event_minutes GROUP BY minute ORDER BY minute DESC"); err != nil {
+	if err := tx.Select(
+		ctx, &minutes,
+		"SELECT minute, MIN(first_seq) AS first_seq, CAST(SUM(bytes) AS BIGINT) AS bytes FROM event_minutes GROUP BY minute ORDER BY minute DESC",
+	); err != nil {
 		return cut, err
 	}
 	pause(ctx, "minutes read")
@@ -151,8 +159,11 @@ func (s *Service) expireDeadLetters(ctx context.Context) error {
 			gone = nil
 			// The status is asked for twice: PostgreSQL looks at the outer condition again when it has
 			// waited for a replay that took the dead letter.
-			if err := tx.Select(ctx, &gone, "DELETE FROM deadletters WHERE id IN (SELECT id FROM deadletters WHERE status = 'dead' AND created_at < ? ORDER BY created_at LIMIT ?) AND status = 'dead' RETURNING org_id",
-				db.At(s.now().Add(-keepDeadLetters)), retentionPage); err != nil {
+			if err := tx.Select(
+				ctx, &gone,
+				"DELETE FROM deadletters WHERE id IN (SELECT id FROM deadletters WHERE status = 'dead' AND created_at < ? ORDER BY created_at LIMIT ?) AND status = 'dead' RETURNING org_id",
+				db.At(s.now().Add(-keepDeadLetters)), retentionPage,
+			); err != nil {
 				return err
 			}
 			byOrg := map[string]int64{}

@@ -21,7 +21,9 @@ func TestMaintenanceNeverDeletesEventsThatWereJustAccepted(t *testing.T) {
 		var accepted sync.Map
 		var clients sync.WaitGroup
 		send := func(id string) {
-			c.call("POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1}).want(202)
+			c.call("POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1}).want(
+				202,
+			)
 			accepted.Store(id, true)
 		}
 		for _, point := range []string{"counter read", "deliveries read", "minutes read"} {
@@ -107,7 +109,9 @@ func TestMaintenanceBesideIngestLosesNothing(t *testing.T) {
 			clients.Go(func() {
 				for i := range 50 {
 					id := fmt.Sprintf("%d-%d", k, i)
-					c.call("POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1}).want(202)
+					c.call(
+						"POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1},
+					).want(202)
 					accepted.Store(id, true)
 				}
 			})
@@ -128,7 +132,10 @@ func TestRetentionBySizeKeepsTheNewestEvents(t *testing.T) {
 		payload[i] = 'x'
 	}
 	for i := range 20 { // two megabytes, within a minute or two
-		c.call("POST", "/events", agent, object{"event_id": fmt.Sprint(i), "site_id": site, "topic": "t", "payload": string(payload)}).want(202)
+		c.call(
+			"POST", "/events", agent,
+			object{"event_id": fmt.Sprint(i), "site_id": site, "topic": "t", "payload": string(payload)},
+		).want(202)
 	}
 	for range 3 { // it deletes no more when it runs again
 		c.maintain()

@@ -47,8 +47,12 @@ func TestActivityKeepsItsLimits(t *testing.T) {
 	for _, path := range []string{"/activity?limit=0", "/activity?limit=1001"} {
 		c.call("GET", path, viewerToken, nil).refused(400, "invalid", "limit")
 	}
-	c.call("POST", "/activity", adminToken, object{"entries": []any{object{"level": "info"}}}).refused(400, "invalid", "entries.0.message")
-	c.call("POST", "/activity", adminToken, object{"entries": []any{object{"message": "m", "level": "loud"}}}).refused(400, "invalid", "entries.0.level")
+	c.call("POST", "/activity", adminToken, object{"entries": []any{object{"level": "info"}}}).refused(
+		400, "invalid", "entries.0.message",
+	)
+	c.call("POST", "/activity", adminToken, object{"entries": []any{object{"message": "m", "level": "loud"}}}).refused(
+		400, "invalid", "entries.0.level",
+	)
 	c.call("POST", "/activity", adminToken, object{}).refused(400, "invalid", "entries")
 }
 
@@ -63,15 +67,22 @@ func TestTheOverviewCountsWhatIsThere(t *testing.T) {
 		c.fleet("b", 3)
 		c.call("POST", "/devices/a-000/ota", adminToken, artifact("2")).want(200)
 		c.ota(agent, site, "a-000", "downloading", nil).want(200)
-		c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": "web", "image": "nginx", "version": "1"}).want(201)
+		c.call(
+			"POST", "/deployments", adminToken,
+			object{"site_id": site, "name": "web", "image": "nginx", "version": "1"},
+		).want(201)
 		o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200))
 		if int(o.Devices) != len(c.all("/devices", adminToken)) || o.Devices != 8 {
 			c.Errorf("devices: %d", o.Devices)
 		}
-		if o.Sites["online"] != 2 || o.Sites["revoked"] != 0 || o.Ota["downloading"] != 1 || len(o.Ota) != 1 || o.Deployments["pending"] != 1 || len(o.Deployments) != 1 {
+		if o.Sites["online"] != 2 || o.Sites["revoked"] != 0 || o.Ota["downloading"] != 1 || len(o.Ota) != 1 ||
+			o.Deployments["pending"] != 1 ||
+			len(o.Deployments) != 1 {
 			c.Errorf("%+v", o)
 		}
-		if int(o.Routes["enabled"]+o.Routes["disabled"]) != len(c.all("/routes", adminToken)) || int(o.Deadletters) != len(c.all("/deadletters", adminToken)) || o.Orgs != 0 {
+		if int(o.Routes["enabled"]+o.Routes["disabled"]) != len(c.all("/routes", adminToken)) ||
+			int(o.Deadletters) != len(c.all("/deadletters", adminToken)) ||
+			o.Orgs != 0 {
 			c.Errorf("%+v", o)
 		}
 		var events int64
@@ -97,7 +108,9 @@ func TestAlertsAreListedByKindAndSeverity(t *testing.T) {
 		c.call("POST", "/heartbeat", agent, object{}).want(200)
 		c.maintain()
 		for query, want := range map[string]int{"": 3, "?severity=critical": 1, "?severity=warning": 2, "?kind=ota_failed": 2, "?kind=ota_failed&limit=1": 1, "?kind=site_offline&severity=warning": 0} {
-			if got := as[[]edgeapi.Alert](c.call("GET", "/alerts"+query, viewerToken, nil).want(200)); len(got) != want {
+			if got := as[[]edgeapi.Alert](c.call("GET", "/alerts"+query, viewerToken, nil).want(200)); len(
+				got,
+			) != want {
 				c.Errorf("%s: %d alerts, want %d: %+v", query, len(got), want, got)
 			}
 		}
@@ -118,7 +131,10 @@ func TestAuditEntriesOfAnActionAreLeftOutUnlessTheyWereRefused(t *testing.T) {
 				c.Errorf("%+v", e)
 			}
 		}
-		if got := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=device.register&without_action=device.register", viewerToken, nil).want(200)); len(got) != 1 || got[0].Result != "denied" {
+		if got := as[[]edgeapi.AuditEntry](
+			c.call("GET", "/audit?action=device.register&without_action=device.register", viewerToken, nil).want(200),
+		); len(got) != 1 ||
+			got[0].Result != "denied" {
 			c.Errorf("%+v", got)
 		}
 	})
@@ -130,7 +146,9 @@ func TestADeviceThatIsRegisteredAgainLeavesNoAuditEntry(t *testing.T) {
 	_, agent := c.site("plant", enrollmentToken)
 	c.device(agent, "d1")
 	c.call("POST", "/devices/register", agent, object{"device_id": "d1", "name": "d1"}).want(200)
-	if got := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=device.register", viewerToken, nil).want(200)); len(got) != 1 {
+	if got := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=device.register", viewerToken, nil).want(200)); len(
+		got,
+	) != 1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -48,7 +48,9 @@ func (s *Service) CreateOrg(ctx context.Context, name string) (Org, OrgTokens, e
 			}
 		}
 		tally.Add(tx, "", tally.Org, "active", 1)
-		return s.record(ctx, tx, entry{Action: "org.create", Target: org.ID, OrgID: org.ID, Message: "org " + name + " created"})
+		return s.record(
+			ctx, tx, entry{Action: "org.create", Target: org.ID, OrgID: org.ID, Message: "org " + name + " created"},
+		)
 	})
 	return org, tokens, err
 }
@@ -84,7 +86,9 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 			return err
 		}
 		var routes []Route
-		if err := tx.Select(ctx, &routes, "SELECT * FROM routes WHERE org_id = ? AND enabled ORDER BY id", id); err != nil {
+		if err := tx.Select(
+			ctx, &routes, "SELECT * FROM routes WHERE org_id = ? AND enabled ORDER BY id", id,
+		); err != nil {
 			return err
 		}
 		for _, r := range routes {
@@ -101,7 +105,9 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 		if n == 0 {
 			return fault.New(fault.NotFound, "no org %s", id)
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM tokens WHERE org_id = ? AND kind IN ('org', 'enrollment')", id); err != nil {
+		if _, err := tx.Exec(
+			ctx, "DELETE FROM tokens WHERE org_id = ? AND kind IN ('org', 'enrollment')", id,
+		); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM enrollment_tokens WHERE org_id = ?", id); err != nil {
@@ -147,13 +153,19 @@ func keepOrg(ctx context.Context, tx *db.Tx, id string) error {
 // abortCampaignsOf ends the campaigns of an org that is going away.
 func (s *Service) abortCampaignsOf(ctx context.Context, tx *db.Tx, orgID string) error {
 	var campaigns []Campaign
-	if err := tx.Select(ctx, &campaigns, "SELECT * FROM campaigns WHERE org_id = ? AND status IN ('draft', 'running') ORDER BY id"+tx.ForUpdate(), orgID); err != nil {
+	if err := tx.Select(
+		ctx, &campaigns,
+		"SELECT * FROM campaigns WHERE org_id = ? AND status IN ('draft', 'running') ORDER BY id"+tx.ForUpdate(),
+		orgID,
+	); err != nil {
 		return err
 	}
 	for _, c := range campaigns {
 		was := c.Status
 		c.abort(s.now())
-		if _, err := s.writeCampaign(ctx, tx, was, c, "campaign.abort", "campaign "+c.Name+" aborted: its org was deleted"); err != nil {
+		if _, err := s.writeCampaign(
+			ctx, tx, was, c, "campaign.abort", "campaign "+c.Name+" aborted: its org was deleted",
+		); err != nil {
 			return err
 		}
 	}

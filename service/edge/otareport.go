@@ -71,7 +71,9 @@ func (s *Service) writeOTAReports(ctx context.Context, tx *db.Tx, reports []otaR
 
 // writeOTAReport writes one report. What it is refused for is found before
 // anything is written.
-func (s *Service) writeOTAReport(ctx context.Context, tx *db.Tx, rep *otaReport, moves otaMoves) (d Device, refusal, err error) {
+func (s *Service) writeOTAReport(
+	ctx context.Context, tx *db.Tx, rep *otaReport, moves otaMoves,
+) (d Device, refusal, err error) {
 	id := rep.deviceID
 	if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
 		if fault.Is(err, fault.NotFound) {
@@ -100,8 +102,12 @@ func (s *Service) writeOTAReport(ctx context.Context, tx *db.Tx, rep *otaReport,
 		}
 		d.FirmwareVersion = request.Version
 	}
-	if _, err := tx.Exec(ctx, "UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, firmware_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
-		string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.FirmwareVersion, d.OTAUpdatedAt, d.OTAUpdatedAt, id); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE devices SET ota_state = ?, ota_progress = ?, ota_message = ?, ota_updated_at = ?, reported_version = ?, firmware_version = ?, twin_updated_at = ?, last_seen_at = ? WHERE device_id = ?",
+		string(d.OTAState), d.OTAProgress, d.OTAMessage, d.OTAUpdatedAt, d.ReportedVersion, d.FirmwareVersion,
+		d.OTAUpdatedAt, d.OTAUpdatedAt, id,
+	); err != nil {
 		return d, nil, err
 	}
 	if !changed {
@@ -109,7 +115,9 @@ func (s *Service) writeOTAReport(ctx context.Context, tx *db.Tx, rep *otaReport,
 	}
 	moves.move(d.OrgID, was, d.OTAState)
 	if d.OTACampaignID != "" {
-		if err := settleCampaignDevice(ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeOf(d.OTAState), d.OTAMessage); err != nil {
+		if err := settleCampaignDevice(
+			ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeOf(d.OTAState), d.OTAMessage,
+		); err != nil {
 			return d, nil, err
 		}
 		tx.OnCommit(s.nudgeCampaigns)

@@ -35,10 +35,17 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 		State string `db:"state"`
 		N     int64  `db:"n"`
 	}
-	if err := s.db.Select(ctx, &rows, "SELECT kind, state, CAST(SUM(n) AS BIGINT) AS n FROM tallies WHERE "+where+" GROUP BY kind, state", args...); err != nil {
+	if err := s.db.Select(
+		ctx,
+		&rows,
+		"SELECT kind, state, CAST(SUM(n) AS BIGINT) AS n FROM tallies WHERE "+where+" GROUP BY kind, state",
+		args...); err != nil {
 		return o, err
 	}
-	for _, kind := range []string{tally.Org, tally.Site, tally.Device, tally.OTA, tally.Campaign, tally.Deployment, tally.Route, tally.Delivery, tally.DeadLetter, tally.Alert, tally.PolicyPack} {
+	for _, kind := range []string{
+		tally.Org, tally.Site, tally.Device, tally.OTA, tally.Campaign, tally.Deployment, tally.Route,
+		tally.Delivery, tally.DeadLetter, tally.Alert, tally.PolicyPack,
+	} {
 		o.Counts[kind] = map[string]int64{}
 	}
 	for _, r := range rows {
@@ -76,8 +83,12 @@ func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) erro
 		Status string `db:"status"`
 		N      int64  `db:"n"`
 	}
-	err := s.db.Select(ctx, &rows, `SELECT status, count(*) AS n FROM deployments WHERE `+where+` AND status IN ('running', 'stopped', 'pulling')
-		AND site_id IN (SELECT id FROM sites WHERE status IN ('offline', 'revoked')) GROUP BY status`, args...)
+	err := s.db.Select(
+		ctx,
+		&rows,
+		`SELECT status, count(*) AS n FROM deployments WHERE `+where+` AND status IN ('running', 'stopped', 'pulling')
+		AND site_id IN (SELECT id FROM sites WHERE status IN ('offline', 'revoked')) GROUP BY status`,
+		args...)
 	for _, r := range rows {
 		moveCount(counts, r.Status, countUnknown, r.N)
 	}
@@ -88,7 +99,9 @@ func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) erro
 func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error {
 	where, args := callerFrom(ctx).scope()
 	var n int64
-	err := s.db.Get(ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND status = 'running' AND paused_reason <> ''", args...)
+	err := s.db.Get(
+		ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND status = 'running' AND paused_reason <> ''",
+		args...)
 	moveCount(counts, "running", countPaused, n)
 	return err
 }

@@ -17,7 +17,10 @@ func newCSR(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "root"}, DNSNames: []string{"evil.example"}}, key)
+	der, err := x509.CreateCertificateRequest(
+		rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "root"}, DNSNames: []string{"evil.example"}}, key,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,9 @@ func (s *Service) mayRun(ctx context.Context, q db.Querier, siteID string, ref i
 	if err != nil || allowed(packs, ref) {
 		return err
 	}
-	return fault.New(fault.Denied, "image: %s is not on the allowlist of any policy pack that applies to site %s", ref, siteID).WithCode("image_not_allowed")
+	return fault.New(
+		fault.Denied, "image: %s is not on the allowlist of any policy pack that applies to site %s", ref, siteID,
+	).WithCode("image_not_allowed")
 }
 
 // ImageVerdict says whether an image may run, and which patterns admit it.
@@ -120,7 +122,11 @@ func (s *Service) AgentPolicyPacks(ctx context.Context, siteID, after string, li
 		return nil, err
 	}
 	packs := []PolicyPack{}
-	err := s.db.Select(ctx, &packs, "SELECT * FROM policy_packs WHERE site_id IN ('', ?) AND enabled AND id > ? ORDER BY id LIMIT ?", callerFrom(ctx).SiteID, after, limit)
+	err := s.db.Select(
+		ctx, &packs,
+		"SELECT * FROM policy_packs WHERE site_id IN ('', ?) AND enabled AND id > ? ORDER BY id LIMIT ?",
+		callerFrom(ctx).SiteID, after, limit,
+	)
 	return packs, err
 }
 
@@ -151,7 +157,14 @@ func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPac
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "policy.create", Target: p.ID, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " created", Detail: map[string]any{"allowed_images": p.AllowedImages.V}})
+		return s.record(ctx, tx, entry{
+			Action:  "policy.create",
+			Target:  p.ID,
+			SiteID:  p.SiteID,
+			OrgID:   p.OrgID,
+			Message: "policy pack " + p.Name + " created",
+			Detail:  map[string]any{"allowed_images": p.AllowedImages.V},
+		})
 	})
 	return p, err
 }
@@ -161,7 +174,9 @@ func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPac
 func (s *Service) PolicyPacks(ctx context.Context, after string, limit int) ([]PolicyPack, error) {
 	where, args := callerFrom(ctx).scope()
 	packs := []PolicyPack{}
-	err := s.db.Select(ctx, &packs, "SELECT * FROM policy_packs WHERE ("+where+" OR site_id = '') AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	err := s.db.Select(
+		ctx, &packs, "SELECT * FROM policy_packs WHERE ("+where+" OR site_id = '') AND id > ? ORDER BY id LIMIT ?",
+		append(args, after, limit)...)
 	return packs, err
 }
 
@@ -214,8 +229,11 @@ func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackI
 		}
 		p.Version++
 		p.UpdatedAt = db.At(s.now())
-		if _, err := tx.Exec(ctx, "UPDATE policy_packs SET name = ?, enabled = ?, allowed_images = ?, version = ?, updated_at = ? WHERE id = ?",
-			p.Name, p.Enabled, p.AllowedImages, p.Version, p.UpdatedAt, id); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE policy_packs SET name = ?, enabled = ?, allowed_images = ?, version = ?, updated_at = ? WHERE id = ?",
+			p.Name, p.Enabled, p.AllowedImages, p.Version, p.UpdatedAt, id,
+		); err != nil {
 			return err
 		}
 		tally.Move(tx, p.OrgID, tally.PolicyPack, was, p.state())
@@ -223,8 +241,18 @@ func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackI
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "policy.update", Target: id, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " changed",
-			Detail: map[string]any{"enabled": p.Enabled, "allowed_images": p.AllowedImages.V, "version": p.Version}})
+		return s.record(ctx, tx, entry{
+			Action:  "policy.update",
+			Target:  id,
+			SiteID:  p.SiteID,
+			OrgID:   p.OrgID,
+			Message: "policy pack " + p.Name + " changed",
+			Detail: map[string]any{
+				"enabled":        p.Enabled,
+				"allowed_images": p.AllowedImages.V,
+				"version":        p.Version,
+			},
+		})
 	})
 	return p, err
 }
@@ -244,6 +272,12 @@ func (s *Service) DeletePolicyPack(ctx context.Context, id string) error {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "policy.delete", Target: id, SiteID: p.SiteID, OrgID: p.OrgID, Message: "policy pack " + p.Name + " deleted"})
+		return s.record(ctx, tx, entry{
+			Action:  "policy.delete",
+			Target:  id,
+			SiteID:  p.SiteID,
+			OrgID:   p.OrgID,
+			Message: "policy pack " + p.Name + " deleted",
+		})
 	})
 }

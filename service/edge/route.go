@@ -46,7 +46,8 @@ func (r *Route) state() string {
 
 // matches reports whether an event goes over the route.
 func (r *Route) matches(e *Event) bool {
-	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) && glob.Match(r.Topic, e.Topic)
+	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) &&
+		glob.Match(r.Topic, e.Topic)
 }
 
 // The bounds of what a route may ask for; the contract has them, too.
@@ -136,7 +137,14 @@ func set[T any](field *T, value *T) {
 
 // CreateRoute makes a route and returns it with its signing secret in plain text.
 func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string, error) {
-	r := Route{ID: newID(), OrgID: callerFrom(ctx).OrgID, Method: "POST", Enabled: true, RetryMax: 5, TimeoutSeconds: 10}
+	r := Route{
+		ID:             newID(),
+		OrgID:          callerFrom(ctx).OrgID,
+		Method:         "POST",
+		Enabled:        true,
+		RetryMax:       5,
+		TimeoutSeconds: 10,
+	}
 	in.apply(&r)
 	r.CreatedAt = db.At(s.now())
 	r.UpdatedAt = r.CreatedAt
@@ -158,17 +166,34 @@ func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string
 		if err := tx.Insert(ctx, "routes", r); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES (?, 0, 0, 0, 0, '')", r.ID); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES (?, 0, 0, 0, 0, '')",
+			r.ID,
+		); err != nil {
 			return err
 		}
 		tally.Add(tx, r.OrgID, tally.Route, r.state(), 1)
-		return s.record(ctx, tx, entry{Action: "route.create", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: "route " + r.Name + " created", Detail: routeDetail(r)})
+		return s.record(ctx, tx, entry{
+			Action:  "route.create",
+			Target:  r.ID,
+			SiteID:  r.SiteID,
+			OrgID:   r.OrgID,
+			Message: "route " + r.Name + " created",
+			Detail:  routeDetail(r),
+		})
 	})
 	return r, secret, err
 }
 
 func routeDetail(r Route) map[string]any {
-	return map[string]any{"name": r.Name, "topic": r.Topic, "site_id": r.SiteID, "target_url": r.TargetURL, "enabled": r.Enabled}
+	return map[string]any{
+		"name":       r.Name,
+		"topic":      r.Topic,
+		"site_id":    r.SiteID,
+		"target_url": r.TargetURL,
+		"enabled":    r.Enabled,
+	}
 }
 
 func (s *Service) sealSecret(r *Route, secret string) error {
@@ -219,7 +244,9 @@ func (r *RouteWithHealth) judge(breaker webhook.State) {
 func (s *Service) Routes(ctx context.Context, after string, limit int) ([]RouteWithHealth, error) {
 	where, args := callerFrom(ctx).scope()
 	routes := []RouteWithHealth{}
-	err := s.db.Select(ctx, &routes, selectRoutesWithHealth+where+" AND r.id > ? ORDER BY r.id LIMIT ?", append(args, after, limit)...)
+	err := s.db.Select(
+		ctx, &routes, selectRoutesWithHealth+where+" AND r.id > ? ORDER BY r.id LIMIT ?",
+		append(args, after, limit)...)
 	for i := range routes {
 		routes[i].judge(s.delivery.Breaker(routes[i].ID))
 	}
@@ -282,7 +309,9 @@ func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Rou
 		if r.Enabled {
 			r.DisabledReason = ""
 			if _, err := s.deliveryRoute(r); err != nil && !was.Enabled {
-				return fault.InvalidField("secret", "cannot be read any more; give a new secret to enable the route").WithCode("secret_lost")
+				return fault.InvalidField(
+					"secret", "cannot be read any more; give a new secret to enable the route",
+				).WithCode("secret_lost")
 			}
 		}
 		r.UpdatedAt = db.At(s.now())
@@ -298,9 +327,23 @@ func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Rou
 // changeRoute stores a changed route. It reports whether deliveries of a disabled one are left for
 // buryRest. The transaction has begun with holdRoutes.
 func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, message string) (more bool, err error) {
-	if _, err := tx.Exec(ctx, `UPDATE routes SET name = ?, site_id = ?, topic = ?, target_url = ?, method = ?, enabled = ?, disabled_reason = ?,
+	if _, err := tx.Exec(
+		ctx,
+		`UPDATE routes SET name = ?, site_id = ?, topic = ?, target_url = ?, method = ?, enabled = ?, disabled_reason = ?,
 		retry_max = ?, timeout_seconds = ?, secret = ?, updated_at = ? WHERE id = ?`,
-		r.Name, r.SiteID, r.Topic, r.TargetURL, r.Method, r.Enabled, r.DisabledReason, r.RetryMax, r.TimeoutSeconds, r.Secret, r.UpdatedAt, r.ID); err != nil {
+		r.Name,
+		r.SiteID,
+		r.Topic,
+		r.TargetURL,
+		r.Method,
+		r.Enabled,
+		r.DisabledReason,
+		r.RetryMax,
+		r.TimeoutSeconds,
+		r.Secret,
+		r.UpdatedAt,
+		r.ID,
+	); err != nil {
 		return false, err
 	}
 	if was.Enabled && !r.Enabled {
@@ -310,7 +353,14 @@ func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, mess
 	}
 	tally.Move(tx, r.OrgID, tally.Route, was.state(), r.state())
 	tx.OnCommit(s.nudgeAlerts)
-	return more, s.record(ctx, tx, entry{Action: "route.update", Target: r.ID, SiteID: r.SiteID, OrgID: r.OrgID, Message: message, Detail: routeDetail(r)})
+	return more, s.record(ctx, tx, entry{
+		Action:  "route.update",
+		Target:  r.ID,
+		SiteID:  r.SiteID,
+		OrgID:   r.OrgID,
+		Message: message,
+		Detail:  routeDetail(r),
+	})
 }
 
 // buryRest makes dead letters of what is left of the deliveries of a route that was disabled or
@@ -322,7 +372,10 @@ func (s *Service) buryRest(ctx context.Context, id, orgID string) {
 			return err
 		})
 		if err != nil {
-			s.log.Warn("deliveries of a route that is off wait for the next maintenance to become dead letters", "route", id, "error", err)
+			s.log.Warn(
+				"deliveries of a route that is off wait for the next maintenance to become dead letters", "route",
+				id, "error", err,
+			)
 			return
 		}
 	}
@@ -378,8 +431,12 @@ func (s *Service) routeGone(ctx context.Context, tx *db.Tx, id string) error {
 	}
 	was := r
 	r.Enabled, r.DisabledReason, r.UpdatedAt = false, "the target answered 410 Gone", db.At(s.now())
-	if _, err := s.tell(ctx, tx, Activity{Level: levelError, OrgID: r.OrgID, SiteID: r.SiteID, Chapter: "delivery", Action: "route.disable",
-		Message: fmt.Sprintf("route %s was disabled: %s", r.Name, r.DisabledReason)}); err != nil {
+	if _, err := s.tell(
+		ctx,
+		tx,
+		Activity{Level: levelError, OrgID: r.OrgID, SiteID: r.SiteID, Chapter: "delivery", Action: "route.disable",
+			Message: fmt.Sprintf("route %s was disabled: %s", r.Name, r.DisabledReason)},
+	); err != nil {
 		return err
 	}
 	_, err = s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason)
@@ -403,14 +460,23 @@ func (s *Service) DeleteRoute(ctx context.Context, id string) error {
 		if more, err = delivery.BuryRoute(ctx, tx, id, r.OrgID, delivery.RouteDeleted, s.now()); err != nil {
 			return err
 		}
-		for _, statement := range []string{"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?", "DELETE FROM route_minutes WHERE route_id = ?"} {
+		for _, statement := range []string{
+			"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?",
+			"DELETE FROM route_minutes WHERE route_id = ?",
+		} {
 			if _, err := tx.Exec(ctx, statement, id); err != nil {
 				return err
 			}
 		}
 		tally.Add(tx, r.OrgID, tally.Route, r.state(), -1)
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "route.delete", Target: id, SiteID: r.SiteID, OrgID: r.OrgID, Message: "route " + r.Name + " deleted"})
+		return s.record(ctx, tx, entry{
+			Action:  "route.delete",
+			Target:  id,
+			SiteID:  r.SiteID,
+			OrgID:   r.OrgID,
+			Message: "route " + r.Name + " deleted",
+		})
 	})
 	if err == nil && more {
 		s.buryRest(ctx, id, r.OrgID)
@@ -432,8 +498,12 @@ func (s *Service) TestRoute(ctx context.Context, id string, payload []byte) (web
 		payload = []byte(`{"test":true}`)
 	}
 	now := s.now().UTC()
-	res := s.delivery.Try(ctx, dr, delivery.Event{EventID: "test-" + newID(), OrgID: r.OrgID, SiteID: r.SiteID, Topic: r.Topic,
-		Payload: payload, Headers: map[string]string{}, EventTime: now, ReceivedAt: now})
+	res := s.delivery.Try(
+		ctx,
+		dr,
+		delivery.Event{EventID: "test-" + newID(), OrgID: r.OrgID, SiteID: r.SiteID, Topic: r.Topic,
+			Payload: payload, Headers: map[string]string{}, EventTime: now, ReceivedAt: now},
+	)
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		return s.record(ctx, tx, entry{Action: "route.test", Target: id, SiteID: r.SiteID, OrgID: r.OrgID,
 			Message: "route " + r.Name + " tested", Detail: map[string]any{"status": res.Status}})
@@ -445,14 +515,25 @@ func (s *Service) TestRoute(ctx context.Context, id string, payload []byte) (web
 func (s *Service) deliveryRoute(r Route) (delivery.Route, error) {
 	text, err := s.routeSecrets.Open(r.Secret, r.ID)
 	if err != nil {
-		return delivery.Route{}, fault.Wrap(fault.Internal, err, "the route's secret cannot be opened; was the secret key changed?")
+		return delivery.Route{}, fault.Wrap(
+			fault.Internal, err, "the route's secret cannot be opened; was the secret key changed?",
+		)
 	}
 	secret, err := webhook.ParseSecret(string(text))
 	if err != nil {
 		return delivery.Route{}, err
 	}
-	return delivery.Route{ID: r.ID, OrgID: r.OrgID, TargetURL: r.TargetURL, Method: r.Method, Enabled: r.Enabled,
-		RetryMax: r.RetryMax, Timeout: time.Duration(r.TimeoutSeconds) * time.Second, Secret: secret, Blocked: r.BlockedReason != ""}, nil
+	return delivery.Route{
+		ID:        r.ID,
+		OrgID:     r.OrgID,
+		TargetURL: r.TargetURL,
+		Method:    r.Method,
+		Enabled:   r.Enabled,
+		RetryMax:  r.RetryMax,
+		Timeout:   time.Duration(r.TimeoutSeconds) * time.Second,
+		Secret:    secret,
+		Blocked:   r.BlockedReason != "",
+	}, nil
 }
 
 // routeForDelivery reads a route for the delivery engine.
@@ -471,7 +552,9 @@ func (s *Service) routeForDelivery(ctx context.Context, id string) (delivery.Rou
 // again when reason is empty.
 func (s *Service) routeBlocked(ctx context.Context, id, reason string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, "UPDATE routes SET blocked_reason = ? WHERE id = ? AND blocked_reason <> ?", reason, id, reason)
+		n, err := tx.Exec(
+			ctx, "UPDATE routes SET blocked_reason = ? WHERE id = ? AND blocked_reason <> ?", reason, id, reason,
+		)
 		if n > 0 {
 			tx.OnCommit(s.nudgeAlerts)
 		}
@@ -543,7 +626,11 @@ func (s *Service) RouteStats(ctx context.Context, id string, minutes int) (Route
 		return RouteStats{}, err
 	}
 	var st RouteStats
-	err := s.db.Get(ctx, &st, "SELECT delivered, failed_attempts, dead_lettered, last_status, last_error, last_success_at, last_failure_at FROM route_stats WHERE route_id = ?", id)
+	err := s.db.Get(
+		ctx, &st,
+		"SELECT delivered, failed_attempts, dead_lettered, last_status, last_error, last_success_at, last_failure_at FROM route_stats WHERE route_id = ?",
+		id,
+	)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return st, err
 	}
@@ -552,7 +639,11 @@ func (s *Service) RouteStats(ctx context.Context, id string, minutes int) (Route
 	}
 	st.Minutes = []RouteMinute{}
 	since := s.now().Add(-time.Duration(minutes) * time.Minute)
-	err = s.db.Select(ctx, &st.Minutes, "SELECT minute, delivered, failed_attempts, dead_lettered FROM route_minutes WHERE route_id = ? AND minute > ? ORDER BY minute", id, db.At(since))
+	err = s.db.Select(
+		ctx, &st.Minutes,
+		"SELECT minute, delivered, failed_attempts, dead_lettered FROM route_minutes WHERE route_id = ? AND minute > ? ORDER BY minute",
+		id, db.At(since),
+	)
 	st.Breaker = s.delivery.Breaker(id)
 	return st, err
 }

@@ -100,12 +100,18 @@ func raceRoutes(t *testing.T, c [2]*control) {
 		}
 		return n
 	}
-	if n := count("SELECT count(*) FROM deliveries WHERE route_id NOT IN (SELECT id FROM routes WHERE enabled)"); n > 0 {
+	if n := count(
+		"SELECT count(*) FROM deliveries WHERE route_id NOT IN (SELECT id FROM routes WHERE enabled)",
+	); n > 0 {
 		t.Errorf("%d deliveries are of routes that are disabled or gone", n)
 	}
 	c[0].eventually("outcomes of requests that were under way", func() bool {
-		return count("SELECT count(*) FROM deliveries") == count("SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'delivery'") &&
-			count("SELECT count(*) FROM deadletters") == count("SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'deadletter'")
+		return count("SELECT count(*) FROM deliveries") == count(
+			"SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'delivery'",
+		) &&
+			count("SELECT count(*) FROM deadletters") == count(
+				"SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM tallies WHERE kind = 'deadletter'",
+			)
 	})
 }
 
@@ -151,20 +157,34 @@ func TestADeletedOrgActsNoMore(t *testing.T) {
 		org := as[edgeapi.NewOrg](c.call("POST", "/orgs", adminToken, object{"name": "tenant"}).want(201))
 		site, agent := c.site("plant", org.EnrollmentToken)
 		tg := newTarget(c.T, func(int, *http.Request, []byte) int { return http.StatusServiceUnavailable })
-		r := as[edgeapi.Route](c.call("POST", "/routes", org.AdminToken, object{"name": "r", "topic": "*", "target_url": tg.url}).want(201))
+		r := as[edgeapi.Route](
+			c.call("POST", "/routes", org.AdminToken, object{"name": "r", "topic": "*", "target_url": tg.url}).want(
+				201,
+			),
+		)
 		c.device(agent, "pump")
-		campaign := as[edgeapi.Campaign](c.call("POST", "/ota/campaigns", org.AdminToken, object{"name": "spring", "version": "2", "url": "https://x.example/2",
-			"sha256": fmt.Sprintf("%064x", 1), "targets": object{"device_ids": []string{"pump"}}}).want(201))
+		campaign := as[edgeapi.Campaign](
+			c.call(
+				"POST",
+				"/ota/campaigns",
+				org.AdminToken,
+				object{"name": "spring", "version": "2", "url": "https://x.example/2",
+					"sha256": fmt.Sprintf("%064x", 1), "targets": object{"device_ids": []string{"pump"}}},
+			).want(201),
+		)
 		c.call("POST", "/ota/campaigns/"+campaign.Id+"/start", org.AdminToken, nil).want(200)
 		c.send(agent, site, "one", "t")
 		c.eventually("an attempt", func() bool { return len(tg.got()) == 1 })
 
 		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).want(204)
 		c.send(agent, site, "two", "t") // the site lives on
-		if got := as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).want(200)); got.Enabled || ptr(got.DisabledReason) != "its org was deleted" {
+		if got := as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).want(200)); got.Enabled ||
+			ptr(got.DisabledReason) != "its org was deleted" {
 			c.Errorf("route: %+v", got)
 		}
-		if got := as[edgeapi.Campaign](c.call("GET", "/ota/campaigns/"+campaign.Id, adminToken, nil).want(200)); got.Status != "aborted" {
+		if got := as[edgeapi.Campaign](
+			c.call("GET", "/ota/campaigns/"+campaign.Id, adminToken, nil).want(200),
+		); got.Status != "aborted" {
 			c.Errorf("campaign: %s", got.Status)
 		}
 		c.eventually("dead letters of both events", func() bool { return len(c.deadLetters(r.Id)) == 2 })

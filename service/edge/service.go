@@ -137,15 +137,33 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	s.otaReports = db.NewBatcher(s.db, 200, s.writeOTAReports)
 
 	replica := newID()
-	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{"default": 4}, Worker: replica, Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
+	s.jobs = jobs.New(jobs.Config{
+		DB:       s.db,
+		Queues:   map[string]int{"default": 4},
+		Worker:   replica,
+		Log:      s.log,
+		Registry: deps.Registry,
+		Now:      s.now,
+		Rand:     mathrand.Float64,
+	})
 	jobs.Register(s.jobs, "default", rolloutKind, s.runRollout)
 	jobs.Register(s.jobs, "default", bulkReplayKind, s.runBulkReplay)
 
 	client := webhook.NewClient(s.targets, webhook.Options{})
 	s.closeTransport = client.CloseIdleConnections
 	s.delivery = delivery.New(delivery.Config{
-		DB: s.db, Client: client, Route: s.routeForDelivery, Revision: s.routesRevision, HoldRoutes: s.holdRoutes, OnGone: s.routeGone, OnBlocked: s.routeBlocked, Concurrency: cfg.DeliveryConcurrency,
-		Replica: replica, Log: s.log, Registry: deps.Registry, Now: s.now,
+		DB:          s.db,
+		Client:      client,
+		Route:       s.routeForDelivery,
+		Revision:    s.routesRevision,
+		HoldRoutes:  s.holdRoutes,
+		OnGone:      s.routeGone,
+		OnBlocked:   s.routeBlocked,
+		Concurrency: cfg.DeliveryConcurrency,
+		Replica:     replica,
+		Log:         s.log,
+		Registry:    deps.Registry,
+		Now:         s.now,
 	})
 	if s.keyReplaced {
 		if err := s.disableUnreadable(ctx); err != nil {
@@ -183,13 +201,21 @@ func Migrations() []Migration {
 	if err != nil {
 		panic(err) // the folder is compiled in
 	}
-	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"keyring", keyring.Migrations()}, {"edge", own}}
+	return []Migration{
+		{"audit", audit.Migrations()},
+		{"jobs", jobs.Migrations()},
+		{"keyring", keyring.Migrations()},
+		{"edge", own},
+	}
 }
 
 // openSecrets derives the service's keys from its secret key, and hashes the
 // credentials of the configuration.
 func (s *Service) openSecrets(ctx context.Context) error {
-	key, replaced, err := keyring.SecretKey(ctx, s.db, keyring.Config{Configured: s.cfg.SecretKey, Data: s.cfg.Data, Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits})
+	key, replaced, err := keyring.SecretKey(
+		ctx, s.db,
+		keyring.Config{Configured: s.cfg.SecretKey, Data: s.cfg.Data, Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits},
+	)
 	if err != nil {
 		return err
 	}
@@ -204,8 +230,11 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	if checkpoints == "" {
 		checkpoints = filepath.Join(s.cfg.Data, "audit-checkpoints.jsonl")
 	}
-	s.audit, err = audit.Open(ctx, audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
-		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}})
+	s.audit, err = audit.Open(
+		ctx,
+		audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
+			Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}},
+	)
 	if err != nil {
 		return err
 	}
@@ -216,7 +245,12 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	if err := s.configure(ctx, s.cfg); err != nil {
 		return err
 	}
-	s.cfg.AdminPassword, s.cfg.AdminToken, s.cfg.ViewerToken, s.cfg.EnrollmentToken, s.cfg.SecretKey, s.cfg.AuditCheckpointSecret = "", "", "", "", "", ""
+	for _, secret := range []*string{
+		&s.cfg.AdminPassword, &s.cfg.AdminToken, &s.cfg.ViewerToken, &s.cfg.EnrollmentToken,
+		&s.cfg.SecretKey, &s.cfg.AuditCheckpointSecret,
+	} {
+		*secret = ""
+	}
 	if s.cfg.OIDC.Issuer == "" {
 		return nil
 	}
@@ -224,8 +258,16 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := auth.OIDCConfig{Issuer: s.cfg.OIDC.Issuer, ClientID: s.cfg.OIDC.ClientID, ClientSecret: s.cfg.OIDC.ClientSecret, RedirectURL: s.cfg.OIDC.RedirectURL,
-		GroupsClaim: s.cfg.OIDC.GroupsClaim, AdminGroups: s.cfg.OIDC.AdminGroups, ViewerGroups: s.cfg.OIDC.ViewerGroups, ConsoleURL: s.cfg.OIDC.ConsoleURL}
+	o := auth.OIDCConfig{
+		Issuer:       s.cfg.OIDC.Issuer,
+		ClientID:     s.cfg.OIDC.ClientID,
+		ClientSecret: s.cfg.OIDC.ClientSecret,
+		RedirectURL:  s.cfg.OIDC.RedirectURL,
+		GroupsClaim:  s.cfg.OIDC.GroupsClaim,
+		AdminGroups:  s.cfg.OIDC.AdminGroups,
+		ViewerGroups: s.cfg.OIDC.ViewerGroups,
+		ConsoleURL:   s.cfg.OIDC.ConsoleURL,
+	}
 	if err := o.Validate(); err != nil {
 		f := fault.From(err)
 		return fault.InvalidField("oidc-"+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
@@ -247,7 +289,9 @@ func (s *Service) Run(ctx context.Context) error {
 	// Requests are still being answered while ctx ends; what they need ends last.
 	serving, stopServing := context.WithCancel(context.Background())
 	var serve sync.WaitGroup
-	for name, run := range map[string]func(context.Context){"ingest": s.ingest.Run, "heartbeats": s.heartbeats.Run, "update reports": s.otaReports.Run, "audit": s.audit.Run} {
+	for name, run := range map[string]func(context.Context){
+		"ingest": s.ingest.Run, "heartbeats": s.heartbeats.Run, "update reports": s.otaReports.Run, "audit": s.audit.Run,
+	} {
 		serve.Go(func() { routine.Keep(serving, s.log, name, run) })
 	}
 	defer serve.Wait()

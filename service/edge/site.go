@@ -100,15 +100,26 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 		if err := tx.Insert(ctx, "sites", e.Site); err != nil {
 			return err
 		}
-		e.AgentToken, err = s.issue(ctx, tx, prefixAgent, tokenRow{Kind: KindAgent, Role: RoleAgent, Subject: e.Site.ID, OrgID: orgID, SiteID: e.Site.ID})
+		e.AgentToken, err = s.issue(
+			ctx, tx, prefixAgent,
+			tokenRow{Kind: KindAgent, Role: RoleAgent, Subject: e.Site.ID, OrgID: orgID, SiteID: e.Site.ID},
+		)
 		if err != nil {
 			return err
 		}
 		tally.Add(tx, orgID, tally.Site, siteOnline, 1)
-		if _, err := s.tell(ctx, tx, s.siteLine(e.Site, levelOK, "site.enroll", "site "+e.Site.Name+" enrolled")); err != nil {
+		if _, err := s.tell(
+			ctx, tx, s.siteLine(e.Site, levelOK, "site.enroll", "site "+e.Site.Name+" enrolled"),
+		); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "site.enroll", Target: e.Site.ID, SiteID: e.Site.ID, OrgID: orgID, Message: "site " + e.Site.Name + " enrolled"})
+		return s.record(ctx, tx, entry{
+			Action:  "site.enroll",
+			Target:  e.Site.ID,
+			SiteID:  e.Site.ID,
+			OrgID:   orgID,
+			Message: "site " + e.Site.Name + " enrolled",
+		})
 	})
 	return e, err
 }
@@ -120,7 +131,10 @@ func (s *Service) enrollmentOrg(ctx context.Context, token string) (orgID string
 	if known := s.configured.Load(); known.enrollment != "" && auth.EqualHash(hash, known.enrollment) {
 		return "", false, nil
 	}
-	err = s.db.Get(ctx, &orgID, "SELECT org_id FROM enrollment_tokens WHERE hash = ? AND expires_at > ? AND uses < max_uses", hash, db.At(s.now()))
+	err = s.db.Get(
+		ctx, &orgID, "SELECT org_id FROM enrollment_tokens WHERE hash = ? AND expires_at > ? AND uses < max_uses",
+		hash, db.At(s.now()),
+	)
 	if err == nil {
 		return orgID, true, nil
 	}
@@ -135,7 +149,15 @@ func (s *Service) enrollmentOrg(ctx context.Context, token string) (orgID string
 }
 
 func (s *Service) siteLine(site Site, level, action, message string) Activity {
-	return Activity{Level: level, OrgID: site.OrgID, SiteID: site.ID, Site: site.Name, Action: action, Message: message, Chapter: "sites"}
+	return Activity{
+		Level:   level,
+		OrgID:   site.OrgID,
+		SiteID:  site.ID,
+		Site:    site.Name,
+		Action:  action,
+		Message: message,
+		Chapter: "sites",
+	}
 }
 
 // Sites lists sites in scope after the given id; an empty status means all.
@@ -145,7 +167,9 @@ func (s *Service) Sites(ctx context.Context, status, after string, limit int) ([
 		where, args = where+" AND status = ?", append(args, status)
 	}
 	sites := []Site{}
-	err := s.db.Select(ctx, &sites, "SELECT * FROM sites WHERE "+where+" AND id > ? ORDER BY id LIMIT ?", append(args, after, limit)...)
+	err := s.db.Select(
+		ctx, &sites, "SELECT * FROM sites WHERE "+where+" AND id > ? ORDER BY id LIMIT ?",
+		append(args, after, limit)...)
 	return sites, err
 }
 
@@ -209,11 +233,19 @@ func (s *Service) PatchSite(ctx context.Context, id string, name *string, labels
 		if err := checkNamed(site.Name, site.Labels.V); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE sites SET name = ?, labels = ? WHERE id = ?", site.Name, site.Labels, id); err != nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE sites SET name = ?, labels = ? WHERE id = ?", site.Name, site.Labels, id,
+		); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, entry{Action: "site.update", Target: id, SiteID: id, OrgID: site.OrgID, Message: "site " + site.Name + " changed",
-			Detail: map[string]any{"name": site.Name, "labels": site.Labels.V}})
+		return s.record(ctx, tx, entry{
+			Action:  "site.update",
+			Target:  id,
+			SiteID:  id,
+			OrgID:   site.OrgID,
+			Message: "site " + site.Name + " changed",
+			Detail:  map[string]any{"name": site.Name, "labels": site.Labels.V},
+		})
 	})
 	return site, err
 }
@@ -241,12 +273,20 @@ func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
 			if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
 				return err
 			}
-			if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.revoke", "site "+site.Name+" revoked")); err != nil {
+			if _, err := s.tell(
+				ctx, tx, s.siteLine(site, levelWarn, "site.revoke", "site "+site.Name+" revoked"),
+			); err != nil {
 				return err
 			}
 			tx.OnCommit(s.nudgeAlerts)
 		}
-		return s.record(ctx, tx, entry{Action: "site.revoke", Target: id, SiteID: id, OrgID: site.OrgID, Message: "site " + site.Name + " revoked"})
+		return s.record(ctx, tx, entry{
+			Action:  "site.revoke",
+			Target:  id,
+			SiteID:  id,
+			OrgID:   site.OrgID,
+			Message: "site " + site.Name + " revoked",
+		})
 	})
 	return site, err
 }
@@ -280,11 +320,19 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 			return err
 		}
 		tally.Add(tx, site.OrgID, tally.Site, site.Status, -1)
-		if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.delete", "site "+site.Name+" deleted")); err != nil {
+		if _, err := s.tell(
+			ctx, tx, s.siteLine(site, levelWarn, "site.delete", "site "+site.Name+" deleted"),
+		); err != nil {
 			return err
 		}
 		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{Action: "site.delete", Target: id, SiteID: id, OrgID: site.OrgID, Message: "site " + site.Name + " deleted"})
+		return s.record(ctx, tx, entry{
+			Action:  "site.delete",
+			Target:  id,
+			SiteID:  id,
+			OrgID:   site.OrgID,
+			Message: "site " + site.Name + " deleted",
+		})
 	})
 }
 
@@ -294,7 +342,13 @@ type counted struct{ table, kind, state, kind2, state2 string }
 var (
 	countedDevices     = counted{"devices", tally.Device, "'registered'", tally.OTA, "ota_state"}
 	countedDeployments = counted{"deployments", tally.Deployment, "status", "", "''"}
-	countedPolicyPacks = counted{"policy_packs", tally.PolicyPack, "CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END", "", "''"}
+	countedPolicyPacks = counted{
+		"policy_packs",
+		tally.PolicyPack,
+		"CASE WHEN enabled THEN 'enabled' ELSE 'disabled' END",
+		"",
+		"''",
+	}
 )
 
 // deleteCounted deletes rows and takes those that it deleted out of the counts: what others change
@@ -305,7 +359,9 @@ func deleteCounted(ctx context.Context, tx *db.Tx, c counted, condition string, 
 		State  string `db:"state"`
 		State2 string `db:"state2"`
 	}
-	query := fmt.Sprintf("DELETE FROM %s WHERE %s RETURNING org_id, %s AS state, %s AS state2", c.table, condition, c.state, c.state2)
+	query := fmt.Sprintf(
+		"DELETE FROM %s WHERE %s RETURNING org_id, %s AS state, %s AS state2", c.table, condition, c.state, c.state2,
+	)
 	if err := tx.Select(ctx, &gone, query, args...); err != nil {
 		return err
 	}
@@ -365,7 +421,11 @@ func (s *Service) markOffline(ctx context.Context) (err error) {
 		var silent []Site
 		err := s.db.Update(ctx, func(tx *db.Tx) error {
 			silent = nil
-			if err := tx.Select(ctx, &silent, "SELECT * FROM sites WHERE status = 'online' AND last_seen_at < ? ORDER BY last_seen_at LIMIT ?"+tx.ForUpdateSkipLocked(), deadline, page); err != nil {
+			if err := tx.Select(
+				ctx, &silent,
+				"SELECT * FROM sites WHERE status = 'online' AND last_seen_at < ? ORDER BY last_seen_at LIMIT ?"+tx.ForUpdateSkipLocked(),
+				deadline, page,
+			); err != nil {
 				return err
 			}
 			for _, site := range silent {
@@ -373,7 +433,9 @@ func (s *Service) markOffline(ctx context.Context) (err error) {
 					return err
 				}
 				tally.Move(tx, site.OrgID, tally.Site, siteOnline, siteOffline)
-				message := fmt.Sprintf("site %s went offline, last seen %s", site.Name, site.LastSeenAt.Format(time.RFC3339))
+				message := fmt.Sprintf(
+					"site %s went offline, last seen %s", site.Name, site.LastSeenAt.Format(time.RFC3339),
+				)
 				if _, err := s.tell(ctx, tx, s.siteLine(site, levelWarn, "site.offline", message)); err != nil {
 					return err
 				}

@@ -38,7 +38,9 @@ func TestASiteGoesOfflineAfterThreeMissedHeartbeatsAndComesBack(t *testing.T) {
 		if got := c.alerts("site_offline"); len(got) != 1 || got[0].Subject != id {
 			c.Errorf("%+v", got)
 		}
-		r := as[edgeapi.HeartbeatReply](c.call("POST", "/heartbeat", agent, object{"version": "2", "labels": object{"zone": "n"}}).want(200))
+		r := as[edgeapi.HeartbeatReply](
+			c.call("POST", "/heartbeat", agent, object{"version": "2", "labels": object{"zone": "n"}}).want(200),
+		)
 		if r.Status != "online" || r.HeartbeatIntervalSeconds != 30 {
 			c.Errorf("%+v", r)
 		}
@@ -49,7 +51,10 @@ func TestASiteGoesOfflineAfterThreeMissedHeartbeatsAndComesBack(t *testing.T) {
 		if got := c.alerts("site_offline"); len(got) != 0 {
 			c.Errorf("the alert did not resolve: %+v", got)
 		}
-		if all := as[[]edgeapi.Alert](c.call("GET", "/alerts?status=resolved", viewerToken, nil).want(200)); len(all) != 1 || all[0].ResolvedAt == nil {
+		if all := as[[]edgeapi.Alert](
+			c.call("GET", "/alerts?status=resolved", viewerToken, nil).want(200),
+		); len(all) != 1 ||
+			all[0].ResolvedAt == nil {
 			c.Errorf("%+v", all)
 		}
 	})
@@ -65,14 +70,23 @@ func (c *control) alerts(kind string) []edgeapi.Alert {
 func TestARevokedSiteIsShutOutAtOnce(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
-		e := as[edgeapi.Enrollment](c.call("POST", "/enroll", "", object{"name": "plant", "enrollment_token": enrollmentToken, "csr_pem": newCSR(c.T)}).want(200))
+		e := as[edgeapi.Enrollment](
+			c.call(
+				"POST", "/enroll", "",
+				object{"name": "plant", "enrollment_token": enrollmentToken, "csr_pem": newCSR(c.T)},
+			).want(200),
+		)
 		c.call("POST", "/heartbeat", e.AgentToken, nil).want(200)
-		if s := as[edgeapi.Site](c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).want(200)); s.Status != "revoked" {
+		if s := as[edgeapi.Site](
+			c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).want(200),
+		); s.Status != "revoked" {
 			c.Errorf("%+v", s)
 		}
 		c.call("POST", "/heartbeat", e.AgentToken, nil).want(401)
 		c.call("POST", "/events", e.AgentToken, object{"site_id": e.SiteId, "topic": "t", "payload": 1}).want(401)
-		c.call("POST", "/sites/"+e.SiteId+"/rotate", e.AgentToken, object{"csr_pem": newCSR(c.T)}).refused(403, "site_revoked", "")
+		c.call("POST", "/sites/"+e.SiteId+"/rotate", e.AgentToken, object{"csr_pem": newCSR(c.T)}).refused(
+			403, "site_revoked", "",
+		)
 		c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).want(200)
 		c.call("POST", "/sites/nowhere/revoke", adminToken, nil).want(404)
 
@@ -81,14 +95,16 @@ func TestARevokedSiteIsShutOutAtOnce(t *testing.T) {
 			c.Fatal(err)
 		}
 		certificate := parseCertificate(c.T, *e.CertificatePem)
-		if len(list.RevokedCertificateEntries) != 1 || list.RevokedCertificateEntries[0].SerialNumber.Cmp(certificate.SerialNumber) != 0 {
+		if len(list.RevokedCertificateEntries) != 1 ||
+			list.RevokedCertificateEntries[0].SerialNumber.Cmp(certificate.SerialNumber) != 0 {
 			c.Errorf("the list holds %+v", list.RevokedCertificateEntries)
 		}
 		if err := list.CheckSignatureFrom(parseCertificate(c.T, *e.CaPem)); err != nil {
 			c.Error(err)
 		}
 		a := c.call("GET", "/ca/crl?format=pem", "", nil).want(200)
-		if a.header.Get("Content-Type") != "application/pkix-crl" || !strings.HasPrefix(string(a.body), "-----BEGIN X509 CRL-----") {
+		if a.header.Get("Content-Type") != "application/pkix-crl" ||
+			!strings.HasPrefix(string(a.body), "-----BEGIN X509 CRL-----") {
 			c.Errorf("%s %.40s", a.header.Get("Content-Type"), a.body)
 		}
 	})
@@ -110,7 +126,11 @@ func parseCertificate(t *testing.T, text string) *x509.Certificate {
 func TestACertificateCanBeRenewedUntilThirtyDaysAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	e := as[edgeapi.Enrollment](c.call("POST", "/enroll", "", object{"name": "plant", "enrollment_token": enrollmentToken, "csr_pem": newCSR(t)}).want(200))
+	e := as[edgeapi.Enrollment](
+		c.call(
+			"POST", "/enroll", "", object{"name": "plant", "enrollment_token": enrollmentToken, "csr_pem": newCSR(t)},
+		).want(200),
+	)
 	cert := parseCertificate(t, *e.CertificatePem)
 	if cert.Subject.CommonName != e.SiteId || len(cert.DNSNames) != 0 {
 		t.Errorf("the certificate names %s and %v", cert.Subject, cert.DNSNames)
@@ -163,7 +183,9 @@ func TestWithoutPKIItsRoutesAreUnavailable(t *testing.T) {
 	site, agent := c.site("plant", enrollmentToken)
 	c.call("GET", "/ca/crl", "", nil).refused(503, "pki_disabled", "")
 	c.call("POST", "/sites/"+site+"/rotate", agent, object{"csr_pem": newCSR(t)}).refused(503, "pki_disabled", "")
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": newCSR(t)}).refused(503, "pki_disabled", "")
+	c.call(
+		"POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": newCSR(t)},
+	).refused(503, "pki_disabled", "")
 	c.call("GET", "/auth/oidc/login", "", nil).refused(503, "oidc_not_configured", "")
 }
 
@@ -174,7 +196,9 @@ func TestEnrollmentRefusesBadTokensAndBadRequests(t *testing.T) {
 	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "wrong"}).want(401)
 	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.AdminToken}).want(401)
 	c.call("POST", "/enroll", "", object{"enrollment_token": enrollmentToken}).refused(400, "invalid", "name")
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": "x"}).refused(400, "invalid", "csr_pem")
+	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": "x"}).refused(
+		400, "invalid", "csr_pem",
+	)
 	key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -184,11 +208,15 @@ func TestEnrollmentRefusesBadTokensAndBadRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	weak := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": weak}).refused(400, "invalid", "csr_pem")
+	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": weak}).refused(
+		400, "invalid", "csr_pem",
+	)
 	if s := as[[]edgeapi.Site](c.call("GET", "/sites", adminToken, nil).want(200)); len(s) != 0 {
 		t.Errorf("%d sites", len(s))
 	}
-	e := as[edgeapi.Enrollment](c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).want(200))
+	e := as[edgeapi.Enrollment](
+		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).want(200),
+	)
 	if e.OrgId != org.Id || e.CertificatePem != nil || e.HeartbeatIntervalSeconds != 30 {
 		t.Errorf("%+v", e)
 	}
@@ -205,7 +233,9 @@ func TestManySitesEnrollAtOnceAndGuessersAreSlowedDown(t *testing.T) {
 	for range 5 {
 		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(401)
 	}
-	if a := c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(429); a.header.Get("Retry-After") == "" {
+	if a := c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(
+		429,
+	); a.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 }

@@ -29,7 +29,9 @@ func (c *control) ended(stream <-chan streamed) {
 func TestAStreamEndsWithItsCredentials(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
-		login := as[edgeapi.Session](c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200))
+		login := as[edgeapi.Session](
+			c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200),
+		)
 		bySession := c.follow(login.Token, "")
 		c.call("POST", "/auth/logout", login.Token, nil).want(204)
 		c.ended(bySession)
@@ -39,7 +41,9 @@ func TestAStreamEndsWithItsCredentials(t *testing.T) {
 		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).want(204)
 		c.ended(byOrg)
 
-		later := as[edgeapi.Session](c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200))
+		later := as[edgeapi.Session](
+			c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200),
+		)
 		expiring := c.follow(later.Token, "")
 		lasting := c.follow(viewerToken, "")
 		c.ahead(13 * time.Hour)
@@ -58,7 +62,9 @@ func TestWrongEnrollmentTokensDoNotKeepOutARightOne(t *testing.T) {
 	c := start(t)
 	throttled := false
 	for range 10 {
-		throttled = c.call("POST", "/enroll", "", object{"name": "a", "enrollment_token": "wrong"}).status == http.StatusTooManyRequests
+		throttled = c.call(
+			"POST", "/enroll", "", object{"name": "a", "enrollment_token": "wrong"},
+		).status == http.StatusTooManyRequests
 	}
 	if !throttled {
 		t.Fatal("guesses are not slowed down")
@@ -101,22 +107,39 @@ func TestAReportOnAnOlderRevisionSaysNothingOfTheNewOne(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": "web", "image": "nginx:1", "version": "1"}).want(201))
+		d := as[edgeapi.Deployment](
+			c.call(
+				"POST", "/deployments", adminToken,
+				object{"site_id": site, "name": "web", "image": "nginx:1", "version": "1"},
+			).want(201),
+		)
 		report := func(revision int, status string) {
-			c.call("POST", "/agent/deployments/"+d.Id+"/status", agent, object{"site_id": site, "status": status, "observed_revision": revision}).want(200)
+			c.call(
+				"POST", "/agent/deployments/"+d.Id+"/status", agent,
+				object{"site_id": site, "status": status, "observed_revision": revision},
+			).want(200)
 		}
 		patch := func(image string) edgeapi.Deployment {
-			return as[edgeapi.Deployment](c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"image": image}).want(200))
+			return as[edgeapi.Deployment](
+				c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"image": image}).want(200),
+			)
 		}
 		report(1, "running")
 		patch("nginx:2")
 		report(1, "running") // late: it speaks of nginx:1
-		if got := as[edgeapi.Deployment](c.call("GET", "/deployments/"+d.Id, adminToken, nil).want(200)); got.Status != "pending" {
+		if got := as[edgeapi.Deployment](
+			c.call("GET", "/deployments/"+d.Id, adminToken, nil).want(200),
+		); got.Status != "pending" {
 			c.Errorf("a late report made the new revision %s", got.Status)
 		}
 		patch("nginx:3")
-		c.call("POST", "/agent/deployments/"+d.Id+"/rollback", agent, object{"site_id": site, "reason": "it does not start"}).want(200)
-		if got := as[edgeapi.Deployment](c.call("GET", "/deployments/"+d.Id, adminToken, nil).want(200)); got.Image != "nginx:1" {
+		c.call(
+			"POST", "/agent/deployments/"+d.Id+"/rollback", agent,
+			object{"site_id": site, "reason": "it does not start"},
+		).want(200)
+		if got := as[edgeapi.Deployment](
+			c.call("GET", "/deployments/"+d.Id, adminToken, nil).want(200),
+		); got.Image != "nginx:1" {
 			c.Errorf("it went back to %s, which never ran", got.Image)
 		}
 	})
@@ -126,11 +149,20 @@ func TestADeploymentMayStopWhateverThePoliciesSay(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	site, _ := c.site("plant", enrollmentToken)
-	d := as[edgeapi.Deployment](c.call("POST", "/deployments", adminToken, object{"site_id": site, "name": "web", "image": "nginx:1", "version": "1"}).want(201))
-	c.call("POST", "/policy-packs", adminToken, object{"name": "strict", "allowed_images": []string{"registry.example/*"}}).want(201)
+	d := as[edgeapi.Deployment](
+		c.call(
+			"POST", "/deployments", adminToken,
+			object{"site_id": site, "name": "web", "image": "nginx:1", "version": "1"},
+		).want(201),
+	)
+	c.call(
+		"POST", "/policy-packs", adminToken, object{"name": "strict", "allowed_images": []string{"registry.example/*"}},
+	).want(201)
 	c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"version": "2"}).refused(403, "image_not_allowed", "")
 	c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "stopped"}).want(200)
-	c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "running"}).refused(403, "image_not_allowed", "")
+	c.call("PATCH", "/deployments/"+d.Id, adminToken, object{"desired_state": "running"}).refused(
+		403, "image_not_allowed", "",
+	)
 }
 
 func TestADeviceIsNotRegisteredForASiteThatIsGone(t *testing.T) {
@@ -142,7 +174,10 @@ func TestADeviceIsNotRegisteredForASiteThatIsGone(t *testing.T) {
 			go func() {
 				defer close(done)
 				for n := range 10 {
-					c.call("POST", "/devices/register", agent, object{"device_id": fmt.Sprintf("%d-%d", i, n), "name": "d"})
+					c.call(
+						"POST", "/devices/register", agent,
+						object{"device_id": fmt.Sprintf("%d-%d", i, n), "name": "d"},
+					)
 				}
 			}()
 			c.call("DELETE", "/sites/"+site, adminToken, nil).want(204)

@@ -12,7 +12,9 @@ import (
 
 var (
 	errBadToken    = fault.New(fault.Unauthenticated, "the token is unknown, expired or revoked")
-	errSiteRevoked = fault.New(fault.Denied, "this site was revoked; enroll it anew if it is to come back").WithCode("site_revoked")
+	errSiteRevoked = fault.New(fault.Denied, "this site was revoked; enroll it anew if it is to come back").WithCode(
+		"site_revoked",
+	)
 )
 
 // Prefixes make a token found in the wild recognisable, for people and for
@@ -114,7 +116,9 @@ func (s *Service) tokensChanged(tx *db.Tx) {
 func (s *Service) deleteExpiredTokens(ctx context.Context) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		now := db.At(s.now())
-		if _, err := tx.Exec(ctx, "DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at < ?", now); err != nil {
+		if _, err := tx.Exec(
+			ctx, "DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at < ?", now,
+		); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, "DELETE FROM enrollment_tokens WHERE expires_at < ?", now)

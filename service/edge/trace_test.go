@@ -20,7 +20,12 @@ func TestARequestIsTracedAsPartOfItsCallersTrace(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	t.Cleanup(func() { _ = provider.Shutdown(context.WithoutCancel(t.Context())) })
-	svc, err := edge.New(t.Context(), defaults(t, t.TempDir()), edge.Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now, Tracer: provider})
+	svc, err := edge.New(t.Context(), defaults(t, t.TempDir()), edge.Deps{
+		Log:      slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(),
+		Now:      time.Now,
+		Tracer:   provider,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +35,8 @@ func TestARequestIsTracedAsPartOfItsCallersTrace(t *testing.T) {
 	w := httptest.NewRecorder()
 	svc.Handler().ServeHTTP(w, r)
 	got := spans.GetSpans()
-	if w.Code != http.StatusOK || len(got) != 1 || got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
+	if w.Code != http.StatusOK || len(got) != 1 ||
+		got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("%d, spans: %+v", w.Code, got)
 	}
 }

@@ -54,7 +54,13 @@ func speakerConfig(b *configfile.BGP) *bgp.Config {
 	if b == nil {
 		return nil
 	}
-	out := &bgp.Config{GracefulRestart: b.GracefulRestart, LocalASN: b.LocalASN, RouterID: b.RouterID, NextHop4: b.NextHop4, NextHop6: b.NextHop6}
+	out := &bgp.Config{
+		GracefulRestart: b.GracefulRestart,
+		LocalASN:        b.LocalASN,
+		RouterID:        b.RouterID,
+		NextHop4:        b.NextHop4,
+		NextHop6:        b.NextHop6,
+	}
 	for _, c := range b.Communities {
 		if c.Large {
 			out.LargeCommunities = append(out.LargeCommunities, c.Parts)
@@ -63,7 +69,10 @@ func speakerConfig(b *configfile.BGP) *bgp.Config {
 		}
 	}
 	for _, p := range b.Peers {
-		out.Peers = append(out.Peers, bgp.Peer{Address: p.Address, Port: p.Port, ASN: p.ASN, Password: string(p.Password), HoldTime: p.HoldTime})
+		out.Peers = append(
+			out.Peers,
+			bgp.Peer{Address: p.Address, Port: p.Port, ASN: p.ASN, Password: string(p.Password), HoldTime: p.HoldTime},
+		)
 	}
 	return out
 }

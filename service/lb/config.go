@@ -43,7 +43,10 @@ type Config struct {
 // maxInFlight is how many requests are served at once.
 const maxInFlight = 256
 
-var errNoDocument = fault.InvalidField("config", "is required: the document with interface and VIPs, for example --config /etc/mainstay/lb.yaml")
+var errNoDocument = fault.InvalidField(
+	"config",
+	"is required: the document with interface and VIPs, for example --config /etc/mainstay/lb.yaml",
+)
 
 // Validate reports settings that do not fit together.
 func (c *Config) Validate() error {
@@ -66,9 +69,13 @@ func (c *Config) Validate() error {
 	case c.TLSClientCA != "" && c.TLSCert == "" && !c.TLSSelfSigned:
 		return fault.InvalidField("tls-client-ca", "needs TLS: set tls-cert and tls-key, or tls-self-signed")
 	case c.ClientRequired && c.TLSClientCA == "":
-		return fault.InvalidField("tls-client-required", "needs tls-client-ca, the authority that signs client certificates")
+		return fault.InvalidField(
+			"tls-client-required", "needs tls-client-ca, the authority that signs client certificates",
+		)
 	case len(c.CertAdminCNs) > 0 && c.TLSClientCA == "":
-		return fault.InvalidField("api-cert-admin-cns", "needs tls-client-ca, the authority that signs client certificates")
+		return fault.InvalidField(
+			"api-cert-admin-cns", "needs tls-client-ca, the authority that signs client certificates",
+		)
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
 		return err
@@ -83,7 +90,16 @@ func (c *Config) server(apiListen string) httpserve.Config {
 	if listen == "" {
 		listen = apiListen
 	}
-	return httpserve.Config{Listen: listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, ClientRequired: c.ClientRequired, MaxInFlight: maxInFlight, TrustedProxies: c.TrustedProxies}
+	return httpserve.Config{
+		Listen:         listen,
+		TLSCert:        c.TLSCert,
+		TLSKey:         c.TLSKey,
+		SelfSigned:     c.TLSSelfSigned,
+		ClientCA:       c.TLSClientCA,
+		ClientRequired: c.ClientRequired,
+		MaxInFlight:    maxInFlight,
+		TrustedProxies: c.TrustedProxies,
+	}
 }
 
 // names are those that this node is asked for by.

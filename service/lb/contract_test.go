@@ -69,13 +69,18 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 			lines := slices.DeleteFunc(n.log.lines("api change"), func(l string) bool {
 				return !strings.Contains(l, want) || !strings.Contains(l, "path="+lbapi.BasePath+path+" ")
 			})
-			if len(lines) != 1 || !strings.Contains(lines[0], "method=POST") || !strings.Contains(lines[0], "remote=127.0.0.1:") ||
-				!strings.Contains(lines[0], map[bool]string{true: "status=200", false: "status=403"}[strings.Contains(want, "admin")]) {
+			if len(lines) != 1 || !strings.Contains(lines[0], "method=POST") ||
+				!strings.Contains(lines[0], "remote=127.0.0.1:") ||
+				!strings.Contains(
+					lines[0], map[bool]string{true: "status=200", false: "status=403"}[strings.Contains(want, "admin")],
+				) {
 				t.Errorf("%s: audit lines %q", op.ID, lines)
 			}
 		}
 	}
-	missing := slices.DeleteFunc(n.recorder.Missing("open", AccessBearer), func(m string) bool { return m == "GetStatus: no success" })
+	missing := slices.DeleteFunc(
+		n.recorder.Missing("open", AccessBearer), func(m string) bool { return m == "GetStatus: no success" },
+	)
 	if len(missing) > 0 {
 		t.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), n.recorder.Report())
 	}
@@ -114,10 +119,14 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 	backend := datapath.BackendKey{Address: one, Port: 80}
 	n.plane.set(func() {
 		n.plane.counters = datapath.Counters{
-			VIPs: map[datapath.VIPKey]datapath.VIPCounters{key(80): {Packets: 10, Bytes: 1000, Flows: 2, DroppedRateLimited: 3, DroppedNoBackend: 4, Unserved: 5}},
+			VIPs: map[datapath.VIPKey]datapath.VIPCounters{
+				key(80): {Packets: 10, Bytes: 1000, Flows: 2, DroppedRateLimited: 3, DroppedNoBackend: 4, Unserved: 5},
+			},
 			Backends: map[datapath.VIPKey]map[datapath.BackendKey]datapath.BackendCounters{
 				key(80): {backend: {Packets: 6, Bytes: 600}}, key(81): {backend: {Packets: 1, Bytes: 100}}},
-			Drops: map[string]uint64{"malformed": 7, "no_backend": 4}, Flows: 9, Evictions: 8,
+			Drops:     map[string]uint64{"malformed": 7, "no_backend": 4},
+			Flows:     9,
+			Evictions: 8,
 		}
 	})
 	vips := as[[]lbapi.VIP](n.call("GET", "/vips", longB, "").want(200))
@@ -126,15 +135,30 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 	}
 	v := vips[0]
 	if v.Name != "192.0.2.1:80:tcp" || v.VipAddress != "192.0.2.1" || v.VipPort != 80 || v.VipPortEnd != nil || v.Protocol != "tcp" || v.Mode != "nat" || v.Interface != "eth0" || v.StartedAt.IsZero() ||
-		v.Packets != 10 || v.Bytes != 1000 || v.Flows != 2 || v.Dropped != 11 || v.DroppedRateLimited != 3 || v.DroppedNoBackend != 4 || v.Unserved != 5 || !v.Announced ||
+		v.Packets != 10 || v.Bytes != 1000 || v.Flows != 2 || v.Dropped != 11 || v.DroppedRateLimited != 3 ||
+		v.DroppedNoBackend != 4 ||
+		v.Unserved != 5 ||
+		!v.Announced ||
 		fmt.Sprint(v.BgpCommunities, v.BgpPeers) != "[65001:100 no-export] [10.0.0.254]" {
 		t.Errorf("%+v", v)
 	}
-	want := lbapi.Backend{Id: 1, Address: "10.0.0.1", Port: 80, Weight: 5, Healthy: true, State: "healthy", Detail: "not checked", Packets: 7, Bytes: 700}
+	want := lbapi.Backend{
+		Id:      1,
+		Address: "10.0.0.1",
+		Port:    80,
+		Weight:  5,
+		Healthy: true,
+		State:   "healthy",
+		Detail:  "not checked",
+		Packets: 7,
+		Bytes:   700,
+	}
 	if v.Backends[0] != want || vips[2].Backends[0].Packets != 7 || vips[2].Backends[0].Id != 1 {
 		t.Errorf("%+v\n%+v", v.Backends[0], vips[2].Backends[0])
 	}
-	if r := vips[1]; r.Name != "[2001:db8::1]:8000:tcp" || r.VipPort != 8000 || r.VipPortEnd == nil || *r.VipPortEnd != 8100 || r.Backends[0].Port != 0 {
+	if r := vips[1]; r.Name != "[2001:db8::1]:8000:tcp" || r.VipPort != 8000 || r.VipPortEnd == nil ||
+		*r.VipPortEnd != 8100 ||
+		r.Backends[0].Port != 0 {
 		t.Errorf("%+v", r)
 	}
 	rows := as[[]lbapi.BackendRow](n.call("GET", "/backends", longB, "").want(200))
@@ -142,12 +166,17 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 	for _, r := range rows {
 		got = append(got, fmt.Sprint(r.Vip, " ", r.Id))
 	}
-	if strings.Join(got, ", ") != "192.0.2.1:80:tcp 1, 192.0.2.1:80:tcp 2, [2001:db8::1]:8000:tcp 3, 192.0.2.1:81:tcp 1" {
+	if strings.Join(
+		got, ", ",
+	) != "192.0.2.1:80:tcp 1, 192.0.2.1:80:tcp 2, [2001:db8::1]:8000:tcp 3, 192.0.2.1:81:tcp 1" {
 		t.Errorf("%q", got)
 	}
 	node := as[lbapi.Node](n.call("GET", "/node", longB, "").want(200))
 	if node.Interface != "eth0" || node.XdpMode != "generic" || !node.Attached || node.XdpModeAttached != "generic" || node.Drops["malformed"] != 7 || node.Flows.Entries != 9 || node.Flows.Evictions != 8 ||
-		len(node.Bgp) != 1 || node.Bgp[0].Peer != "10.0.0.254" || node.NotReady != "" || node.Config.Path != n.path || node.Config.Error != "" || node.Config.ErrorAt != nil {
+		len(node.Bgp) != 1 || node.Bgp[0].Peer != "10.0.0.254" || node.NotReady != "" ||
+		node.Config.Path != n.path ||
+		node.Config.Error != "" ||
+		node.Config.ErrorAt != nil {
 		t.Errorf("%+v", node)
 	}
 	metrics := n.send("GET", "/metrics", "", "", "").want(200).body
@@ -192,18 +221,27 @@ func TestChangesAreAnsweredWithTheBackendsRows(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked)
 	rows := as[[]lbapi.BackendRow](n.call("POST", "/backends/1/drain", longA, "").want(200))
-	if len(rows) != 2 || rows[0].State != "draining" || !rows[0].AdminDraining || !rows[0].Healthy || rows[1].State != "draining" || rows[1].Vip != "192.0.2.1:81:tcp" {
+	if len(rows) != 2 || rows[0].State != "draining" || !rows[0].AdminDraining || !rows[0].Healthy ||
+		rows[1].State != "draining" ||
+		rows[1].Vip != "192.0.2.1:81:tcp" {
 		t.Errorf("%+v", rows)
 	}
-	n.service.SetOrchestratorDrains("kubernetes", []datapath.BackendKey{{Address: netip.MustParseAddr("10.0.0.1")}, {Address: netip.MustParseAddr("fd00::1"), Port: 8080}})
+	n.service.SetOrchestratorDrains("kubernetes", []datapath.BackendKey{
+		{Address: netip.MustParseAddr("10.0.0.1")},
+		{Address: netip.MustParseAddr("fd00::1"), Port: 8080},
+	})
 	rows = as[[]lbapi.BackendRow](n.call("POST", "/backends/1/undrain", longA, "").want(200))
 	if rows[0].State != "draining" || rows[0].AdminDraining {
 		t.Errorf("%+v", rows)
 	}
-	if d := as[lbapi.Node](n.call("GET", "/node", longB, "")).OrchestratorDrains; fmt.Sprint(d) != "[{[10.0.0.1:0 [fd00::1]:8080] kubernetes}]" {
+	if d := as[lbapi.Node](n.call("GET", "/node", longB, "")).OrchestratorDrains; fmt.Sprint(
+		d,
+	) != "[{[10.0.0.1:0 [fd00::1]:8080] kubernetes}]" {
 		t.Errorf("%v", d)
 	}
-	rows = as[[]lbapi.BackendRow](n.call("POST", "/backends/1/weight", longA, `{"weight": 1000, "vip": "192.0.2.1:80:tcp"}`).want(200))
+	rows = as[[]lbapi.BackendRow](
+		n.call("POST", "/backends/1/weight", longA, `{"weight": 1000, "vip": "192.0.2.1:80:tcp"}`).want(200),
+	)
 	if rows[0].Weight != 1000 || !rows[0].WeightOverridden || rows[1].Weight != 1 || rows[1].WeightOverridden {
 		t.Errorf("%+v", rows)
 	}
@@ -267,11 +305,15 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 func TestAFlowIsExplained(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked)
-	e := as[lbapi.Explanation](n.call("GET", "/explain?client=[2001:db8::7]:4000&vip=[2001:db8::1]:8050:tcp", longB, "").want(200))
+	e := as[lbapi.Explanation](
+		n.call("GET", "/explain?client=[2001:db8::7]:4000&vip=[2001:db8::1]:8050:tcp", longB, "").want(200),
+	)
 	if want := (lbapi.Explanation{Vip: "[2001:db8::1]:8000:tcp", Reason: "hash", Backend: "[fd00::1]:0", Slot: 7, Slots: 65537, Hashed: "[fd00::1]:0"}); e != want {
 		t.Errorf("%+v", e)
 	}
-	e = as[lbapi.Explanation](n.call("GET", "/explain?client=198.51.100.7:4000&vip=192.0.2.1:99:tcp", longB, "").want(200))
+	e = as[lbapi.Explanation](
+		n.call("GET", "/explain?client=198.51.100.7:4000&vip=192.0.2.1:99:tcp", longB, "").want(200),
+	)
 	if want := (lbapi.Explanation{Reason: "no-vip"}); e != want {
 		t.Errorf("%+v", e)
 	}
@@ -289,7 +331,10 @@ func TestListsAreEmptyAndNeverNull(t *testing.T) {
 	bare := start(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]")
 	for n, paths := range map[*node][]string{n: {"/node"}, bare: {"/vips", "/status"}} {
 		for _, path := range paths {
-			if a := n.call("GET", path, longB, "").want(200); strings.Contains(strings.ReplaceAll(a.body, `"errorAt":null`, ""), "null") {
+			if a := n.call("GET", path, longB, "").want(200); strings.Contains(
+				strings.ReplaceAll(a.body, `"errorAt":null`, ""),
+				"null",
+			) {
 				t.Errorf("%s: %s", path, a.body)
 			}
 		}
@@ -323,7 +368,9 @@ func TestWithoutKeysEverybodyIsAdmin(t *testing.T) {
 func TestAChangedFileIsInForceAndABadOneIsShown(t *testing.T) {
 	t.Parallel()
 	reload := make(chan struct{})
-	n := start(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]", func(_ *Config, d *Deps) { d.Reload = reload })
+	n := start(
+		t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]", func(_ *Config, d *Deps) { d.Reload = reload },
+	)
 	write := func(text string) {
 		if err := os.WriteFile(n.path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -331,7 +378,9 @@ func TestAChangedFileIsInForceAndABadOneIsShown(t *testing.T) {
 		reload <- struct{}{}
 	}
 	write(unchecked)
-	n.eventually("the new VIPs are there", func() bool { return len(as[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) == 3 })
+	n.eventually(
+		"the new VIPs are there", func() bool { return len(as[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) == 3 },
+	)
 	write("interface: eth1")
 	n.eventually("the error is shown", func() bool {
 		c := as[lbapi.Node](n.call("GET", "/node", longA, "")).Config
@@ -340,7 +389,8 @@ func TestAChangedFileIsInForceAndABadOneIsShown(t *testing.T) {
 	if len(as[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) != 3 {
 		t.Error("a file that is refused changed something")
 	}
-	if !strings.Contains(n.send("GET", "/metrics", "", "", "").body, "lb_config_last_reload_successful 0") || len(n.log.lines("the configuration is refused")) != 1 {
+	if !strings.Contains(n.send("GET", "/metrics", "", "", "").body, "lb_config_last_reload_successful 0") ||
+		len(n.log.lines("the configuration is refused")) != 1 {
 		t.Error("it is not told")
 	}
 }
@@ -362,7 +412,10 @@ func TestSettingsThatDoNotFitTogetherStopTheStart(t *testing.T) {
 	} {
 		cfg := defaults(t, unchecked)
 		change(&cfg)
-		if _, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(
+			cfg, Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now},
+		); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -56,15 +56,21 @@ type controller struct {
 	announced               []netip.Addr
 
 	// Run's own.
-	given     *configfile.Config // what prober, speaker and hops were last told of
-	tookOver  bool               // the kernel was balancing when the plane was opened, which the speaker was not told yet
+	given *configfile.Config // what prober, speaker and hops were last told of
+	// tookOver: the kernel was balancing when the plane was opened, and the speaker was not told yet.
+	tookOver  bool
 	resolving sync.WaitGroup
 }
 
 func (c *controller) init() {
 	c.wake, c.settled = make(chan struct{}, 1), make(chan struct{})
-	c.in = inputs{health: map[probe.ID]health{}, drained: map[int]bool{}, orchestrated: map[string]map[datapath.BackendKey]bool{},
-		weights: map[probe.ID]uint16{}, hop: func(Target) datapath.NextHop { return datapath.NextHop{} }}
+	c.in = inputs{
+		health:       map[probe.ID]health{},
+		drained:      map[int]bool{},
+		orchestrated: map[string]map[datapath.BackendKey]bool{},
+		weights:      map[probe.ID]uint16{},
+		hop:          func(Target) datapath.NextHop { return datapath.NextHop{} },
+	}
 }
 
 // changed notes that the inputs are others. The lock is held.
@@ -114,7 +120,11 @@ func needsRestart(old, next *configfile.Config, attached, listenFixed bool) erro
 		{"tunnelSource6", attached, addressText(old.TunnelSource6), addressText(next.TunnelSource6)},
 	} {
 		if setting.fixed && setting.old != setting.next {
-			return fault.InvalidField(setting.key, "is %s now and would be %s; this takes a restart, and until then nothing of the file is applied", setting.old, setting.next)
+			return fault.InvalidField(
+				setting.key,
+				"is %s now and would be %s; this takes a restart, and until then nothing of the file is applied",
+				setting.old, setting.next,
+			)
 		}
 	}
 	return nil
@@ -141,7 +151,10 @@ func carryHealth(known map[probe.ID]health, old, next []configfile.Service) map[
 	for i := range old {
 		if old[i].Check.Type == configfile.CheckNone {
 			for _, e := range old[i].Endpoints {
-				before[probe.ID{VIP: old[i].VIPKey, Backend: e.BackendKey}] = health{healthy: true, detail: "not checked yet"}
+				before[probe.ID{VIP: old[i].VIPKey, Backend: e.BackendKey}] = health{
+					healthy: true,
+					detail:  "not checked yet",
+				}
 			}
 		}
 	}
@@ -196,7 +209,9 @@ func (c *controller) healthChanged(id probe.ID, healthy bool, reason string) {
 	if !healthy {
 		level, text = slog.LevelWarn, "backend is down"
 	}
-	c.log.Log(context.Background(), level, text, "vip", id.VIP.String(), "backend", id.Backend.String(), "reason", reason)
+	c.log.Log(
+		context.Background(), level, text, "vip", id.VIP.String(), "backend", id.Backend.String(), "reason", reason,
+	)
 }
 
 // drain starts or ends an operator's drain, and returns once the kernel knows.
@@ -307,12 +322,18 @@ func (c *controller) await(ctx context.Context, number uint64) error {
 			if err == nil {
 				return nil
 			}
-			return fault.New(fault.Unavailable, "the change is noted, but the kernel did not take it; it is tried again every %s: %v", retryEvery, err).WithCode("not_applied")
+			return fault.New(
+				fault.Unavailable,
+				"the change is noted, but the kernel did not take it; it is tried again every %s: %v", retryEvery,
+				err,
+			).WithCode("not_applied")
 		}
 		select {
 		case <-settled:
 		case <-ctx.Done():
-			return fault.Wrap(fault.Unavailable, ctx.Err(), "the change is noted, but the kernel did not have it after %s", applyWait).WithCode("not_applied")
+			return fault.Wrap(
+				fault.Unavailable, ctx.Err(), "the change is noted, but the kernel did not have it after %s", applyWait,
+			).WithCode("not_applied")
 		}
 	}
 }
@@ -341,7 +362,10 @@ func (c *controller) dialProbe(ctx context.Context, id probe.ID, address netip.A
 }
 
 // An error, and not a *fault.Error, so that other errors fit into the same variable.
-var errNotAttached error = fault.New(fault.Unavailable, "nothing is attached to the interface, so no packet is balanced; /readyz says why")
+var errNotAttached error = fault.New(
+	fault.Unavailable,
+	"nothing is attached to the interface, so no packet is balanced; /readyz says why",
+)
 
 // explain asks the kernel's tables which backend a flow's next packet would get.
 func (c *controller) explain(flow datapath.Flow) (datapath.Explanation, error) {
@@ -361,7 +385,9 @@ func (c *controller) explain(flow datapath.Flow) (datapath.Explanation, error) {
 // notReady says why the node does not balance as configured; empty when it does.
 func (c *controller) notReady() string {
 	c.mu.Lock()
-	plane, planeErr, applyErr, settled, none := c.plane, c.planeErr, c.applyErr, c.settledChanges, len(c.in.services) == 0
+	plane, planeErr, applyErr, settled, none := c.plane, c.planeErr, c.applyErr, c.settledChanges, len(
+		c.in.services,
+	) == 0
 	c.mu.Unlock()
 	switch {
 	case plane == nil && none && settled > 0:

@@ -57,56 +57,65 @@ func TestANewBackendIsDownUntilItsFirstProbe(t *testing.T) {
 
 func TestAnOperatorsAndAnOrchestratorsDrainsAreApart(t *testing.T) {
 	t.Parallel()
-	settled(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {type: none}, backends: [{address: 10.0.0.1}]}]", func(b *bench) {
-		const row = "192.0.2.1:80:tcp 10.0.0.1:80 "
-		key := datapath.BackendKey{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}
-		b.want(row + "healthy")
-		if err := b.drain(b.Context(), 1, true); err != nil {
-			t.Fatal(err)
-		}
-		b.want(row + "draining")
-		b.setOrchestratorDrains("k8s", []datapath.BackendKey{key})
-		if err := b.drain(b.Context(), 1, false); err != nil {
-			t.Fatal(err)
-		}
-		b.want(row + "draining")
-		b.setOrchestratorDrains("other", []datapath.BackendKey{{Address: key.Address}})
-		b.setOrchestratorDrains("k8s", nil)
-		b.want(row + "draining")
-		b.setOrchestratorDrains("other", nil)
-		b.want(row + "healthy")
-		if len(b.routes()) != 1 {
-			t.Errorf("announced %v", b.routes())
-		}
-	})
+	settled(
+		t,
+		"interface: eth0\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {type: none}, backends: [{address: 10.0.0.1}]}]",
+		func(b *bench) {
+			const row = "192.0.2.1:80:tcp 10.0.0.1:80 "
+			key := datapath.BackendKey{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}
+			b.want(row + "healthy")
+			if err := b.drain(b.Context(), 1, true); err != nil {
+				t.Fatal(err)
+			}
+			b.want(row + "draining")
+			b.setOrchestratorDrains("k8s", []datapath.BackendKey{key})
+			if err := b.drain(b.Context(), 1, false); err != nil {
+				t.Fatal(err)
+			}
+			b.want(row + "draining")
+			b.setOrchestratorDrains("other", []datapath.BackendKey{{Address: key.Address}})
+			b.setOrchestratorDrains("k8s", nil)
+			b.want(row + "draining")
+			b.setOrchestratorDrains("other", nil)
+			b.want(row + "healthy")
+			if len(b.routes()) != 1 {
+				t.Errorf("announced %v", b.routes())
+			}
+		},
+	)
 }
 
 func TestADrainIsInTheKernelWhenItIsAnswered(t *testing.T) {
 	t.Parallel()
-	settled(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {type: none}, backends: [{address: 10.0.0.1}]}]", func(b *bench) {
-		if err := b.drain(b.Context(), 1, true); err != nil {
-			t.Fatal(err)
-		}
-		if got := b.states(); !slices.Equal(got, []string{"192.0.2.1:80:tcp 10.0.0.1:80 draining"}) {
-			t.Errorf("%v", got)
-		}
-		b.plane.set(func() { b.plane.applyErr = errors.New("no room") })
-		if err := b.drain(b.Context(), 1, false); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no room") {
-			t.Errorf("%v", err)
-		}
-		if reason := b.notReady(); !strings.Contains(reason, "could not be applied: no room") {
-			t.Error(reason)
-		}
-		if n := testutil.ToFloat64(b.metrics.applyErrors); n < 1 {
-			t.Errorf("%v errors counted", n)
-		}
-		b.plane.set(func() { b.plane.applyErr = nil })
-		time.Sleep(retryEvery) // in a bubble: it costs nothing
-		b.want("192.0.2.1:80:tcp 10.0.0.1:80 healthy")
-		if reason := b.notReady(); reason != "" {
-			t.Error(reason)
-		}
-	})
+	settled(
+		t,
+		"interface: eth0\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {type: none}, backends: [{address: 10.0.0.1}]}]",
+		func(b *bench) {
+			if err := b.drain(b.Context(), 1, true); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.states(); !slices.Equal(got, []string{"192.0.2.1:80:tcp 10.0.0.1:80 draining"}) {
+				t.Errorf("%v", got)
+			}
+			b.plane.set(func() { b.plane.applyErr = errors.New("no room") })
+			if err := b.drain(b.Context(), 1, false); !fault.Is(err, fault.Unavailable) ||
+				!strings.Contains(err.Error(), "no room") {
+				t.Errorf("%v", err)
+			}
+			if reason := b.notReady(); !strings.Contains(reason, "could not be applied: no room") {
+				t.Error(reason)
+			}
+			if n := testutil.ToFloat64(b.metrics.applyErrors); n < 1 {
+				t.Errorf("%v errors counted", n)
+			}
+			b.plane.set(func() { b.plane.applyErr = nil })
+			time.Sleep(retryEvery) // in a bubble: it costs nothing
+			b.want("192.0.2.1:80:tcp 10.0.0.1:80 healthy")
+			if reason := b.notReady(); reason != "" {
+				t.Error(reason)
+			}
+		},
+	)
 }
 
 func TestNothingIsAppliedWhenNothingChanged(t *testing.T) {
@@ -167,7 +176,9 @@ func TestAReloadKeepsWhatIsKnownOfBackendsThatStay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.load("interface: eth0\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {interval: 9s}, backends: [{address: 10.0.0.2}, {address: 10.0.0.3}]}]")
+		b.load(
+			"interface: eth0\nvips: [{address: 192.0.2.1, port: 80, healthCheck: {interval: 9s}, backends: [{address: 10.0.0.2}, {address: 10.0.0.3}]}]",
+		)
 		b.want("192.0.2.1:80:tcp 10.0.0.2:80 draining", "192.0.2.1:80:tcp 10.0.0.3:80 down")
 		if b.in.drained[1] || len(b.in.drained) != 1 {
 			t.Errorf("drains %v", b.in.drained)
@@ -313,10 +324,18 @@ func TestARestartGoesOnWithWhatTheKernelKnows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		vip := datapath.VIPKey{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, LastPort: 80, Protocol: datapath.TCP}
+		vip := datapath.VIPKey{
+			Address:  netip.MustParseAddr("192.0.2.1"),
+			Port:     80,
+			LastPort: 80,
+			Protocol: datapath.TCP,
+		}
 		one, two := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		b.plane.states = map[datapath.VIPKey]map[datapath.BackendKey]datapath.State{vip: {
-			{Address: one, Port: 80}: datapath.Draining, {Address: two, Port: 80}: datapath.Down, {Address: two, Port: 9}: datapath.Healthy}}
+			{Address: one, Port: 80}: datapath.Draining,
+			{Address: two, Port: 80}: datapath.Down,
+			{Address: two, Port: 9}:  datapath.Healthy,
+		}}
 		b.plane.hops = map[netip.Addr]datapath.NextHop{}
 		b.start(oneVIP)
 		synctest.Wait()
@@ -341,7 +360,10 @@ func TestARestartGoesOnWithWhatTheKernelKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a backend that cannot be found holds nothing up for long
 		b := newBench(t)
 		b.plane.states = map[datapath.VIPKey]map[datapath.BackendKey]datapath.State{
-			{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, LastPort: 80, Protocol: datapath.TCP}: {{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}: datapath.Healthy}}
+			{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, LastPort: 80, Protocol: datapath.TCP}: {
+				{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}: datapath.Healthy,
+			},
+		}
 		b.plane.hops = map[netip.Addr]datapath.NextHop{}
 		b.start(oneVIP)
 		time.Sleep(takeoverWait)
@@ -359,8 +381,15 @@ func TestRoutersAreToldOfARestartOnlyIfTheKernelWentOnBalancing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			if balancing {
-				vip := datapath.VIPKey{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, LastPort: 80, Protocol: datapath.TCP}
-				b.plane.states = map[datapath.VIPKey]map[datapath.BackendKey]datapath.State{vip: {{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}: datapath.Healthy}}
+				vip := datapath.VIPKey{
+					Address:  netip.MustParseAddr("192.0.2.1"),
+					Port:     80,
+					LastPort: 80,
+					Protocol: datapath.TCP,
+				}
+				b.plane.states = map[datapath.VIPKey]map[datapath.BackendKey]datapath.State{
+					vip: {{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}: datapath.Healthy},
+				}
 			}
 			b.start(document)
 			synctest.Wait()
@@ -386,17 +415,21 @@ func TestRoutersAreToldOfARestartOnlyIfTheKernelWentOnBalancing(t *testing.T) {
 
 func TestChecksInTheDSRModesGoThroughThePlane(t *testing.T) {
 	t.Parallel()
-	settled(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80, mode: dsr, healthCheck: {port: 81}, backends: [{address: 10.0.0.1}]}]", func(b *bench) {
-		for id, check := range b.prober.known() {
-			if check.Direct || check.Address.String() != "192.0.2.1:81" {
-				t.Errorf("%+v", check)
+	settled(
+		t,
+		"interface: eth0\nvips: [{address: 192.0.2.1, port: 80, mode: dsr, healthCheck: {port: 81}, backends: [{address: 10.0.0.1}]}]",
+		func(b *bench) {
+			for id, check := range b.prober.known() {
+				if check.Direct || check.Address.String() != "192.0.2.1:81" {
+					t.Errorf("%+v", check)
+				}
+				_, _ = b.dialProbe(b.Context(), id, check.Address) // it fails, and is noted
 			}
-			_, _ = b.dialProbe(b.Context(), id, check.Address) // it fails, and is noted
-		}
-		if !slices.Equal(b.plane.dialed, []string{"192.0.2.1:80:tcp 10.0.0.1:80 192.0.2.1:81"}) {
-			t.Errorf("%v", b.plane.dialed)
-		}
-	})
+			if !slices.Equal(b.plane.dialed, []string{"192.0.2.1:80:tcp 10.0.0.1:80 192.0.2.1:81"}) {
+				t.Errorf("%v", b.plane.dialed)
+			}
+		},
+	)
 }
 
 func TestTheEndWithdrawsAndLeavesTheKernelBalancing(t *testing.T) {
@@ -455,7 +488,8 @@ func TestAProbeWaitsForTheWayToItsBackend(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
 		b.plane.set(func() { b.plane.dialErr = fault.New(fault.Unavailable, "no way to the backend") })
-		if _, err := b.dialProbe(ctx, id, netip.MustParseAddrPort("192.0.2.1:80")); err == nil || !strings.Contains(err.Error(), "no way") {
+		if _, err := b.dialProbe(ctx, id, netip.MustParseAddrPort("192.0.2.1:80")); err == nil ||
+			!strings.Contains(err.Error(), "no way") {
 			t.Errorf("%v", err)
 		}
 	})

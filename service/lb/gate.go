@@ -64,9 +64,26 @@ func newGate(cfg *Config, log *slog.Logger) (*gate, error) {
 		log.Warn(w)
 	}
 	return &gate{
-		log: log, now: time.Now, on: len(keys) > 0 || cfg.TLSClientCA != "", keys: keys, adminCNs: cfg.CertAdminCNs, names: cfg.names(),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lb_api_auth_failures_total", Help: "Requests to the API that were refused for who made them."}, []string{"reason"}),
-		changes:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lb_api_changes_total", Help: "Requests that would change something, by caller and status; certificates that are no admin's count as certificate."}, []string{"user", "code"}),
+		log:      log,
+		now:      time.Now,
+		on:       len(keys) > 0 || cfg.TLSClientCA != "",
+		keys:     keys,
+		adminCNs: cfg.CertAdminCNs,
+		names:    cfg.names(),
+		failures: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "lb_api_auth_failures_total",
+				Help: "Requests to the API that were refused for who made them.",
+			},
+			[]string{"reason"},
+		),
+		changes: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "lb_api_changes_total",
+				Help: "Requests that would change something, by caller and status; certificates that are no admin's count as certificate.",
+			},
+			[]string{"user", "code"},
+		),
 	}, nil
 }
 
@@ -122,7 +139,10 @@ func (g *gate) callerOf(r *http.Request) (caller, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return g.byCertificate(r.TLS.PeerCertificates[0].Subject.CommonName), nil
 	}
-	return caller{}, fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer KEY, or use a client certificate")
+	return caller{}, fault.New(
+		fault.Unauthenticated,
+		"this needs credentials: send the header Authorization: Bearer KEY, or use a client certificate",
+	)
 }
 
 func (g *gate) byCertificate(commonName string) caller {
@@ -180,7 +200,10 @@ func (g *gate) logRefused(r *http.Request) {
 		g.omitted++
 		return
 	}
-	g.log.WarnContext(r.Context(), "api request without valid credentials", "method", r.Method, "path", loggedPath(r), "remote", r.RemoteAddr, "omitted", g.omitted)
+	g.log.WarnContext(
+		r.Context(), "api request without valid credentials", "method", r.Method, "path", loggedPath(r), "remote",
+		r.RemoteAddr, "omitted", g.omitted,
+	)
 	g.lastLine, g.omitted = now, 0
 }
 

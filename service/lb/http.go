@@ -22,10 +22,21 @@ func (s *Service) openShell(deps Deps) error {
 		return err
 	}
 	s.shell, err = shell.New(shell.Config[caller]{
-		Name: "lb", Contract: c, Log: deps.Log, Registry: deps.Registry, Errors: problem.Nested,
-		AccessLog: s.cfg.AccessLog, MaxInFlight: maxInFlight, MaxBody: maxBody, Tracer: deps.Tracer, Console: deps.Console,
-		Ready:    []shell.Check{{Name: "datapath", Run: s.ready}},
-		Identify: s.gate.identify, Admit: s.gate.admit, Around: s.gate.recordChanges, Body: s.onlyJSON,
+		Name:        "lb",
+		Contract:    c,
+		Log:         deps.Log,
+		Registry:    deps.Registry,
+		Errors:      problem.Nested,
+		AccessLog:   s.cfg.AccessLog,
+		MaxInFlight: maxInFlight,
+		MaxBody:     maxBody,
+		Tracer:      deps.Tracer,
+		Console:     deps.Console,
+		Ready:       []shell.Check{{Name: "datapath", Run: s.ready}},
+		Identify:    s.gate.identify,
+		Admit:       s.gate.admit,
+		Around:      s.gate.recordChanges,
+		Body:        s.onlyJSON,
 	})
 	if err != nil {
 		return err

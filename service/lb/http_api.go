@@ -29,7 +29,9 @@ func (a api) ListVIPs(context.Context, lbapi.ListVIPsRequestObject) (lbapi.ListV
 func (a api) GetStatus(context.Context, lbapi.GetStatusRequestObject) (lbapi.GetStatusResponseObject, error) {
 	vips := a.vips()
 	if len(vips) != 1 {
-		return nil, fault.New(fault.Conflict, "this node has %d VIPs; ask for /api/v1/vips", len(vips)).WithCode("not_one_vip")
+		return nil, fault.New(fault.Conflict, "this node has %d VIPs; ask for /api/v1/vips", len(vips)).WithCode(
+			"not_one_vip",
+		)
 	}
 	return lbapi.GetStatus200JSONResponse(vips[0]), nil
 }
@@ -56,11 +58,24 @@ func (a api) vips() []lbapi.VIP {
 		v := &s.plan[i]
 		n := s.counters.VIPs[v.VIPKey]
 		vips[i] = lbapi.VIP{
-			Name: v.VIPKey.String(), VipAddress: v.Address.String(), VipPort: int(v.Port), Protocol: lbapi.VIPProtocol(v.Protocol.String()), Mode: lbapi.VIPMode(v.Mode.String()),
-			Interface: s.cfg.Interface, StartedAt: a.s.startedAt,
-			Packets: number(n.Packets), Bytes: number(n.Bytes), Flows: number(n.Flows), Dropped: number(dropped), DroppedRateLimited: number(n.DroppedRateLimited),
-			DroppedNoBackend: number(n.DroppedNoBackend), Unserved: number(n.Unserved),
-			Announced: slices.Contains(announced, v.Address), BgpCommunities: communities, BgpPeers: peers, Backends: make([]lbapi.Backend, len(v.backends)),
+			Name:               v.VIPKey.String(),
+			VipAddress:         v.Address.String(),
+			VipPort:            int(v.Port),
+			Protocol:           lbapi.VIPProtocol(v.Protocol.String()),
+			Mode:               lbapi.VIPMode(v.Mode.String()),
+			Interface:          s.cfg.Interface,
+			StartedAt:          a.s.startedAt,
+			Packets:            number(n.Packets),
+			Bytes:              number(n.Bytes),
+			Flows:              number(n.Flows),
+			Dropped:            number(dropped),
+			DroppedRateLimited: number(n.DroppedRateLimited),
+			DroppedNoBackend:   number(n.DroppedNoBackend),
+			Unserved:           number(n.Unserved),
+			Announced:          slices.Contains(announced, v.Address),
+			BgpCommunities:     communities,
+			BgpPeers:           peers,
+			Backends:           make([]lbapi.Backend, len(v.backends)),
 		}
 		if v.IsRange() {
 			last := int(v.LastPort)
@@ -76,8 +91,19 @@ func (a api) vips() []lbapi.VIP {
 func apiBackend(v *planned, i int, sums map[datapath.BackendKey]datapath.BackendCounters) lbapi.Backend {
 	b, row := v.VIP.Backends[i], v.backends[i]
 	sum := sums[b.BackendKey]
-	return lbapi.Backend{Id: row.id, Address: b.Address.String(), Port: int(b.Port), Weight: int(b.Weight), WeightOverridden: row.overridden,
-		Healthy: row.healthy, State: lbapi.BackendState(b.State.String()), AdminDraining: row.drained, Detail: row.detail, Packets: number(sum.Packets), Bytes: number(sum.Bytes)}
+	return lbapi.Backend{
+		Id:               row.id,
+		Address:          b.Address.String(),
+		Port:             int(b.Port),
+		Weight:           int(b.Weight),
+		WeightOverridden: row.overridden,
+		Healthy:          row.healthy,
+		State:            lbapi.BackendState(b.State.String()),
+		AdminDraining:    row.drained,
+		Detail:           row.detail,
+		Packets:          number(sum.Packets),
+		Bytes:            number(sum.Bytes),
+	}
 }
 
 // number is a counter as JSON's readers can hold it.
@@ -100,8 +126,20 @@ func (a api) rows(id int) []lbapi.BackendRow {
 				continue
 			}
 			b := apiBackend(v, j, sums)
-			rows = append(rows, lbapi.BackendRow{Vip: v.VIPKey.String(), Id: b.Id, Address: b.Address, Port: b.Port, Weight: b.Weight, WeightOverridden: b.WeightOverridden,
-				Healthy: b.Healthy, State: b.State, AdminDraining: b.AdminDraining, Detail: b.Detail, Packets: b.Packets, Bytes: b.Bytes})
+			rows = append(rows, lbapi.BackendRow{
+				Vip:              v.VIPKey.String(),
+				Id:               b.Id,
+				Address:          b.Address,
+				Port:             b.Port,
+				Weight:           b.Weight,
+				WeightOverridden: b.WeightOverridden,
+				Healthy:          b.Healthy,
+				State:            b.State,
+				AdminDraining:    b.AdminDraining,
+				Detail:           b.Detail,
+				Packets:          b.Packets,
+				Bytes:            b.Bytes,
+			})
 		}
 	}
 	return rows
@@ -128,13 +166,17 @@ func (a api) drain(ctx context.Context, text string, on bool) ([]lbapi.BackendRo
 }
 
 // DrainBackend drains a backend.
-func (a api) DrainBackend(ctx context.Context, req lbapi.DrainBackendRequestObject) (lbapi.DrainBackendResponseObject, error) {
+func (a api) DrainBackend(
+	ctx context.Context, req lbapi.DrainBackendRequestObject,
+) (lbapi.DrainBackendResponseObject, error) {
 	rows, err := a.drain(ctx, req.Id, true)
 	return lbapi.DrainBackend200JSONResponse(rows), err
 }
 
 // UndrainBackend ends an operator's drain.
-func (a api) UndrainBackend(ctx context.Context, req lbapi.UndrainBackendRequestObject) (lbapi.UndrainBackendResponseObject, error) {
+func (a api) UndrainBackend(
+	ctx context.Context, req lbapi.UndrainBackendRequestObject,
+) (lbapi.UndrainBackendResponseObject, error) {
 	rows, err := a.drain(ctx, req.Id, false)
 	return lbapi.UndrainBackend200JSONResponse(rows), err
 }
@@ -151,7 +193,9 @@ func (a api) SetWeight(ctx context.Context, req lbapi.SetWeightRequestObject) (l
 			return nil, fault.InvalidField("vip", "is empty; leave it out for all VIPs")
 		}
 	}
-	if err := a.c.setWeight(ctx, id, uint16(req.Body.Weight), vip); err != nil { //nolint:gosec // the contract bounds it
+	if err := a.c.setWeight(
+		ctx, id, uint16(req.Body.Weight), vip,
+	); err != nil { //nolint:gosec // the contract bounds it
 		return nil, err
 	}
 	return lbapi.SetWeight200JSONResponse(a.rows(id)), nil
@@ -161,10 +205,23 @@ func (a api) SetWeight(ctx context.Context, req lbapi.SetWeightRequestObject) (l
 func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNodeResponseObject, error) {
 	s := a.c.snapshot()
 	out := lbapi.GetNode200JSONResponse{
-		Interface: s.cfg.Interface, BackendInterfaces: append([]string{}, s.cfg.BackendInterfaces...), XdpMode: lbapi.NodeXdpMode(s.cfg.XDPMode), Attached: s.attached != "", XdpModeAttached: s.attached,
-		Version: telemetry.BuildInfo().Version, StartedAt: a.s.startedAt, NotReady: a.c.notReady(), Insecure: a.s.insecure(), Drops: map[string]int64{},
-		Flows: lbapi.FlowTable{Entries: number(s.counters.Flows), Evictions: number(s.counters.Evictions), LostReplies: number(s.counters.LostReplies)},
-		Bgp:   []lbapi.BGPSession{}, OrchestratorDrains: []lbapi.OrchestratorDrain{},
+		Interface:         s.cfg.Interface,
+		BackendInterfaces: append([]string{}, s.cfg.BackendInterfaces...),
+		XdpMode:           lbapi.NodeXdpMode(s.cfg.XDPMode),
+		Attached:          s.attached != "",
+		XdpModeAttached:   s.attached,
+		Version:           telemetry.BuildInfo().Version,
+		StartedAt:         a.s.startedAt,
+		NotReady:          a.c.notReady(),
+		Insecure:          a.s.insecure(),
+		Drops:             map[string]int64{},
+		Flows: lbapi.FlowTable{
+			Entries:     number(s.counters.Flows),
+			Evictions:   number(s.counters.Evictions),
+			LostReplies: number(s.counters.LostReplies),
+		},
+		Bgp:                []lbapi.BGPSession{},
+		OrchestratorDrains: []lbapi.OrchestratorDrain{},
 	}
 	loadedAt, err, errAt := a.s.document.state()
 	out.Config = lbapi.ConfigState{Path: a.s.document.path, LoadedAt: loadedAt}
@@ -175,10 +232,18 @@ func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNode
 		out.Drops[reason] = number(n)
 	}
 	for _, session := range s.sessions {
-		out.Bgp = append(out.Bgp, lbapi.BGPSession{Peer: session.Peer.String(), Asn: int64(session.ASN), State: lbapi.BGPSessionState(session.State), Since: session.Since, Reason: session.Reason})
+		out.Bgp = append(out.Bgp, lbapi.BGPSession{
+			Peer:   session.Peer.String(),
+			Asn:    int64(session.ASN),
+			State:  lbapi.BGPSessionState(session.State),
+			Since:  session.Since,
+			Reason: session.Reason,
+		})
 	}
 	for _, d := range s.orchestrated {
-		out.OrchestratorDrains = append(out.OrchestratorDrains, lbapi.OrchestratorDrain{Source: d.source, Backends: d.backends})
+		out.OrchestratorDrains = append(
+			out.OrchestratorDrains, lbapi.OrchestratorDrain{Source: d.source, Backends: d.backends},
+		)
 	}
 	return out, nil
 }
@@ -187,7 +252,9 @@ func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNode
 func (a api) Explain(_ context.Context, req lbapi.ExplainRequestObject) (lbapi.ExplainResponseObject, error) {
 	client, err := netip.ParseAddrPort(req.Params.Client)
 	if err != nil || client.Addr().Zone() != "" {
-		return nil, fault.InvalidField("client", "must be ADDRESS:PORT, as in 198.51.100.7:40000 or [2001:db8::7]:40000")
+		return nil, fault.InvalidField(
+			"client", "must be ADDRESS:PORT, as in 198.51.100.7:40000 or [2001:db8::7]:40000",
+		)
 	}
 	address, port, protocol, err := datapath.ParseVIPName(req.Params.Vip)
 	if err != nil {
@@ -201,7 +268,13 @@ func (a api) Explain(_ context.Context, req lbapi.ExplainRequestObject) (lbapi.E
 	if err != nil {
 		return nil, err
 	}
-	out := lbapi.Explain200JSONResponse{Reason: lbapi.ExplanationReason(e.Reason), Slot: e.Slot, Slots: e.Slots, Backend: backendText(e.Backend), Hashed: backendText(e.Hashed)}
+	out := lbapi.Explain200JSONResponse{
+		Reason:  lbapi.ExplanationReason(e.Reason),
+		Slot:    e.Slot,
+		Slots:   e.Slots,
+		Backend: backendText(e.Backend),
+		Hashed:  backendText(e.Hashed),
+	}
 	if e.Reason != datapath.NoVIP {
 		out.Vip = e.VIP.String()
 	}

@@ -35,7 +35,9 @@ type apiKey struct {
 // a warning. Neither warnings nor faults hold a key.
 func parseKeys(admin, readonly string) (keys []apiKey, warnings []string, err error) {
 	if strings.TrimSpace(readonly) != "" && strings.TrimSpace(admin) == "" {
-		return nil, nil, fault.InvalidField("api-readonly-key", "needs api-key beside it: with read-only keys alone nobody could change anything")
+		return nil, nil, fault.InvalidField(
+			"api-readonly-key", "needs api-key beside it: with read-only keys alone nobody could change anything",
+		)
 	}
 	for _, setting := range []struct {
 		field, text string
@@ -53,7 +55,9 @@ func parseKeys(admin, readonly string) (keys []apiKey, warnings []string, err er
 	for _, a := range keys {
 		for _, b := range keys {
 			if a.role == RoleAdmin && b.role == RoleReadonly && a.hash == b.hash {
-				return nil, nil, fault.InvalidField("api-readonly-key", "the key %s is also the admin key %s; a key has one role", b.name, a.name)
+				return nil, nil, fault.InvalidField(
+					"api-readonly-key", "the key %s is also the admin key %s; a key has one role", b.name, a.name,
+				)
 			}
 		}
 	}
@@ -72,11 +76,17 @@ func parseKeyList(field, text string, role Role) (keys []apiKey, warnings []stri
 		if named {
 			var ok bool
 			if name, key, ok = strings.Cut(rest, "="); !ok || !validKeyName(name) {
-				return nil, nil, fault.InvalidField(field, "entry %d must be id:NAME=KEY, with a name of 1 to %d letters, digits, dots, underscores and dashes", i+1, maxKeyName)
+				return nil, nil, fault.InvalidField(
+					field,
+					"entry %d must be id:NAME=KEY, with a name of 1 to %d letters, digits, dots, underscores and dashes",
+					i+1, maxKeyName,
+				)
 			}
 		}
 		if !auth.Sendable(key) {
-			return nil, nil, fault.InvalidField(field, "entry %d must have a key of 1 to %d printable ASCII characters without spaces", i+1, maxKey)
+			return nil, nil, fault.InvalidField(
+				field, "entry %d must have a key of 1 to %d printable ASCII characters without spaces", i+1, maxKey,
+			)
 		}
 		k := apiKey{name, named, role, auth.HashToken(key)}
 		for _, other := range keys {

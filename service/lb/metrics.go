@@ -20,11 +20,23 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		applyErrors: prometheus.NewCounter(prometheus.CounterOpts{Name: "lb_apply_errors_total", Help: "Attempts to change the kernel's tables that failed."}),
-		reloadOK:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "lb_config_last_reload_successful", Help: "1 if the configuration file as it was last loaded is in force."}),
-		reloadedAt:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "lb_config_last_reload_timestamp_seconds", Help: "When the configuration in force was loaded, in seconds since 1970."}),
-		probeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "lb_probe_duration_seconds", Help: "How long health probes took, whatever they found.",
-			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5}}),
+		applyErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lb_apply_errors_total",
+			Help: "Attempts to change the kernel's tables that failed.",
+		}),
+		reloadOK: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "lb_config_last_reload_successful",
+			Help: "1 if the configuration file as it was last loaded is in force.",
+		}),
+		reloadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "lb_config_last_reload_timestamp_seconds",
+			Help: "When the configuration in force was loaded, in seconds since 1970.",
+		}),
+		probeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "lb_probe_duration_seconds",
+			Help:    "How long health probes took, whatever they found.",
+			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
+		}),
 	}
 	reg.MustRegister(m.applyErrors, m.reloadOK, m.reloadedAt, m.probeDuration)
 	return m
@@ -47,20 +59,22 @@ func newCollector(c *controller) *collector {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &collector{
-		c:              c,
-		vipPackets:     desc("lb_vip_packets_total", "Packets of the VIP that were forwarded to backends.", "vip"),
-		vipBytes:       desc("lb_vip_bytes_total", "Bytes of those packets, Ethernet headers included.", "vip"),
-		vipFlows:       desc("lb_vip_flows_total", "New flows of the VIP.", "vip"),
-		vipDropped:     desc("lb_vip_dropped_total", "Packets for the VIP that were not forwarded.", "vip", "reason"),
-		backendPackets: desc("lb_backend_packets_total", "Packets of the VIP that were sent to the backend.", "vip", "backend"),
-		backendBytes:   desc("lb_backend_bytes_total", "Bytes of those packets.", "vip", "backend"),
-		backendState:   desc("lb_backend_state", "1 for the state that the backend is in.", "vip", "backend", "state"),
-		flows:          desc("lb_conntrack_entries", "Entries in the flow tables."),
-		evictions:      desc("lb_conntrack_evictions_total", "Entries lost because the flow tables were full."),
-		lostReplies:    desc("lb_lost_replies_total", "Packets from backends of VIPs in mode nat that belong to no flow."),
-		drops:          desc("lb_drops_total", "Packets dropped on the node.", "reason"),
-		session:        desc("lb_bgp_session_up", "1 while the session with the peer is established.", "peer"),
-		xdpMode:        desc("lb_xdp_mode", "1 for the mode in which the program is attached.", "mode"),
+		c:          c,
+		vipPackets: desc("lb_vip_packets_total", "Packets of the VIP that were forwarded to backends.", "vip"),
+		vipBytes:   desc("lb_vip_bytes_total", "Bytes of those packets, Ethernet headers included.", "vip"),
+		vipFlows:   desc("lb_vip_flows_total", "New flows of the VIP.", "vip"),
+		vipDropped: desc("lb_vip_dropped_total", "Packets for the VIP that were not forwarded.", "vip", "reason"),
+		backendPackets: desc(
+			"lb_backend_packets_total", "Packets of the VIP that were sent to the backend.", "vip", "backend",
+		),
+		backendBytes: desc("lb_backend_bytes_total", "Bytes of those packets.", "vip", "backend"),
+		backendState: desc("lb_backend_state", "1 for the state that the backend is in.", "vip", "backend", "state"),
+		flows:        desc("lb_conntrack_entries", "Entries in the flow tables."),
+		evictions:    desc("lb_conntrack_evictions_total", "Entries lost because the flow tables were full."),
+		lostReplies:  desc("lb_lost_replies_total", "Packets from backends of VIPs in mode nat that belong to no flow."),
+		drops:        desc("lb_drops_total", "Packets dropped on the node.", "reason"),
+		session:      desc("lb_bgp_session_up", "1 while the session with the peer is established.", "peer"),
+		xdpMode:      desc("lb_xdp_mode", "1 for the mode in which the program is attached.", "mode"),
 	}
 }
 
@@ -98,7 +112,10 @@ func (k *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func (k *collector) collectVIP(s *snapshot, v *planned, count func(*prometheus.Desc, uint64, ...string), is func(*prometheus.Desc, bool, ...string)) {
+func (k *collector) collectVIP(
+	s *snapshot, v *planned, count func(*prometheus.Desc, uint64, ...string),
+	is func(*prometheus.Desc, bool, ...string),
+) {
 	name, n := v.VIPKey.String(), s.counters.VIPs[v.VIPKey]
 	count(k.vipPackets, n.Packets, name)
 	count(k.vipBytes, n.Bytes, name)

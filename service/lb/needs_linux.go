@@ -32,7 +32,10 @@ var needed = []struct {
 }{{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}}
 
 func capabilities(effective uint64) Need {
-	n := Need{Name: "capabilities", Fix: "run it as root, or give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, as AmbientCapabilities= in a systemd unit does"}
+	n := Need{
+		Name: "capabilities",
+		Fix:  "run it as root, or give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, as AmbientCapabilities= in a systemd unit does",
+	}
 	var lacking []string
 	for _, c := range needed {
 		if !has(effective, c.bit) && (c.bit == unix.CAP_NET_ADMIN || !has(effective, unix.CAP_SYS_ADMIN)) {

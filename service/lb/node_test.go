@@ -81,8 +81,13 @@ func start(t *testing.T, document string, change ...func(*Config, *Deps)) *node 
 	t.Helper()
 	n := &node{T: t, plane: newMemoryPlane(), speaker: &memorySpeaker{}, log: &logBuffer{}, client: &http.Client{}}
 	cfg := defaults(t, document)
-	deps := Deps{Log: slog.New(slog.NewTextHandler(n.log, nil)), Registry: prometheus.NewRegistry(), Now: time.Now, Speaker: n.speaker,
-		Open: func(context.Context, PlaneOptions) (Plane, Hops, error) { return n.plane, n.plane, nil }}
+	deps := Deps{
+		Log:      slog.New(slog.NewTextHandler(n.log, nil)),
+		Registry: prometheus.NewRegistry(),
+		Now:      time.Now,
+		Speaker:  n.speaker,
+		Open:     func(context.Context, PlaneOptions) (Plane, Hops, error) { return n.plane, n.plane, nil },
+	}
 	for _, f := range change {
 		f(&cfg, &deps)
 	}

@@ -29,15 +29,26 @@ func (h hops) Lookup(t Target) datapath.NextHop { return h.Resolver.Lookup(nexth
 // what is missing and how to get it.
 func OpenPlane(ctx context.Context, o PlaneOptions) (Plane, Hops, error) {
 	plane, err := datapath.Open(ctx, datapath.Options{
-		Interface: o.Interfaces[0], More: o.Interfaces[1:], Mode: string(o.Mode), TunnelSource: o.TunnelSource, TunnelSource6: o.TunnelSource6,
-		Sources: o.Sources, Flows: o.MaxFlows, Dir: o.BPFDir, Log: o.Log,
+		Interface:     o.Interfaces[0],
+		More:          o.Interfaces[1:],
+		Mode:          string(o.Mode),
+		TunnelSource:  o.TunnelSource,
+		TunnelSource6: o.TunnelSource6,
+		Sources:       o.Sources,
+		Flows:         o.MaxFlows,
+		Dir:           o.BPFDir,
+		Log:           o.Log,
 	})
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Unavailable, err, "cannot attach to %s%s", strings.Join(o.Interfaces, ", "), missing(Needs(o.BPFDir)))
+		return nil, nil, fault.Wrap(
+			fault.Unavailable, err, "cannot attach to %s%s", strings.Join(o.Interfaces, ", "), missing(Needs(o.BPFDir)),
+		)
 	}
 	resolver, err := nexthop.New(o.Interfaces[0], o.Log)
 	if err != nil {
-		return nil, nil, errors.Join(fault.Wrap(fault.Unavailable, err, "cannot find the ways to backends"), plane.Close())
+		return nil, nil, errors.Join(
+			fault.Wrap(fault.Unavailable, err, "cannot find the ways to backends"), plane.Close(),
+		)
 	}
 	return plane, hops{resolver}, nil
 }
@@ -60,7 +71,9 @@ func Detach(cfg Config) (iface string, found bool, err error) {
 		return "", false, err
 	}
 	if found, err = datapath.Detach(cfg.BPFDir, d.Interface); err != nil {
-		return d.Interface, found, fault.Wrap(fault.Unavailable, err, "cannot detach from %s%s", d.Interface, missing(Needs(cfg.BPFDir)))
+		return d.Interface, found, fault.Wrap(
+			fault.Unavailable, err, "cannot detach from %s%s", d.Interface, missing(Needs(cfg.BPFDir)),
+		)
 	}
 	return d.Interface, found, nil
 }

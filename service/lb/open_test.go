@@ -50,7 +50,8 @@ func TestWithoutKeysPagesOfOthersMayNotAsk(t *testing.T) {
 			}
 			body, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
-			if err != nil || (res.StatusCode == 200) != (tt.code == "") || tt.code != "" && (res.StatusCode != 403 || !strings.Contains(string(body), `"`+tt.code+`"`)) {
+			if err != nil || (res.StatusCode == 200) != (tt.code == "") ||
+				tt.code != "" && (res.StatusCode != 403 || !strings.Contains(string(body), `"`+tt.code+`"`)) {
 				t.Errorf("%s: %s %s: %d %s %v", name, method, path, res.StatusCode, body, err)
 			}
 			if res.StatusCode == 403 {
@@ -58,7 +59,10 @@ func TestWithoutKeysPagesOfOthersMayNotAsk(t *testing.T) {
 			}
 		}
 	}
-	if metrics := n.send("GET", "/metrics", "", "", "").body; !strings.Contains(metrics, fmt.Sprintf(`lb_api_auth_failures_total{reason="forbidden"} %d`, refused)) {
+	if metrics := n.send("GET", "/metrics", "", "", "").body; !strings.Contains(
+		metrics,
+		fmt.Sprintf(`lb_api_auth_failures_total{reason="forbidden"} %d`, refused),
+	) {
 		t.Errorf("%d were refused: %s", refused, metrics)
 	}
 }
@@ -73,7 +77,10 @@ func TestANodeThatIsOpenToEverybodySaysSo(t *testing.T) {
 		"all addresses with keys": {"0.0.0.0:0", longA, false},
 		"loopback":                {"127.0.0.1:0", "", false},
 	} {
-		n := start(t, unchecked, func(cfg *Config, _ *Deps) { cfg.Listen, cfg.APIKey, cfg.APIReadonlyKey = tt.listen, tt.key, "" })
+		n := start(
+			t, unchecked,
+			func(cfg *Config, _ *Deps) { cfg.Listen, cfg.APIKey, cfg.APIReadonlyKey = tt.listen, tt.key, "" },
+		)
 		gauge := map[bool]string{true: "\nlb_insecure 1\n", false: "\nlb_insecure 0\n"}[tt.insecure]
 		if metrics := n.send("GET", "/metrics", "", "", "").body; !strings.Contains(metrics, gauge) {
 			t.Errorf("%s: no %q in the metrics", name, gauge)
@@ -86,7 +93,9 @@ func TestANodeThatIsOpenToEverybodySaysSo(t *testing.T) {
 			defer cancel()
 			n.service.warnInsecure(ctx, "x:1")
 		})
-		if lines := n.log.lines("level=WARN msg=\"everybody who reaches this load balancer"); len(lines) != map[bool]int{true: 3, false: 0}[tt.insecure] {
+		if lines := n.log.lines("level=WARN msg=\"everybody who reaches this load balancer"); len(
+			lines,
+		) != map[bool]int{true: 3, false: 0}[tt.insecure] {
 			t.Errorf("%s: in two and a half hours it logged %q", name, lines)
 		}
 	}
@@ -97,8 +106,13 @@ func TestAServiceLogsWhereItListens(t *testing.T) {
 	plane, log := newMemoryPlane(), &logBuffer{}
 	cfg := defaults(t, unchecked)
 	cfg.Listen, cfg.APIKey, cfg.APIReadonlyKey = "0.0.0.0:0", "", ""
-	s, err := New(cfg, Deps{Log: slog.New(slog.NewTextHandler(log, nil)), Registry: prometheus.NewRegistry(), Now: time.Now, Speaker: &memorySpeaker{},
-		Open: func(context.Context, PlaneOptions) (Plane, Hops, error) { return plane, plane, nil }})
+	s, err := New(cfg, Deps{
+		Log:      slog.New(slog.NewTextHandler(log, nil)),
+		Registry: prometheus.NewRegistry(),
+		Now:      time.Now,
+		Speaker:  &memorySpeaker{},
+		Open:     func(context.Context, PlaneOptions) (Plane, Hops, error) { return plane, plane, nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +121,8 @@ func TestAServiceLogsWhereItListens(t *testing.T) {
 	if err := s.Serve(ctx, func(string) { stop() }); err != nil {
 		t.Fatal(err)
 	}
-	if len(log.lines("msg=\"listening on ")) != 1 || len(log.lines(", all addresses")) == 0 || len(log.lines("everybody who reaches")) != 1 {
+	if len(log.lines("msg=\"listening on ")) != 1 || len(log.lines(", all addresses")) == 0 ||
+		len(log.lines("everybody who reaches")) != 1 {
 		t.Errorf("%q", log.lines(""))
 	}
 }

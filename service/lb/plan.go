@@ -54,8 +54,14 @@ func plan(in inputs) []planned {
 	for i := range in.services {
 		s := &in.services[i]
 		p := planned{
-			VIP: datapath.VIP{VIPKey: s.VIPKey, Mode: s.Mode, SNAT: s.SNAT, ClientAffinity: s.ClientAffinity, NewFlowsPerSecond: s.RateLimit,
-				Backends: make([]datapath.Backend, len(s.Endpoints))},
+			VIP: datapath.VIP{
+				VIPKey:            s.VIPKey,
+				Mode:              s.Mode,
+				SNAT:              s.SNAT,
+				ClientAffinity:    s.ClientAffinity,
+				NewFlowsPerSecond: s.RateLimit,
+				Backends:          make([]datapath.Backend, len(s.Endpoints)),
+			},
 			backends: make([]plannedBackend, len(s.Endpoints)),
 		}
 		for j, e := range s.Endpoints {
@@ -99,7 +105,10 @@ func outOfReach(hop datapath.NextHop, devices []string) string {
 	case hop.Own:
 		return "the address is this node's own; a backend must be another machine, or have a network namespace with an address of its own"
 	case hop.Device != "" && len(devices) > 0 && !slices.Contains(devices, hop.Device):
-		return fmt.Sprintf("it is reached by interface %s, and the load balancer is attached to %s only; add %s to backendInterfaces, or change the route to it", hop.Device, strings.Join(devices, ", "), hop.Device)
+		return fmt.Sprintf(
+			"it is reached by interface %s, and the load balancer is attached to %s only; add %s to backendInterfaces, or change the route to it",
+			hop.Device, strings.Join(devices, ", "), hop.Device,
+		)
 	}
 	return hop.Impassable
 }

@@ -87,7 +87,8 @@ func TestRandomWalksKeepTheRulesOfStates(t *testing.T) {
 				if b.State != want || row.healthy != healthy || row.drained != in.drained[row.id] {
 					t.Fatalf("step %d: %s is %s, want %s; row %+v", step, key.Backend, b.State, want, row)
 				}
-				if w, ok := in.weights[key]; ok != row.overridden || ok && b.Weight != w || !ok && b.Weight != services[i].Endpoints[j].Weight {
+				if w, ok := in.weights[key]; ok != row.overridden || ok && b.Weight != w ||
+					!ok && b.Weight != services[i].Endpoints[j].Weight {
 					t.Fatalf("step %d: %s has weight %d, row %+v", step, key.Backend, b.Weight, row)
 				}
 				seen[want]++
@@ -101,8 +102,11 @@ func TestRandomWalksKeepTheRulesOfStates(t *testing.T) {
 
 func TestAPlanSaysWhatTheDocumentSays(t *testing.T) {
 	t.Parallel()
-	services := parsed(t, "interface: eth0\ntunnelSource: 10.9.9.9\nvips: [{address: 192.0.2.1, portRange: 80-90, mode: dsr-gre, sessionAffinity: clientIP, rateLimit: 7, backends: [{address: 10.0.0.1}]},"+
-		"{address: 192.0.2.1, port: 81, snat: true}]").Expand()
+	services := parsed(
+		t,
+		"interface: eth0\ntunnelSource: 10.9.9.9\nvips: [{address: 192.0.2.1, portRange: 80-90, mode: dsr-gre, sessionAffinity: clientIP, rateLimit: 7, backends: [{address: 10.0.0.1}]},"+
+			"{address: 192.0.2.1, port: 81, snat: true}]",
+	).Expand()
 	hop := datapath.NextHop{Interface: 3, MTU: 1500}
 	got := vipsOf(plan(inputs{services: services, hop: func(to Target) datapath.NextHop {
 		if to != (Target{Address: netip.MustParseAddr("10.0.0.1")}) {
@@ -112,9 +116,25 @@ func TestAPlanSaysWhatTheDocumentSays(t *testing.T) {
 	}}))
 	address := netip.MustParseAddr("192.0.2.1")
 	want := []datapath.VIP{
-		{VIPKey: datapath.VIPKey{Address: address, Port: 80, LastPort: 90, Protocol: datapath.TCP}, Mode: datapath.DSRGRE, ClientAffinity: true, NewFlowsPerSecond: 7,
-			Backends: []datapath.Backend{{BackendKey: datapath.BackendKey{Address: netip.MustParseAddr("10.0.0.1")}, Weight: 1, State: datapath.Down, Hop: hop}}},
-		{VIPKey: datapath.VIPKey{Address: address, Port: 81, LastPort: 81, Protocol: datapath.TCP}, SNAT: true, Backends: []datapath.Backend{}},
+		{
+			VIPKey:            datapath.VIPKey{Address: address, Port: 80, LastPort: 90, Protocol: datapath.TCP},
+			Mode:              datapath.DSRGRE,
+			ClientAffinity:    true,
+			NewFlowsPerSecond: 7,
+			Backends: []datapath.Backend{
+				{
+					BackendKey: datapath.BackendKey{Address: netip.MustParseAddr("10.0.0.1")},
+					Weight:     1,
+					State:      datapath.Down,
+					Hop:        hop,
+				},
+			},
+		},
+		{
+			VIPKey:   datapath.VIPKey{Address: address, Port: 81, LastPort: 81, Protocol: datapath.TCP},
+			SNAT:     true,
+			Backends: []datapath.Backend{},
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -133,7 +153,9 @@ func TestIdsOfBackendsAreStableAndNeverGivenTwice(t *testing.T) {
 	for range 500 {
 		var s configfile.Service
 		for range random.IntN(6) {
-			s.Endpoints = append(s.Endpoints, configfile.Endpoint{BackendKey: datapath.BackendKey{Port: uint16(1 + random.IntN(8))}}) //nolint:gosec // small
+			s.Endpoints = append(
+				s.Endpoints, configfile.Endpoint{BackendKey: datapath.BackendKey{Port: uint16(1 + random.IntN(8))}},
+			) //nolint:gosec // small
 		}
 		now := b.update([]configfile.Service{s, s})
 		for key, id := range now {
@@ -166,9 +188,15 @@ func TestAnAddressIsAnnouncedWhileTheKernelHasAHealthyBackendForIt(t *testing.T)
 		return v
 	}
 	const up, out, down = datapath.Healthy, datapath.Draining, datapath.Down
-	wanted := []datapath.VIP{vip("192.0.2.9", up), vip("192.0.2.1", down), vip("192.0.2.1", down, up), vip("192.0.2.2", out), vip("192.0.2.3"), vip("192.0.2.4", up)}
+	wanted := []datapath.VIP{
+		vip("192.0.2.9", up), vip("192.0.2.1", down), vip("192.0.2.1", down, up), vip("192.0.2.2", out),
+		vip("192.0.2.3"), vip("192.0.2.4", up),
+	}
 	got := toAnnounce(wanted, wanted[:5])
-	if want := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.9")}; !reflect.DeepEqual(got, want) {
+	if want := []netip.Addr{
+		netip.MustParseAddr("192.0.2.1"),
+		netip.MustParseAddr("192.0.2.9"),
+	}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
 	if got := toAnnounce(wanted[1:2], wanted); len(got) != 0 {
@@ -218,10 +246,14 @@ func TestABackendOutOfReachIsDownAndSaysWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := plan(inputs{services: cfg.Expand(), devices: cfg.Interfaces(), hop: func(Target) datapath.NextHop { return c.hop }})[0]
-			if got, row := p.VIP.Backends[0].State, p.backends[0]; got != c.want || !strings.Contains(row.detail, c.why) || row.healthy != (c.want == datapath.Healthy) {
+			if got, row := p.VIP.Backends[0].State, p.backends[0]; got != c.want ||
+				!strings.Contains(row.detail, c.why) ||
+				row.healthy != (c.want == datapath.Healthy) {
 				t.Errorf("%s, %+v", got, row)
 			}
-			if announced := toAnnounce(vipsOf([]planned{p}), vipsOf([]planned{p})); (len(announced) == 1) != (c.want == datapath.Healthy) {
+			if announced := toAnnounce(
+				vipsOf([]planned{p}), vipsOf([]planned{p}),
+			); (len(announced) == 1) != (c.want == datapath.Healthy) {
 				t.Errorf("announced: %v", announced)
 			}
 		})

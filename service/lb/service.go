@@ -73,7 +73,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	m := newMetrics(deps.Registry)
 	s.gate.register(deps.Registry)
 	deps.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "lb_insecure", Help: "1 if everybody who reaches the node from elsewhere may do everything, since there are neither keys nor client certificates.",
+		Name: "lb_insecure",
+		Help: "1 if everybody who reaches the node from elsewhere may do everything, since there are neither keys nor client certificates.",
 	}, func() float64 {
 		if s.insecure() {
 			return 1
@@ -152,7 +153,10 @@ func (s *Service) warnInsecure(ctx context.Context, address string) {
 	again := time.NewTicker(warnEvery)
 	defer again.Stop()
 	for {
-		s.log.Warn("everybody who reaches this load balancer may change it: there are neither keys nor client certificates; set LB_API_KEY", "address", address)
+		s.log.Warn(
+			"everybody who reaches this load balancer may change it: there are neither keys nor client certificates; set LB_API_KEY",
+			"address", address,
+		)
 		select {
 		case <-again.C:
 		case <-ctx.Done():

@@ -26,8 +26,10 @@ func (c *controller) run(ctx context.Context) error {
 	defer retry.Stop()
 	for {
 		var hopsChanged, linksChanged <-chan struct{}
-		_ = routine.Run(c.log, "settle", func() { c.settle(ctx) }) // logged; it is done again at the next change or tick
-		if c.hops != nil {                                         // only run sets it
+		_ = routine.Run(
+			c.log, "settle", func() { c.settle(ctx) },
+		) // logged; it is done again at the next change or tick
+		if c.hops != nil { // only run sets it
 			hopsChanged, linksChanged = c.hops.Changed(), c.hops.Links()
 		}
 		select {
@@ -99,7 +101,10 @@ func (c *controller) settle(ctx context.Context) {
 			inKernel = wanted
 		} else {
 			c.metrics.applyErrors.Inc()
-			c.log.Error("the kernel did not take the configuration; it keeps the one before, and it is tried again", "error", applyErr)
+			c.log.Error(
+				"the kernel did not take the configuration; it keeps the one before, and it is tried again",
+				"error", applyErr,
+			)
 		}
 	}
 	var announced []netip.Addr
@@ -146,8 +151,11 @@ func (c *controller) announce(addresses []netip.Addr, speaking *configfile.BGP) 
 // openPlane attaches to the interface, and learns what the kernel knew of the
 // backends.
 func (c *controller) openPlane(ctx context.Context, cfg *configfile.Config) bool {
-	plane, hops, err := c.open(ctx, PlaneOptions{Interfaces: cfg.Interfaces(), Sources: cfg.SNATSources, MaxFlows: cfg.MaxFlows, Mode: cfg.XDPMode,
-		TunnelSource: cfg.TunnelSource, TunnelSource6: cfg.TunnelSource6, BPFDir: c.bpfDir, Log: c.log})
+	plane, hops, err := c.open(
+		ctx,
+		PlaneOptions{Interfaces: cfg.Interfaces(), Sources: cfg.SNATSources, MaxFlows: cfg.MaxFlows, Mode: cfg.XDPMode,
+			TunnelSource: cfg.TunnelSource, TunnelSource6: cfg.TunnelSource6, BPFDir: c.bpfDir, Log: c.log},
+	)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

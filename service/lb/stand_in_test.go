@@ -77,8 +77,16 @@ func (p *memoryPlane) Explain(f datapath.Flow) (datapath.Explanation, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, v := range p.applied {
-		if v.Address == f.VIP.Addr() && v.Port <= f.VIP.Port() && f.VIP.Port() <= v.LastPort && v.Protocol == f.Protocol {
-			return datapath.Explanation{VIP: v.VIPKey, Backend: v.Backends[0].BackendKey, Reason: datapath.ByHash, Slot: 7, Slots: 65537, Hashed: v.Backends[0].BackendKey}, nil
+		if v.Address == f.VIP.Addr() && v.Port <= f.VIP.Port() && f.VIP.Port() <= v.LastPort &&
+			v.Protocol == f.Protocol {
+			return datapath.Explanation{
+				VIP:     v.VIPKey,
+				Backend: v.Backends[0].BackendKey,
+				Reason:  datapath.ByHash,
+				Slot:    7,
+				Slots:   65537,
+				Hashed:  v.Backends[0].BackendKey,
+			}, nil
 		}
 	}
 	return datapath.Explanation{Reason: datapath.NoVIP}, nil
@@ -91,7 +99,9 @@ func (p *memoryPlane) States() map[datapath.VIPKey]map[datapath.BackendKey]datap
 	return p.states
 }
 
-func (p *memoryPlane) DialProbe(_ context.Context, vip datapath.VIPKey, b datapath.BackendKey, port uint16) (net.Conn, error) {
+func (p *memoryPlane) DialProbe(
+	_ context.Context, vip datapath.VIPKey, b datapath.BackendKey, port uint16,
+) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialed = append(p.dialed, vip.String()+" "+b.String()+" "+netip.AddrPortFrom(vip.Address, port).String())
@@ -230,7 +240,12 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t, plane: newMemoryPlane(), speaker: &memorySpeaker{}, prober: &memoryProber{}}
-	b.controller = &controller{log: slog.New(slog.DiscardHandler), prober: b.prober, speaker: b.speaker, metrics: newMetrics(prometheus.NewRegistry())}
+	b.controller = &controller{
+		log:     slog.New(slog.DiscardHandler),
+		prober:  b.prober,
+		speaker: b.speaker,
+		metrics: newMetrics(prometheus.NewRegistry()),
+	}
 	b.controller.open = func(_ context.Context, o PlaneOptions) (Plane, Hops, error) {
 		b.plane.mu.Lock()
 		defer b.plane.mu.Unlock()

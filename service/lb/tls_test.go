@@ -39,8 +39,14 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{T: t, dir: t.TempDir(), pool: x509.NewCertPool()}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of the tests"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "authority of the tests"},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
 	var err error
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
@@ -72,8 +78,13 @@ func (a *authority) issue(commonName string) tls.Certificate {
 	if err != nil {
 		a.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: commonName}, DNSNames: []string{"lb.test"}, NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: commonName},
+		DNSNames:     []string{"lb.test"},
+		NotAfter:     time.Now().Add(time.Hour),
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		a.Fatal(err)
@@ -88,8 +99,11 @@ func serve(t *testing.T, change func(*Config)) (url string, log *logBuffer, regi
 	change(&cfg)
 	log, registry = &logBuffer{}, prometheus.NewRegistry()
 	plane := newMemoryPlane()
-	service, err := New(cfg, Deps{Log: slog.New(slog.NewTextHandler(log, nil)), Registry: registry, Now: time.Now, Speaker: &memorySpeaker{},
-		Open: func(context.Context, PlaneOptions) (Plane, Hops, error) { return plane, plane, nil }})
+	service, err := New(
+		cfg,
+		Deps{Log: slog.New(slog.NewTextHandler(log, nil)), Registry: registry, Now: time.Now, Speaker: &memorySpeaker{},
+			Open: func(context.Context, PlaneOptions) (Plane, Hops, error) { return plane, plane, nil }},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +168,9 @@ func TestClientCertificatesAreCallersByTheirCommonName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certFile, keyFile := ca.file("server.pem", "CERTIFICATE", server.Certificate[0]), ca.file("server.key", "EC PRIVATE KEY", keyDER)
+	certFile, keyFile := ca.file("server.pem", "CERTIFICATE", server.Certificate[0]), ca.file(
+		"server.key", "EC PRIVATE KEY", keyDER,
+	)
 	authority := ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw)
 	settings := func(keys, required bool) func(*Config) {
 		return func(c *Config) {
@@ -197,7 +213,8 @@ func TestClientCertificatesAreCallersByTheirCommonName(t *testing.T) {
 				}
 			}
 			if tt.who.cert == &reader {
-				if lines := log.lines("api change"); len(lines) != 1 || !strings.Contains(lines[0], "user=grafana role=readonly") {
+				if lines := log.lines("api change"); len(lines) != 1 ||
+					!strings.Contains(lines[0], "user=grafana role=readonly") {
 					t.Errorf("%q", lines)
 				}
 				if n := counted(t, registry, "lb_api_changes_total", `code="403",user="certificate"`); n != 1 {
@@ -278,7 +295,8 @@ func TestLogLinesAboutWrongKeysAreThrottledAndCounted(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		lines := log.lines("without valid credentials")
-		if len(lines) != 3 || !strings.Contains(lines[0], "omitted=0") || !strings.Contains(lines[1], "omitted=9") || len(log.lines("api change")) != 0 {
+		if len(lines) != 3 || !strings.Contains(lines[0], "omitted=0") || !strings.Contains(lines[1], "omitted=9") ||
+			len(log.lines("api change")) != 0 {
 			t.Errorf("%q", lines)
 		}
 		if n := testutil.ToFloat64(g.failures.WithLabelValues("unauthenticated")); n != 30 {
@@ -303,7 +321,10 @@ func TestAPanicInAChangeIsAudited(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }() // it is the server's to deal with
 		ctx := shell.As(t.Context(), anonymous)
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/x", nil))
+		handler.ServeHTTP(
+			httptest.NewRecorder(),
+			httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/x", nil),
+		)
 	}()
 	if lines := log.lines("api change"); len(lines) != 1 || !strings.Contains(lines[0], "status=500") {
 		t.Errorf("%q", lines)

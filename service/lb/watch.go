@@ -121,7 +121,8 @@ func (d *document) look() {
 		d.seen, d.content = nil, sha256.Sum256([]byte("unreadable: "+err.Error()))
 		return
 	}
-	if d.seen != nil && os.SameFile(d.seen, info) && d.seen.ModTime().Equal(info.ModTime()) && d.seen.Size() == info.Size() {
+	if d.seen != nil && os.SameFile(d.seen, info) && d.seen.ModTime().Equal(info.ModTime()) &&
+		d.seen.Size() == info.Size() {
 		return
 	}
 	raw, err := configfile.Read(d.path)

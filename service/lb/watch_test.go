@@ -32,7 +32,12 @@ type watched struct {
 func watch(t *testing.T, text string) *watched {
 	t.Helper()
 	w := &watched{T: t, dir: t.TempDir(), reload: make(chan struct{})}
-	w.document = &document{path: filepath.Join(w.dir, "lb.yaml"), now: time.Now, log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
+	w.document = &document{
+		path:    filepath.Join(w.dir, "lb.yaml"),
+		now:     time.Now,
+		log:     slog.New(slog.DiscardHandler),
+		metrics: newMetrics(prometheus.NewRegistry()),
+	}
 	w.adopt = func(cfg *configfile.Config) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -83,7 +88,8 @@ func TestAChangedFileIsLoadedOnce(t *testing.T) {
 			t.Errorf("loaded %s", got)
 		}
 		loadedAt, err, _ := w.state()
-		if err != nil || loadedAt.IsZero() || testutil.ToFloat64(w.metrics.reloadOK) != 1 || testutil.ToFloat64(w.metrics.reloadedAt) != float64(loadedAt.UnixNano())/1e9 {
+		if err != nil || loadedAt.IsZero() || testutil.ToFloat64(w.metrics.reloadOK) != 1 ||
+			testutil.ToFloat64(w.metrics.reloadedAt) != float64(loadedAt.UnixNano())/1e9 {
 			t.Errorf("%v %v", loadedAt, err)
 		}
 	})
@@ -120,7 +126,9 @@ func TestABadFileChangesNothingAndIsTold(t *testing.T) {
 			t.Errorf("loaded %s", got)
 		}
 		loadedAt, err, errAt := w.state()
-		if err == nil || !strings.Contains(err.Error(), "did you mean interface?") || !errAt.After(before) || loadedAt != before || testutil.ToFloat64(w.metrics.reloadOK) != 0 {
+		if err == nil || !strings.Contains(err.Error(), "did you mean interface?") || !errAt.After(before) ||
+			loadedAt != before ||
+			testutil.ToFloat64(w.metrics.reloadOK) != 0 {
 			t.Errorf("%v at %v, loaded %v", err, errAt, loadedAt)
 		}
 		if again, _, at := w.state(); at != errAt || again != before {

@@ -145,11 +145,23 @@ func (f *Fleet) failure() error {
 func (f *Fleet) Stats() Stats {
 	c := &f.count
 	s := Stats{
-		Sites: f.cfg.Sites, Devices: f.cfg.Devices, Online: c.online.Load(), Enrolled: c.enrolled.Load(), Registered: c.registered.Load(),
-		Unanswered: c.unanswered.Load(), Refused: c.refused.Load(), Revoked: c.revoked.Load(),
-		EventsMade: c.eventsMade.Load(), EventsSent: c.eventsSent.Load(), EventsRepeated: c.repeated.Load(), EventsDropped: c.eventsLost.Load(),
-		OTAStarted: c.otaStarted.Load(), OTASucceeded: c.otaSucceeded.Load(), OTAFailed: c.otaFailed.Load(), Outages: c.outages.Load(),
-		Latency: map[string]Latency{},
+		Sites:          f.cfg.Sites,
+		Devices:        f.cfg.Devices,
+		Online:         c.online.Load(),
+		Enrolled:       c.enrolled.Load(),
+		Registered:     c.registered.Load(),
+		Unanswered:     c.unanswered.Load(),
+		Refused:        c.refused.Load(),
+		Revoked:        c.revoked.Load(),
+		EventsMade:     c.eventsMade.Load(),
+		EventsSent:     c.eventsSent.Load(),
+		EventsRepeated: c.repeated.Load(),
+		EventsDropped:  c.eventsLost.Load(),
+		OTAStarted:     c.otaStarted.Load(),
+		OTASucceeded:   c.otaSucceeded.Load(),
+		OTAFailed:      c.otaFailed.Load(),
+		Outages:        c.outages.Load(),
+		Latency:        map[string]Latency{},
 	}
 	for k := range kinds {
 		if sum := c.latencies[k].sum(); sum.Count > 0 {

@@ -21,8 +21,18 @@ func play(t *testing.T, change func(*simulator.Config), test func(c *control, f 
 	synctest.Test(t, func(t *testing.T) {
 		c := newControl(t)
 		cfg := simulator.Config{
-			Client: c.client(), EnrollmentToken: "let-me-in", Sites: 20, Devices: 90, Prefix: "x", Version: "v1",
-			EventInterval: 10 * time.Second, OTADuration: 20 * time.Second, Workers: 4, Seed: 1, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Client:          c.client(),
+			EnrollmentToken: "let-me-in",
+			Sites:           20,
+			Devices:         90,
+			Prefix:          "x",
+			Version:         "v1",
+			EventInterval:   10 * time.Second,
+			OTADuration:     20 * time.Second,
+			Workers:         4,
+			Seed:            1,
+			Now:             time.Now,
+			Log:             slog.New(slog.DiscardHandler),
 		}
 		change(&cfg)
 		f := simulator.New(cfg)
@@ -139,7 +149,8 @@ func TestUpdatesGoAsTheFailRateSays(t *testing.T) {
 						t.Errorf("%s reported %s", id, d.reported)
 					}
 				}
-				if s := f.Stats(); s.OTAStarted != 90 || s.OTASucceeded+s.OTAFailed != 90 || (s.OTAFailed == 0) != (rate == 0) {
+				if s := f.Stats(); s.OTAStarted != 90 || s.OTASucceeded+s.OTAFailed != 90 ||
+					(s.OTAFailed == 0) != (rate == 0) {
 					t.Errorf("%+v", s)
 				}
 			})
@@ -209,7 +220,14 @@ func TestAWrongEnrollmentTokenEndsTheRunAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newControl(t)
-		f := simulator.New(simulator.Config{Client: c.client(), EnrollmentToken: "wrong", Sites: 3, Workers: 2, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		f := simulator.New(simulator.Config{
+			Client:          c.client(),
+			EnrollmentToken: "wrong",
+			Sites:           3,
+			Workers:         2,
+			Now:             time.Now,
+			Log:             slog.New(slog.DiscardHandler),
+		})
 		if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "enrollment_token") {
 			t.Errorf("Run: %v", err)
 		}
@@ -219,20 +237,24 @@ func TestAWrongEnrollmentTokenEndsTheRunAndSaysWhy(t *testing.T) {
 func TestAFleetIsTheSameEachTimeWithOneSeed(t *testing.T) {
 	t.Parallel()
 	outcome := func() (states []string) {
-		play(t, func(cfg *simulator.Config) { cfg.FailRate, cfg.Workers = 0.5, 1 }, func(c *control, _ *simulator.Fleet) {
-			time.Sleep(time.Minute)
-			c.change(func() {
+		play(
+			t,
+			func(cfg *simulator.Config) { cfg.FailRate, cfg.Workers = 0.5, 1 },
+			func(c *control, _ *simulator.Fleet) {
+				time.Sleep(time.Minute)
+				c.change(func() {
+					for id, d := range c.devices {
+						d.request = id
+					}
+					c.revision++
+				})
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
 				for id, d := range c.devices {
-					d.request = id
+					states = append(states, id+" "+d.state)
 				}
-				c.revision++
-			})
-			time.Sleep(5 * time.Minute)
-			synctest.Wait()
-			for id, d := range c.devices {
-				states = append(states, id+" "+d.state)
-			}
-		})
+			},
+		)
 		slices.Sort(states)
 		return states
 	}

@@ -14,7 +14,15 @@ var places = []struct{ city, region string }{
 }
 
 var machines = []struct{ noun, model string }{
-	{"press", "HP-400"}, {"oven", "TX-90"}, {"robot", "KR-16"}, {"pump", "P-100"}, {"mill", "CM-7"}, {"conveyor", "BC-2"},
+	{
+		"press",
+		"HP-400",
+	},
+	{"oven", "TX-90"},
+	{"robot", "KR-16"},
+	{"pump", "P-100"},
+	{"mill", "CM-7"},
+	{"conveyor", "BC-2"},
 }
 
 // firmware is what the devices run before their first update.
@@ -23,12 +31,23 @@ const firmware = "1.0.0"
 // siteName names the n-th site, and says where it is.
 func siteName(n int) (string, edgeapi.Labels) {
 	place := places[n%len(places)]
-	return fmt.Sprintf("%s-%d", place.city, n/len(places)+1), edgeapi.Labels{"region": place.region, "simulated": "true"}
+	return fmt.Sprintf(
+			"%s-%d",
+			place.city,
+			n/len(places)+1,
+		), edgeapi.Labels{
+			"region":    place.region,
+			"simulated": "true",
+		}
 }
 
 // newDevice names the n-th device of a site. Device ids are unique in the whole
 // control plane, hence the prefix, which each run has its own of.
 func newDevice(prefix, site string, n int) device {
 	machine := machines[n%len(machines)]
-	return device{id: fmt.Sprintf("%s-%s-%s-%d", prefix, site, machine.noun, n/len(machines)+1), model: machine.model, firmware: firmware}
+	return device{
+		id:       fmt.Sprintf("%s-%s-%s-%d", prefix, site, machine.noun, n/len(machines)+1),
+		model:    machine.model,
+		firmware: firmware,
+	}
 }

@@ -45,7 +45,17 @@ type twin struct {
 }
 
 func newControl(t *testing.T) *control {
-	return &control{T: t, now: time.Now, sites: map[string]string{}, revoked: map[string]bool{}, devices: map[string]*twin{}, events: map[string][]int{}, seen: map[string]bool{}, statuses: map[string]string{}, heartbeat: 30}
+	return &control{
+		T:         t,
+		now:       time.Now,
+		sites:     map[string]string{},
+		revoked:   map[string]bool{},
+		devices:   map[string]*twin{},
+		events:    map[string][]int{},
+		seen:      map[string]bool{},
+		statuses:  map[string]string{},
+		heartbeat: 30,
+	}
 }
 
 // Do makes the control plane a client's transport.
@@ -88,7 +98,14 @@ func (c *control) serve(w *httptest.ResponseRecorder, r *http.Request) {
 	switch {
 	case path == "/heartbeat":
 		c.beats = append(c.beats, c.now())
-		reply(w, 200, map[string]any{"status": "online", "site_id": site, "heartbeat_interval_seconds": c.heartbeat, "server_time": c.now(), "renew_certificate": false, "desired_revision": c.revision})
+		reply(w, 200, map[string]any{
+			"status":                     "online",
+			"site_id":                    site,
+			"heartbeat_interval_seconds": c.heartbeat,
+			"server_time":                c.now(),
+			"renew_certificate":          false,
+			"desired_revision":           c.revision,
+		})
 	case path == "/devices/register":
 		var in edgeapi.DeviceInput
 		c.read(r, &in)
@@ -125,7 +142,10 @@ func (c *control) enroll(w *httptest.ResponseRecorder, r *http.Request) {
 	var in edgeapi.EnrollRequest
 	c.read(r, &in)
 	if in.EnrollmentToken != "let-me-in" {
-		reply(w, 401, map[string]any{"error": map[string]any{"code": "unauthenticated", "message": "enrollment_token: unknown"}})
+		reply(
+			w, 401,
+			map[string]any{"error": map[string]any{"code": "unauthenticated", "message": "enrollment_token: unknown"}},
+		)
 		return
 	}
 	if in.CsrPem == nil || !strings.Contains(*in.CsrPem, "CERTIFICATE REQUEST") {
@@ -133,7 +153,9 @@ func (c *control) enroll(w *httptest.ResponseRecorder, r *http.Request) {
 	}
 	id := fmt.Sprintf("site-%d", len(c.sites))
 	c.sites["token-"+id] = id
-	reply(w, 200, map[string]any{"site_id": id, "agent_token": "token-" + id, "heartbeat_interval_seconds": c.heartbeat})
+	reply(
+		w, 200, map[string]any{"site_id": id, "agent_token": "token-" + id, "heartbeat_interval_seconds": c.heartbeat},
+	)
 }
 
 func (c *control) ingest(w *httptest.ResponseRecorder, r *http.Request, site string) {
@@ -183,9 +205,16 @@ func (c *control) listTwins(w *httptest.ResponseRecorder, r *http.Request, site 
 			c.Error(err)
 		}
 		if d.request != "" {
-			desired["ota"] = json.RawMessage(`{"request_id":"` + d.request + `","version":"2.0","url":"http://x","sha256":"00","requested_at":"2026-01-01T00:00:00Z"}`)
+			desired["ota"] = json.RawMessage(
+				`{"request_id":"` + d.request + `","version":"2.0","url":"http://x","sha256":"00","requested_at":"2026-01-01T00:00:00Z"}`,
+			)
 		}
-		twins = append(twins, map[string]any{"device_id": id, "site_id": site, "desired": desired, "reported": json.RawMessage(d.reported)})
+		twins = append(twins, map[string]any{
+			"device_id": id,
+			"site_id":   site,
+			"desired":   desired,
+			"reported":  json.RawMessage(d.reported),
+		})
 	}
 	reply(w, 200, twins)
 }

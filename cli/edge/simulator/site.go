@@ -165,17 +165,27 @@ func (s *site) enroll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: s.name}}, key)
+	der, err := x509.CreateCertificateRequest(
+		rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: s.name}}, key,
+	)
 	if err != nil {
 		return err
 	}
 	csr := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 	version := s.fleet.cfg.Version
-	body := edgeapi.EnrollRequest{Name: s.name, EnrollmentToken: s.fleet.cfg.EnrollmentToken, Version: &version, Labels: &s.labels, CsrPem: &csr}
+	body := edgeapi.EnrollRequest{
+		Name:            s.name,
+		EnrollmentToken: s.fleet.cfg.EnrollmentToken,
+		Version:         &version,
+		Labels:          &s.labels,
+		CsrPem:          &csr,
+	}
 	if s.fleet.noPKI.Load() {
 		body.CsrPem = nil
 	}
-	e, _, err := do[edgeapi.Enrollment](s.fleet, kindEnroll, func() (*http.Response, error) { return s.fleet.cfg.Client.Enroll(ctx, body) })
+	e, _, err := do[edgeapi.Enrollment](
+		s.fleet, kindEnroll, func() (*http.Response, error) { return s.fleet.cfg.Client.Enroll(ctx, body) },
+	)
 	if err != nil {
 		return err
 	}

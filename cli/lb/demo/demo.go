@@ -42,7 +42,9 @@ const (
 // Run runs the demonstration until its end or ctx's.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if os.Geteuid() != 0 {
-		return fault.New(fault.Denied, "making network namespaces and loading BPF programs takes root: run sudo mainstay lb demo")
+		return fault.New(
+			fault.Denied, "making network namespaces and loading BPF programs takes root: run sudo mainstay lb demo",
+		)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +135,10 @@ func startDaemon(n *network, mode string) (d *daemon, err error) {
 // document is the daemon's configuration.
 func document(n *network, mode string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "interface: %s\napiListen: %s\nvips:\n- address: %s\n  port: %d\n  mode: %s\n", device, apiAddress, vip.Addr(), vip.Port(), mode)
+	fmt.Fprintf(
+		&b, "interface: %s\napiListen: %s\nvips:\n- address: %s\n  port: %d\n  mode: %s\n", device, apiAddress,
+		vip.Addr(), vip.Port(), mode,
+	)
 	fmt.Fprintf(&b, "  healthCheck: {type: tcp, interval: 500ms, timeout: 300ms, rise: 2, fall: 2}\n  backends:\n")
 	for _, backend := range n.backends {
 		fmt.Fprintf(&b, "  - address: %s\n", backend.address)

@@ -26,7 +26,10 @@ const pollEvery = 20 * time.Millisecond
 
 // tell goes through the steps.
 func (s *story) tell(ctx context.Context, console string) error {
-	s.say("One VIP %s in mode %s, three backends; %d new connections a second, and %d that stay open.", vip, s.cfg.Mode, time.Second/newEvery, keptOpen)
+	s.say(
+		"One VIP %s in mode %s, three backends; %d new connections a second, and %d that stay open.", vip,
+		s.cfg.Mode, time.Second/newEvery, keptOpen,
+	)
 	s.say("Console: %s    Try: mainstay lb backends --server %s\n", console, console)
 	steps := []struct {
 		what string
@@ -89,7 +92,9 @@ func line(all []*backend, r reading) string {
 	var b strings.Builder
 	for _, backend := range all {
 		n := r.got[backend.name]
-		fmt.Fprintf(&b, "   %s %-14s%3d [%d]", backend.name, strings.Repeat("▇", min(14, (n+7)/8)), n, r.homes[backend.name])
+		fmt.Fprintf(
+			&b, "   %s %-14s%3d [%d]", backend.name, strings.Repeat("▇", min(14, (n+7)/8)), n, r.homes[backend.name],
+		)
 	}
 	fmt.Fprintf(&b, "   failed %d, broken %d", r.failed, r.broken)
 	return b.String()
@@ -120,8 +125,10 @@ func (s *story) killBackend(ctx context.Context) (string, error) {
 	s.network.backends[2].kill()
 	took, err := s.await(ctx, 3, lbapi.BackendStateDown)
 	lost := s.traffic.read()
-	return fmt.Sprintf("It was out of service after %d ms (checked every 500 ms, down after 2 failures); until then %d new connections failed, and %d that stay open broke.",
-		took.Milliseconds(), lost.failed, lost.broken), err
+	return fmt.Sprintf(
+		"It was out of service after %d ms (checked every 500 ms, down after 2 failures); until then %d new connections failed, and %d that stay open broke.",
+		took.Milliseconds(), lost.failed, lost.broken,
+	), err
 }
 
 func (s *story) recoverBackend(ctx context.Context) (string, error) {

@@ -59,7 +59,15 @@ func (s *Session) begin(cmd *cobra.Command, args []string) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Call{Session: s, Cmd: cmd, Args: args, API: api, Slow: slow, Out: output.NewPrinter(cmd.OutOrStdout(), s.format), access: a}, nil
+	return &Call{
+		Session: s,
+		Cmd:     cmd,
+		Args:    args,
+		API:     api,
+		Slow:    slow,
+		Out:     output.NewPrinter(cmd.OutOrStdout(), s.format),
+		access:  a,
+	}, nil
 }
 
 // Table tells whether the answer is for a person's eyes rather than for a program.

@@ -23,7 +23,9 @@ type Page struct {
 }
 
 // List makes a command that prints a list of T, of as many pages as it takes.
-func List[T any](s *Session, v Verb, columns output.Columns[T], r func(context.Context, *Call, Page) (*http.Response, error)) *cobra.Command {
+func List[T any](
+	s *Session, v Verb, columns output.Columns[T], r func(context.Context, *Call, Page) (*http.Response, error),
+) *cobra.Command {
 	var limit int
 	var all bool
 	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
@@ -53,7 +55,9 @@ func List[T any](s *Session, v Verb, columns output.Columns[T], r func(context.C
 
 // Pages passes on the items of page after page until there are limit (0 for all) and
 // tells whether the daemon has more.
-func (c *Call) Pages(limit int, use func([]json.RawMessage) error, r func(Page) (*http.Response, error)) (more bool, err error) {
+func (c *Call) Pages(
+	limit int, use func([]json.RawMessage) error, r func(Page) (*http.Response, error),
+) (more bool, err error) {
 	next := ""
 	for got := 0; ; {
 		size := largestPage

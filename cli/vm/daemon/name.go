@@ -39,13 +39,20 @@ func (c *Call) VMID(ctx context.Context, name string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("there is no VM %s", output.Escape(name)), Hint: "'mainstay vm list' shows what there is"}
+		return "", &exit.Error{
+			Code: exit.NotFound,
+			Err:  fmt.Errorf("there is no VM %s", output.Escape(name)),
+			Hint: "'mainstay vm list' shows what there is",
+		}
 	case len(found) > 1:
 		which := make([]string, len(found))
 		for i, vm := range found {
 			which[i] = fmt.Sprintf("%s (tenant %q)", vm.Id, vm.Tenant)
 		}
-		return "", exit.Usagef("several VMs have the name %s; name one by its id: %s", output.Escape(name), output.Escape(strings.Join(which, ", ")))
+		return "", exit.Usagef(
+			"several VMs have the name %s; name one by its id: %s", output.Escape(name),
+			output.Escape(strings.Join(which, ", ")),
+		)
 	}
 	return found[0].Id, nil
 }

@@ -40,7 +40,9 @@ func FollowFlag(cmd *cobra.Command) {
 
 // Follow begins an operation and shows how far it is until it has ended. When ctx ends,
 // which is what Ctrl-C does, it asks the daemon to cancel the operation.
-func (c *Call) Follow(ctx context.Context, begin func() (*http.Response, error), done func(c *Call, op hypervisorapi.Operation) string) error {
+func (c *Call) Follow(
+	ctx context.Context, begin func() (*http.Response, error), done func(c *Call, op hypervisorapi.Operation) string,
+) error {
 	a, err := c.Send(begin())
 	op, err := Decode[hypervisorapi.Operation](a, err)
 	if err != nil {
@@ -79,7 +81,9 @@ func outcome(op hypervisorapi.Operation) error {
 }
 
 // await follows an operation to its end.
-func (c *Call) await(ctx context.Context, a Answer, op hypervisorapi.Operation) (Answer, hypervisorapi.Operation, error) {
+func (c *Call) await(
+	ctx context.Context, a Answer, op hypervisorapi.Operation,
+) (Answer, hypervisorapi.Operation, error) {
 	p := c.Progress()
 	defer p.Done()
 	wait := gaze
@@ -88,7 +92,10 @@ func (c *Call) await(ctx context.Context, a Answer, op hypervisorapi.Operation) 
 	}
 	const whole = 1000
 	for !ended(op) {
-		p.Draw(int64(op.Progress*whole), whole, fmt.Sprintf("%s %s, %.0fs", op.Kind, op.State, time.Since(p.start).Seconds()))
+		p.Draw(
+			int64(op.Progress*whole), whole,
+			fmt.Sprintf("%s %s, %.0fs", op.Kind, op.State, time.Since(p.start).Seconds()),
+		)
 		var err error
 		a, err = c.Send(c.Slow.GetOperation(ctx, op.Id, &hypervisorapi.GetOperationParams{Wait: &wait}))
 		if ctx.Err() != nil {
@@ -97,7 +104,10 @@ func (c *Call) await(ctx context.Context, a Answer, op hypervisorapi.Operation) 
 		}
 		next, err := Decode[hypervisorapi.Operation](a, err)
 		if err != nil {
-			return a, op, exit.Hinted(fmt.Errorf("the operation %s goes on, but cannot be followed: %w", op.Id, err), "'mainstay vm operation show "+op.Id+"' tells how far it is")
+			return a, op, exit.Hinted(
+				fmt.Errorf("the operation %s goes on, but cannot be followed: %w", op.Id, err),
+				"'mainstay vm operation show "+op.Id+"' tells how far it is",
+			)
 		}
 		op = next
 	}

@@ -63,7 +63,9 @@ type access struct {
 func (s *Session) access() (*access, error) {
 	server, err := client.ServerURL(s.url, s.env.Getenv("HYPERVISOR_URL"), defaultURL, hypervisorapi.BasePath)
 	if err != nil {
-		return nil, exit.Usagef("--url must be a URL such as %s, not %q", defaultURL, cmp.Or(s.url, s.env.Getenv("HYPERVISOR_URL")))
+		return nil, exit.Usagef(
+			"--url must be a URL such as %s, not %q", defaultURL, cmp.Or(s.url, s.env.Getenv("HYPERVISOR_URL")),
+		)
 	}
 	token := strings.TrimSpace(cmp.Or(s.token, s.env.Getenv("HYPERVISOR_TOKEN")))
 	if token == "" {
@@ -98,7 +100,9 @@ func (a *access) client(timeout time.Duration) (*hypervisorapi.Client, error) {
 }
 
 // socket opens a WebSocket at a path of the API.
-func (a *access) socket(ctx context.Context, path string, timeout time.Duration) (*websocket.Conn, *http.Response, error) {
+func (a *access) socket(
+	ctx context.Context, path string, timeout time.Duration,
+) (*websocket.Conn, *http.Response, error) {
 	transport := a.transport.Clone()
 	// A WebSocket begins as HTTP/1.1.
 	transport.ForceAttemptHTTP2 = false
@@ -110,9 +114,17 @@ func (a *access) socket(ctx context.Context, path string, timeout time.Duration)
 	a.headers(header)
 	ctx, cancel := context.WithTimeout(ctx, timeout) // of the handshake alone
 	defer cancel()
-	conn, answer, err := websocket.Dial(ctx, a.server.JoinPath(hypervisorapi.BasePath, path).String(), &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
-	})
+	conn, answer, err := websocket.Dial(
+		ctx,
+		a.server.JoinPath(hypervisorapi.BasePath, path).String(),
+		&websocket.DialOptions{
+			HTTPClient: &http.Client{
+				Transport: transport,
+			},
+			HTTPHeader:      header,
+			CompressionMode: websocket.CompressionDisabled,
+		},
+	)
 	if err != nil {
 		return nil, answer, err
 	}

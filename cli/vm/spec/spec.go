@@ -71,7 +71,9 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	fs.BoolVar(&f.autostart, "autostart", false, "start the VM with the host")
 	fs.BoolVar(&f.start, "start", false, "start the VM when it is made")
 	fs.StringVar(&f.userData, "user-data", "", "file with user data for cloud-init")
-	fs.StringArrayVar(&f.sshKeys, "ssh-key", nil, "file with a public key that may log in, for cloud-init; may be repeated")
+	fs.StringArrayVar(
+		&f.sshKeys, "ssh-key", nil, "file with a public key that may log in, for cloud-init; may be repeated",
+	)
 	fs.StringVar(&f.hostname, "hostname", "", "name of the guest, for cloud-init")
 }
 

@@ -55,8 +55,13 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 		answer.Body = new(bytes.Buffer)
 		next.ServeHTTP(answer, r)
 		rec.count(op.ID, answer.Code)
-		if err := op.CheckResponse(withPathValues(r, rec.mux), answer.Code, answer.Header(), answer.Body.Bytes()); err != nil {
-			t.Errorf("%s %s answered %d against the contract: %v\nbody: %s", r.Method, r.URL.Path, answer.Code, err, answer.Body)
+		if err := op.CheckResponse(
+			withPathValues(r, rec.mux), answer.Code, answer.Header(), answer.Body.Bytes(),
+		); err != nil {
+			t.Errorf(
+				"%s %s answered %d against the contract: %v\nbody: %s", r.Method, r.URL.Path, answer.Code, err,
+				answer.Body,
+			)
 		}
 		maps.Copy(w.Header(), answer.Header())
 		w.WriteHeader(answer.Code)

@@ -70,7 +70,10 @@ func newPostgres() (*postgres, error) {
 	}
 	data := filepath.Join(dir, "data")
 	bin := binaries()
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
+	initdb := exec.Command(
+		filepath.Join(bin, "initdb"), "-D", data, "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8",
+		"--locale=C.UTF-8",
+	)
 	initdb.SysProcAttr, initdb.Dir = attr, dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
@@ -122,7 +125,10 @@ func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if err := os.Chown(dir, uid, gid); err != nil {
 		return nil, err
 	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, Setpgid: true}, nil //nolint:gosec // ids from the password file fit
+	return &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+		Setpgid:    true,
+	}, nil //nolint:gosec // ids from the password file fit
 }
 
 func (p *postgres) url(database string) string {

@@ -173,7 +173,14 @@ func (p *Podman) run(args ...string) {
 }
 
 func (p *Podman) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("podman", append([]string{"--root", filepath.Join(p.dir, "store"), "--runroot", filepath.Join(p.dir, "run"), "--tmpdir", filepath.Join(p.dir, "tmp")}, args...)...)
+	cmd := exec.Command(
+		"podman",
+		append(
+			[]string{
+				"--root", filepath.Join(p.dir, "store"), "--runroot", filepath.Join(p.dir, "run"), "--tmpdir",
+				filepath.Join(p.dir, "tmp"),
+			},
+			args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(p.dir, "containers.conf"))
 	return cmd
 }

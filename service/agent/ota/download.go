@@ -60,7 +60,10 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 			return Done, "", ctx.Err()
 		case errors.As(err, &unfit) && resumed && !anew:
 			// A loss of power can leave zeroes in the part that was downloaded before.
-			m.cfg.Log.Warn("the download was resumed, and the result is wrong; beginning anew", "device", u.DeviceID, "request", u.RequestID, "error", err)
+			m.cfg.Log.Warn(
+				"the download was resumed, and the result is wrong; beginning anew", "device", u.DeviceID,
+				"request", u.RequestID, "error", err,
+			)
 			anew = true
 			if err := m.dropPart(u.SHA256); err != nil {
 				return Done, "", err
@@ -76,7 +79,9 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 			if ctx.Err() != nil {
 				return Done, "", ctx.Err()
 			}
-			return Broken, clean(fmt.Sprintf("not downloaded within %s: %v", m.cfg.DownloadTimeout, err)), m.dropPart(u.SHA256)
+			return Broken, clean(
+				fmt.Sprintf("not downloaded within %s: %v", m.cfg.DownloadTimeout, err),
+			), m.dropPart(u.SHA256)
 		}
 	}
 }
@@ -161,11 +166,15 @@ func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, re
 	case res.StatusCode == http.StatusPartialContent:
 		resumed = have > 0
 		if start, ok := rangeStart(res.Header.Get("Content-Range")); !ok || start != have {
-			return 0, resumed, errors.Join(errors.New("the server sent another part than was asked for"), m.dropPart(u.SHA256))
+			return 0, resumed, errors.Join(
+				errors.New("the server sent another part than was asked for"), m.dropPart(u.SHA256),
+			)
 		}
 	case res.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		return 0, resumed, errors.Join(errors.New("the artifact is shorter than what was downloaded; beginning anew"), m.dropPart(u.SHA256))
-	case res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
+		return 0, resumed, errors.Join(
+			errors.New("the artifact is shorter than what was downloaded; beginning anew"), m.dropPart(u.SHA256),
+		)
+	case res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
 		asked, _ := webhook.RetryAfter(res.Header, m.cfg.Now(), 24*time.Hour) // 0: it does not ask; backoff bounds it
 		return asked, resumed, fmt.Errorf("the server answered %s", res.Status)
 	default:
@@ -174,7 +183,9 @@ func (m *Manager) fetch(ctx context.Context, u *Update) (asked time.Duration, re
 	total := u.Size
 	if res.ContentLength >= 0 {
 		if total > 0 && have+res.ContentLength != total {
-			return 0, resumed, errUnfit{fmt.Sprintf("the artifact has %d bytes, not the %d that were announced", have+res.ContentLength, total)}
+			return 0, resumed, errUnfit{
+				fmt.Sprintf("the artifact has %d bytes, not the %d that were announced", have+res.ContentLength, total),
+			}
 		}
 		total = have + res.ContentLength
 	}
@@ -195,7 +206,9 @@ func (m *Manager) tooLarge() error {
 }
 
 // receive appends the answer's body to what there is.
-func (m *Manager) receive(ctx context.Context, u *Update, res *http.Response, have, total int64, stall *time.Timer) (err error) {
+func (m *Manager) receive(
+	ctx context.Context, u *Update, res *http.Response, have, total int64, stall *time.Timer,
+) (err error) {
 	path := m.artifact(u.SHA256)
 	if have == 0 {
 		// The old part must not be taken for one of the new tag.

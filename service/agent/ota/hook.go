@@ -28,8 +28,10 @@ func (m *Manager) call(ctx context.Context, u *Update, verb string) (Outcome, st
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Dir = m.cfg.Folder
 	// Not the agent's own environment, in which there are secrets.
-	cmd.Env = []string{"MAINSTAY_DEVICE=" + u.DeviceID, "MAINSTAY_OTA_REQUEST=" + u.RequestID, "MAINSTAY_OTA_VERSION=" + u.Version,
-		"MAINSTAY_OTA_FILE=" + m.artifact(u.SHA256), "MAINSTAY_OTA_SHA256=" + u.SHA256}
+	cmd.Env = []string{
+		"MAINSTAY_DEVICE=" + u.DeviceID, "MAINSTAY_OTA_REQUEST=" + u.RequestID, "MAINSTAY_OTA_VERSION=" + u.Version,
+		"MAINSTAY_OTA_FILE=" + m.artifact(u.SHA256), "MAINSTAY_OTA_SHA256=" + u.SHA256,
+	}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)

@@ -55,7 +55,13 @@ func New(cfg Config) (*Manager, error) {
 	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Folder)
 	}
-	return &Manager{cfg: cfg, wanted: make(chan struct{}, 1), reported: make(chan struct{}, 1), running: map[string]run{}, artifacts: map[string]*artifactLock{}}, nil
+	return &Manager{
+		cfg:       cfg,
+		wanted:    make(chan struct{}, 1),
+		reported:  make(chan struct{}, 1),
+		running:   map[string]run{},
+		artifacts: map[string]*artifactLock{},
+	}, nil
 }
 
 func (m *Manager) nudge(ch chan struct{}) {

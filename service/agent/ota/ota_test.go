@@ -92,9 +92,21 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *site) start() {
 	s.t.Helper()
-	cfg := Config{DB: s.db, Folder: s.path("ota"), Hook: s.path("hook"), MaxSize: 1 << 20, Parallel: 2, HookTimeout: time.Minute, RebootWait: time.Hour,
-		DownloadTimeout: time.Hour, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		Rand: func() float64 { return 0 }, Firmware: func(context.Context, string) (string, error) { return s.firmware, nil }}
+	cfg := Config{
+		DB:              s.db,
+		Folder:          s.path("ota"),
+		Hook:            s.path("hook"),
+		MaxSize:         1 << 20,
+		Parallel:        2,
+		HookTimeout:     time.Minute,
+		RebootWait:      time.Hour,
+		DownloadTimeout: time.Hour,
+		Client:          &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		Log:             slog.New(slog.DiscardHandler),
+		Now:             time.Now,
+		Rand:            func() float64 { return 0 },
+		Firmware:        func(context.Context, string) (string, error) { return s.firmware, nil },
+	}
 	if s.change != nil {
 		s.change(&cfg)
 	}
@@ -111,7 +123,17 @@ func (s *site) start() {
 // want is a request for the artifact at url.
 func (s *site) want(device, request, url string, content []byte) Wanted {
 	sum := sha256.Sum256(content)
-	return Wanted{DeviceID: device, State: Pending, Request: &Request{RequestID: request, Version: "2.0", URL: url, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(content))}}
+	return Wanted{
+		DeviceID: device,
+		State:    Pending,
+		Request: &Request{
+			RequestID: request,
+			Version:   "2.0",
+			URL:       url,
+			SHA256:    hex.EncodeToString(sum[:]),
+			Size:      int64(len(content)),
+		},
+	}
 }
 
 func (s *site) ask(w Wanted) {
@@ -280,7 +302,9 @@ func TestADeviceThatRebootsIsVerifiedWhenTheAgentStartsAgain(t *testing.T) {
 	s.stop()
 	s.start()
 	states, _ := s.told("r1")
-	if want := []Phase{Downloading, Downloaded, Installing, Rebooting, Verifying, Succeeded}; !slices.Equal(states, want) {
+	if want := []Phase{
+		Downloading, Downloaded, Installing, Rebooting, Verifying, Succeeded,
+	}; !slices.Equal(states, want) {
 		t.Errorf("%v", states)
 	}
 }
@@ -389,7 +413,11 @@ func TestANewerRequestStopsTheOlderOneAndNothingMoreIsToldOfIt(t *testing.T) {
 	t.Parallel()
 	content := []byte("firmware")
 	server := artifacts(t, content)
-	s := newSite(t, `[ $MAINSTAY_OTA_REQUEST = old ] && [ $1 = install ] && { echo $$ >$(dirname $0)/began; sleep 600; }; exit 0`, nil)
+	s := newSite(
+		t,
+		`[ $MAINSTAY_OTA_REQUEST = old ] && [ $1 = install ] && { echo $$ >$(dirname $0)/began; sleep 600; }; exit 0`,
+		nil,
+	)
 	s.ask(s.want("pump", "old", server.URL, content))
 	for {
 		if _, err := os.Stat(s.path("began")); err == nil {
@@ -491,7 +519,8 @@ func TestMessagesAreOneLineThatTheControlPlaneTakes(t *testing.T) {
 	}
 	_, _ = out.Write([]byte("the end\x00\x1b[31m \xff" + strings.Repeat("é", 2000) + "\n\n"))
 	message := clean(out.lastLine())
-	if len(message) > maxMessage || strings.ContainsAny(message, "\x00\x1b\n") || strings.ToValidUTF8(message, "") != message {
+	if len(message) > maxMessage || strings.ContainsAny(message, "\x00\x1b\n") ||
+		strings.ToValidUTF8(message, "") != message {
 		t.Errorf("%q", message)
 	}
 	if len(out.text) > outputTail {
@@ -500,7 +529,10 @@ func TestMessagesAreOneLineThatTheControlPlaneTakes(t *testing.T) {
 }
 
 func FuzzParseTwin(f *testing.F) {
-	f.Add([]byte(`{"ota":{"request_id":"r","version":"1","url":"http://a/b","sha256":"`+strings.Repeat("A", 64)+`"}}`), []byte(`{"ota":{"request_id":"r","state":"installing"}}`))
+	f.Add(
+		[]byte(`{"ota":{"request_id":"r","version":"1","url":"http://a/b","sha256":"`+strings.Repeat("A", 64)+`"}}`),
+		[]byte(`{"ota":{"request_id":"r","state":"installing"}}`),
+	)
 	f.Add([]byte(`{}`), []byte(`{}`))
 	f.Add([]byte(`{"ota":null}`), []byte(`null`))
 	f.Add([]byte(`{"ota":{"size":-1}}`), []byte(`[]`))
@@ -509,7 +541,9 @@ func FuzzParseTwin(f *testing.F) {
 		if w.Request == nil {
 			return
 		}
-		if err != nil || w.State.Terminal() || len(w.Request.SHA256) != 64 || strings.ContainsAny(w.Request.SHA256, "/.") || w.Request.Size < 0 {
+		if err != nil || w.State.Terminal() || len(w.Request.SHA256) != 64 ||
+			strings.ContainsAny(w.Request.SHA256, "/.") ||
+			w.Request.Size < 0 {
 			t.Errorf("%+v, %v", *w.Request, err)
 		}
 	})

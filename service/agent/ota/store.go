@@ -48,14 +48,19 @@ func (m *Manager) load(ctx context.Context, q db.Querier, device string) (Update
 // active lists the updates that have something left to do, oldest first.
 func (m *Manager) active(ctx context.Context) ([]Update, error) {
 	var all []Update
-	err := m.cfg.DB.Select(ctx, &all, "SELECT * FROM updates WHERE phase NOT IN ('succeeded', 'rejected', 'already_installed', 'failed', 'rolled_back', 'stopped') ORDER BY started_at, device_id")
+	err := m.cfg.DB.Select(
+		ctx, &all,
+		"SELECT * FROM updates WHERE phase NOT IN ('succeeded', 'rejected', 'already_installed', 'failed', 'rolled_back', 'stopped') ORDER BY started_at, device_id",
+	)
 	return all, err
 }
 
 // List returns the updates after the given device, ordered by device.
 func (m *Manager) List(ctx context.Context, after string, limit int) ([]Update, error) {
 	updates := []Update{}
-	err := m.cfg.DB.Select(ctx, &updates, "SELECT * FROM updates WHERE device_id > ? ORDER BY device_id LIMIT ?", after, limit)
+	err := m.cfg.DB.Select(
+		ctx, &updates, "SELECT * FROM updates WHERE device_id > ? ORDER BY device_id LIMIT ?", after, limit,
+	)
 	return updates, err
 }
 
@@ -67,12 +72,18 @@ func (m *Manager) enter(ctx context.Context, u *Update, to Phase, message string
 		progress = 100
 	}
 	err = m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, "UPDATE updates SET phase = ?, progress = ?, message = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = ?",
-			string(to), progress, message, now, u.DeviceID, u.RequestID, string(u.Phase))
+		n, err := tx.Exec(
+			ctx,
+			"UPDATE updates SET phase = ?, progress = ?, message = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = ?",
+			string(to), progress, message, now, u.DeviceID, u.RequestID, string(u.Phase),
+		)
 		if current = n > 0; err != nil || !current {
 			return err
 		}
-		return addReport(ctx, tx, Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: to, Progress: progress, Message: message})
+		return addReport(
+			ctx, tx,
+			Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: to, Progress: progress, Message: message},
+		)
 	})
 	if err == nil && current {
 		u.Phase, u.Message, u.Progress, u.UpdatedAt = to, message, progress, now
@@ -82,8 +93,10 @@ func (m *Manager) enter(ctx context.Context, u *Update, to Phase, message string
 }
 
 func addReport(ctx context.Context, tx *db.Tx, r Report) error {
-	_, err := tx.Exec(ctx, "INSERT INTO update_reports (device_id, request_id, state, progress, message) VALUES (?, ?, ?, ?, ?)",
-		r.DeviceID, r.RequestID, string(r.State), r.Progress, r.Message)
+	_, err := tx.Exec(
+		ctx, "INSERT INTO update_reports (device_id, request_id, state, progress, message) VALUES (?, ?, ?, ?, ?)",
+		r.DeviceID, r.RequestID, string(r.State), r.Progress, r.Message,
+	)
 	return err
 }
 
@@ -91,16 +104,25 @@ func addReport(ctx context.Context, tx *db.Tx, r Report) error {
 // in its place, so that reports do not pile up while there is no link.
 func (m *Manager) progress(ctx context.Context, u *Update, percent int) error {
 	err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, "UPDATE updates SET progress = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = 'downloading'",
-			percent, db.At(m.cfg.Now()), u.DeviceID, u.RequestID)
+		n, err := tx.Exec(
+			ctx,
+			"UPDATE updates SET progress = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = 'downloading'",
+			percent, db.At(m.cfg.Now()), u.DeviceID, u.RequestID,
+		)
 		if err != nil || n == 0 {
 			return err
 		}
-		n, err = tx.Exec(ctx, "UPDATE update_reports SET progress = ? WHERE device_id = ? AND request_id = ? AND state = 'downloading'", percent, u.DeviceID, u.RequestID)
+		n, err = tx.Exec(
+			ctx,
+			"UPDATE update_reports SET progress = ? WHERE device_id = ? AND request_id = ? AND state = 'downloading'",
+			percent, u.DeviceID, u.RequestID,
+		)
 		if err != nil || n > 0 {
 			return err
 		}
-		return addReport(ctx, tx, Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: Downloading, Progress: percent})
+		return addReport(
+			ctx, tx, Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: Downloading, Progress: percent},
+		)
 	})
 	if err == nil {
 		u.Progress = percent
@@ -138,7 +160,9 @@ func (m *Manager) Told(ctx context.Context, r *Report, unwanted bool) error {
 
 // stopIn ends an update that is wanted no more.
 func (m *Manager) stopIn(ctx context.Context, tx *db.Tx, device, request string) error {
-	if _, err := tx.Exec(ctx, "DELETE FROM update_reports WHERE device_id = ? AND request_id = ?", device, request); err != nil {
+	if _, err := tx.Exec(
+		ctx, "DELETE FROM update_reports WHERE device_id = ? AND request_id = ?", device, request,
+	); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, `UPDATE updates SET phase = 'stopped', updated_at = ? WHERE device_id = ? AND request_id = ?
@@ -158,7 +182,13 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 		}
 		// The control plane has forgotten how it ended (it was restored from a backup).
 		err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
-			return addReport(ctx, tx, Report{DeviceID: have.DeviceID, RequestID: have.RequestID, State: have.Phase, Progress: have.Progress, Message: have.Message})
+			return addReport(ctx, tx, Report{
+				DeviceID:  have.DeviceID,
+				RequestID: have.RequestID,
+				State:     have.Phase,
+				Progress:  have.Progress,
+				Message:   have.Message,
+			})
 		})
 		m.nudge(m.reported)
 		return err
@@ -176,20 +206,35 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 			return nil
 		}
 		r, now := w.Request, db.At(m.cfg.Now())
-		u := Update{DeviceID: w.DeviceID, RequestID: r.RequestID, Version: r.Version, URL: r.URL, SHA256: r.SHA256, Size: r.Size, Forced: r.Force, Phase: Pending, StartedAt: now, UpdatedAt: now}
+		u := Update{
+			DeviceID:  w.DeviceID,
+			RequestID: r.RequestID,
+			Version:   r.Version,
+			URL:       r.URL,
+			SHA256:    r.SHA256,
+			Size:      r.Size,
+			Forced:    r.Force,
+			Phase:     Pending,
+			StartedAt: now,
+			UpdatedAt: now,
+		}
 		var refusal string
 		switch w.State {
 		case Pending, Downloading: // can be begun anew
 		default:
 			// It was under way, and what there was to know of it is lost.
-			u.Phase, refusal = Failed, "the agent lost what it knew of this update (its data folder was replaced) in state "+string(w.State)
+			u.Phase, refusal = Failed, "the agent lost what it knew of this update (its data folder was replaced) in state "+string(
+				w.State,
+			)
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM updates WHERE device_id = ?", w.DeviceID); err != nil {
 			return err
 		}
 		if refusal != "" {
 			u.Message = refusal
-			if err := addReport(ctx, tx, Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: Failed, Message: refusal}); err != nil {
+			if err := addReport(
+				ctx, tx, Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: Failed, Message: refusal},
+			); err != nil {
 				return err
 			}
 		}
@@ -209,7 +254,9 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 // untold reports whether reports of an update wait.
 func (m *Manager) untold(ctx context.Context, u Update) bool {
 	var n int
-	err := m.cfg.DB.Get(ctx, &n, "SELECT COUNT(*) FROM update_reports WHERE device_id = ? AND request_id = ?", u.DeviceID, u.RequestID)
+	err := m.cfg.DB.Get(
+		ctx, &n, "SELECT COUNT(*) FROM update_reports WHERE device_id = ? AND request_id = ?", u.DeviceID, u.RequestID,
+	)
 	return err == nil && n > 0
 }
 

@@ -48,7 +48,9 @@ func (o *Outbox) Next(ctx context.Context, maxEvents int, maxBytes int64) ([]Sto
 // others; nil when there is none.
 func (o *Outbox) After(ctx context.Context, seq int64, skip int) (*Stored, error) {
 	var e Stored
-	err := o.cfg.DB.Get(ctx, &e, "SELECT "+storedColumns+" FROM outbox WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?", seq, skip)
+	err := o.cfg.DB.Get(
+		ctx, &e, "SELECT "+storedColumns+" FROM outbox WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?", seq, skip,
+	)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -81,7 +83,11 @@ func (o *Outbox) remove(ctx context.Context, tx *db.Tx, batch []Stored) (int64, 
 		Events int64 `db:"events"`
 		Bytes  int64 `db:"bytes"`
 	}
-	if err := tx.Get(ctx, &there, "SELECT COUNT(*) AS events, COALESCE(SUM(bytes), 0) AS bytes FROM outbox WHERE seq BETWEEN ? AND ?", first, last); err != nil {
+	if err := tx.Get(
+		ctx, &there,
+		"SELECT COUNT(*) AS events, COALESCE(SUM(bytes), 0) AS bytes FROM outbox WHERE seq BETWEEN ? AND ?", first,
+		last,
+	); err != nil {
 		return 0, err
 	}
 	if _, err := tx.Exec(ctx, "DELETE FROM outbox WHERE seq BETWEEN ? AND ?", first, last); err != nil {
@@ -105,8 +111,11 @@ type Stats struct {
 // Stats reads them.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{MaxBytes: o.cfg.MaxBytes, DropOldest: o.cfg.DropOldest, LastRefused: []Refused{}}
-	for name, value := range map[string]*int64{counterEvents: &s.Events, counterBytes: &s.Bytes, counterAccepted: &s.Accepted,
-		counterForwarded: &s.Forwarded, counterDropped: &s.Dropped, counterRefused: &s.Refused, counterDiscarded: &s.Discarded} {
+	for name, value := range map[string]*int64{
+		counterEvents: &s.Events, counterBytes: &s.Bytes, counterAccepted: &s.Accepted,
+		counterForwarded: &s.Forwarded, counterDropped: &s.Dropped,
+		counterRefused: &s.Refused, counterDiscarded: &s.Discarded,
+	} {
 		var err error
 		if *value, err = store.Counter(ctx, o.cfg.DB, name); err != nil {
 			return s, err

@@ -111,7 +111,11 @@ func New(ctx context.Context, cfg Config) (*Outbox, error) {
 	o.dropped = counter("dropped", "Events dropped because the outbox was full.")
 	o.refused = counter("refused", "Events that the control plane refused for good.")
 	gauge := func(name, help string, v *atomic.Int64) {
-		cfg.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(v.Load()) }))
+		cfg.Registry.MustRegister(
+			prometheus.NewGaugeFunc(
+				prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(v.Load()) },
+			),
+		)
 	}
 	gauge("agent_outbox_events", "Events that wait to be sent.", &o.events)
 	gauge("agent_outbox_bytes", "Bytes of the events that wait to be sent.", &o.bytes)
@@ -209,8 +213,18 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 		}
 		a.receipts = make([]Receipt, len(a.rows))
 		for j, r := range a.rows {
-			n, err := tx.Exec(ctx, `INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)
-				ON CONFLICT (event_id) DO NOTHING`, r.id, r.topic, r.payload, r.headers, r.at.UnixMicro(), now, r.bytes)
+			n, err := tx.Exec(
+				ctx,
+				`INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)
+				ON CONFLICT (event_id) DO NOTHING`,
+				r.id,
+				r.topic,
+				r.payload,
+				r.headers,
+				r.at.UnixMicro(),
+				now,
+				r.bytes,
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -232,11 +246,16 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 	return results, nil
 }
 
-var errFull = fault.New(fault.StorageFailed, "the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room").WithCode("outbox_full")
+var errFull = fault.New(
+	fault.StorageFailed,
+	"the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room",
+).WithCode("outbox_full")
 
 // count changes the counters, and what metrics show once the change is durable.
 func (o *Outbox) count(ctx context.Context, tx *db.Tx, t totals) error {
-	for name, n := range map[string]int64{counterEvents: t.events, counterBytes: t.bytes, counterAccepted: t.accepted, counterDropped: t.dropped} {
+	for name, n := range map[string]int64{
+		counterEvents: t.events, counterBytes: t.bytes, counterAccepted: t.accepted, counterDropped: t.dropped,
+	} {
 		if n == 0 {
 			continue
 		}

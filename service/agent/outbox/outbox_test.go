@@ -176,8 +176,15 @@ func TestTheOutboxIsAListWhateverIsDoneToItAndHoweverOftenItIsReopened(t *testin
 				if perEvent == 0 && s.Events > 0 {
 					perEvent = s.Bytes / s.Events
 				}
-				if s.Events != int64(len(model)) || s.Bytes != perEvent*s.Events || s.Bytes > limit || s.Accepted != accepted || s.Forwarded != forwarded || s.Dropped != dropped || s.Refused != refused {
-					t.Fatalf("stats %+v; model: %d events, %d accepted, %d forwarded, %d dropped, %d refused", s, len(model), accepted, forwarded, dropped, refused)
+				if s.Events != int64(len(model)) || s.Bytes != perEvent*s.Events || s.Bytes > limit ||
+					s.Accepted != accepted ||
+					s.Forwarded != forwarded ||
+					s.Dropped != dropped ||
+					s.Refused != refused {
+					t.Fatalf(
+						"stats %+v; model: %d events, %d accepted, %d forwarded, %d dropped, %d refused", s,
+						len(model), accepted, forwarded, dropped, refused,
+					)
 				}
 			}
 			if drop && dropped == 0 {
@@ -228,7 +235,9 @@ func TestEventsOfOneProgramKeepTheirOrderAmongManyPrograms(t *testing.T) {
 	for p := range programs {
 		senders.Go(func() {
 			for i := range each {
-				if _, err := b.Accept(t.Context(), []outbox.Event{event(fmt.Sprintf("%02d-%03d", p, i), 10)}); err != nil {
+				if _, err := b.Accept(
+					t.Context(), []outbox.Event{event(fmt.Sprintf("%02d-%03d", p, i), 10)},
+				); err != nil {
 					t.Error(err)
 				}
 			}
@@ -299,11 +308,14 @@ func TestRefusedEventsAreKeptWholeUpToABound(t *testing.T) {
 		b.refuse(fmt.Sprint(i), fmt.Sprintf("reason %d", i), size)
 	}
 	s := b.stats()
-	if s.Refused != 70 || s.SetAside != 63 || s.Discarded != 7 || s.Events != 0 || s.Bytes != 0 || len(s.LastRefused) != 10 || s.LastRefused[0].Reason != "reason 69" {
+	if s.Refused != 70 || s.SetAside != 63 || s.Discarded != 7 || s.Events != 0 || s.Bytes != 0 ||
+		len(s.LastRefused) != 10 ||
+		s.LastRefused[0].Reason != "reason 69" {
 		t.Errorf("%+v", s)
 	}
 	kept, err := b.Refused(t.Context(), 0, 1000)
-	if err != nil || len(kept) != 63 || kept[0].EventID != "69" || kept[62].EventID != "7" || kept[62].Bytes < size || !kept[62].Whole {
+	if err != nil || len(kept) != 63 || kept[0].EventID != "69" || kept[62].EventID != "7" || kept[62].Bytes < size ||
+		!kept[62].Whole {
 		t.Errorf("%d kept, %v", len(kept), err)
 	}
 	if rest, err := b.Refused(t.Context(), kept[61].Seq, 1000); err != nil || len(rest) != 1 || rest[0].EventID != "7" {
@@ -315,7 +327,12 @@ func TestARefusedEventIsSentAgainOrDiscardedAsAPersonSays(t *testing.T) {
 	t.Parallel()
 	b := open(t, 1<<20, false)
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
-	if _, err := b.Accept(t.Context(), []outbox.Event{{ID: "a", Topic: "t/a", Payload: []byte(`{"x":1}`), Headers: map[string]string{"X-A": "b"}, Time: at}}); err != nil {
+	if _, err := b.Accept(
+		t.Context(),
+		[]outbox.Event{
+			{ID: "a", Topic: "t/a", Payload: []byte(`{"x":1}`), Headers: map[string]string{"X-A": "b"}, Time: at},
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	before, err := b.Next(t.Context(), 1, 1)
@@ -350,7 +367,10 @@ func TestARefusedEventIsSentAgainOrDiscardedAsAPersonSays(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	after, err := b.Next(t.Context(), 3, 1<<20)
-	if err != nil || after[1].Payload != before[0].Payload || after[1].Topic != "t/a" || after[1].Headers.V["X-A"] != "b" || !after[1].EventTime.Equal(at) || after[1].Bytes != before[0].Bytes {
+	if err != nil || after[1].Payload != before[0].Payload || after[1].Topic != "t/a" ||
+		after[1].Headers.V["X-A"] != "b" ||
+		!after[1].EventTime.Equal(at) ||
+		after[1].Bytes != before[0].Bytes {
 		t.Errorf("%+v became %+v, %v", before[0], after[1], err)
 	}
 	if s := b.stats(); s.SetAside != 0 || s.Events != 3 || s.Bytes < after[1].Bytes {
@@ -388,14 +408,20 @@ func TestWhatAnOlderVersionKeptOfRefusedEventsIsShownButNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.Update(t.Context(), func(tx *db.Tx) error { // as version 1 of the tables did
-		_, err := tx.Exec(t.Context(), "INSERT INTO refused_events (event_id, topic, payload, reason, refused_at) VALUES ('old', 't', '{\"cut', 'no', 1)")
+		_, err := tx.Exec(
+			t.Context(),
+			"INSERT INTO refused_events (event_id, topic, payload, reason, refused_at) VALUES ('old', 't', '{\"cut', 'no', 1)",
+		)
 		return err
 	})
 	if err := errors.Join(err, d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	b.open()
-	if list, err := b.Refused(t.Context(), 0, 10); err != nil || len(list) != 2 || list[0].EventID != "old" || list[0].Whole || !list[1].Whole {
+	if list, err := b.Refused(
+		t.Context(), 0, 10,
+	); err != nil || len(list) != 2 || list[0].EventID != "old" || list[0].Whole ||
+		!list[1].Whole {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if _, err := b.Retry(t.Context(), []string{"old"}); !fault.Is(err, fault.Conflict) {

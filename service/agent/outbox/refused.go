@@ -63,12 +63,7 @@ func (o *Outbox) Refuse(ctx context.Context, e Stored, reason string) error {
 	if err == nil {
 		o.refused.Inc()
 		o.cfg.Log.Warn(
-			"the control plane refused an event; it is set aside",
-			"event",
-			e.EventID,
-			"topic",
-			e.Topic,
-			"reason",
+			"the control plane refused an event; it is set aside", "event", e.EventID, "topic", e.Topic, "reason",
 			reason,
 		)
 		if discarded > 0 {
@@ -81,7 +76,8 @@ func (o *Outbox) Refuse(ctx context.Context, e Stored, reason string) error {
 // trimRefused discards the oldest refused events beyond the bounds.
 func trimRefused(ctx context.Context, tx *db.Tx) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM refused_events WHERE seq IN (SELECT seq FROM (
-			SELECT seq, ROW_NUMBER() OVER newest AS n, SUM(bytes) OVER newest AS sum FROM refused_events WINDOW newest AS (ORDER BY seq DESC)
+			SELECT seq, ROW_NUMBER() OVER newest AS n, SUM(bytes) OVER newest AS sum
+				FROM refused_events WINDOW newest AS (ORDER BY seq DESC)
 		) WHERE n > ? OR sum > ?)`, maxRefused, int64(maxRefusedBytes))
 }
 
@@ -192,9 +188,7 @@ func (o *Outbox) chosen(ctx context.Context, tx *db.Tx, ids []string, whole bool
 		err := tx.Get(ctx, &r, "SELECT whole FROM refused_events WHERE event_id = ?", id)
 		if errors.Is(err, db.ErrNoRows) {
 			return nil, fault.New(
-				fault.NotFound,
-				"event_ids: no refused event has the id %.128s; nothing was changed",
-				id,
+				fault.NotFound, "event_ids: no refused event has the id %.128s; nothing was changed", id,
 			)
 		}
 		if err != nil {
@@ -203,8 +197,7 @@ func (o *Outbox) chosen(ctx context.Context, tx *db.Tx, ids []string, whole bool
 		if whole && !r.Whole {
 			return nil, fault.New(
 				fault.Conflict,
-				"event_ids: only the beginning of event %.128s was kept, so it cannot be sent again",
-				id,
+				"event_ids: only the beginning of event %.128s was kept, so it cannot be sent again", id,
 			)
 		}
 	}

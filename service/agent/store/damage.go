@@ -58,7 +58,9 @@ func resultCode(err error) int {
 // asStorageFault gives a failed start that the disk is to blame for its kind.
 func asStorageFault(err error) error {
 	if code := resultCode(err); code == sqliteFull || code == sqliteIOErr {
-		return fault.Wrap(fault.StorageFailed, err, "database: the disk is full or broken; make room in the data folder")
+		return fault.Wrap(
+			fault.StorageFailed, err, "database: the disk is full or broken; make room in the data folder",
+		)
 	}
 	return err
 }

@@ -106,8 +106,11 @@ func (d *DB) Room(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fault.New(fault.StorageFailed, "the disk is full; nothing was stored. Make room in the data folder: at least %.1f MiB",
-		float64(max(d.reserve.missing(), 1<<18))/(1<<20)).
+	return fault.New(
+		fault.StorageFailed,
+		"the disk is full; nothing was stored. Make room in the data folder: at least %.1f MiB",
+		float64(max(d.reserve.missing(), 1<<18))/(1<<20),
+	).
 		WithCode("storage_full")
 }
 

@@ -23,7 +23,8 @@ const (
 func FileName(device string) string {
 	var b strings.Builder
 	for i, c := range []byte(device) {
-		safe := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0
+		safe := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' ||
+			c == '.' && i > 0
 		if safe {
 			b.WriteByte(c)
 		} else {

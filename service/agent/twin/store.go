@@ -124,13 +124,22 @@ func (s *Store) Get(ctx context.Context, device string) (Twin, error) {
 func (s *Store) row(ctx context.Context, q db.Querier, device string) (deviceRow, error) {
 	var r deviceRow
 	err := q.Get(ctx, &r, "SELECT * FROM devices WHERE device_id = ?", device)
-	return r, db.NotFound(err, "device %s: the site has none of this id; register it with PUT /v1/devices/%s", device, device)
+	return r, db.NotFound(
+		err, "device %s: the site has none of this id; register it with PUT /v1/devices/%s", device, device,
+	)
 }
 
 func (r *deviceRow) twin() (Twin, error) {
 	reported, err := merged(json.RawMessage(r.Reported), json.RawMessage(r.Patch))
-	return Twin{DeviceID: r.DeviceID, Desired: json.RawMessage(r.Desired), Reported: reported, DesiredVersion: r.DesiredVersion,
-		ReportedVersion: r.ReportedVersion, Pending: r.PendingReg > 0 || r.PendingPatch > 0, Error: r.Error}, err
+	return Twin{
+		DeviceID:        r.DeviceID,
+		Desired:         json.RawMessage(r.Desired),
+		Reported:        reported,
+		DesiredVersion:  r.DesiredVersion,
+		ReportedVersion: r.ReportedVersion,
+		Pending:         r.PendingReg > 0 || r.PendingPatch > 0,
+		Error:           r.Error,
+	}, err
 }
 
 // Firmware is the version that a program last registered for a device; empty when
@@ -151,7 +160,9 @@ func (s *Store) Firmware(ctx context.Context, device string) (string, error) {
 // Counts are how many devices there are, and how many have something pending.
 func (s *Store) Counts(ctx context.Context) (devices, pending int64, err error) {
 	if err = s.db.Get(ctx, &devices, "SELECT COUNT(*) FROM devices"); err == nil {
-		err = s.db.Get(ctx, &pending, "SELECT COUNT(*) FROM devices WHERE pending_registration > 0 OR pending_patch > 0")
+		err = s.db.Get(
+			ctx, &pending, "SELECT COUNT(*) FROM devices WHERE pending_registration > 0 OR pending_patch > 0",
+		)
 	}
 	return devices, pending, err
 }
@@ -161,7 +172,9 @@ var deviceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 // Register notes what a program tells of a device. When it returns, it is on disk.
 func (s *Store) Register(ctx context.Context, device string, reg Registration) error {
 	if !deviceID.MatchString(device) {
-		return fault.InvalidField("device", "must have 1 to 128 letters, digits and . _ : - and begin with a letter or digit")
+		return fault.InvalidField(
+			"device", "must have 1 to 128 letters, digits and . _ : - and begin with a letter or digit",
+		)
 	}
 	texts := map[string]string{"name": reg.Name, "model": reg.Model, "firmware_version": reg.FirmwareVersion}
 	for k, v := range reg.Labels {
@@ -234,7 +247,11 @@ func (s *Store) Patch(ctx context.Context, device string, patch json.RawMessage)
 		if len(after) > MaxBytes || len(sum) > MaxBytes {
 			return tooLarge()
 		}
-		_, err = tx.Exec(ctx, "UPDATE devices SET patch = ?, touched = ?, pending_patch = pending_patch + 1, error = '' WHERE device_id = ?", string(sum), string(touched), device)
+		_, err = tx.Exec(
+			ctx,
+			"UPDATE devices SET patch = ?, touched = ?, pending_patch = pending_patch + 1, error = '' WHERE device_id = ?",
+			string(sum), string(touched), device,
+		)
 		return err
 	})
 	if err == nil {

@@ -44,7 +44,8 @@ func TestFileNamesAreSafeAndDistinctForAnyDevice(t *testing.T) {
 	long := strings.Repeat(":", 128)
 	for _, device := range []string{"pump-1", "Pump_2.x", "a:b", "a%3Ab", "../../etc/passwd", ".", "..", ".hidden", "a/b", "é", "a\x00b", "CON", long, long[:127] + "a"} {
 		name := twin.FileName(device)
-		if strings.ContainsAny(name, "/\\\x00:") || strings.HasPrefix(name, ".") || len(name) > 255 || filepath.Base(name) != name {
+		if strings.ContainsAny(name, "/\\\x00:") || strings.HasPrefix(name, ".") || len(name) > 255 ||
+			filepath.Base(name) != name {
 			t.Errorf("%q becomes %q", device, name)
 		}
 		if other, taken := names[name]; taken {
@@ -95,8 +96,10 @@ func TestFilesFollowTheTwinsAlsoAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
 	s, done := open(t, dir)
-	page := []twin.Pulled{{DeviceID: "a", Desired: json.RawMessage(`{"x":1}`), Reported: json.RawMessage(`{}`), DesiredVersion: 1},
-		{DeviceID: "b", Desired: json.RawMessage(`{}`), Reported: json.RawMessage(`{}`)}}
+	page := []twin.Pulled{
+		{DeviceID: "a", Desired: json.RawMessage(`{"x":1}`), Reported: json.RawMessage(`{}`), DesiredVersion: 1},
+		{DeviceID: "b", Desired: json.RawMessage(`{}`), Reported: json.RawMessage(`{}`)},
+	}
 	must(t, s.Pull(ctx, page), s.Register(ctx, "new", twin.Registration{}))
 	folder := filepath.Join(dir, "twins")
 	files := func() string {
@@ -120,8 +123,11 @@ func TestFilesFollowTheTwinsAlsoAfterACrash(t *testing.T) {
 	}
 	done()
 	// What a crash can leave: an old file, one of a device that is gone, half of one.
-	must(t, os.WriteFile(filepath.Join(folder, "a.json"), []byte("old"), 0o600), os.WriteFile(filepath.Join(folder, "gone.json"), nil, 0o600),
-		os.WriteFile(filepath.Join(folder, ".tmp-1"), nil, 0o600))
+	must(
+		t, os.WriteFile(filepath.Join(folder, "a.json"), []byte("old"), 0o600),
+		os.WriteFile(filepath.Join(folder, "gone.json"), nil, 0o600),
+		os.WriteFile(filepath.Join(folder, ".tmp-1"), nil, 0o600),
+	)
 	_, done = open(t, dir)
 	defer done()
 	text, err := os.ReadFile(filepath.Join(folder, "a.json"))

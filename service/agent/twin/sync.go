@@ -21,7 +21,10 @@ type PendingRegistration struct {
 // given one; nil when there is none.
 func (s *Store) NextRegistration(ctx context.Context, after string) (*PendingRegistration, error) {
 	var r deviceRow
-	err := s.db.Get(ctx, &r, "SELECT * FROM devices WHERE pending_registration > 0 AND device_id > ? ORDER BY device_id LIMIT 1", after)
+	err := s.db.Get(
+		ctx, &r,
+		"SELECT * FROM devices WHERE pending_registration > 0 AND device_id > ? ORDER BY device_id LIMIT 1", after,
+	)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -36,7 +39,11 @@ func (s *Store) NextRegistration(ctx context.Context, after string) (*PendingReg
 // why it will not have it, or empty. One that changed meanwhile stays pending.
 func (s *Store) Registered(ctx context.Context, p *PendingRegistration, refusal string) error {
 	return s.db.Settle(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "UPDATE devices SET pending_registration = 0, error = ? WHERE device_id = ? AND pending_registration = ?", refusal, p.DeviceID, p.Number)
+		_, err := tx.Exec(
+			ctx,
+			"UPDATE devices SET pending_registration = 0, error = ? WHERE device_id = ? AND pending_registration = ?",
+			refusal, p.DeviceID, p.Number,
+		)
 		return err
 	})
 }
@@ -45,7 +52,9 @@ func (s *Store) Registered(ctx context.Context, p *PendingRegistration, refusal 
 // know the devices as this site's.
 func (s *Store) RegisterAll(ctx context.Context) error {
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "UPDATE devices SET pending_registration = pending_registration + 1 WHERE registration <> ''")
+		_, err := tx.Exec(
+			ctx, "UPDATE devices SET pending_registration = pending_registration + 1 WHERE registration <> ''",
+		)
 		return err
 	})
 	if err == nil {
@@ -87,7 +96,11 @@ func (s *Store) Patched(ctx context.Context, p *PendingPatch, reported json.RawM
 // Refused drops a patch that the control plane will never merge.
 func (s *Store) Refused(ctx context.Context, p *PendingPatch, reason string) error {
 	return s.db.Settle(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "UPDATE devices SET patch = '', pending_patch = 0, error = ? WHERE device_id = ? AND pending_patch = ?", reason, p.DeviceID, p.Number)
+		_, err := tx.Exec(
+			ctx,
+			"UPDATE devices SET patch = '', pending_patch = 0, error = ? WHERE device_id = ? AND pending_patch = ?",
+			reason, p.DeviceID, p.Number,
+		)
 		return err
 	})
 }
@@ -106,11 +119,18 @@ func (s *Store) Pull(ctx context.Context, page []Pulled) error {
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, p := range page {
 			// What is unchanged is not written again; small boxes have flash.
-			if _, err := tx.Exec(ctx, `INSERT INTO devices (device_id, desired, desired_version, reported, reported_version) VALUES (?, ?, ?, ?, ?)
+			if _, err := tx.Exec(
+				ctx,
+				`INSERT INTO devices (device_id, desired, desired_version, reported, reported_version) VALUES (?, ?, ?, ?, ?)
 				ON CONFLICT (device_id) DO UPDATE SET desired = excluded.desired, desired_version = excluded.desired_version,
 				reported = excluded.reported, reported_version = excluded.reported_version
 				WHERE devices.desired_version <> excluded.desired_version OR devices.reported_version <> excluded.reported_version OR devices.desired <> excluded.desired`,
-				p.DeviceID, string(p.Desired), p.DesiredVersion, string(p.Reported), p.ReportedVersion); err != nil {
+				p.DeviceID,
+				string(p.Desired),
+				p.DesiredVersion,
+				string(p.Reported),
+				p.ReportedVersion,
+			); err != nil {
 				return err
 			}
 		}
@@ -135,7 +155,9 @@ func (s *Store) Retain(ctx context.Context, pulled map[string]bool) error {
 	defer s.files.Unlock()
 	var gone []string
 	var known []string
-	if err := s.db.Select(ctx, &known, "SELECT device_id FROM devices WHERE pending_registration = 0 AND error = ''"); err != nil {
+	if err := s.db.Select(
+		ctx, &known, "SELECT device_id FROM devices WHERE pending_registration = 0 AND error = ''",
+	); err != nil {
 		return err
 	}
 	for _, device := range known {
@@ -148,7 +170,9 @@ func (s *Store) Retain(ctx context.Context, pulled map[string]bool) error {
 	}
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, device := range gone {
-			if _, err := tx.Exec(ctx, "DELETE FROM devices WHERE device_id = ? AND pending_registration = 0", device); err != nil {
+			if _, err := tx.Exec(
+				ctx, "DELETE FROM devices WHERE device_id = ? AND pending_registration = 0", device,
+			); err != nil {
 				return err
 			}
 		}

@@ -62,9 +62,19 @@ func New(cfg Config) (*Manager, error) {
 		cfg.Look = 15 * time.Second
 	}
 	m := &Manager{
-		cfg: cfg, store: store{cfg.DB}, news: make(chan struct{}, 1), sweep: make(chan struct{}, 1), workers: map[string]*worker{},
-		rollbacks: prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_deployment_rollbacks_total", Help: "New versions that did not prove themselves, so that the version before runs again."}),
-		restarts:  prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_deployment_restarts_total", Help: "Containers that the agent started again."}),
+		cfg:     cfg,
+		store:   store{cfg.DB},
+		news:    make(chan struct{}, 1),
+		sweep:   make(chan struct{}, 1),
+		workers: map[string]*worker{},
+		rollbacks: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "agent_deployment_rollbacks_total",
+			Help: "New versions that did not prove themselves, so that the version before runs again.",
+		}),
+		restarts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "agent_deployment_restarts_total",
+			Help: "Containers that the agent started again.",
+		}),
 	}
 	for _, c := range []prometheus.Collector{m.rollbacks, m.restarts} {
 		if err := cfg.Registry.Register(c); err != nil {
@@ -81,7 +91,9 @@ func New(cfg Config) (*Manager, error) {
 
 // SetDesired stores what the control plane wants and has it done. It returns when
 // it is stored.
-func (m *Manager) SetDesired(ctx context.Context, deployments []edgeapi.AgentDeployment, packs []edgeapi.PolicyPack) error {
+func (m *Manager) SetDesired(
+	ctx context.Context, deployments []edgeapi.AgentDeployment, packs []edgeapi.PolicyPack,
+) error {
 	if err := m.store.setDesired(ctx, deployments, packs); err != nil {
 		return err
 	}
@@ -222,8 +234,11 @@ func (m *Manager) Status(ctx context.Context) ([]Status, error) {
 	out := []Status{}
 	for _, r := range rows {
 		if d := r.Desired.V; !r.Removed {
-			out = append(out, Status{ID: r.ID, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: string(d.DesiredState),
-				Status: r.Status, Message: r.Message, Revision: r.Revision, Reported: r.Reported})
+			out = append(
+				out,
+				Status{ID: r.ID, Name: d.Name, Image: d.Image, Version: d.Version, DesiredState: string(d.DesiredState),
+					Status: r.Status, Message: r.Message, Revision: r.Revision, Reported: r.Reported},
+			)
 		}
 	}
 	return out, nil

@@ -52,8 +52,19 @@ func newSite(t *testing.T, p *podmantest.Podman, image string) *site {
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	s.desired = edgeapi.AgentDeployment{Id: "d-" + fmt.Sprint(port), Name: "web", Image: image, Version: "1", Allowed: true, DesiredState: "running", PullPolicy: "never", Restart: "always",
-		Env: edgeapi.Env{"VERSION": "1"}, Ports: []edgeapi.Port{{ContainerPort: 8080, HostPort: &port}}, Revision: 1}
+	s.desired = edgeapi.AgentDeployment{
+		Id:           "d-" + fmt.Sprint(port),
+		Name:         "web",
+		Image:        image,
+		Version:      "1",
+		Allowed:      true,
+		DesiredState: "running",
+		PullPolicy:   "never",
+		Restart:      "always",
+		Env:          edgeapi.Env{"VERSION": "1"},
+		Ports:        []edgeapi.Port{{ContainerPort: 8080, HostPort: &port}},
+		Revision:     1,
+	}
 	s.start()
 	t.Cleanup(func() {
 		s.mu.Lock()
@@ -82,7 +93,15 @@ func (s *site) start() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.manager, err = New(Config{DB: d, Socket: s.podman.Socket, Log: slog.New(slog.DiscardHandler), Now: time.Now, Registry: prometheus.NewRegistry(), Settle: 300 * time.Millisecond, Look: 200 * time.Millisecond})
+	s.manager, err = New(Config{
+		DB:       d,
+		Socket:   s.podman.Socket,
+		Log:      slog.New(slog.DiscardHandler),
+		Now:      time.Now,
+		Registry: prometheus.NewRegistry(),
+		Settle:   300 * time.Millisecond,
+		Look:     200 * time.Millisecond,
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -128,7 +147,9 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	s.statuses = append(s.statuses, fmt.Sprintf("%s/%d", in.Status, *in.ObservedRevision))
 	s.message = *in.Message
-	_ = json.NewEncoder(w).Encode(edgeapi.Deployment{Id: s.desired.Id, SiteId: "s1"}) // the agent would see a cut answer
+	_ = json.NewEncoder(w).Encode(
+		edgeapi.Deployment{Id: s.desired.Id, SiteId: "s1"},
+	) // the agent would see a cut answer
 }
 
 // deploy has the agent run s.desired after a change to it.
@@ -137,8 +158,19 @@ func (s *site) deploy(change func(*edgeapi.AgentDeployment), packs ...edgeapi.Po
 	before := s.desired
 	change(&s.desired)
 	if before.Revision != s.desired.Revision {
-		previous := edgeapi.Deployment{Id: before.Id, Name: before.Name, Image: before.Image, Version: before.Version, DesiredState: before.DesiredState, Env: before.Env, Ports: before.Ports,
-			PullPolicy: before.PullPolicy, Restart: before.Restart, Health: before.Health, Revision: s.desired.Revision + 1}
+		previous := edgeapi.Deployment{
+			Id:           before.Id,
+			Name:         before.Name,
+			Image:        before.Image,
+			Version:      before.Version,
+			DesiredState: before.DesiredState,
+			Env:          before.Env,
+			Ports:        before.Ports,
+			PullPolicy:   before.PullPolicy,
+			Restart:      before.Restart,
+			Health:       before.Health,
+			Revision:     s.desired.Revision + 1,
+		}
 		s.mu.Lock()
 		s.previous = &previous
 		s.mu.Unlock()
@@ -199,7 +231,9 @@ func (s *site) answers(version string) {
 // containers are the ids of the deployment's containers, one a line.
 func (s *site) containers() string {
 	s.Helper()
-	return s.podman.Run("ps", "--all", "--no-trunc", "--filter", "label="+labelDeployment+"="+s.desired.Id, "--format", "{{.ID}}")
+	return s.podman.Run(
+		"ps", "--all", "--no-trunc", "--filter", "label="+labelDeployment+"="+s.desired.Id, "--format", "{{.ID}}",
+	)
 }
 
 func (s *site) eventually(what string, ok func() bool) {
@@ -208,7 +242,10 @@ func (s *site) eventually(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.Fatalf("not within 30 s: %s; reported %v, last with %q; containers:\n%s", what, s.statuses, s.message, s.containers())
+			s.Fatalf(
+				"not within 30 s: %s; reported %v, last with %q; containers:\n%s", what, s.statuses, s.message,
+				s.containers(),
+			)
 		}
 	}
 }

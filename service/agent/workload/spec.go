@@ -58,7 +58,11 @@ func containerSpec(instance string, d edgeapi.AgentDeployment) podman.Spec {
 		spec.Ports = append(spec.Ports, port)
 	}
 	if h := d.Health; h != nil && len(h.Command) > 0 {
-		spec.Health = &podman.HealthConfig{Test: append([]string{"CMD"}, h.Command...), Timeout: check(d).timeout, Retries: check(d).retries}
+		spec.Health = &podman.HealthConfig{
+			Test:    append([]string{"CMD"}, h.Command...),
+			Timeout: check(d).timeout,
+			Retries: check(d).retries,
+		}
 	}
 	return spec
 }

@@ -10,7 +10,18 @@ import (
 )
 
 func deployment() edgeapi.AgentDeployment {
-	return edgeapi.AgentDeployment{Id: "d1", Name: "web", Image: "ghcr.io/acme/web:1", Version: "1", Allowed: true, DesiredState: "running", Env: edgeapi.Env{"A": "b"}, Restart: "on_failure", PullPolicy: "missing", Revision: 1}
+	return edgeapi.AgentDeployment{
+		Id:           "d1",
+		Name:         "web",
+		Image:        "ghcr.io/acme/web:1",
+		Version:      "1",
+		Allowed:      true,
+		DesiredState: "running",
+		Env:          edgeapi.Env{"A": "b"},
+		Restart:      "on_failure",
+		PullPolicy:   "missing",
+		Revision:     1,
+	}
 }
 
 func TestTheDigestChangesWithWhatTheContainerIsMadeFromAndNothingElse(t *testing.T) {
@@ -81,7 +92,8 @@ func TestAContainerIsMadeAsTheDeploymentSays(t *testing.T) {
 	s := containerSpec("0123456789", d)
 	if s.RestartPolicy != "on-failure" || s.Ports[0].HostPort != 8080 || s.Ports[0].Protocol != "tcp" || s.Ports[1].Protocol != "udp" || s.Ports[1].HostPort != 0 ||
 		strings.Join(s.Health.Test, " ") != "CMD /check it" || s.Health.Retries != 7 || s.Health.Interval != 0 || s.Env["A"] != "b" ||
-		s.Labels[labelDeployment] != "d1" || !strings.HasPrefix(s.Name, "mainstay-web-01234567-") {
+		s.Labels[labelDeployment] != "d1" ||
+		!strings.HasPrefix(s.Name, "mainstay-web-01234567-") {
 		t.Errorf("%+v", s)
 	}
 }

@@ -64,9 +64,13 @@ func (s store) open(ctx context.Context) (agentRow, error) {
 }
 
 // setDesired stores what the control plane wants.
-func (s store) setDesired(ctx context.Context, deployments []edgeapi.AgentDeployment, packs []edgeapi.PolicyPack) error {
+func (s store) setDesired(
+	ctx context.Context, deployments []edgeapi.AgentDeployment, packs []edgeapi.PolicyPack,
+) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE workload_agent SET pulled = TRUE, packs = ?", db.JSON[[]edgeapi.PolicyPack]{V: packs}); err != nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE workload_agent SET pulled = TRUE, packs = ?", db.JSON[[]edgeapi.PolicyPack]{V: packs},
+		); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "UPDATE workloads SET removed = TRUE"); err != nil {
@@ -82,9 +86,14 @@ func (s store) setDesired(ctx context.Context, deployments []edgeapi.AgentDeploy
 }
 
 func upsert(ctx context.Context, tx *db.Tx, d edgeapi.AgentDeployment) error {
-	_, err := tx.Exec(ctx, `INSERT INTO workloads (id, desired, removed, current, failed, rollback, revision, status, message, reported)
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO workloads (id, desired, removed, current, failed, rollback, revision, status, message, reported)
 		VALUES (?, ?, FALSE, '', '', '', 0, 'pending', '', TRUE)
-		ON CONFLICT (id) DO UPDATE SET desired = excluded.desired, removed = FALSE`, d.Id, db.JSON[edgeapi.AgentDeployment]{V: d})
+		ON CONFLICT (id) DO UPDATE SET desired = excluded.desired, removed = FALSE`,
+		d.Id,
+		db.JSON[edgeapi.AgentDeployment]{V: d},
+	)
 	return err
 }
 
@@ -122,10 +131,15 @@ func (s store) disproved(ctx context.Context, id, digest, rollback string) error
 }
 
 // setStatus stores how a deployment does, to be reported if that is news.
-func (s store) setStatus(ctx context.Context, id string, revision int64, status, message string) (news bool, err error) {
+func (s store) setStatus(
+	ctx context.Context, id string, revision int64, status, message string,
+) (news bool, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, "UPDATE workloads SET revision = ?, status = ?, message = ?, reported = FALSE WHERE id = ? AND (revision <> ? OR status <> ? OR message <> ?)",
-			revision, status, message, id, revision, status, message)
+		n, err := tx.Exec(
+			ctx,
+			"UPDATE workloads SET revision = ?, status = ?, message = ?, reported = FALSE WHERE id = ? AND (revision <> ? OR status <> ? OR message <> ?)",
+			revision, status, message, id, revision, status, message,
+		)
 		news = n > 0
 		return err
 	})
@@ -135,16 +149,25 @@ func (s store) setStatus(ctx context.Context, id string, revision int64, status,
 // reported stores that the control plane has heard what r says, unless there is
 // news since.
 func (s store) reported(ctx context.Context, r row) error {
-	return s.exec(ctx, "UPDATE workloads SET reported = TRUE WHERE id = ? AND revision = ? AND status = ? AND message = ?", r.ID, r.Revision, r.Status, r.Message)
+	return s.exec(
+		ctx, "UPDATE workloads SET reported = TRUE WHERE id = ? AND revision = ? AND status = ? AND message = ?",
+		r.ID, r.Revision, r.Status, r.Message,
+	)
 }
 
 // rolledBack stores what the control plane has made of a rollback.
 func (s store) rolledBack(ctx context.Context, r row, desired *edgeapi.AgentDeployment) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE workloads SET rollback = '' WHERE id = ? AND rollback = ?", r.ID, r.Rollback); err != nil || desired == nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE workloads SET rollback = '' WHERE id = ? AND rollback = ?", r.ID, r.Rollback,
+		); err != nil ||
+			desired == nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "UPDATE workloads SET desired = ? WHERE id = ? AND NOT removed", db.JSON[edgeapi.AgentDeployment]{V: *desired}, r.ID)
+		_, err := tx.Exec(
+			ctx, "UPDATE workloads SET desired = ? WHERE id = ? AND NOT removed",
+			db.JSON[edgeapi.AgentDeployment]{V: *desired}, r.ID,
+		)
 		return err
 	})
 }

@@ -65,7 +65,9 @@ func (w *worker) stays(ctx context.Context, name string) (podman.Container, erro
 		return info, err
 	}
 	if !info.State.Running || info.RestartCount > 0 {
-		return info, w.because(ctx, info, fmt.Sprintf("ended right after its start, with status %d", info.State.ExitCode), nil)
+		return info, w.because(
+			ctx, info, fmt.Sprintf("ended right after its start, with status %d", info.State.ExitCode), nil,
+		)
 	}
 	return info, nil
 }

@@ -180,7 +180,13 @@ func (w *worker) converge(ctx context.Context, r row) (time.Duration, error) {
 	}
 	if !w.m.allows(d) {
 		if err := w.removeAllBut(ctx, ""); err != nil {
-			return 0, errors.Join(err, w.say(ctx, d, "denied", "no policy pack allows the image, but Podman did not remove the container: "+oneLine(err.Error())))
+			return 0, errors.Join(
+				err,
+				w.say(
+					ctx, d, "denied",
+					"no policy pack allows the image, but Podman did not remove the container: "+oneLine(err.Error()),
+				),
+			)
 		}
 		if r.Current != "" || r.Failed != "" { // nothing is left to go back to
 			if err := w.m.store.proved(ctx, w.id, ""); err != nil {
@@ -292,7 +298,9 @@ func (w *worker) failed(ctx context.Context, d edgeapi.AgentDeployment, want, cu
 		return errors.Join(why, err)
 	}
 	if err := w.m.podman.StartContainer(ctx, old.ID); err != nil {
-		return errors.Join(why, err, w.say(ctx, d, "failed", oneLine(message+"; and the version before does not start: "+err.Error())))
+		return errors.Join(
+			why, err, w.say(ctx, d, "failed", oneLine(message+"; and the version before does not start: "+err.Error())),
+		)
 	}
 	w.m.rollbacks.Inc()
 	w.m.cfg.Log.Error("deployment goes back to the version before", "name", d.Name, "version", d.Version, "error", why)
@@ -309,7 +317,9 @@ func (w *worker) hold(ctx context.Context, r row, c podman.Listed) (time.Duratio
 		return 0, err
 	}
 	if d := r.Desired.V; r.Status != "failed" || r.Revision != d.Revision { // we ended before it was said
-		return w.m.cfg.Look, w.say(ctx, d, "failed", oneLine(cmp.Or(r.Rollback, "version "+d.Version+" had failed here before")))
+		return w.m.cfg.Look, w.say(
+			ctx, d, "failed", oneLine(cmp.Or(r.Rollback, "version "+d.Version+" had failed here before")),
+		)
 	}
 	return w.m.cfg.Look, nil
 }
@@ -365,7 +375,8 @@ func (w *worker) supervise(ctx context.Context, r row, c podman.Listed) (time.Du
 // (which leaves it as if it had only been created), and not one that we stopped.
 func (w *worker) revive(ctx context.Context, r row, info podman.Container) (time.Duration, error) {
 	d := r.Desired.V
-	if age := w.m.cfg.Now().Sub(info.State.FinishedAt); age >= 0 && age < untouched { // negative: the clock was set back
+	if age := w.m.cfg.Now().Sub(info.State.FinishedAt); age >= 0 &&
+		age < untouched { // negative: the clock was set back
 		return time.Second, nil
 	}
 	ended := info.State.Status == "exited" && r.Revision == d.Revision && r.Status != "pulling"
@@ -373,7 +384,9 @@ func (w *worker) revive(ctx context.Context, r row, info podman.Container) (time
 	case ended && d.Restart != "always" && info.State.ExitCode == 0:
 		return w.m.cfg.Look, w.say(ctx, d, "stopped", "the container ended with status 0")
 	case ended && d.Restart == "no":
-		return w.m.cfg.Look, w.say(ctx, d, "failed", fmt.Sprintf("the container ended with status %d", info.State.ExitCode))
+		return w.m.cfg.Look, w.say(
+			ctx, d, "failed", fmt.Sprintf("the container ended with status %d", info.State.ExitCode),
+		)
 	}
 	w.m.restarts.Inc()
 	if err := w.m.podman.StartContainer(ctx, info.ID); err != nil {

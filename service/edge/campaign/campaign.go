@@ -40,7 +40,9 @@ func CheckStages(stages []int) error {
 	last := 0
 	for i, p := range stages {
 		if p <= last || p > 100 {
-			return fault.InvalidField(fmt.Sprintf("stages.%d", i), "must be greater than the one before and at most 100")
+			return fault.InvalidField(
+				fmt.Sprintf("stages.%d", i), "must be greater than the one before and at most 100",
+			)
 		}
 		last = p
 	}
@@ -114,7 +116,9 @@ func Decide(p Plan, s State) (d Decision, reason string) {
 
 	// A last stage with fewer devices than MinDevices is judged when it is done.
 	if failed > p.FailureThreshold && (finished >= p.MinDevices || open == 0) {
-		reason = fmt.Sprintf("%d of %d devices failed, more than %.4g %%", s.Asked.Failed, asked, 100*p.FailureThreshold)
+		reason = fmt.Sprintf(
+			"%d of %d devices failed, more than %.4g %%", s.Asked.Failed, asked, 100*p.FailureThreshold,
+		)
 		switch {
 		case p.AutoAbort:
 			return Abort, reason
@@ -128,7 +132,9 @@ func Decide(p Plan, s State) (d Decision, reason string) {
 	}
 	if asked > 0 && share(s.Asked.Succeeded, asked) < p.SuccessThreshold {
 		if open == 0 {
-			return Pause, fmt.Sprintf("%d of %d devices succeeded, less than %.4g %%", s.Asked.Succeeded, asked, 100*p.SuccessThreshold)
+			return Pause, fmt.Sprintf(
+				"%d of %d devices succeeded, less than %.4g %%", s.Asked.Succeeded, asked, 100*p.SuccessThreshold,
+			)
 		}
 		return Wait, ""
 	}

@@ -50,7 +50,8 @@ func TestAnAttemptIsJudgedByItsAnswer(t *testing.T) {
 func TestTheHorizonIsTheLongestThatRetriesCanTake(t *testing.T) {
 	t.Parallel()
 	// Six attempts of ten seconds and the waits between them: 1, 2, 4, 8, 16 s.
-	if got := delivery.Horizon(delivery.Route{RetryMax: 5, Timeout: 10 * time.Second}); got < 90*time.Second || got > 92*time.Second {
+	if got := delivery.Horizon(delivery.Route{RetryMax: 5, Timeout: 10 * time.Second}); got < 90*time.Second ||
+		got > 92*time.Second {
 		t.Errorf("%s", got)
 	}
 }

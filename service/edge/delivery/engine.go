@@ -95,14 +95,31 @@ type metrics struct {
 // New returns an engine; Run starts it.
 func New(cfg Config) *Engine {
 	e := &Engine{
-		Config: cfg, now: cfg.Now, onGone: cfg.OnGone,
-		schedule: backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute},
-		poke:     make(chan struct{}, 1),
-		pauses:   map[string]pause{}, storingUntil: context.Background(),
-		woken: map[string]bool{}, blocked: map[string]string{}, breakers: map[string]*webhook.Breaker{}, workers: map[string]*worker{}, cursors: map[string]int64{},
+		Config:       cfg,
+		now:          cfg.Now,
+		onGone:       cfg.OnGone,
+		schedule:     backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute},
+		poke:         make(chan struct{}, 1),
+		pauses:       map[string]pause{},
+		storingUntil: context.Background(),
+		woken:        map[string]bool{},
+		blocked:      map[string]string{},
+		breakers:     map[string]*webhook.Breaker{},
+		workers:      map[string]*worker{},
+		cursors:      map[string]int64{},
 		metrics: metrics{
-			attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "edge_delivery_attempts_total", Help: "Requests to route targets by outcome."}, []string{"outcome"}),
-			latency:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "edge_delivery_seconds", Help: "From acceptance of an event to the target's yes.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
+			attempts: prometheus.NewCounterVec(
+				prometheus.CounterOpts{
+					Name: "edge_delivery_attempts_total",
+					Help: "Requests to route targets by outcome.",
+				},
+				[]string{"outcome"},
+			),
+			latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+				Name:    "edge_delivery_seconds",
+				Help:    "From acceptance of an event to the target's yes.",
+				Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+			}),
 		},
 	}
 	e.finding = telemetry.NewTrouble(cfg.Log, "delivery: cannot find due routes")
@@ -243,7 +260,10 @@ func (e *Engine) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(e.StopLimit, 10*time.Second), giveUp) })()
 	defer func() {
 		if n := e.unstored.Load(); n > 0 {
-			e.Log.Error("delivery: outcomes could not be stored before the end; these deliveries will be made again", "deliveries", n)
+			e.Log.Error(
+				"delivery: outcomes could not be stored before the end; these deliveries will be made again",
+				"deliveries", n,
+			)
 		}
 	}()
 	// Outcomes must still be stored while the last requests come in.
@@ -428,7 +448,10 @@ func (e *Engine) send(ctx context.Context, r Route, item item) verdict {
 	v, err := e.attempt(ctx, r, item)
 	if err != nil {
 		// A defect of ours, or a row that somebody changed. Trying again would not help.
-		e.Log.Error("delivery: an event cannot be sent; it is a dead letter", "route", r.ID, "event", item.event.EventID, "error", err)
+		e.Log.Error(
+			"delivery: an event cannot be sent; it is a dead letter", "route", r.ID, "event", item.event.EventID,
+			"error", err,
+		)
 		v = verdict{delivery: item.Pending, route: r, at: e.now(), dead: Permanent, err: clip(err.Error())}
 	}
 	switch {

@@ -91,11 +91,26 @@ func accept(t *testing.T, d *db.DB, site string, from, n int) {
 		now := db.At(time.Now())
 		var pending []delivery.Pending
 		for i := from; i < from+n; i++ {
-			if _, err := tx.Exec(t.Context(), `INSERT INTO events (seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at)
-				VALUES (?, 'o', ?, ?, 't', '{}', '{}', ?, ?)`, i, fmt.Sprintf("e%d", i), site, now, now); err != nil {
+			if _, err := tx.Exec(
+				t.Context(),
+				`INSERT INTO events (seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at)
+				VALUES (?, 'o', ?, ?, 't', '{}', '{}', ?, ?)`,
+				i,
+				fmt.Sprintf("e%d", i),
+				site,
+				now,
+				now,
+			); err != nil {
 				return err
 			}
-			pending = append(pending, delivery.Pending{RouteID: "r", EventSeq: int64(i), SiteID: site, Shard: delivery.ShardOf("r", site), CreatedAt: now, NextAt: now})
+			pending = append(pending, delivery.Pending{
+				RouteID:   "r",
+				EventSeq:  int64(i),
+				SiteID:    site,
+				Shard:     delivery.ShardOf("r", site),
+				CreatedAt: now,
+				NextAt:    now,
+			})
 		}
 		return delivery.Add(t.Context(), tx, pending, func(string) string { return "o" })
 	})
@@ -109,26 +124,49 @@ func engine(t *testing.T, d *db.DB, tg *target, change func(*delivery.Config)) *
 	t.Helper()
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
 		now := db.At(time.Now())
-		if _, err := tx.Exec(t.Context(), `INSERT INTO routes (id, org_id, name, site_id, topic, target_url, method, enabled, disabled_reason, retry_max, timeout_seconds, secret, created_at, updated_at)
-			VALUES ('r', 'o', 'r', '', '*', ?, 'POST', ?, '', 5, 5, '', ?, ?)`, tg.URL, true, now, now); err != nil {
+		if _, err := tx.Exec(
+			t.Context(),
+			`INSERT INTO routes (id, org_id, name, site_id, topic, target_url, method, enabled, disabled_reason, retry_max, timeout_seconds, secret, created_at, updated_at)
+			VALUES ('r', 'o', 'r', '', '*', ?, 'POST', ?, '', 5, 5, '', ?, ?)`,
+			tg.URL,
+			true,
+			now,
+			now,
+		); err != nil {
 			return err
 		}
-		_, err := tx.Exec(t.Context(), "INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES ('r', 0, 0, 0, 0, '')")
+		_, err := tx.Exec(
+			t.Context(),
+			"INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES ('r', 0, 0, 0, 0, '')",
+		)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := delivery.Config{
-		DB: d, Client: webhook.NewClient(webhook.Guard{AllowPrivate: true}, webhook.Options{}),
+		DB:     d,
+		Client: webhook.NewClient(webhook.Guard{AllowPrivate: true}, webhook.Options{}),
 		Route: func(context.Context, string) (delivery.Route, error) {
-			return delivery.Route{ID: "r", OrgID: "o", TargetURL: tg.URL, Method: "POST", Enabled: true, RetryMax: 5, Timeout: 20 * time.Second}, nil
+			return delivery.Route{
+				ID:        "r",
+				OrgID:     "o",
+				TargetURL: tg.URL,
+				Method:    "POST",
+				Enabled:   true,
+				RetryMax:  5,
+				Timeout:   20 * time.Second,
+			}, nil
 		},
 		Revision:    func(context.Context) (int64, error) { return 1, nil },
 		HoldRoutes:  delivery.LockRoute,
 		OnGone:      func(context.Context, *db.Tx, string) error { return nil },
 		OnBlocked:   func(context.Context, string, string) error { return nil },
-		Concurrency: 4, Replica: "a", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now,
+		Concurrency: 4,
+		Replica:     "a",
+		Log:         slog.New(slog.DiscardHandler),
+		Registry:    prometheus.NewRegistry(),
+		Now:         time.Now,
 	}
 	change(&cfg)
 	return delivery.New(cfg)
@@ -186,7 +224,9 @@ func TestWhatAWorkerHadReadWhenItPanickedIsDelivered(t *testing.T) {
 func TestANudgeThatComesAsAWorkerEndsIsNotLost(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, nil)
-	e := delivery.New(delivery.Config{DB: d, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now})
+	e := delivery.New(
+		delivery.Config{DB: d, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now},
+	)
 	if delivery.NudgedAtItsEnd(e, "r", false) {
 		t.Error("a worker that nobody nudged left something to do")
 	}

@@ -18,7 +18,10 @@ type Verdict struct {
 
 // Judge judges an attempt made at now, with the longest jitter.
 func Judge(p Pending, r Route, res webhook.Result, now time.Time) Verdict {
-	v := judge(p, r, backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute}, res, now, func() float64 { return 1 })
+	v := judge(
+		p, r, backoff.Schedule{Min: webhook.MinDelay, Base: time.Second, Max: 5 * time.Minute}, res, now,
+		func() float64 { return 1 },
+	)
 	out := Verdict{Delivered: v.delivered, Dead: v.dead, Gone: v.gone, Attempts: v.delivery.Attempts}
 	if !v.retryAt.IsZero() {
 		out.RetryIn = v.retryAt.Sub(now)

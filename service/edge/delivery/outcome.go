@@ -43,7 +43,9 @@ type verdict struct {
 
 // judge is the rule of package doc.go: what an attempt's result means for the
 // delivery. rnd gives the jitter of the retry schedule.
-func judge(p Pending, r Route, schedule backoff.Schedule, res webhook.Result, now time.Time, rnd func() float64) verdict {
+func judge(
+	p Pending, r Route, schedule backoff.Schedule, res webhook.Result, now time.Time, rnd func() float64,
+) verdict {
 	v := verdict{delivery: p, route: r, at: now, status: res.Status, err: errorText(res)}
 	v.delivery.Attempts++
 	if (res.Status == http.StatusTooManyRequests || res.Status == http.StatusServiceUnavailable) && res.RetryAfter > 0 {
@@ -162,8 +164,10 @@ func (e *Engine) settleRoute(ctx context.Context, tx *db.Tx, vs []verdict) error
 		}
 		gone = gone || v.gone
 		if v.dead == "" {
-			if _, err := tx.Exec(ctx, "UPDATE deliveries SET attempts = ?, next_at = ? WHERE route_id = ? AND event_seq = ?",
-				v.delivery.Attempts, db.At(v.retryAt), route.ID, v.delivery.EventSeq); err != nil {
+			if _, err := tx.Exec(
+				ctx, "UPDATE deliveries SET attempts = ?, next_at = ? WHERE route_id = ? AND event_seq = ?",
+				v.delivery.Attempts, db.At(v.retryAt), route.ID, v.delivery.EventSeq,
+			); err != nil {
 				return err
 			}
 			continue
@@ -250,8 +254,11 @@ func bury(ctx context.Context, tx *db.Tx, v verdict) (int64, error) {
 	}
 	tally.Add(tx, v.route.OrgID, tally.Delivery, "pending", -gone)
 	if p.DeadLetterID != "" || gone == 0 {
-		_, err := tx.Exec(ctx, "UPDATE deadletters SET status = 'dead', reason = ?, attempts = ?, last_status = ?, last_error = ? WHERE id = ?",
-			string(v.dead), p.Attempts, v.status, v.err, id)
+		_, err := tx.Exec(
+			ctx,
+			"UPDATE deadletters SET status = 'dead', reason = ?, attempts = ?, last_status = ?, last_error = ? WHERE id = ?",
+			string(v.dead), p.Attempts, v.status, v.err, id,
+		)
 		return 0, err
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO deadletters (`+deadLetterColumns+`)

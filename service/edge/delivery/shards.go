@@ -118,14 +118,18 @@ func (e *Engine) renew(ctx context.Context) (want []int64, err error) {
 		if err := tx.Select(ctx, &living, "SELECT id FROM delivery_replicas ORDER BY id"); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE delivery_shards SET expires_at = ? WHERE owner = ?", db.At(now.Add(leaseTime)), e.Replica); err != nil {
+		if _, err := tx.Exec(
+			ctx, "UPDATE delivery_shards SET expires_at = ? WHERE owner = ?", db.At(now.Add(leaseTime)), e.Replica,
+		); err != nil {
 			return err
 		}
 		var taken []struct {
 			Shard int64  `db:"shard"`
 			Owner string `db:"owner"`
 		}
-		if err := tx.Select(ctx, &taken, "SELECT shard, owner FROM delivery_shards WHERE expires_at >= ?", db.At(now)); err != nil {
+		if err := tx.Select(
+			ctx, &taken, "SELECT shard, owner FROM delivery_shards WHERE expires_at >= ?", db.At(now),
+		); err != nil {
 			return err
 		}
 		owner := map[int64]string{}
@@ -172,7 +176,9 @@ func (e *Engine) exchange(ctx context.Context, want []int64) (held []int64, err 
 			if slices.Contains(want, shard) {
 				continue
 			}
-			if _, err := tx.Exec(ctx, "DELETE FROM delivery_shards WHERE shard = ? AND owner = ?", shard, e.Replica); err != nil {
+			if _, err := tx.Exec(
+				ctx, "DELETE FROM delivery_shards WHERE shard = ? AND owner = ?", shard, e.Replica,
+			); err != nil {
 				return err
 			}
 		}

@@ -104,7 +104,9 @@ func Add(ctx context.Context, tx *db.Tx, pending []Pending, orgOf func(routeID s
 		n := min(chunk, 1<<(bits.Len(uint(len(pending)))-1))
 		args := make([]any, 0, n*columns)
 		for _, p := range pending[:n] {
-			args = append(args, p.RouteID, p.EventSeq, p.Shard, p.SiteID, p.Attempts, p.CreatedAt, p.NextAt, p.DeadLetterID)
+			args = append(
+				args, p.RouteID, p.EventSeq, p.Shard, p.SiteID, p.Attempts, p.CreatedAt, p.NextAt, p.DeadLetterID,
+			)
 			byOrg[orgOf(p.RouteID)]++
 		}
 		query := "INSERT INTO deliveries (route_id, event_seq, shard, site_id, attempts, created_at, next_at, dead_letter_id) VALUES " +
@@ -124,7 +126,9 @@ const deadLetterColumns = "id, org_id, route_id, event_seq, event_org_id, event_
 
 // BuryEvents makes dead letters of accepted events at once, without an attempt:
 // what a disabled route would have got is not lost.
-func BuryEvents(ctx context.Context, tx *db.Tx, routeID, orgID string, seqs []int64, reason Reason, now time.Time) error {
+func BuryEvents(
+	ctx context.Context, tx *db.Tx, routeID, orgID string, seqs []int64, reason Reason, now time.Time,
+) error {
 	for len(seqs) > 0 {
 		n := min(500, len(seqs))
 		query, args, err := db.In(`INSERT INTO deadletters (`+deadLetterColumns+`)
@@ -153,13 +157,22 @@ const buryPage = 2000
 // BuryRoute makes dead letters of what a route has pending, because it was disabled or removed, and
 // reports whether there is more. The route must be locked (LockRoute), and nothing new may come to
 // it: callers hold off ingest, or have committed the change of the route before.
-func BuryRoute(ctx context.Context, tx *db.Tx, routeID, orgID string, reason Reason, now time.Time) (more bool, err error) {
+func BuryRoute(
+	ctx context.Context, tx *db.Tx, routeID, orgID string, reason Reason, now time.Time,
+) (more bool, err error) {
 	last := int64(math.MaxInt64)
-	err = tx.Get(ctx, &last, "SELECT event_seq FROM deliveries WHERE route_id = ? ORDER BY event_seq LIMIT 1 OFFSET ?", routeID, buryPage-1)
+	err = tx.Get(
+		ctx, &last, "SELECT event_seq FROM deliveries WHERE route_id = ? ORDER BY event_seq LIMIT 1 OFFSET ?",
+		routeID, buryPage-1,
+	)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return false, err
 	}
-	if _, err := tx.Exec(ctx, "UPDATE deadletters SET status = 'dead', reason = ? WHERE route_id = ? AND event_seq <= ? AND status = 'replaying'", string(reason), routeID, last); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE deadletters SET status = 'dead', reason = ? WHERE route_id = ? AND event_seq <= ? AND status = 'replaying'",
+		string(reason), routeID, last,
+	); err != nil {
 		return false, err
 	}
 	buried, err := tx.Exec(ctx, `INSERT INTO deadletters (`+deadLetterColumns+`)
@@ -197,11 +210,16 @@ func OldestPending(ctx context.Context, q db.Querier) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for after := ""; ; {
 		var id *string
-		if err := q.Get(ctx, &id, "SELECT MIN(route_id) FROM deliveries WHERE route_id > ?", after); err != nil || id == nil {
+		if err := q.Get(ctx, &id, "SELECT MIN(route_id) FROM deliveries WHERE route_id > ?", after); err != nil ||
+			id == nil {
 			return oldest, err
 		}
 		var seq int64
-		err := q.Get(ctx, &seq, "SELECT event_seq FROM deliveries WHERE route_id = ? AND dead_letter_id = '' ORDER BY event_seq LIMIT 1", *id)
+		err := q.Get(
+			ctx, &seq,
+			"SELECT event_seq FROM deliveries WHERE route_id = ? AND dead_letter_id = '' ORDER BY event_seq LIMIT 1",
+			*id,
+		)
 		if err != nil && !errors.Is(err, db.ErrNoRows) {
 			return oldest, err
 		}
@@ -217,7 +235,8 @@ func Stray(ctx context.Context, q db.Querier) (routeIDs []string, err error) {
 	for after := ""; ; {
 		// One look at the index for each route, however many deliveries it has.
 		var id *string
-		if err := q.Get(ctx, &id, "SELECT MIN(route_id) FROM deliveries WHERE route_id > ?", after); err != nil || id == nil {
+		if err := q.Get(ctx, &id, "SELECT MIN(route_id) FROM deliveries WHERE route_id > ?", after); err != nil ||
+			id == nil {
 			return routeIDs, err
 		}
 		var enabled bool
@@ -237,14 +256,19 @@ func Recount(ctx context.Context, tx *db.Tx) error {
 	// Transactions write their counts last. With the counts locked first, what another transaction
 	// changes is either seen below or added to the result after this one.
 	var locked []int64
-	if err := tx.Select(ctx, &locked, "SELECT n FROM tallies WHERE kind = ? ORDER BY org_id, state"+tx.ForUpdate(), tally.Delivery); err != nil {
+	if err := tx.Select(
+		ctx, &locked, "SELECT n FROM tallies WHERE kind = ? ORDER BY org_id, state"+tx.ForUpdate(), tally.Delivery,
+	); err != nil {
 		return err
 	}
 	var orgs []struct {
 		OrgID string `db:"org_id"`
 		N     int64  `db:"n"`
 	}
-	if err := tx.Select(ctx, &orgs, "SELECT COALESCE(r.org_id, '') AS org_id, count(*) AS n FROM deliveries d LEFT JOIN routes r ON r.id = d.route_id GROUP BY 1"); err != nil {
+	if err := tx.Select(
+		ctx, &orgs,
+		"SELECT COALESCE(r.org_id, '') AS org_id, count(*) AS n FROM deliveries d LEFT JOIN routes r ON r.id = d.route_id GROUP BY 1",
+	); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, "UPDATE tallies SET n = 0 WHERE kind = ?", tally.Delivery); err != nil {
@@ -273,18 +297,38 @@ func addStats(ctx context.Context, tx *db.Tx, routeID, orgID string, s stats, no
 	if s.delivered+s.failed+s.dead == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO route_minutes (route_id, minute, org_id, delivered, failed_attempts, dead_lettered) VALUES (?, ?, ?, ?, ?, ?)
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO route_minutes (route_id, minute, org_id, delivered, failed_attempts, dead_lettered) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (route_id, minute) DO UPDATE SET delivered = route_minutes.delivered + excluded.delivered,
 			failed_attempts = route_minutes.failed_attempts + excluded.failed_attempts, dead_lettered = route_minutes.dead_lettered + excluded.dead_lettered`,
-		routeID, db.At(now.Truncate(time.Minute)), orgID, s.delivered, s.failed, s.dead)
+		routeID,
+		db.At(now.Truncate(time.Minute)),
+		orgID,
+		s.delivered,
+		s.failed,
+		s.dead,
+	)
 	if err != nil {
 		return err
 	}
 	// Without an attempt the last answer stays what it was, and without a failure the last error does.
-	_, err = tx.Exec(ctx, `UPDATE route_stats SET delivered = delivered + ?, failed_attempts = failed_attempts + ?, dead_lettered = dead_lettered + ?,
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE route_stats SET delivered = delivered + ?, failed_attempts = failed_attempts + ?, dead_lettered = dead_lettered + ?,
 			last_status = CASE WHEN ? THEN CAST(? AS BIGINT) ELSE last_status END, last_error = CASE WHEN ? THEN CAST(? AS TEXT) ELSE last_error END,
 			last_success_at = COALESCE(CAST(? AS BIGINT), last_success_at), last_failure_at = COALESCE(CAST(? AS BIGINT), last_failure_at)
 		WHERE route_id = ?`,
-		s.delivered, s.failed, s.dead, s.delivered+s.failed > 0, s.lastStatus, s.failed > 0, s.lastError, db.At(s.lastSuccess), db.At(s.lastFailure), routeID)
+		s.delivered,
+		s.failed,
+		s.dead,
+		s.delivered+s.failed > 0,
+		s.lastStatus,
+		s.failed > 0,
+		s.lastError,
+		db.At(s.lastSuccess),
+		db.At(s.lastFailure),
+		routeID,
+	)
 	return err
 }

@@ -386,10 +386,15 @@ func (w *worker) readBehind(ctx context.Context) ([]item, error) {
 	var args []any
 	ahead := max(fairAhead/len(sites), fairLeast)
 	for _, site := range sites {
-		oldest = append(oldest, "SELECT event_seq FROM (SELECT d.event_seq FROM deliveries d WHERE d.route_id = ? AND d.site_id = ? AND "+isNew+ours+" ORDER BY d.event_seq LIMIT ?) AS oldest")
+		oldest = append(
+			oldest,
+			"SELECT event_seq FROM (SELECT d.event_seq FROM deliveries d WHERE d.route_id = ? AND d.site_id = ? AND "+isNew+ours+" ORDER BY d.event_seq LIMIT ?) AS oldest",
+		)
 		args = append(append(append(args, w.routeID, site), shards...), ahead)
 	}
-	rows, err := w.read(ctx, selectDeliveries+"AND d.event_seq IN ("+strings.Join(oldest, " UNION ALL ")+") ORDER BY d.event_seq", append([]any{w.routeID}, args...)...)
+	rows, err := w.read(
+		ctx, selectDeliveries+"AND d.event_seq IN ("+strings.Join(oldest, " UNION ALL ")+") ORDER BY d.event_seq",
+		append([]any{w.routeID}, args...)...)
 	return w.unknown(ctx, rows), err
 }
 
@@ -413,12 +418,33 @@ func (w *worker) unknown(ctx context.Context, rows []deliveryRow) []item {
 		if r.Lost {
 			// Somebody has deleted the event, or the dead letter that is replayed. There is nothing to
 			// send, and what cannot be read must not stop what can.
-			w.engine.Log.Error("delivery: the event of a delivery is gone from the database", "route", w.routeID, "event_seq", r.EventSeq)
-			w.engine.store(ctx, verdict{delivery: r.Pending, route: w.route, at: w.engine.now(), dead: Permanent, untried: true, err: "the event is gone from the database"})
+			w.engine.Log.Error(
+				"delivery: the event of a delivery is gone from the database", "route", w.routeID, "event_seq",
+				r.EventSeq,
+			)
+			w.engine.store(ctx, verdict{
+				delivery: r.Pending,
+				route:    w.route,
+				at:       w.engine.now(),
+				dead:     Permanent,
+				untried:  true,
+				err:      "the event is gone from the database",
+			})
 			continue
 		}
-		items = append(items, item{Pending: r.Pending, event: Event{EventID: r.EventID, OrgID: r.OrgID, SiteID: r.SiteID, Topic: r.Topic,
-			Payload: []byte(r.Payload), Headers: r.Headers.V, EventTime: r.EventTime.Time, ReceivedAt: r.ReceivedAt.Time}})
+		items = append(
+			items,
+			item{Pending: r.Pending, event: Event{
+				EventID:    r.EventID,
+				OrgID:      r.OrgID,
+				SiteID:     r.SiteID,
+				Topic:      r.Topic,
+				Payload:    []byte(r.Payload),
+				Headers:    r.Headers.V,
+				EventTime:  r.EventTime.Time,
+				ReceivedAt: r.ReceivedAt.Time,
+			}},
+		)
 	}
 	return items
 }
@@ -437,7 +463,9 @@ func (w *worker) untilRetry(ctx context.Context) time.Duration {
 	var next db.Time
 	now := w.engine.now()
 	ours, shards := within(w.shards)
-	query, args, err := db.In("SELECT MIN(d.next_at) FROM deliveries d WHERE d.route_id = ? AND "+isAgain+" AND d.next_at > ?"+ours, append([]any{w.routeID, db.At(now)}, shards...)...)
+	query, args, err := db.In(
+		"SELECT MIN(d.next_at) FROM deliveries d WHERE d.route_id = ? AND "+isAgain+" AND d.next_at > ?"+ours,
+		append([]any{w.routeID, db.At(now)}, shards...)...)
 	if err != nil {
 		return 0
 	}
@@ -451,7 +479,8 @@ func (w *worker) untilRetry(ctx context.Context) time.Duration {
 // returns how long to wait at most before trying again (0: until something
 // happens).
 func (w *worker) dispatch(ctx context.Context, wait time.Duration) time.Duration {
-	for len(w.ready) > 0 && w.sending < w.engine.Concurrency && len(w.known)-w.queued-w.sending < maxUnstored && ctx.Err() == nil {
+	for len(w.ready) > 0 && w.sending < w.engine.Concurrency &&
+		len(w.known)-w.queued-w.sending < maxUnstored && ctx.Err() == nil {
 		if pause := w.engine.paused(w.routeID); pause > 0 {
 			if pause = min(pause, expireInterval); wait <= 0 || pause < wait {
 				wait = pause
@@ -544,8 +573,14 @@ func (w *worker) expire(ctx context.Context) {
 		return // the target has asked for a pause, during which nothing could be tried
 	}
 	// What waits for a retry of its own is not given up before that.
-	if err := w.engine.DB.Select(ctx, &old, `SELECT * FROM (SELECT * FROM deliveries WHERE route_id = ? ORDER BY event_seq LIMIT 500) AS oldest WHERE created_at < ? AND next_at <= ?`,
-		w.routeID, db.At(now.Add(-limit)), db.At(now)); err != nil {
+	if err := w.engine.DB.Select(
+		ctx,
+		&old,
+		`SELECT * FROM (SELECT * FROM deliveries WHERE route_id = ? ORDER BY event_seq LIMIT 500) AS oldest WHERE created_at < ? AND next_at <= ?`,
+		w.routeID,
+		db.At(now.Add(-limit)),
+		db.At(now),
+	); err != nil {
 		return // the next look comes in a second
 	}
 	expired := false

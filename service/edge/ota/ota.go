@@ -103,10 +103,14 @@ func Check(request string, to State, current string, from State) (changed bool, 
 		return false, fault.InvalidField("status.state", "%q is no state of an update", to)
 	}
 	if request != "" && request != current {
-		return false, fault.New(fault.Conflict, "status.request_id: %s is not the device's current request (%s)", request, current).WithCode("superseded")
+		return false, fault.New(
+			fault.Conflict, "status.request_id: %s is not the device's current request (%s)", request, current,
+		).WithCode("superseded")
 	}
 	if !CanMove(from, to) {
-		return false, fault.New(fault.Conflict, "status.state: an update cannot go from %s to %s", from, to).WithCode("illegal_transition")
+		return false, fault.New(fault.Conflict, "status.state: an update cannot go from %s to %s", from, to).WithCode(
+			"illegal_transition",
+		)
 	}
 	return from != to, nil
 }

@@ -21,7 +21,9 @@ func Firmware(patch json.RawMessage) (version string, said bool) {
 		return "", false
 	}
 	for _, key := range firmwareKeys {
-		if json.Unmarshal(object[key], &version) == nil && version != "" && utf8.RuneCountInString(version) <= maxFirmware && text.Check(key, version) == nil {
+		if json.Unmarshal(object[key], &version) == nil && version != "" &&
+			utf8.RuneCountInString(version) <= maxFirmware &&
+			text.Check(key, version) == nil {
 			return version, true
 		}
 	}

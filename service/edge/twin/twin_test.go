@@ -36,7 +36,11 @@ func TestCleanKeepsAllButTheControlPlanesKey(t *testing.T) {
 // The examples are those of RFC 7396, appendix A, as far as they patch objects.
 func TestNullsWithinArraysStay(t *testing.T) {
 	t.Parallel()
-	got, err := twin.Merge("reported", json.RawMessage(`{"a": [1], "keep": [null]}`), json.RawMessage(`{"a": [null, {"b": null, "c": [null]}], "d": {"e": null, "f": [null]}}`))
+	got, err := twin.Merge(
+		"reported",
+		json.RawMessage(`{"a": [1], "keep": [null]}`),
+		json.RawMessage(`{"a": [null, {"b": null, "c": [null]}], "d": {"e": null, "f": [null]}}`),
+	)
 	if want := `{"a":[null,{"b":null,"c":[null]}],"d":{"f":[null]},"keep":[null]}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}

@@ -57,7 +57,9 @@ func TestWrongSettingsAreRefusedByName(t *testing.T) {
 func TestOnlyAddressesAreAnnounced(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("::ffff:192.0.2.1")} {
-		if err := bgp.New(slog.New(slog.DiscardHandler), nil).Announce([]netip.Addr{wrong}); !fault.Is(err, fault.Invalid) {
+		if err := bgp.New(slog.New(slog.DiscardHandler), nil).Announce(
+			[]netip.Addr{wrong},
+		); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}

@@ -145,12 +145,17 @@ func TestASessionEndsWhoseRouterFloodsItWithRoutesAndComesBackLater(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.ErrorCode != packet.BGP_ERROR_CEASE || n.ErrorSubcode != packet.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED {
+	if n.ErrorCode != packet.BGP_ERROR_CEASE ||
+		n.ErrorSubcode != packet.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED {
 		t.Errorf("the session ended with %d/%d", n.ErrorCode, n.ErrorSubcode)
 	}
 	eventually(t, func() (bool, string) {
 		session := s.session(l.router)
-		return !session.Established() && strings.Contains(session.Reason, "more than 10000 routes"), fmt.Sprintf("%+v", session)
+		return !session.Established() &&
+				strings.Contains(session.Reason, "more than 10000 routes"), fmt.Sprintf(
+				"%+v",
+				session,
+			)
 	})
 	if n, err = l.session(bgp.MaxRoutes, 3*time.Second); n != nil || err != nil {
 		t.Errorf("a session with as many routes as there may be: %+v, %v", n, err)

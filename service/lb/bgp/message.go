@@ -52,8 +52,15 @@ func (c *Config) neighbor(p Peer) *api.Peer {
 	}
 	hold := uint64(p.HoldTime / time.Second)
 	peer := &api.Peer{
-		Conf:      &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password},
-		Timers:    &api.Timers{Config: &api.TimersConfig{ConnectRetry: connectRetry, HoldTime: hold, KeepaliveInterval: hold / 3, IdleHoldTimeAfterReset: connectRetry}},
+		Conf: &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password},
+		Timers: &api.Timers{
+			Config: &api.TimersConfig{
+				ConnectRetry:           connectRetry,
+				HoldTime:               hold,
+				KeepaliveInterval:      hold / 3,
+				IdleHoldTimeAfterReset: connectRetry,
+			},
+		},
 		Transport: &api.Transport{RemotePort: uint32(port)},
 	}
 	ipv4, ipv6 := c.families(p)
@@ -64,7 +71,12 @@ func (c *Config) neighbor(p Peer) *api.Peer {
 		peer.AfiSafis = append(peer.AfiSafis, unicast(api.Family_AFI_IP6))
 	}
 	if c.GracefulRestart > 0 {
-		peer.GracefulRestart = &api.GracefulRestart{Enabled: true, RestartTime: uint32(c.GracefulRestart / time.Second), DeferralTime: deferral, LocalRestarting: c.Restarting} //nolint:gosec // bounded
+		peer.GracefulRestart = &api.GracefulRestart{
+			Enabled:         true,
+			RestartTime:     uint32(c.GracefulRestart / time.Second),
+			DeferralTime:    deferral,
+			LocalRestarting: c.Restarting,
+		} //nolint:gosec // bounded
 		for _, family := range peer.AfiSafis {
 			family.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
 		}

@@ -92,7 +92,9 @@ func layCable() (*netlab.Host, error) {
 	for n := 1; n <= maxRouters; n++ {
 		addresses = append(addresses, address4(n), address6(n))
 	}
-	return routers, errors.Join(here.Address("routers", address4(254), address6(254)), routers.Address("speaker", addresses...))
+	return routers, errors.Join(
+		here.Address("routers", address4(254), address6(254)), routers.Address("speaker", addresses...),
+	)
 }
 
 func address4(host int) netip.Prefix {

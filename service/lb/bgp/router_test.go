@@ -185,11 +185,16 @@ router bgp %d
   neighbor 10.9.0.254 activate
 `, r.asn(), r.number, r.configured.hold/3, r.configured.hold, speakerASN, password))
 	r.start = func() {
-		r.run(exec.CommandContext(t.Context(), bgpd, "-n", "-Z", "-f", conf,
-			"-i", filepath.Join(r.dir, "pid"), "-z", filepath.Join(r.dir, "zebra"), "--vty_socket", r.dir, "-P", "0", "-l", r.address().String()))
+		r.run(exec.CommandContext(
+			t.Context(), bgpd, "-n", "-Z", "-f", conf, "-i", filepath.Join(r.dir, "pid"), "-z",
+			filepath.Join(r.dir, "zebra"), "--vty_socket", r.dir, "-P", "0", "-l", r.address().String(),
+		))
 	}
 	r.ask = func() *exec.Cmd {
-		return exec.CommandContext(t.Context(), vtysh, "--vty_socket", r.dir, "-c", "show bgp ipv4 unicast json detail", "-c", "show bgp ipv6 unicast json detail")
+		return exec.CommandContext(
+			t.Context(), vtysh, "--vty_socket", r.dir, "-c", "show bgp ipv4 unicast json detail", "-c",
+			"show bgp ipv6 unicast json detail",
+		)
 	}
 	r.start()
 	return r

@@ -43,7 +43,9 @@ func (s *Speaker) Sessions() []Session {
 	for _, p := range s.peers {
 		sessions = append(sessions, p.session)
 	}
-	slices.SortFunc(sessions, func(a, b Session) int { return cmp.Or(a.Peer.Compare(b.Peer), cmp.Compare(a.ASN, b.ASN)) })
+	slices.SortFunc(
+		sessions, func(a, b Session) int { return cmp.Or(a.Peer.Compare(b.Peer), cmp.Compare(a.ASN, b.ASN)) },
+	)
 	return sessions
 }
 
@@ -81,8 +83,10 @@ func (s *Speaker) move(state apiutil.PeerState) (after, before Session, ok bool)
 			p.session.Reason = state.DisconnectMessage
 		}
 		if before.Established() && tooMany {
-			p.session.Reason = fmt.Sprintf("the peer announced more than %d routes; the session will be retried after %s",
-				maxRoutes, s.pardonAfter)
+			p.session.Reason = fmt.Sprintf(
+				"the peer announced more than %d routes; the session will be retried after %s", maxRoutes,
+				s.pardonAfter,
+			)
 			time.AfterFunc(s.pardonAfter, func() {
 				_ = routine.Run(s.log, "bgp peer", func() { s.pardon(p) }) // logged
 			})

@@ -53,7 +53,13 @@ func New(log *slog.Logger, onSession func(Session)) *Speaker {
 	if onSession == nil {
 		onSession = func(Session) {}
 	}
-	return &Speaker{log: log, onSession: onSession, pardonAfter: pardonAfter, peers: map[netip.Addr]*peer{}, wanted: map[netip.Addr]bool{}}
+	return &Speaker{
+		log:         log,
+		onSession:   onSession,
+		pardonAfter: pardonAfter,
+		peers:       map[netip.Addr]*peer{},
+		wanted:      map[netip.Addr]bool{},
+	}
 }
 
 const pardonAfter = 5 * time.Minute
@@ -146,7 +152,10 @@ func (s *Speaker) leave() bool {
 	if !s.closed {
 		s.closed = true
 		s.unwatch()
-		s.log.Info("bgp sessions end with the process; routers keep the routes for the next one", "for", s.config.GracefulRestart)
+		s.log.Info(
+			"bgp sessions end with the process; routers keep the routes for the next one", "for",
+			s.config.GracefulRestart,
+		)
 	}
 	return true
 }
@@ -234,11 +243,14 @@ func (s *Speaker) meet() error {
 		i := slices.IndexFunc(s.config.Peers, func(p Peer) bool { return p.Address == address })
 		if i >= 0 {
 			ipv4, ipv6 := s.config.families(s.config.Peers[i])
-			if known.Peer == s.config.Peers[i] && known.ipv4 == ipv4 && known.ipv6 == ipv6 && known.graceful == s.config.GracefulRestart {
+			if known.Peer == s.config.Peers[i] && known.ipv4 == ipv4 && known.ipv6 == ipv6 &&
+				known.graceful == s.config.GracefulRestart {
 				continue
 			}
 		}
-		if err := s.engine.DeletePeer(context.Background(), &api.DeletePeerRequest{Address: address.String()}); err != nil {
+		if err := s.engine.DeletePeer(
+			context.Background(), &api.DeletePeerRequest{Address: address.String()},
+		); err != nil {
 			return fmt.Errorf("ending the session with %s: %w", address, err)
 		}
 		if known.session.Established() {
@@ -254,7 +266,13 @@ func (s *Speaker) meet() error {
 			return fmt.Errorf("adding the peer %s: %w", p.Address, err)
 		}
 		ipv4, ipv6 := s.config.families(p)
-		s.peers[p.Address] = &peer{Peer: p, ipv4: ipv4, ipv6: ipv6, graceful: s.config.GracefulRestart, session: Session{Peer: p.Address, ASN: p.ASN, State: "idle", Since: time.Now()}}
+		s.peers[p.Address] = &peer{
+			Peer:     p,
+			ipv4:     ipv4,
+			ipv6:     ipv6,
+			graceful: s.config.GracefulRestart,
+			session:  Session{Peer: p.Address, ASN: p.ASN, State: "idle", Since: time.Now()},
+		}
 	}
 	return nil
 }

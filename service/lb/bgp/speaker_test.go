@@ -115,10 +115,21 @@ func TestRoutersGetExactlyTheAnnouncedRoutesWithTheirMarks(t *testing.T) {
 	s.announce("192.0.2.1", "192.0.2.2", "2001:db8:1::1")
 
 	large := fmt.Sprintf("(%d, 1, 2)", speakerASN)
-	bird.has("192.0.2.1/32", "192.0.2.2/32", "2001:db8:1::1/128", "BGP.next_hop: 10.9.0.254", "BGP.next_hop: 2001:db8:9::fe",
-		"BGP.community: (65001,100) (65535,65281)", large, fmt.Sprintf("BGP.as_path: %d", speakerASN))
+	bird.has(
+		"192.0.2.1/32", "192.0.2.2/32", "2001:db8:1::1/128", "BGP.next_hop: 10.9.0.254",
+		"BGP.next_hop: 2001:db8:9::fe", "BGP.community: (65001,100) (65535,65281)", large,
+		fmt.Sprintf("BGP.as_path: %d", speakerASN),
+	)
 	bird6.has("2001:db8:1::1/128", "BGP.next_hop: 2001:db8:9::fe", "(65001,100)", large)
-	frr.has("192.0.2.1/32", "192.0.2.2/32", "2001:db8:1::1/128", `"ip":"10.9.0.254"`, `"ip":"2001:db8:9::fe"`, "65001:100 no-export", fmt.Sprintf("%d:1:2", speakerASN))
+	frr.has(
+		"192.0.2.1/32",
+		"192.0.2.2/32",
+		"2001:db8:1::1/128",
+		`"ip":"10.9.0.254"`,
+		`"ip":"2001:db8:9::fe"`,
+		"65001:100 no-export",
+		fmt.Sprintf("%d:1:2", speakerASN),
+	)
 	// The IPv6 session has no next hop for IPv4.
 	if seen := bird6.routes(); strings.Contains(seen, "192.0.2.1") {
 		t.Errorf("IPv4 routes over IPv6 without a next hop: %s", seen)
@@ -177,12 +188,16 @@ func TestCloseWithdrawsAtOnce(t *testing.T) {
 }
 
 func TestAWrongPasswordOrASNDoesNotEstablishAndDisturbsNobody(t *testing.T) {
-	good, wrong, missing, stranger := startBird(t, settings{password: "right"}), startBird(t, settings{password: "right"}), startFRR(t, settings{password: "right"}), startBird(t, settings{})
+	good, wrong, missing, stranger := startBird(t, settings{password: "right"}), startBird(
+		t, settings{password: "right"},
+	), startFRR(t, settings{password: "right"}), startBird(t, settings{})
 	s := newSpeaker(t)
 	c := config(good.peer(), wrong.peer(), missing.peer(), stranger.peer())
 	c.Peers[1].Password, c.Peers[2].Password, c.Peers[3].ASN = "wrong", "", 65099
 	// Nobody is there, and nothing of it is to be seen but its state.
-	c.Peers = append(c.Peers, bgp.Peer{Address: netip.MustParseAddr("10.9.0.200"), ASN: 65000, HoldTime: 9 * time.Second})
+	c.Peers = append(
+		c.Peers, bgp.Peer{Address: netip.MustParseAddr("10.9.0.200"), ASN: 65000, HoldTime: 9 * time.Second},
+	)
 	s.configure(c)
 	s.announce("192.0.2.1")
 	good.has("192.0.2.1/32")
@@ -222,11 +237,18 @@ func TestRoutersThatComeBackGetTheirRoutesAgain(t *testing.T) {
 	stopped := time.Now()
 	eventually(t, func() (bool, string) {
 		session := s.session(killed)
-		return !session.Established() && session.Reason != "", fmt.Sprintf("the session is %s, %q", session.State, session.Reason)
+		return !session.Established() &&
+				session.Reason != "", fmt.Sprintf(
+				"the session is %s, %q",
+				session.State,
+				session.Reason,
+			)
 	})
 	eventually(t, func() (bool, string) {
 		session := s.session(silent)
-		return session.Reason == "hold-timer-expired", fmt.Sprintf("the session is %s, %q", session.State, session.Reason)
+		return session.Reason == "hold-timer-expired", fmt.Sprintf(
+			"the session is %s, %q", session.State, session.Reason,
+		)
 	})
 	// The last word came within the second before; 9 s were proposed, and 3 s agreed upon.
 	if took := s.session(silent).Since.Sub(stopped); took < 1500*time.Millisecond || took > 8*time.Second {
@@ -251,7 +273,9 @@ func TestRoutersThatComeBackGetTheirRoutesAgain(t *testing.T) {
 }
 
 func TestConfigureLeavesUnchangedSessionsAlone(t *testing.T) {
-	kept, changed, removed, added := startBird(t, settings{}), startBird(t, settings{}), startBird(t, settings{}), startFRR(t, settings{})
+	kept, changed, removed, added := startBird(t, settings{}), startBird(
+		t, settings{},
+	), startBird(t, settings{}), startFRR(t, settings{})
 	s := newSpeaker(t)
 	s.announce("192.0.2.1") // before anybody is there
 	s.configure(config(kept.peer(), changed.peer(), removed.peer()))

@@ -23,7 +23,15 @@ var wellKnown = []struct {
 	name  string
 	value uint16 // the first part is 65535
 }{
-	{"graceful-shutdown", 0}, {"blackhole", 666}, {"no-export", 0xff01}, {"no-advertise", 0xff02}, {"no-export-subconfed", 0xff03}, {"no-peer", 0xff04},
+	{
+		"graceful-shutdown",
+		0,
+	},
+	{"blackhole", 666},
+	{"no-export", 0xff01},
+	{"no-advertise", 0xff02},
+	{"no-export-subconfed", 0xff03},
+	{"no-peer", 0xff04},
 }
 
 const wellKnownASN = 0xffff
@@ -47,7 +55,10 @@ func parseCommunity(text string) (Community, error) {
 			for i, w := range wellKnown {
 				names[i] = w.name
 			}
-			return Community{}, fmt.Errorf("must be ASN:VALUE of 16 bits each, ASN:VALUE:VALUE of 32 bits each, or one of %s, not %s", strings.Join(names, ", "), quoted(text))
+			return Community{}, fmt.Errorf(
+				"must be ASN:VALUE of 16 bits each, ASN:VALUE:VALUE of 32 bits each, or one of %s, not %s",
+				strings.Join(names, ", "), quoted(text),
+			)
 		}
 		c.Parts[i] = uint32(n) //nolint:gosec // it has at most 32 bits
 	}

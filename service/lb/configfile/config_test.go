@@ -64,16 +64,30 @@ func parse(t *testing.T, text string) *configfile.Config {
 func TestACompleteDocumentIsReadAsItIsMeant(t *testing.T) {
 	t.Parallel()
 	c := parse(t, complete)
-	if c.Interface != "eth0" || c.XDPMode != configfile.XDPAuto || c.APIListen != "0.0.0.0:9870" || c.TunnelSource != netip.MustParseAddr("10.0.0.9") || len(c.VIPs) != 3 {
+	if c.Interface != "eth0" || c.XDPMode != configfile.XDPAuto || c.APIListen != "0.0.0.0:9870" ||
+		c.TunnelSource != netip.MustParseAddr("10.0.0.9") ||
+		len(c.VIPs) != 3 {
 		t.Fatalf("%+v", c)
 	}
 	if fmt.Sprint(c.Interfaces(), c.SNATSources, c.MaxFlows) != "[eth0 eth1 eth2] [10.0.0.20 fd00::20] 100000" {
 		t.Errorf("%v %v %d", c.Interfaces(), c.SNATSources, c.MaxFlows)
 	}
 	web := c.VIPs[0]
-	want := configfile.HealthCheck{Type: configfile.CheckHTTP, Port: 8081, Path: "/live?x=1", Host: "web.example", Status: probe.StatusRange{First: 200, Last: 299},
-		Interval: 5 * time.Second, Timeout: 500 * time.Millisecond, Rise: 1, Fall: 5}
-	if web.HealthCheck != want || !web.SNAT || web.SessionAffinity != configfile.ClientIPAffinity || web.RateLimit != 1000 || web.Backends[0].Weight != 10 || web.Backends[1].Weight != 1 {
+	want := configfile.HealthCheck{
+		Type:     configfile.CheckHTTP,
+		Port:     8081,
+		Path:     "/live?x=1",
+		Host:     "web.example",
+		Status:   probe.StatusRange{First: 200, Last: 299},
+		Interval: 5 * time.Second,
+		Timeout:  500 * time.Millisecond,
+		Rise:     1,
+		Fall:     5,
+	}
+	if web.HealthCheck != want || !web.SNAT || web.SessionAffinity != configfile.ClientIPAffinity ||
+		web.RateLimit != 1000 ||
+		web.Backends[0].Weight != 10 ||
+		web.Backends[1].Weight != 1 {
 		t.Errorf("%+v", web)
 	}
 	if c.VIPs[2].Backends[0].MAC.String() != "02:00:00:00:00:01" {
@@ -83,7 +97,8 @@ func TestACompleteDocumentIsReadAsItIsMeant(t *testing.T) {
 		t.Errorf("%+v", c.BGP)
 	}
 	peer := c.BGP.Peers[0]
-	if peer.Password != "hunter2" || peer.HoldTime != 30*time.Second || peer.Port != 179 || fmt.Sprint(c.BGP.Communities) != "[65001:100 no-export 4200000000:1:2]" {
+	if peer.Password != "hunter2" || peer.HoldTime != 30*time.Second || peer.Port != 179 ||
+		fmt.Sprint(c.BGP.Communities) != "[65001:100 no-export 4200000000:1:2]" {
 		t.Errorf("%+v", c.BGP)
 	}
 }
@@ -92,7 +107,12 @@ func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
 	t.Parallel()
 	c := parse(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]")
 	v := c.VIPs[0]
-	if c.XDPMode != configfile.XDPGeneric || c.APIListen != "127.0.0.1:9870" || c.BGP != nil || c.MaxFlows != datapath.DefaultFlows || len(c.Interfaces()) != 1 || v.Protocol != datapath.TCP || v.Mode != datapath.NAT || v.SessionAffinity != configfile.NoAffinity {
+	if c.XDPMode != configfile.XDPGeneric || c.APIListen != "127.0.0.1:9870" || c.BGP != nil ||
+		c.MaxFlows != datapath.DefaultFlows ||
+		len(c.Interfaces()) != 1 ||
+		v.Protocol != datapath.TCP ||
+		v.Mode != datapath.NAT ||
+		v.SessionAffinity != configfile.NoAffinity {
 		t.Errorf("%+v", c)
 	}
 	if want := (configfile.HealthCheck{Type: configfile.CheckTCP, Interval: 2 * time.Second, Timeout: time.Second, Rise: 2, Fall: 3}); v.HealthCheck != want {
@@ -268,7 +288,11 @@ func TestWhatIsWrongIsToldWithItsPath(t *testing.T) {
 
 func TestAllProblemsAreToldAtOnceInTheOrderOfTheFile(t *testing.T) {
 	t.Parallel()
-	_, err := configfile.Parse([]byte("interfaces: eth0\nvips:\n  - address: 192.0.2.1\n    port: 99999\n    backends:\n      - {address: x}\n"))
+	_, err := configfile.Parse(
+		[]byte(
+			"interfaces: eth0\nvips:\n  - address: 192.0.2.1\n    port: 99999\n    backends:\n      - {address: x}\n",
+		),
+	)
 	want := `4 problems:
   interfaces: unknown key; did you mean interface? (line 1)
   interface: is required (line 1)
@@ -282,7 +306,8 @@ func TestAllProblemsAreToldAtOnceInTheOrderOfTheFile(t *testing.T) {
 func TestManyProblemsAreCut(t *testing.T) {
 	t.Parallel()
 	_, err := configfile.Parse([]byte("interface: eth0\nvips: [" + strings.Repeat("{},", 1000) + "]"))
-	if err == nil || !strings.HasPrefix(err.Error(), "1000 problems:") || !strings.HasSuffix(err.Error(), "and 950 more") {
+	if err == nil || !strings.HasPrefix(err.Error(), "1000 problems:") ||
+		!strings.HasSuffix(err.Error(), "and 950 more") {
 		t.Errorf("%.300v", err)
 	}
 }
@@ -325,7 +350,9 @@ func TestLimitsAreKept(t *testing.T) {
 
 func TestAliasesCannotMakeADocumentHuge(t *testing.T) {
 	t.Parallel()
-	text := "interface: eth0\nvips:\n- &v\n  address: 10.9.0.1\n  ports: &p [" + strings.Repeat("7,", 60000) + "]\n" + strings.Repeat("- *v\n", 60000)
+	text := "interface: eth0\nvips:\n- &v\n  address: 10.9.0.1\n  ports: &p [" + strings.Repeat(
+		"7,", 60000,
+	) + "]\n" + strings.Repeat("- *v\n", 60000)
 	_, err := configfile.Parse([]byte(text))
 	if err == nil || !strings.Contains(err.Error(), "more than 524288 values") {
 		t.Errorf("%.300v", err)
@@ -358,7 +385,8 @@ func TestAPasswordCanComeFromAFile(t *testing.T) {
 		t.Errorf("%v %v", c, err)
 	}
 	_, err = configfile.Load(write("lb.yaml", bgp("passwordFile: gone")))
-	if err == nil || !strings.Contains(err.Error(), "bgp.peers[0].passwordFile: cannot read "+filepath.Join(dir, "gone")) {
+	if err == nil ||
+		!strings.Contains(err.Error(), "bgp.peers[0].passwordFile: cannot read "+filepath.Join(dir, "gone")) {
 		t.Errorf("%v", err)
 	}
 	write("md5", "\n")
@@ -366,7 +394,8 @@ func TestAPasswordCanComeFromAFile(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "must have 1 to 80 characters") {
 		t.Errorf("%v", err)
 	}
-	if _, err = configfile.Load(filepath.Join(dir, "none.yaml")); err == nil || !strings.Contains(err.Error(), "cannot read") {
+	if _, err = configfile.Load(filepath.Join(dir, "none.yaml")); err == nil ||
+		!strings.Contains(err.Error(), "cannot read") {
 		t.Errorf("%v", err)
 	}
 }

@@ -48,9 +48,13 @@ func (c *Config) Expand() []Service {
 
 func (v *VIP) service(first, last uint16) Service {
 	s := Service{
-		VIPKey: datapath.VIPKey{Address: v.Address, Port: first, LastPort: last, Protocol: v.Protocol},
-		Mode:   v.Mode, SNAT: v.SNAT, ClientAffinity: v.SessionAffinity == ClientIPAffinity, RateLimit: v.RateLimit, Check: v.HealthCheck,
-		Endpoints: make([]Endpoint, len(v.Backends)),
+		VIPKey:         datapath.VIPKey{Address: v.Address, Port: first, LastPort: last, Protocol: v.Protocol},
+		Mode:           v.Mode,
+		SNAT:           v.SNAT,
+		ClientAffinity: v.SessionAffinity == ClientIPAffinity,
+		RateLimit:      v.RateLimit,
+		Check:          v.HealthCheck,
+		Endpoints:      make([]Endpoint, len(v.Backends)),
 	}
 	for i, b := range v.Backends {
 		e := Endpoint{BackendKey: datapath.BackendKey{Address: b.Address, Port: b.Port}, MAC: b.MAC, Weight: b.Weight}

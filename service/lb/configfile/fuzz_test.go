@@ -31,13 +31,17 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%s twice", s)
 			}
 			names[s.String()] = true
-			if !s.Address.IsValid() || s.Address.Is4In6() || s.Address.Zone() != "" || s.Port == 0 || s.LastPort < s.Port || s.SNAT && s.Mode != datapath.NAT {
+			if !s.Address.IsValid() || s.Address.Is4In6() || s.Address.Zone() != "" || s.Port == 0 ||
+				s.LastPort < s.Port ||
+				s.SNAT && s.Mode != datapath.NAT {
 				t.Fatalf("%+v", s)
 			}
 			seen := map[datapath.BackendKey]bool{}
 			for _, e := range s.Endpoints {
 				pairs++
-				if seen[e.BackendKey] || !e.Address.IsValid() || e.Address.Is4In6() || e.Weight < 1 || e.Weight > datapath.MaxWeight || (e.Port == 0) != s.IsRange() {
+				if seen[e.BackendKey] || !e.Address.IsValid() || e.Address.Is4In6() || e.Weight < 1 ||
+					e.Weight > datapath.MaxWeight ||
+					(e.Port == 0) != s.IsRange() {
 					t.Fatalf("%+v", e)
 				}
 				seen[e.BackendKey] = true

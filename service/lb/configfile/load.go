@@ -61,7 +61,8 @@ func parseDocument(raw []byte) (*Config, *problems) {
 	case err != nil:
 		text := strings.TrimPrefix(err.Error(), "yaml: ")
 		if strings.Contains(text, "anchor") {
-			text = "a value begins with * and names no anchor; put it in quotes" // YAML's text repeats it, and it may be a password
+			// YAML's own text repeats the value, which may be a password.
+			text = "a value begins with * and does not name an anchor; put it in quotes"
 		}
 		p.add("", "the document is not valid YAML: %s", text)
 		return nil, p

@@ -22,7 +22,9 @@ func parsePortRange(text string) (PortRange, error) {
 	b, errB := strconv.ParseUint(strings.TrimSpace(last), 10, 16)
 	switch {
 	case !ok || errA != nil || errB != nil || a == 0:
-		return PortRange{}, fmt.Errorf("must be FIRST-LAST, of ports from 1 to 65535, as in 8000-8100, not %s", quoted(text))
+		return PortRange{}, fmt.Errorf(
+			"must be FIRST-LAST, of ports from 1 to 65535, as in 8000-8100, not %s", quoted(text),
+		)
 	case a == b:
 		return PortRange{}, fmt.Errorf("has one port; write port: %d", a)
 	case a > b:

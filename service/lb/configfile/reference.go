@@ -29,7 +29,11 @@ func rowsOf(t reflect.Type, prefix string) (rows []Row) {
 		if key == "" {
 			continue
 		}
-		row := Row{Key: prefix + key, Default: field.Tag.Get("default"), Meaning: field.Tag.Get("help") + span(field.Tag)}
+		row := Row{
+			Key:     prefix + key,
+			Default: field.Tag.Get("default"),
+			Meaning: field.Tag.Get("help") + span(field.Tag),
+		}
 		if field.Tag.Get("required") == "true" {
 			row.Default = "required"
 		}

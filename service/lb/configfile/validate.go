@@ -88,7 +88,11 @@ func (c *Config) validateVIPs(p *problems) {
 		p.add("vips", "have %d backends in all; a node has at most %d", pairs, MaxBackends)
 	}
 	if blocks > MaxRangeBlocks {
-		p.add("vips", "have ranges that take %d blocks in all; a node has at most %d. Ranges that begin and end at powers of two, as in 8192-16383, take the fewest", blocks, MaxRangeBlocks)
+		p.add(
+			"vips",
+			"have ranges that take %d blocks in all; a node has at most %d. Ranges that begin and end at powers of two, as in 8192-16383, take the fewest",
+			blocks, MaxRangeBlocks,
+		)
 	}
 	c.refuseConflicts(p)
 }
@@ -144,7 +148,10 @@ func (h *HealthCheck) validate(p *problems, v *VIP, at string) {
 		return
 	}
 	if v.Protocol == datapath.UDP && h.Port == 0 {
-		p.add(at, "a VIP of protocol udp needs a choice: type: none, or the port of a tcp, http or https check on the backends")
+		p.add(
+			at,
+			"a VIP of protocol udp needs a choice: type: none, or the port of a tcp, http or https check on the backends",
+		)
 	}
 	// What is left is the prober's to judge: an address stands for the backend's.
 	check := h.Probe()
@@ -158,7 +165,16 @@ func (h *HealthCheck) validate(p *problems, v *VIP, at string) {
 // Probe is the check without whom it is for. It means nothing for type none.
 func (h *HealthCheck) Probe() probe.Check {
 	types := map[CheckType]probe.Type{CheckTCP: probe.TCP, CheckHTTP: probe.HTTP, CheckHTTPS: probe.HTTPS}
-	return probe.Check{Type: types[h.Type], Path: h.Path, Host: h.Host, Status: h.Status, Interval: h.Interval, Timeout: h.Timeout, Rise: h.Rise, Fall: h.Fall}
+	return probe.Check{
+		Type:     types[h.Type],
+		Path:     h.Path,
+		Host:     h.Host,
+		Status:   h.Status,
+		Interval: h.Interval,
+		Timeout:  h.Timeout,
+		Rise:     h.Rise,
+		Fall:     h.Fall,
+	}
 }
 
 func (b *Backend) validate(p *problems, c *Config, v *VIP, at string) {
@@ -169,7 +185,11 @@ func (b *Backend) validate(p *problems, c *Config, v *VIP, at string) {
 	case b.Address == v.Address:
 		p.add(at+".address", "is the VIP's own address")
 	case !v.Mode.Tunnels() && !sameFamily:
-		p.add(at+".address", "must be of the VIP's family (%s) in mode %s, not %s; the modes dsr-ipip and dsr-gre may mix them", familyOf(v.Address), v.Mode, b.Address)
+		p.add(
+			at+".address",
+			"must be of the VIP's family (%s) in mode %s, not %s; the modes dsr-ipip and dsr-gre may mix them",
+			familyOf(v.Address), v.Mode, b.Address,
+		)
 	case v.Mode.Tunnels() && b.Address.Is4() && !c.TunnelSource.IsValid():
 		p.add(at+".address", "mode %s towards an IPv4 backend needs tunnelSource", v.Mode)
 	case v.Mode.Tunnels() && b.Address.Is6() && !c.TunnelSource6.IsValid():
@@ -240,7 +260,9 @@ func (c *Config) refuseConflicts(p *problems) {
 func validInterface(name string) bool {
 	const most = 15 // bytes, IFNAMSIZ without the end
 	return name != "" && len(name) <= most && name != "." && name != ".." &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) })
+		!strings.ContainsFunc(
+			name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) },
+		)
 }
 
 // CheckListen checks an address to listen on. Its error ends a sentence that

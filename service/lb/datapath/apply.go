@@ -256,7 +256,8 @@ func (d *Datapath) member(place uint16, m programMember) error {
 	old := d.known.places[place]
 	m.Epoch = old.Epoch
 	down := State(m.State) == Down && State(old.State) != Down
-	if old.State == 0 || down || m.Mode != old.Mode || m.Flags != old.Flags || m.Flags&memberSNAT != 0 && m.Source != old.Source && old.Source != (programAddress{}) {
+	if old.State == 0 || down || m.Mode != old.Mode || m.Flags != old.Flags ||
+		m.Flags&memberSNAT != 0 && m.Source != old.Source && old.Source != (programAddress{}) {
 		m.Epoch++
 	}
 	if m == old {
@@ -285,7 +286,9 @@ func (d *Datapath) limit(known *knownVIP, flowsPerSecond uint32) error {
 		return nil
 	}
 	const tokensPerFlow = 1_000_000_000
-	if err := d.objects.Limits.Put(known.id, programLimit{FlowsPerSecond: flowsPerSecond, Tokens: uint64(flowsPerSecond) * tokensPerFlow}); err != nil {
+	if err := d.objects.Limits.Put(
+		known.id, programLimit{FlowsPerSecond: flowsPerSecond, Tokens: uint64(flowsPerSecond) * tokensPerFlow},
+	); err != nil {
 		return err
 	}
 	known.limit = flowsPerSecond

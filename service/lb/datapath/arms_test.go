@@ -47,7 +47,10 @@ func newTwoArmed(t *testing.T) *network {
 	n.must(n.node.Sysctl("net/ipv4/ip_forward", "1"))
 	n.must(n.node.Sysctl("net/ipv6/conf/all/forwarding", "1"))
 	for i := range 2 {
-		b := &backendHost{address4: netip.AddrFrom4([4]byte{10, 8, 0, byte(11 + i)}), address6: netip.MustParseAddr(fmt.Sprintf("fd08::1%d", 1+i))}
+		b := &backendHost{
+			address4: netip.AddrFrom4([4]byte{10, 8, 0, byte(11 + i)}),
+			address6: netip.MustParseAddr(fmt.Sprintf("fd08::1%d", 1+i)),
+		}
 		b.Host = host(inner, fmt.Sprintf("b%d", 1+i), b.address4, b.address6)
 		n.must(b.Route(netip.PrefixFrom(client4, 24).Masked(), inside4))
 		n.must(b.Route(netip.PrefixFrom(client6, 64).Masked(), inside6))
@@ -168,7 +171,9 @@ func TestTheErrorOfABusyInterfaceSaysWhoseItIs(t *testing.T) {
 	n := newTwoArmed(t)
 	n.open(func(o *datapath.Options) { o.More = []string{inside} })
 	err := n.node.Do(func() error {
-		_, err := datapath.Open(t.Context(), datapath.Options{Interface: inside, Mode: datapath.Generic, Dir: n.dir, Log: discard})
+		_, err := datapath.Open(
+			t.Context(), datapath.Options{Interface: inside, Mode: datapath.Generic, Dir: n.dir, Log: discard},
+		)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "first interface is "+device) {

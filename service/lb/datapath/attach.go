@@ -42,7 +42,9 @@ func findDevice(node *netlab.Host, name string) (device, error) {
 	l, err := node.Netlink().LinkByName(name)
 	if err != nil {
 		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			return device{}, fault.New(fault.Unavailable, "there is no interface %s here; \"ip link\" lists those there are", name)
+			return device{}, fault.New(
+				fault.Unavailable, "there is no interface %s here; \"ip link\" lists those there are", name,
+			)
 		}
 		return device{}, fault.Wrap(fault.Unavailable, err, "cannot look at interface %s", name)
 	}
@@ -178,11 +180,17 @@ func (d *Datapath) occupant(p *port) string {
 		pins, _ := filepath.Glob(filepath.Join(filepath.Dir(d.pins), "*", linkPin+"*"))
 		for _, pin := range pins {
 			if index, err := interfaceOfLink(pin); err == nil && index == p.device.index {
-				return fmt.Sprintf("one of a load balancer whose first interface is %s; \"mainstay serve lb --config FILE --detach\" with its document removes it", filepath.Base(filepath.Dir(pin)))
+				return fmt.Sprintf(
+					"one of a load balancer whose first interface is %s; \"mainstay serve lb --config FILE --detach\" with its document removes it",
+					filepath.Base(filepath.Dir(pin)),
+				)
 			}
 		}
 	}
-	return fmt.Sprintf("\"ip -details link show dev %s\" shows it. \"ip link set dev %s xdp off\" removes it, unless a BPF link holds it, which \"bpftool link\" tells: then stop the program that made the link", p.name, p.name)
+	return fmt.Sprintf(
+		"\"ip -details link show dev %s\" shows it. \"ip link set dev %s xdp off\" removes it, unless a BPF link holds it, which \"bpftool link\" tells: then stop the program that made the link",
+		p.name, p.name,
+	)
 }
 
 func interfaceOfLink(pin string) (int, error) {
@@ -259,7 +267,8 @@ func (d *Datapath) takeOver(p *port, native bool) (bool, error) {
 
 // configure tells the program of an interface about it and how it is attached.
 func (d *Datapath) configure(p *port, native bool) error {
-	redirect := d.options.Transmit == TransmitRedirect || d.options.Transmit == TransmitAuto && native && p.device.driver == "veth"
+	redirect := d.options.Transmit == TransmitRedirect ||
+		d.options.Transmit == TransmitAuto && native && p.device.driver == "veth"
 	h := d.known.host
 	h.Mac, h.Mtu = p.device.mac, uint16(min(p.device.mtu, 65535))
 	h.Redirect, h.Offloads = flag(redirect), flag(!native)
@@ -380,7 +389,9 @@ func lockFolder(pins, name string) (*os.File, error) {
 // unlock unlocks the folder before it closes the file, which a program that another goroutine starts
 // at this moment has, too, until it runs.
 func unlock(lock *os.File) error {
-	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close()) //nolint:gosec // a file's number is small
+	return errors.Join(
+		unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close(),
+	) //nolint:gosec // a file's number is small
 }
 
 func mountBPF(dir string) error {

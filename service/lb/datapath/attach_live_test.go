@@ -101,7 +101,9 @@ func TestAutoFallsBackToGenericWhereTheDriverCannot(t *testing.T) {
 	n.must(d.Close())
 	n.must(n.node.Do(func() error { _, err := datapath.Detach(n.dir, "br9"); return err }))
 	err := n.node.Do(func() error {
-		_, err := datapath.Open(t.Context(), datapath.Options{Mode: datapath.Native, Interface: "br9", Dir: n.dir, Log: n.log})
+		_, err := datapath.Open(
+			t.Context(), datapath.Options{Mode: datapath.Native, Interface: "br9", Dir: n.dir, Log: n.log},
+		)
 		return err
 	})
 	if err == nil {
@@ -264,7 +266,9 @@ func TestANewProcessBalancesBeforeItAppliesAnything(t *testing.T) {
 	n.routeBack()
 	n.listen(datapath.TCP, 80)
 	d := n.open()
-	exact, ranged := n.vip(datapath.TCP, datapath.NAT, 80, false, false), n.vip(datapath.TCP, datapath.DSR, 80, true, true)
+	exact, ranged := n.vip(datapath.TCP, datapath.NAT, 80, false, false), n.vip(
+		datapath.TCP, datapath.DSR, 80, true, true,
+	)
 	ranged.Port, ranged.LastPort = 79, 80
 	ranged.Backends[0].Port = 0
 	n.must(d.Apply([]datapath.VIP{exact, ranged}))
@@ -285,7 +289,10 @@ func TestAnInterfaceHasOneBalancingProcess(t *testing.T) {
 	n := newNetwork(t, 1)
 	d := n.open()
 	err := n.node.Do(func() error {
-		_, err := datapath.Open(t.Context(), datapath.Options{Interface: device, Mode: datapath.Generic, Dir: n.dir, Log: slog.New(slog.DiscardHandler)})
+		_, err := datapath.Open(
+			t.Context(),
+			datapath.Options{Interface: device, Mode: datapath.Generic, Dir: n.dir, Log: slog.New(slog.DiscardHandler)},
+		)
 		return err
 	})
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "another process") {
@@ -405,7 +412,9 @@ func TestAnotherProgramOnTheInterfaceIsNotReplaced(t *testing.T) {
 	n.must(n.node.Do(func() (err error) { detach, err = decap.Attach(device); return err }))
 	t.Cleanup(func() { n.must(detach()) })
 	err := n.node.Do(func() error {
-		_, err := datapath.Open(t.Context(), datapath.Options{Mode: datapath.Generic, Interface: device, Dir: n.dir, Log: n.log})
+		_, err := datapath.Open(
+			t.Context(), datapath.Options{Mode: datapath.Generic, Interface: device, Dir: n.dir, Log: n.log},
+		)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "another XDP program") {

@@ -32,7 +32,15 @@ func BenchmarkProgram(b *testing.B) {
 	}
 	var d *datapath.Datapath
 	err = node.Do(func() (err error) {
-		o := datapath.Options{Interface: device, Mode: datapath.Native, Transmit: datapath.TransmitBack, TunnelSource: node4, TunnelSource6: node6, Dir: "/sys/fs/bpf", Log: discard}
+		o := datapath.Options{
+			Interface:     device,
+			Mode:          datapath.Native,
+			Transmit:      datapath.TransmitBack,
+			TunnelSource:  node4,
+			TunnelSource6: node6,
+			Dir:           "/sys/fs/bpf",
+			Log:           discard,
+		}
 		d, err = datapath.Open(b.Context(), o)
 		return err
 	})

@@ -163,7 +163,10 @@ func TestDSRChangesTheEthernetHeaderAndTheTTLOnly(t *testing.T) {
 		packet := tcp(client(six, 1000), vipAt(six, 80), syn, 'x')
 		packet.tos, packet.ttl = 0xb9, 9
 		p := b.sent(packet)
-		if p.from != ownMAC || p.to != backendMAC || p.source != client(six, 1000) || p.destination != vipAt(six, 80) || p.ttl != 8 || p.tos != 0xb9 || string(p.payload) != "x" {
+		if p.from != ownMAC || p.to != backendMAC || p.source != client(six, 1000) || p.destination != vipAt(six, 80) ||
+			p.ttl != 8 ||
+			p.tos != 0xb9 ||
+			string(p.payload) != "x" {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -185,10 +188,15 @@ func TestTunnelsKeepTheInnerPacket(t *testing.T) {
 					if to6 {
 						source, destination = node6, backend6
 					}
-					if p.from != ownMAC || p.to != backendMAC || p.source.Addr() != source || p.destination.Addr() != destination || p.ttl != 64 || p.tos != 0x2e {
+					if p.from != ownMAC || p.to != backendMAC || p.source.Addr() != source ||
+						p.destination.Addr() != destination ||
+						p.ttl != 64 ||
+						p.tos != 0x2e {
 						t.Errorf("outer %+v", p)
 					}
-					if p.inner == nil || p.inner.source != client(six, 1000) || p.inner.destination != vipAt(six, 80) || p.inner.ttl != 63 || string(p.inner.payload) != "xy" {
+					if p.inner == nil || p.inner.source != client(six, 1000) || p.inner.destination != vipAt(six, 80) ||
+						p.inner.ttl != 63 ||
+						string(p.inner.payload) != "xy" {
 						t.Errorf("inner %+v", p.inner)
 					}
 				})
@@ -203,7 +211,10 @@ func TestNATTranslatesThereAndBack(t *testing.T) {
 		for _, protocol := range []datapath.Protocol{datapath.TCP, datapath.UDP} {
 			families(t, func(t *testing.T, six bool) {
 				b := newBench(t)
-				v := b.vip(protocol, datapath.NAT, six, six, func(v *datapath.VIP) { v.SNAT = snat; v.Backends[0].Port = 8080 })
+				v := b.vip(
+					protocol, datapath.NAT, six, six,
+					func(v *datapath.VIP) { v.SNAT = snat; v.Backends[0].Port = 8080 },
+				)
 				b.apply(v)
 				segment := func(source, destination netip.AddrPort, flags uint8) ip {
 					if protocol == datapath.UDP {
@@ -227,7 +238,10 @@ func TestNATTranslatesThereAndBack(t *testing.T) {
 					t.Errorf("the next packet has source %v, want %v", again.source, seen)
 				}
 				back := b.sent(segment(backend, seen, syn|ack))
-				if back.source != vipAt(six, 80) || back.destination != client(six, 1000) || back.to != routerMAC || back.from != b.Mac() || string(back.payload) != "abc" || back.ttl != 63 {
+				if back.source != vipAt(six, 80) || back.destination != client(six, 1000) || back.to != routerMAC ||
+					back.from != b.Mac() ||
+					string(back.payload) != "abc" ||
+					back.ttl != 63 {
 					t.Errorf("reply %+v", back)
 				}
 				if verdict, _ := b.run(segment(backend, client(six, 2000), ack)); verdict != datapath.Pass {
@@ -244,12 +258,15 @@ func TestNATKeepsFlowsApartThatABackendWouldTakeForOne(t *testing.T) {
 	one := b.vip(datapath.TCP, datapath.NAT, false, false)
 	two := b.vip(datapath.TCP, datapath.NAT, false, false, func(v *datapath.VIP) { v.Port, v.LastPort = 81, 81 })
 	b.apply(one, two)
-	a, c := b.sent(tcp(client(false, 1000), vipAt(false, 80), syn)), b.sent(tcp(client(false, 1000), vipAt(false, 81), syn))
+	a, c := b.sent(tcp(client(false, 1000), vipAt(false, 80), syn)), b.sent(
+		tcp(client(false, 1000), vipAt(false, 81), syn),
+	)
 	if a.source == c.source {
 		t.Fatalf("both flows have source %v at %v", a.source, a.destination)
 	}
 	for port, flow := range map[uint16]*parsed{80: a, 81: c} {
-		if back := b.sent(tcp(flow.destination, flow.source, ack)); back.source != vipAt(false, port) || back.destination != client(false, 1000) {
+		if back := b.sent(tcp(flow.destination, flow.source, ack)); back.source != vipAt(false, port) ||
+			back.destination != client(false, 1000) {
 			t.Errorf("the reply of port %d goes from %v to %v", port, back.source, back.destination)
 		}
 	}

@@ -70,7 +70,10 @@ func (d *Datapath) openMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 		if unfit == nil {
 			return old, nil
 		}
-		d.log.Info("a map of the kernel is of another version or size; it is made anew, and what it holds is carried over", "map", name, "reason", unfit)
+		d.log.Info(
+			"a map of the kernel is of another version or size; it is made anew, and what it holds is carried over",
+			"map", name, "reason", unfit,
+		)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -87,7 +90,10 @@ func (d *Datapath) openMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	}
 	d.replaced = append(d.replaced, replaced{name, old, own})
 	if err := carry(old, m, ebpf.UpdateAny); err != nil {
-		return m, fmt.Errorf("carry over what it holds: %w; \"mainstay serve lb --config FILE --detach\" removes all that an earlier version left, and ends its connections", err)
+		return m, fmt.Errorf(
+			"carry over what it holds: %w; \"mainstay serve lb --config FILE --detach\" removes all that an earlier version left, and ends its connections",
+			err,
+		)
 	}
 	return m, nil
 }

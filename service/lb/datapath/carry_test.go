@@ -125,7 +125,9 @@ func TestAMapWhoseKeysAreOthersIsRefusedWithAWayOut(t *testing.T) {
 	n.must(os.Remove(filepath.Join(n.pins(), "replies4")))
 	n.must(datapath.PinEmpty(n.pins(), "clients", "replies4"))
 	err := n.node.Do(func() error {
-		_, err := datapath.Open(t.Context(), datapath.Options{Interface: device, Mode: datapath.Generic, Dir: n.dir, Log: discard})
+		_, err := datapath.Open(
+			t.Context(), datapath.Options{Interface: device, Mode: datapath.Generic, Dir: n.dir, Log: discard},
+		)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "--detach") {

@@ -30,7 +30,9 @@ func (d *Datapath) Counters() (Counters, error) {
 		key := v.key
 		total, err := sum(d.objects.VipCounts, v.id, func(a, b VIPCounters) VIPCounters {
 			a.Packets, a.Bytes, a.Flows = a.Packets+b.Packets, a.Bytes+b.Bytes, a.Flows+b.Flows
-			a.DroppedRateLimited, a.DroppedNoBackend, a.Unserved = a.DroppedRateLimited+b.DroppedRateLimited, a.DroppedNoBackend+b.DroppedNoBackend, a.Unserved+b.Unserved
+			a.DroppedRateLimited += b.DroppedRateLimited
+			a.DroppedNoBackend += b.DroppedNoBackend
+			a.Unserved += b.Unserved
 			return a
 		})
 		if err != nil {

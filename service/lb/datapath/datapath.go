@@ -177,7 +177,9 @@ func (d *Datapath) Close() error {
 	d.stop()
 	d.stopped.Wait()
 	if d.pins == "" {
-		d.log.Warn("packets are no longer balanced, since the program could not be pinned", "interfaces", d.Interfaces())
+		d.log.Warn(
+			"packets are no longer balanced, since the program could not be pinned", "interfaces", d.Interfaces(),
+		)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -54,7 +54,8 @@ func (d *Datapath) find(to netip.AddrPort, protocol Protocol) (VIPKey, *knownVIP
 		return v.key, v
 	}
 	for _, v := range d.known.vips {
-		if k := v.key; v.routed && k.Address == to.Addr() && k.Protocol == protocol && k.Port <= to.Port() && to.Port() <= k.LastPort {
+		if k := v.key; v.routed && k.Address == to.Addr() && k.Protocol == protocol && k.Port <= to.Port() &&
+			to.Port() <= k.LastPort {
 			return k, v
 		}
 	}

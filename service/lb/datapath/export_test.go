@@ -121,7 +121,13 @@ func PinEarlier(pins, name string, valueSize, entries uint32) error {
 		return err
 	}
 	defer now.Close()
-	earlier, err := ebpf.NewMap(&ebpf.MapSpec{Type: now.Type(), KeySize: now.KeySize(), ValueSize: valueSize, MaxEntries: entries, Flags: now.Flags()})
+	earlier, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type:       now.Type(),
+		KeySize:    now.KeySize(),
+		ValueSize:  valueSize,
+		MaxEntries: entries,
+		Flags:      now.Flags(),
+	})
 	if err != nil {
 		return err
 	}
@@ -154,7 +160,13 @@ func PinEmpty(pins, like, name string) error {
 		return err
 	}
 	defer old.Close()
-	empty, err := ebpf.NewMap(&ebpf.MapSpec{Type: old.Type(), KeySize: old.KeySize(), ValueSize: old.ValueSize(), MaxEntries: old.MaxEntries(), Flags: old.Flags()})
+	empty, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type:       old.Type(),
+		KeySize:    old.KeySize(),
+		ValueSize:  old.ValueSize(),
+		MaxEntries: old.MaxEntries(),
+		Flags:      old.Flags(),
+	})
 	if err != nil {
 		return err
 	}
@@ -182,8 +194,13 @@ func (d *Datapath) FillPorts(backend netip.AddrPort, source netip.Addr, vip neti
 	replies := make([]programReply, ports)
 	for i := range replies {
 		replies[i] = programReply{
-			Client: wireAddress(vip.Addr().Next()), ClientPort: wirePort(uint16(i)), Vip: wireAddress(vip.Addr()), VipPort: wirePort(vip.Port()),
-			Seen: now - uint32(2*time.Second>>tickShift), Answered: 1, Closing: uint8(how),
+			Client:     wireAddress(vip.Addr().Next()),
+			ClientPort: wirePort(uint16(i)),
+			Vip:        wireAddress(vip.Addr()),
+			VipPort:    wirePort(vip.Port()),
+			Seen:       now - uint32(2*time.Second>>tickShift),
+			Answered:   1,
+			Closing:    uint8(how),
 		}
 	}
 	if backend.Addr().Is4() {

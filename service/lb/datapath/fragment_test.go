@@ -46,7 +46,8 @@ func TestFragmentsFollowTheFirstOne(t *testing.T) {
 			if mode.Tunnels() {
 				p, q = p.inner, q.inner
 			}
-			if q.source.Addr() != p.source.Addr() || q.destination.Addr() != p.destination.Addr() || len(q.payload) != 608 {
+			if q.source.Addr() != p.source.Addr() || q.destination.Addr() != p.destination.Addr() ||
+				len(q.payload) != 608 {
 				t.Errorf("first %v to %v, rest %v to %v", p.source, p.destination, q.source, q.destination)
 			}
 			if mode != datapath.NAT {
@@ -58,7 +59,8 @@ func TestFragmentsFollowTheFirstOne(t *testing.T) {
 				t.Errorf("an unknown fragment to a client: verdict %d", verdict)
 			}
 			p, q = b.sent(first), b.sent(rest)
-			if p.source != vipAt(six, 80) || q.source.Addr() != vipAt(six, 80).Addr() || q.to != routerMAC || q.destination.Addr() != client(six, 0).Addr() {
+			if p.source != vipAt(six, 80) || q.source.Addr() != vipAt(six, 80).Addr() || q.to != routerMAC ||
+				q.destination.Addr() != client(six, 0).Addr() {
 				t.Errorf("first %+v, rest %+v", p, q)
 			}
 		})

@@ -30,7 +30,15 @@ func FuzzProgram(f *testing.F) {
 	}
 	var d *datapath.Datapath
 	err = node.Do(func() (err error) {
-		o := datapath.Options{Interface: device, Mode: datapath.Generic, TunnelSource: node4, TunnelSource6: node6, Dir: "/sys/fs/bpf", Log: discard, Flows: 4096}
+		o := datapath.Options{
+			Interface:     device,
+			Mode:          datapath.Generic,
+			TunnelSource:  node4,
+			TunnelSource6: node6,
+			Dir:           "/sys/fs/bpf",
+			Log:           discard,
+			Flows:         4096,
+		}
 		d, err = datapath.Open(f.Context(), o)
 		return err
 	})
@@ -119,7 +127,12 @@ func fuzzVIPs(own datapath.MAC) (vips []datapath.VIP, seeds [][]byte) {
 				seed(first)
 				seed(rest)
 				seed(tooBig(to.Addr(), tcp(to, client(six, 1000), ack)))
-				seed(tooBig(client(six, 0).Addr(), tcp(client(six, 1000), netip.AddrPortFrom(v.Backends[0].Address, port), ack)))
+				seed(
+					tooBig(
+						client(six, 0).Addr(),
+						tcp(client(six, 1000), netip.AddrPortFrom(v.Backends[0].Address, port), ack),
+					),
+				)
 				seed(tcp(netip.AddrPortFrom(v.Backends[0].Address, port), client(six, 1000), ack))
 			}
 		}

@@ -40,9 +40,13 @@ func quoted(t *testing.T, p *parsed) (source, destination netip.AddrPort) {
 		if s := sum(q[:20]); s != 0xffff {
 			t.Errorf("the quoted header sums up to %04x", s)
 		}
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(q[12:])), binary.BigEndian.Uint16(q[20:])), netip.AddrPortFrom(netip.AddrFrom4([4]byte(q[16:])), binary.BigEndian.Uint16(q[22:]))
+		return netip.AddrPortFrom(
+			netip.AddrFrom4([4]byte(q[12:])), binary.BigEndian.Uint16(q[20:]),
+		), netip.AddrPortFrom(netip.AddrFrom4([4]byte(q[16:])), binary.BigEndian.Uint16(q[22:]))
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(q[8:])), binary.BigEndian.Uint16(q[40:])), netip.AddrPortFrom(netip.AddrFrom16([16]byte(q[24:])), binary.BigEndian.Uint16(q[42:]))
+	return netip.AddrPortFrom(
+		netip.AddrFrom16([16]byte(q[8:])), binary.BigEndian.Uint16(q[40:]),
+	), netip.AddrPortFrom(netip.AddrFrom16([16]byte(q[24:])), binary.BigEndian.Uint16(q[42:]))
 }
 
 func TestAnErrorAboutABackendsPacketReachesTheBackendOfTheFlow(t *testing.T) {
@@ -74,7 +78,8 @@ func TestAnErrorAboutABackendsPacketReachesTheBackendOfTheFlow(t *testing.T) {
 					wantFrom, wantDestination = flow.destination, flow.destination.Addr()
 				}
 				from, to := quoted(t, p)
-				if p.source.Addr() != hopAddress(six) || p.destination.Addr() != wantDestination || from != wantFrom || to != at {
+				if p.source.Addr() != hopAddress(six) || p.destination.Addr() != wantDestination || from != wantFrom ||
+					to != at {
 					t.Errorf("from %v to %v about %v to %v, want %v", p.source, p.destination, from, to, wantFrom)
 				}
 			}
@@ -87,14 +92,21 @@ func TestAnErrorAboutATranslatedPacketReachesItsClient(t *testing.T) {
 	for _, snat := range []bool{false, true} {
 		families(t, func(t *testing.T, six bool) {
 			b := newBench(t)
-			b.apply(b.vip(datapath.UDP, datapath.NAT, six, six, func(v *datapath.VIP) { v.SNAT = snat; v.Backends[0].Port = 8080 }))
+			b.apply(
+				b.vip(
+					datapath.UDP, datapath.NAT, six, six,
+					func(v *datapath.VIP) { v.SNAT = snat; v.Backends[0].Port = 8080 },
+				),
+			)
 			flow := b.sent(udp(client(six, 1000), vipAt(six, 80), 'x'))
 			for _, from := range []netip.Addr{hopAddress(six), flow.destination.Addr()} {
 				report := tooBig(flow.source.Addr(), udp(flow.source, flow.destination, 'x'))
 				if from != hopAddress(six) { // the backend itself: a closed port
 					report = icmp(from, flow.source.Addr(), 3, 3, 0, udp(flow.source, flow.destination, 'x').bytes())
 					if six {
-						report = icmp(from, flow.source.Addr(), 1, 4, 0, udp(flow.source, flow.destination, 'x').bytes())
+						report = icmp(
+							from, flow.source.Addr(), 1, 4, 0, udp(flow.source, flow.destination, 'x').bytes(),
+						)
 					}
 				}
 				p := b.sent(report)
@@ -103,7 +115,9 @@ func TestAnErrorAboutATranslatedPacketReachesItsClient(t *testing.T) {
 				if from == flow.destination.Addr() {
 					shown = vipAt(six, 80).Addr()
 				}
-				if p.to != routerMAC || p.source.Addr() != shown || p.destination.Addr() != client(six, 0).Addr() || source != client(six, 1000) || destination != vipAt(six, 80) {
+				if p.to != routerMAC || p.source.Addr() != shown || p.destination.Addr() != client(six, 0).Addr() ||
+					source != client(six, 1000) ||
+					destination != vipAt(six, 80) {
 					t.Errorf("from %v to %v about %v to %v", p.source, p.destination, source, destination)
 				}
 			}
@@ -129,7 +143,11 @@ func TestAPacketThatDoesNotFitATunnelIsAnswered(t *testing.T) {
 			big := tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, fits-header+1)...)
 			p := b.sent(big)
 			source, destination := quoted(t, p)
-			if p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() || p.to != routerMAC || p.from != b.Mac() || source != client(six, 1000) || destination != vipAt(six, 80) {
+			if p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() ||
+				p.to != routerMAC ||
+				p.from != b.Mac() ||
+				source != client(six, 1000) ||
+				destination != vipAt(six, 80) {
 				t.Errorf("from %v to %v about %v to %v", p.source, p.destination, source, destination)
 			}
 			if got := binary.BigEndian.Uint32(p.payload[4:]); int(got) != fits {
@@ -143,7 +161,10 @@ func TestAPacketThatDoesNotFitATunnelIsAnswered(t *testing.T) {
 				t.Errorf("type and code %v", p.payload[:2])
 			}
 			// What is longer than the interface takes was put together on the way.
-			b.wantDrop("oversized", frame(routerMAC, b.Mac(), tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, 1500)...).bytes()))
+			b.wantDrop(
+				"oversized",
+				frame(routerMAC, b.Mac(), tcp(client(six, 1000), vipAt(six, 80), ack, make([]byte, 1500)...).bytes()),
+			)
 		})
 	}
 }
@@ -160,10 +181,15 @@ func TestEchoRequestsToAVIPAreAnswered(t *testing.T) {
 		ping := icmp(client(six, 0).Addr(), vipAt(six, 0).Addr(), request, 0, 0x12340001, []byte("ping"))
 		ping.ttl = 2 // the answer begins a way of its own
 		p := b.sent(ping)
-		if p.ttl != 64 || p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() || p.to != routerMAC || p.payload[0] != reply || string(p.payload[8:]) != "ping" {
+		if p.ttl != 64 || p.source.Addr() != vipAt(six, 0).Addr() || p.destination.Addr() != client(six, 0).Addr() ||
+			p.to != routerMAC ||
+			p.payload[0] != reply ||
+			string(p.payload[8:]) != "ping" {
 			t.Errorf("%+v", p)
 		}
-		if verdict, _ := b.run(icmp(client(six, 0).Addr(), hopAddress(six), request, 0, 1, nil)); verdict != datapath.Pass {
+		if verdict, _ := b.run(
+			icmp(client(six, 0).Addr(), hopAddress(six), request, 0, 1, nil),
+		); verdict != datapath.Pass {
 			t.Errorf("for another address: verdict %d", verdict)
 		}
 	})
@@ -211,7 +237,12 @@ func TestTheMTUOfTheWayToATunnelsEndIsLearned(t *testing.T) {
 			if mode == datapath.DSRGRE {
 				protocol = greProtocol
 			}
-			about := ip{source: own, destination: outer.destination.Addr(), protocol: protocol, payload: make([]byte, 1000)}.bytes()
+			about := ip{
+				source:      own,
+				destination: outer.destination.Addr(),
+				protocol:    protocol,
+				payload:     make([]byte, 1000),
+			}.bytes()
 			report := func(mtu uint32) ip {
 				if six {
 					return icmp(hop6, own, 2, 0, mtu, about[:min(quote, len(about))])
@@ -273,7 +304,12 @@ func TestWhatIsSaidOfOthersPacketsTeachesNothing(t *testing.T) {
 		{source: node4, destination: backend4, protocol: 99, payload: make([]byte, 100)},         // not a tunnel's
 	} {
 		b.run(icmp(hop4, node4, 3, 4, 600, about.bytes()[:28]))
-		b.run(icmp(hop4, node4, 3, 1, 600, ip{source: node4, destination: backend4, protocol: greProtocol, payload: make([]byte, 100)}.bytes()[:28])) // not too big
+		b.run(
+			icmp(
+				hop4, node4, 3, 1, 600,
+				ip{source: node4, destination: backend4, protocol: greProtocol, payload: make([]byte, 100)}.bytes()[:28],
+			),
+		) // not too big
 	}
 	if err := b.FollowPaths(); err != nil {
 		t.Fatal(err)

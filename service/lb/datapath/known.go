@@ -52,8 +52,14 @@ type share struct {
 
 func newState() *state {
 	return &state{
-		vips: map[string]*knownVIP{}, ids: make([]bool, MaxVIPs), mtus: map[uint16]uint16{}, origins: map[programOrigin]bool{}, places: make([]programMember, MaxMembers+1),
-		own: map[programAddress]bool{}, entries: map[entry]programVip{}, addresses: map[programAddress]int{},
+		vips:      map[string]*knownVIP{},
+		ids:       make([]bool, MaxVIPs),
+		mtus:      map[uint16]uint16{},
+		origins:   map[programOrigin]bool{},
+		places:    make([]programMember, MaxMembers+1),
+		own:       map[programAddress]bool{},
+		entries:   map[entry]programVip{},
+		addresses: map[programAddress]int{},
 	}
 }
 
@@ -96,7 +102,8 @@ func (d *Datapath) restore() error {
 	}
 	places := make([]uint32, MaxMembers+1)
 	var cursor ebpf.MapBatchCursor
-	if n, err := d.objects.Members.BatchLookup(&cursor, places, s.places, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if n, err := d.objects.Members.BatchLookup(&cursor, places, s.places, nil); err != nil &&
+		!errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("read the backends from the kernel: %w", err)
 	} else if n != len(places) {
 		return fmt.Errorf("read the backends from the kernel: %d of %d", n, len(places))

@@ -72,7 +72,10 @@ func newNetwork(t *testing.T, backends int) *network {
 	n.must(n.node.Sysctl("net/ipv4/conf/all/send_redirects", "0"))
 	n.must(n.node.Sysctl("net/ipv6/conf/all/forwarding", "1"))
 	for i := range backends {
-		b := &backendHost{address4: netip.AddrFrom4([4]byte{10, 9, 0, byte(11 + i)}), address6: netip.MustParseAddr("fd09::1" + strconv.Itoa(1+i))}
+		b := &backendHost{
+			address4: netip.AddrFrom4([4]byte{10, 9, 0, byte(11 + i)}),
+			address6: netip.MustParseAddr("fd09::1" + strconv.Itoa(1+i)),
+		}
 		b.Host = host("b"+strconv.Itoa(1+i), b.address4, b.address6)
 		// A backend has the VIP and does not tell.
 		n.must(b.Sysctl("net/ipv4/conf/all/arp_ignore", "1"))
@@ -118,7 +121,15 @@ func (n *network) decapsulate() {
 // open starts a datapath on the node, which is detached when the test ends.
 func (n *network) open(change ...func(*datapath.Options)) *datapath.Datapath {
 	n.t.Helper()
-	o := datapath.Options{Interface: device, Mode: datapath.Generic, TunnelSource: node4, TunnelSource6: node6, Dir: n.dir, Log: n.log, Flows: 65536}
+	o := datapath.Options{
+		Interface:     device,
+		Mode:          datapath.Generic,
+		TunnelSource:  node4,
+		TunnelSource6: node6,
+		Dir:           n.dir,
+		Log:           n.log,
+		Flows:         65536,
+	}
 	for _, c := range change {
 		c(&o)
 	}
@@ -171,7 +182,9 @@ func (n *network) vip(p datapath.Protocol, m datapath.Mode, port uint16, six, ba
 		if backend6 {
 			k.Address = b.address6
 		}
-		v.Backends = append(v.Backends, datapath.Backend{BackendKey: k, Weight: 1, State: datapath.Healthy, Hop: n.hop(b, backend6)})
+		v.Backends = append(
+			v.Backends, datapath.Backend{BackendKey: k, Weight: 1, State: datapath.Healthy, Hop: n.hop(b, backend6)},
+		)
 	}
 	return v
 }
@@ -359,7 +372,9 @@ func TestEveryModeCarriesEveryProtocolOverBothFamilies(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("vip6=%v,backend6=%v", six, backend6), func(t *testing.T) {
 						n.t = t
-						tcp, udp := n.vip(datapath.TCP, mode, 80, six, backend6), n.vip(datapath.UDP, mode, 80, six, backend6)
+						tcp, udp := n.vip(datapath.TCP, mode, 80, six, backend6), n.vip(
+							datapath.UDP, mode, 80, six, backend6,
+						)
 						n.must(d.Apply([]datapath.VIP{tcp, udp}))
 						before, err := d.Counters()
 						n.must(err)
@@ -393,7 +408,9 @@ func TestEveryModeCarriesEveryProtocolOverBothFamilies(t *testing.T) {
 						}
 						counters, err := d.Counters()
 						n.must(err)
-						if vc := counters.VIPs[tcp.VIPKey]; vc.Flows-before.VIPs[tcp.VIPKey].Flows != 21 || vc.Packets < 1500 || vc.DroppedNoBackend+vc.DroppedRateLimited > 0 {
+						if vc := counters.VIPs[tcp.VIPKey]; vc.Flows-before.VIPs[tcp.VIPKey].Flows != 21 ||
+							vc.Packets < 1500 ||
+							vc.DroppedNoBackend+vc.DroppedRateLimited > 0 {
 							t.Errorf("counters %+v", vc)
 						}
 						if t.Failed() {

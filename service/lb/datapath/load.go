@@ -70,9 +70,10 @@ func (d *Datapath) loadPrograms() error {
 // sharedMaps are the names of the maps that all programs share, and that outlive a process.
 func sharedMaps() []string {
 	return []string{
-		programMapAddresses, programMapBudgets, programMapClients, programMapCounts, programMapDrops, programMapFlows4, programMapFlows6,
-		programMapFragments, programMapLimits, programMapMemberCounts, programMapMembers, programMapOrigins, programMapOwn, programMapPaths,
-		programMapProbePorts, programMapRanges4, programMapRanges6, programMapReplies4, programMapReplies6, programMapSources,
+		programMapAddresses, programMapBudgets, programMapClients, programMapCounts, programMapDrops,
+		programMapFlows4, programMapFlows6, programMapFragments, programMapLimits, programMapMemberCounts,
+		programMapMembers, programMapOrigins, programMapOwn, programMapPaths, programMapProbePorts,
+		programMapRanges4, programMapRanges6, programMapReplies4, programMapReplies6, programMapSources,
 		programMapTables, programMapVipCounts, programMapVips4, programMapVips6,
 	}
 }

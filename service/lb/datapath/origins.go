@@ -22,7 +22,8 @@ func (d *Datapath) putOrigins(vips []VIP) error {
 			continue
 		}
 		for _, b := range vips[i].Backends {
-			wanted[programOrigin{Address: wireAddress(b.Address), Port: wirePort(b.Port), Protocol: uint8(vips[i].Protocol)}] = true
+			o := programOrigin{Address: wireAddress(b.Address), Port: wirePort(b.Port), Protocol: uint8(vips[i].Protocol)}
+			wanted[o] = true
 		}
 	}
 	for o := range d.known.origins {

@@ -233,7 +233,9 @@ func (p *parsed) transport(source, destination netip.Addr, b []byte) (err error)
 		return nil
 	}
 	ports := func() {
-		p.source, p.destination = netip.AddrPortFrom(source, binary.BigEndian.Uint16(b)), netip.AddrPortFrom(destination, binary.BigEndian.Uint16(b[2:]))
+		p.source, p.destination = netip.AddrPortFrom(source, binary.BigEndian.Uint16(b)), netip.AddrPortFrom(
+			destination, binary.BigEndian.Uint16(b[2:]),
+		)
 	}
 	switch p.protocol {
 	case 6:

@@ -84,7 +84,10 @@ func TestAPortIsNotUsedAgainWhileItsConnectionEnds(t *testing.T) {
 func TestSNATSpreadsOverItsSources(t *testing.T) {
 	t.Parallel()
 	families(t, func(t *testing.T, six bool) {
-		sources := []netip.Addr{netip.MustParseAddr("10.9.0.201"), netip.MustParseAddr("10.9.0.202"), netip.MustParseAddr("fd09::201"), netip.MustParseAddr("fd09::202"), netip.MustParseAddr("fd09::203")}
+		sources := []netip.Addr{
+			netip.MustParseAddr("10.9.0.201"), netip.MustParseAddr("10.9.0.202"), netip.MustParseAddr("fd09::201"),
+			netip.MustParseAddr("fd09::202"), netip.MustParseAddr("fd09::203"),
+		}
 		b := newBench(t, func(o *datapath.Options) { o.Sources = sources })
 		b.apply(b.vip(datapath.TCP, datapath.NAT, six, six, snat))
 		used := map[netip.Addr]int{}
@@ -127,7 +130,8 @@ func TestABackendThatIsItsOwnClientGetsItsAnswer(t *testing.T) {
 		if p.source.Addr() != v.Backends[0].Hop.Local || p.destination != netip.AddrPortFrom(self.Addr(), 8080) {
 			t.Fatalf("the backend gets a packet from %v to %v, which seems its own", p.source, p.destination)
 		}
-		if back := b.sent(tcp(p.destination, p.source, syn|ack)); back.source != vipAt(six, 80) || back.destination != self {
+		if back := b.sent(tcp(p.destination, p.source, syn|ack)); back.source != vipAt(six, 80) ||
+			back.destination != self {
 			t.Errorf("the answer goes from %v to %v", back.source, back.destination)
 		}
 	})

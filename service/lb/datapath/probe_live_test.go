@@ -60,7 +60,9 @@ func TestChecksReachEachBackendAtTheVIPByItsTunnel(t *testing.T) {
 							}
 							ctx, cancel := context.WithTimeout(t.Context(), patience)
 							defer cancel()
-							if _, err := d.DialProbe(ctx, v.VIPKey, v.Backends[0].BackendKey, 81); !errors.Is(err, syscall.ECONNREFUSED) {
+							if _, err := d.DialProbe(ctx, v.VIPKey, v.Backends[0].BackendKey, 81); !errors.Is(
+								err, syscall.ECONNREFUSED,
+							) {
 								t.Errorf("a port that nobody listens on: %v", err)
 							}
 						})
@@ -85,7 +87,8 @@ func TestACheckThatNobodyAnswersEndsWithItsContext(t *testing.T) {
 	}
 	v.Backends[0].Hop = datapath.NextHop{}
 	n.must(d.Apply([]datapath.VIP{v}))
-	if _, err := d.DialProbe(t.Context(), v.VIPKey, v.Backends[0].BackendKey, 80); err == nil || !strings.Contains(err.Error(), "no way to the backend") {
+	if _, err := d.DialProbe(t.Context(), v.VIPKey, v.Backends[0].BackendKey, 80); err == nil ||
+		!strings.Contains(err.Error(), "no way to the backend") {
 		t.Error(err)
 	}
 	if _, err := d.DialProbe(t.Context(), v.VIPKey, datapath.BackendKey{Address: vip4, Port: 80}, 80); err == nil {

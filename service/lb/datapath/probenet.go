@@ -62,7 +62,9 @@ func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 	if d.probing == nil {
 		p, err := openProbeNet(d.node, fmt.Sprintf("lbprobe%d", d.ports[0].device.index), d.objects.Probe)
 		if errors.Is(err, unix.EPERM) {
-			return nil, fault.New(fault.Denied, "health checks in the dsr modes take CAP_SYS_ADMIN, for a network namespace of their own")
+			return nil, fault.New(
+				fault.Denied, "health checks in the dsr modes take CAP_SYS_ADMIN, for a network namespace of their own",
+			)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make the network of health checks: %w", err)
@@ -73,7 +75,13 @@ func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 }
 
 func openProbeNet(node *netlab.Host, outside string, program *ebpf.Program) (*probeNet, error) {
-	p := &probeNet{node: node, outside: outside, has: map[bool]netip.Addr{}, used: map[uint16]bool{}, next: firstProbePort}
+	p := &probeNet{
+		node:    node,
+		outside: outside,
+		has:     map[bool]netip.Addr{},
+		used:    map[uint16]bool{},
+		next:    firstProbePort,
+	}
 	// What a killed process left goes with its namespace, but not at once.
 	if err := p.removeOutside(); err != nil {
 		return nil, err
@@ -93,12 +101,15 @@ func (p *probeNet) build(program *ebpf.Program) error {
 		return err
 	}
 	// The pair carries only what the programs send; the node shall say nothing on it.
-	if err := p.node.Sysctl("net/ipv6/conf/"+p.outside+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := p.node.Sysctl("net/ipv6/conf/"+p.outside+"/disable_ipv6", "1"); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	// A veth leaves checksums undone by default, and the network needs them done. With
 	// GRO it takes frames that a native program redirects to it.
-	if err := errors.Join(p.host.TX(probeInside, false), p.host.GRO(probeInside, true), p.host.SetMTU(probeInside, probeMTU)); err != nil {
+	if err := errors.Join(
+		p.host.TX(probeInside, false), p.host.GRO(probeInside, true), p.host.SetMTU(probeInside, probeMTU),
+	); err != nil {
 		return err
 	}
 	var err error
@@ -114,7 +125,9 @@ func (p *probeNet) build(program *ebpf.Program) error {
 		return err
 	}
 	return p.node.Do(func() (err error) {
-		p.link, err = link.AttachXDP(link.XDPOptions{Program: program, Interface: outside.Attrs().Index, Flags: link.XDPGenericMode})
+		p.link, err = link.AttachXDP(
+			link.XDPOptions{Program: program, Interface: outside.Attrs().Index, Flags: link.XDPGenericMode},
+		)
 		return err
 	})
 }
@@ -149,7 +162,10 @@ func (p *probeNet) provide(index int, name string, six bool) error {
 		p.has[six] = ip
 		return nil
 	}
-	return fault.New(fault.Unavailable, "interface %s has no %s address, which checks of %s VIPs in DSR modes come from", name, version, version)
+	return fault.New(
+		fault.Unavailable, "interface %s has no %s address, which checks of %s VIPs in DSR modes come from", name,
+		version, version,
+	)
 }
 
 // strayed says whether an address in use is not among those of the node.
@@ -173,7 +189,9 @@ func (p *probeNet) add(a netip.Addr) error {
 		return err
 	}
 	everything := &net.IPNet{IP: make(net.IP, a.BitLen()/8), Mask: net.CIDRMask(0, a.BitLen())}
-	return p.host.Netlink().RouteReplace(&netlink.Route{LinkIndex: p.device.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: everything, Src: a.AsSlice()})
+	return p.host.Netlink().RouteReplace(
+		&netlink.Route{LinkIndex: p.device.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: everything, Src: a.AsSlice()},
+	)
 }
 
 func (p *probeNet) removeOutside() error {

@@ -134,7 +134,8 @@ func makeRoom[K comparable](m *ebpf.Map, now uint32, c *census) (gone uint64, er
 func (d *Datapath) budgets() ([]programBudget, error) {
 	ids, all := make([]uint32, MaxVIPs), make([]programBudget, MaxVIPs)
 	var cursor ebpf.MapBatchCursor
-	if _, err := d.objects.Budgets.BatchLookup(&cursor, ids, all, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if _, err := d.objects.Budgets.BatchLookup(&cursor, ids, all, nil); err != nil &&
+		!errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, fmt.Errorf("read the room of VIPs: %w", err)
 	}
 	return all, nil

@@ -40,7 +40,12 @@ func entriesOf(key VIPKey) []entry {
 }
 
 func (e entry) vipKey() VIPKey {
-	return VIPKey{Address: addressOf(e.address, e.six), Port: e.block.First, LastPort: e.block.Last(), Protocol: e.protocol}
+	return VIPKey{
+		Address:  addressOf(e.address, e.six),
+		Port:     e.block.First,
+		LastPort: e.block.Last(),
+		Protocol: e.protocol,
+	}
 }
 
 // in is the map that the entry is in, and its key there.
@@ -48,9 +53,19 @@ func (e entry) in(o *programObjects) (*ebpf.Map, any) {
 	port, protocol := wirePort(e.block.First), uint8(e.protocol)
 	switch {
 	case e.ranged && e.six:
-		return o.Ranges6, programRangeKey6{Prefix: uint32(rangePrefix6 - e.block.Bits), Address: e.address, Protocol: protocol, Port: port}
+		return o.Ranges6, programRangeKey6{
+			Prefix:   uint32(rangePrefix6 - e.block.Bits),
+			Address:  e.address,
+			Protocol: protocol,
+			Port:     port,
+		}
 	case e.ranged:
-		return o.Ranges4, programRangeKey4{Prefix: uint32(rangePrefix4 - e.block.Bits), Address: e.address.Word[0], Protocol: protocol, Port: port}
+		return o.Ranges4, programRangeKey4{
+			Prefix:   uint32(rangePrefix4 - e.block.Bits),
+			Address:  e.address.Word[0],
+			Protocol: protocol,
+			Port:     port,
+		}
 	case e.six:
 		return o.Vips6, programVipKey6{Address: e.address, Port: port, Protocol: protocol}
 	}
@@ -64,18 +79,21 @@ func (d *Datapath) readEntries() (map[entry]programVip, error) {
 	var k4 programVipKey4
 	exact4 := d.objects.Vips4.Iterate()
 	for exact4.Next(&k4, &v) {
-		found[entry{address: programAddress{Word: [4]uint32{k4.Address}}, block: Block{First: wirePort(k4.Port)}, protocol: Protocol(k4.Protocol)}] = v
+		address, block := programAddress{Word: [4]uint32{k4.Address}}, Block{First: wirePort(k4.Port)}
+		found[entry{address: address, block: block, protocol: Protocol(k4.Protocol)}] = v
 	}
 	var k6 programVipKey6
 	exact6 := d.objects.Vips6.Iterate()
 	for exact6.Next(&k6, &v) {
-		found[entry{address: k6.Address, six: true, block: Block{First: wirePort(k6.Port)}, protocol: Protocol(k6.Protocol)}] = v
+		block := Block{First: wirePort(k6.Port)}
+		found[entry{address: k6.Address, six: true, block: block, protocol: Protocol(k6.Protocol)}] = v
 	}
 	var r4 programRangeKey4
 	ranges4 := d.objects.Ranges4.Iterate()
 	for ranges4.Next(&r4, &v) {
 		b := Block{First: wirePort(r4.Port), Bits: rangePrefix4 - int(r4.Prefix)}
-		found[entry{address: programAddress{Word: [4]uint32{r4.Address}}, ranged: true, block: b, protocol: Protocol(r4.Protocol)}] = v
+		address := programAddress{Word: [4]uint32{r4.Address}}
+		found[entry{address: address, ranged: true, block: b, protocol: Protocol(r4.Protocol)}] = v
 	}
 	var r6 programRangeKey6
 	ranges6 := d.objects.Ranges6.Iterate()

@@ -47,7 +47,9 @@ func TestExplainTellsWhatTheProgramDoes(t *testing.T) {
 	for _, affinity := range []bool{false, true} {
 		families(t, func(t *testing.T, six bool) {
 			b := newBench(t)
-			v := b.vip(datapath.TCP, datapath.DSR, six, six, several(5), func(v *datapath.VIP) { v.ClientAffinity = affinity })
+			v := b.vip(
+				datapath.TCP, datapath.DSR, six, six, several(5), func(v *datapath.VIP) { v.ClientAffinity = affinity },
+			)
 			b.apply(v)
 			from := client(six, 1)
 			for i := range uint16(200) {
@@ -59,7 +61,8 @@ func TestExplainTellsWhatTheProgramDoes(t *testing.T) {
 				if got := v.Backends[b.at(tcp(from, vipAt(six, 80), syn))].BackendKey; got != before.Backend {
 					t.Fatalf("%v went to %v, and was to go to %v", from, got, before.Backend)
 				}
-				if after := b.explain(datapath.TCP, from, vipAt(six, 80)); after.Reason != datapath.ByFlow || after.Backend != before.Backend {
+				if after := b.explain(datapath.TCP, from, vipAt(six, 80)); after.Reason != datapath.ByFlow ||
+					after.Backend != before.Backend {
 					t.Fatalf("afterwards %+v", after)
 				}
 				other := b.explain(datapath.TCP, netip.AddrPortFrom(from.Addr(), 9), vipAt(six, 80))
@@ -185,7 +188,9 @@ func TestAffinityKeepsAClientAtItsBackend(t *testing.T) {
 				t.Fatalf("port %d went to %d, not %d", 2+port, got, home)
 			}
 		}
-		more := b.vip(datapath.UDP, datapath.DSR, six, six, several(20), func(v *datapath.VIP) { v.ClientAffinity = true })
+		more := b.vip(
+			datapath.UDP, datapath.DSR, six, six, several(20), func(v *datapath.VIP) { v.ClientAffinity = true },
+		)
 		b.apply(more)
 		if got := b.at(udp(client(six, 1000), vipAt(six, 80))); got != home {
 			t.Errorf("with more backends, a new flow went to %d, not %d", got, home)
@@ -205,10 +210,14 @@ func TestRangesOfPortsLeadToOneVIP(t *testing.T) {
 		ranged := b.vip(datapath.TCP, datapath.NAT, six, six, func(v *datapath.VIP) {
 			v.Port, v.LastPort, v.Backends[0].Port = 30001, 32766, 0
 		})
-		exact := b.vip(datapath.TCP, datapath.DSR, six, six, func(v *datapath.VIP) { v.Port, v.LastPort = 31000, 31000 })
+		exact := b.vip(
+			datapath.TCP, datapath.DSR, six, six, func(v *datapath.VIP) { v.Port, v.LastPort = 31000, 31000 },
+		)
 		b.apply(ranged, exact)
 		for _, port := range []uint16{30001, 30002, 31111, 32766} {
-			if p := b.sent(tcp(client(six, 1), vipAt(six, port), syn)); p.destination != netip.AddrPortFrom(ranged.Backends[0].Address, port) {
+			if p := b.sent(tcp(client(six, 1), vipAt(six, port), syn)); p.destination != netip.AddrPortFrom(
+				ranged.Backends[0].Address, port,
+			) {
 				t.Errorf("port %d led to %v", port, p.destination)
 			}
 		}
@@ -225,7 +234,8 @@ func TestRangesOfPortsLeadToOneVIP(t *testing.T) {
 		for _, last := range []uint16{40000, 31200} {
 			ranged.LastPort = last
 			b.apply(ranged, exact)
-			if p := b.sent(tcp(client(six, 5), vipAt(six, 31111), ack)); p.source != flow.source || p.destination != flow.destination {
+			if p := b.sent(tcp(client(six, 5), vipAt(six, 31111), ack)); p.source != flow.source ||
+				p.destination != flow.destination {
 				t.Errorf("with last port %d, the flow went from %v to %v", last, p.source, p.destination)
 			}
 		}
@@ -356,7 +366,9 @@ func TestPortsOfFlowsThatEndedAreGivenToOthers(t *testing.T) {
 	b.apply(one, two)
 	first := b.sent(udp(client(false, 1000), vipAt(false, 80)))
 	// Another CPU may have seen the reply a moment after the clock was looked at.
-	if err := errors.Join(b.AgeReply(datapath.UDP, first.destination, first.source, -time.Second), b.Sweep()); err != nil {
+	if err := errors.Join(
+		b.AgeReply(datapath.UDP, first.destination, first.source, -time.Second), b.Sweep(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if back := b.sent(udp(first.destination, first.source)); back.source != vipAt(false, 80) {

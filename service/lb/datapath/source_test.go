@@ -46,7 +46,10 @@ func TestNoFlowBeginsAtAnAddressThatNoClientCanHave(t *testing.T) {
 			families(t, func(t *testing.T, six bool) {
 				b, _ := newAddressedBench(t)
 				b.apply(b.vip(datapath.TCP, mode, six, six))
-				sources := []string{node4.String(), vip4.String(), "0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255"}
+				sources := []string{
+					node4.String(), vip4.String(), "0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "239.1.1.1",
+					"240.0.0.1", "255.255.255.255",
+				}
 				clients := []string{"1.0.0.1", "126.0.0.1", "128.0.0.1", "223.255.255.255"}
 				if six {
 					sources = []string{node6.String(), vip6.String(), "::", "::1", "ff00::", "ff02::1"}

@@ -120,7 +120,9 @@ func (k VIPKey) String() string {
 // without brackets, since the last two colons end the address anyway.
 func ParseVIPName(s string) (address netip.Addr, port uint16, protocol Protocol, err error) {
 	bad := func() (netip.Addr, uint16, Protocol, error) {
-		return netip.Addr{}, 0, 0, fault.New(fault.Invalid, "must be ADDRESS:PORT:PROTOCOL, as in 192.0.2.1:80:tcp, not %q", s)
+		return netip.Addr{}, 0, 0, fault.New(
+			fault.Invalid, "must be ADDRESS:PORT:PROTOCOL, as in 192.0.2.1:80:tcp, not %q", s,
+		)
 	}
 	rest, name, ok := cutLast(s, ":")
 	if !ok {

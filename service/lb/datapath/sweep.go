@@ -92,15 +92,25 @@ func (d *Datapath) Sweep() error {
 		return err
 	}
 	c := d.newCensus()
-	err4 := sweepFlows(d, &d.counted[0], countStored4, d.objects.Flows4, now, c, func(k programTuple4) uint8 { return k.Protocol })
-	err6 := sweepFlows(d, &d.counted[1], countStored6, d.objects.Flows6, now, c, func(k programTuple6) uint8 { return k.Protocol })
-	_, _, errR4 := sweepMap(d.objects.Replies4, func(k programTuple4, r programReply) bool { return staleReply(now, k.Protocol, r) })
-	_, _, errR6 := sweepMap(d.objects.Replies6, func(k programTuple6, r programReply) bool { return staleReply(now, k.Protocol, r) })
+	err4 := sweepFlows(
+		d, &d.counted[0], countStored4, d.objects.Flows4, now, c, func(k programTuple4) uint8 { return k.Protocol },
+	)
+	err6 := sweepFlows(
+		d, &d.counted[1], countStored6, d.objects.Flows6, now, c, func(k programTuple6) uint8 { return k.Protocol },
+	)
+	_, _, errR4 := sweepMap(
+		d.objects.Replies4, func(k programTuple4, r programReply) bool { return staleReply(now, k.Protocol, r) },
+	)
+	_, _, errR6 := sweepMap(
+		d.objects.Replies6, func(k programTuple6, r programReply) bool { return staleReply(now, k.Protocol, r) },
+	)
 	return errors.Join(err4, err6, errR4, errR6, d.giveRoom(c))
 }
 
 // sweepFlows does it for the flows of one family.
-func sweepFlows[K comparable](d *Datapath, t *tableCount, stored uint32, m *ebpf.Map, now uint32, c *census, protocol func(K) uint8) error {
+func sweepFlows[K comparable](
+	d *Datapath, t *tableCount, stored uint32, m *ebpf.Map, now uint32, c *census, protocol func(K) uint8,
+) error {
 	before, err := d.count(stored)
 	if err != nil {
 		return err

@@ -122,7 +122,9 @@ func TestOneVIPLeavesRoomToOthers(t *testing.T) {
 				}
 			}
 			for port := range uint16(idle) {
-				e, err := b.Explain(datapath.Flow{Protocol: datapath.TCP, Client: client(false, 1000+port), VIP: vipAt(false, 443)})
+				e, err := b.Explain(
+					datapath.Flow{Protocol: datapath.TCP, Client: client(false, 1000+port), VIP: vipAt(false, 443)},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -142,7 +144,10 @@ func TestOneVIPLeavesRoomToOthers(t *testing.T) {
 			}
 			b.sweep()
 			b.sent(udp(client(false, 9), vipAt(false, 80), 'x'))
-			if e, err := b.Explain(datapath.Flow{Protocol: datapath.UDP, Client: client(false, 9), VIP: vipAt(false, 80)}); err != nil || e.Reason != datapath.ByFlow {
+			if e, err := b.Explain(
+				datapath.Flow{Protocol: datapath.UDP, Client: client(false, 9), VIP: vipAt(false, 80)},
+			); err != nil ||
+				e.Reason != datapath.ByFlow {
 				t.Errorf("after the attack: %+v, %v", e, err)
 			}
 		})
@@ -153,7 +158,10 @@ func TestAVIPNearItsQuotaLosesTheFlowsOfItsOwnThatMatterLeast(t *testing.T) {
 	t.Parallel()
 	const flows, quota, established, begun = 8192, 4096, 3000, 1000
 	b := newBench(t, func(o *datapath.Options) { o.Flows = flows })
-	b.apply(b.vip(datapath.TCP, datapath.DSR, false, false), b.vip(datapath.TCP, datapath.DSR, false, false, func(v *datapath.VIP) { v.Port, v.LastPort = 81, 81 }))
+	b.apply(
+		b.vip(datapath.TCP, datapath.DSR, false, false),
+		b.vip(datapath.TCP, datapath.DSR, false, false, func(v *datapath.VIP) { v.Port, v.LastPort = 81, 81 }),
+	)
 	b.sweep()
 	for port := range uint16(established) {
 		b.sent(tcp(client(false, 1000+port), vipAt(false, 80), syn))
@@ -177,7 +185,9 @@ func TestAVIPNearItsQuotaLosesTheFlowsOfItsOwnThatMatterLeast(t *testing.T) {
 		t.Errorf("%d of the flows that only began are left, want %d: no more go than must", left, want)
 	}
 	for port := range uint16(established) {
-		e, err := b.Explain(datapath.Flow{Protocol: datapath.TCP, Client: client(false, 1000+port), VIP: vipAt(false, 80)})
+		e, err := b.Explain(
+			datapath.Flow{Protocol: datapath.TCP, Client: client(false, 1000+port), VIP: vipAt(false, 80)},
+		)
 		if err != nil || e.Reason != datapath.ByFlow {
 			t.Fatalf("connection %d was forgotten: %+v, %v", port, e, err)
 		}

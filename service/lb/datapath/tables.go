@@ -124,6 +124,8 @@ func (d *Datapath) dropTables(ids []uint32) error {
 		return err
 	}
 	defer empty.Close()
-	_, err = d.objects.Tables.BatchUpdate(ids, slices.Repeat([]uint32{uint32(empty.FD())}, len(ids)), nil) //nolint:gosec // it is not negative
+	_, err = d.objects.Tables.BatchUpdate(
+		ids, slices.Repeat([]uint32{uint32(empty.FD())}, len(ids)), nil,
+	) //nolint:gosec // it is not negative
 	return err
 }

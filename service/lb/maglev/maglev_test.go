@@ -41,7 +41,10 @@ func TestSlotsAreSharedByWeight(t *testing.T) {
 		for i, b := range backends {
 			want := float64(maglev.Slots) * float64(b.Weight) / float64(sum)
 			if off := float64(got[i]) - want; off > max(1.5, want/100) || -off > max(1.5, want/100) {
-				t.Errorf("of %d backends, the one of weight %d of %d has %d slots, want %.1f", len(backends), b.Weight, sum, got[i], want)
+				t.Errorf(
+					"of %d backends, the one of weight %d of %d has %d slots, want %.1f", len(backends), b.Weight,
+					sum, got[i], want,
+				)
 			}
 		}
 	}
@@ -52,7 +55,9 @@ func TestTableDoesNotDependOnOrder(t *testing.T) {
 	backends := named(20, func(i int) int { return 1 + i%3 })
 	before := maglev.Table(backends)
 	shuffled := slices.Clone(backends)
-	rand.New(rand.NewPCG(3, 4)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	rand.New(rand.NewPCG(3, 4)).Shuffle(
+		len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] },
+	)
 	for slot, b := range maglev.Table(shuffled) {
 		if shuffled[b] != backends[before[slot]] {
 			t.Fatalf("slot %d went from %v to %v", slot, backends[before[slot]], shuffled[b])
@@ -76,7 +81,10 @@ func TestFewSlotsMoveBesideThoseOfARemovedBackend(t *testing.T) {
 					}
 				}
 				if percent := 100 * float64(moved) / maglev.Slots; percent > 1 {
-					t.Errorf("of %d backends number %d went, and %.2f %% of all slots moved that were not its own", n, gone, percent)
+					t.Errorf(
+						"of %d backends number %d went, and %.2f %% of all slots moved that were not its own", n,
+						gone, percent,
+					)
 				}
 			}
 		}

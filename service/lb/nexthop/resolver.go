@@ -152,7 +152,9 @@ func (r *Resolver) Run(ctx context.Context) error {
 			}
 			news = max(news, r.collect(ctx))
 		}
-		if err := routine.Call(r.log, "ways to backends", func() error { return r.refresh(news >= ofRoutes, ask) }); err != nil {
+		if err := routine.Call(
+			r.log, "ways to backends", func() error { return r.refresh(news >= ofRoutes, ask) },
+		); err != nil {
 			// The next news or confirmation tries again.
 			r.log.Warn("the ways to backends cannot be looked up", "error", err)
 		}
@@ -240,7 +242,14 @@ func hopBy(way route, links map[int]*netlink.LinkAttrs, neighbours map[neighbour
 	if !known || len(link.HardwareAddr) != len(datapath.MAC{}) {
 		return datapath.NextHop{Device: link.Name}
 	}
-	h := datapath.NextHop{Device: link.Name, Interface: way.link, MTU: way.mtu, Source: datapath.MAC(link.HardwareAddr), Destination: mac, Local: way.local}
+	h := datapath.NextHop{
+		Device:      link.Name,
+		Interface:   way.link,
+		MTU:         way.mtu,
+		Source:      datapath.MAC(link.HardwareAddr),
+		Destination: mac,
+		Local:       way.local,
+	}
 	if h.MTU == 0 {
 		h.MTU = link.MTU
 	}
@@ -268,7 +277,13 @@ func (r *Resolver) passable(hop datapath.NextHop, before string, links map[int]*
 func givenHop(t Target, links map[int]*netlink.LinkAttrs, device string) datapath.NextHop {
 	for index, l := range links {
 		if l.Name == device && len(l.HardwareAddr) == len(datapath.MAC{}) {
-			return datapath.NextHop{Device: device, Interface: index, MTU: l.MTU, Source: datapath.MAC(l.HardwareAddr), Destination: t.MAC}
+			return datapath.NextHop{
+				Device:      device,
+				Interface:   index,
+				MTU:         l.MTU,
+				Source:      datapath.MAC(l.HardwareAddr),
+				Destination: t.MAC,
+			}
 		}
 	}
 	return datapath.NextHop{}
@@ -311,7 +326,8 @@ func (r *Resolver) allLinks() (map[int]*netlink.LinkAttrs, error) {
 
 // usable are the states of neighbours whose Ethernet address counts. A stale one does:
 // it is confirmed when somebody asks, and stays in use meanwhile.
-const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
+const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
+	netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
 func (r *Resolver) neighbours() (map[neighbour]datapath.MAC, error) {
 	all, err := r.kernel.NeighList(0, unix.AF_UNSPEC)
@@ -335,7 +351,13 @@ func (r *Resolver) ask(neighbours []neighbour) {
 		if n.address.Is6() {
 			family = unix.AF_INET6
 		}
-		err := r.kernel.NeighSet(&netlink.Neigh{LinkIndex: n.link, Family: family, State: netlink.NUD_NONE, Flags: unix.NTF_USE, IP: net.IP(n.address.AsSlice())})
+		err := r.kernel.NeighSet(&netlink.Neigh{
+			LinkIndex: n.link,
+			Family:    family,
+			State:     netlink.NUD_NONE,
+			Flags:     unix.NTF_USE,
+			IP:        net.IP(n.address.AsSlice()),
+		})
 		if err != nil {
 			r.log.Debug("a neighbour was not looked up", "address", n.address, "error", err)
 		}

@@ -100,12 +100,19 @@ func (n *net) await(target nexthop.Target, mac datapath.MAC) datapath.NextHop {
 func TestNeighboursAndHostsBehindARouterAreFound(t *testing.T) {
 	t.Parallel()
 	n := newNet(t)
-	near4, near6 := nexthop.Target{Address: netip.MustParseAddr("10.0.0.2")}, nexthop.Target{Address: netip.MustParseAddr("fd00::2")}
+	near4, near6 := nexthop.Target{
+		Address: netip.MustParseAddr("10.0.0.2"),
+	}, nexthop.Target{
+		Address: netip.MustParseAddr("fd00::2"),
+	}
 	far := nexthop.Target{Address: netip.MustParseAddr("10.7.0.1")}
 	given := nexthop.Target{Address: netip.MustParseAddr("192.0.2.1"), MAC: datapath.MAC{2, 0, 0, 0, 0, 9}}
 	n.must(n.node.Route(netip.MustParsePrefix("10.7.0.0/24"), netip.MustParseAddr("10.0.0.3")))
 	n.resolver.Want([]nexthop.Target{near4, near6, far, given})
-	if hop := n.await(near4, n.mac(n.near)); hop.Source != n.mac(n.node) || hop.MTU != 1500 || hop.Local != netip.MustParseAddr("10.0.0.1") || hop.Device != "eth0" || !hop.Known() {
+	if hop := n.await(
+		near4, n.mac(n.near),
+	); hop.Source != n.mac(n.node) || hop.MTU != 1500 || hop.Local != netip.MustParseAddr("10.0.0.1") || hop.Device != "eth0" ||
+		!hop.Known() {
 		t.Errorf("%+v", hop)
 	}
 	if hop := n.await(near6, n.mac(n.near)); hop.Local != netip.MustParseAddr("fd00::1") {
@@ -132,11 +139,18 @@ func TestOwnAddressesAndUnknownOnesHaveNoWay(t *testing.T) {
 	t.Parallel()
 	n := newNet(t)
 	near := nexthop.Target{Address: netip.MustParseAddr("10.0.0.2")}
-	self, nobody, nowhere := nexthop.Target{Address: netip.MustParseAddr("10.0.0.1")}, nexthop.Target{Address: netip.MustParseAddr("10.0.0.77")}, nexthop.Target{Address: netip.MustParseAddr("203.0.113.1")}
+	self, nobody, nowhere := nexthop.Target{
+		Address: netip.MustParseAddr("10.0.0.1"),
+	}, nexthop.Target{
+		Address: netip.MustParseAddr("10.0.0.77"),
+	}, nexthop.Target{
+		Address: netip.MustParseAddr("203.0.113.1"),
+	}
 	n.resolver.Want([]nexthop.Target{near, self, nobody, nowhere})
 	n.await(near, n.mac(n.near))
 	for _, target := range []nexthop.Target{self, nobody, nowhere} {
-		if hop := n.resolver.Lookup(target); hop.Known() || hop.Own != (target == self) || (hop.Device == "eth0") != (target == nobody) {
+		if hop := n.resolver.Lookup(target); hop.Known() || hop.Own != (target == self) ||
+			(hop.Device == "eth0") != (target == nobody) {
 			t.Errorf("%v: %+v", target, hop)
 		}
 	}

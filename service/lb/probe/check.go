@@ -60,7 +60,9 @@ func ParseStatusRange(s string) (StatusRange, error) {
 	b, errB := strconv.Atoi(last)
 	r := StatusRange{a, b}
 	if errA != nil || errB != nil || !r.valid() {
-		return StatusRange{}, fault.New(fault.Invalid, "must be a status or a range of them from 200 to 599, as in 200-399, not %q", s)
+		return StatusRange{}, fault.New(
+			fault.Invalid, "must be a status or a range of them from 200 to 599, as in 200-399, not %q", s,
+		)
 	}
 	return r, nil
 }
@@ -146,7 +148,11 @@ func (c Check) Validate() error {
 		return nil
 	}
 	if !validPath(c.Path) {
-		return fault.InvalidField("path", "must begin with one slash and be a path of a URL, with or without a query, of at most %d ASCII characters", maxText)
+		return fault.InvalidField(
+			"path",
+			"must begin with one slash and be a path of a URL, with or without a query, of at most %d ASCII characters",
+			maxText,
+		)
 	}
 	return nil
 }

@@ -18,7 +18,12 @@ import (
 func check(address netip.AddrPort) probe.Check {
 	return probe.Check{
 		ID: probe.ID{
-			VIP:     datapath.VIPKey{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, LastPort: 80, Protocol: datapath.TCP},
+			VIP: datapath.VIPKey{
+				Address:  netip.MustParseAddr("192.0.2.1"),
+				Port:     80,
+				LastPort: 80,
+				Protocol: datapath.TCP,
+			},
 			Backend: datapath.BackendKey{Address: address.Addr(), Port: address.Port()},
 		},
 		Address:  address,

@@ -110,7 +110,12 @@ func get(ctx context.Context, raw net.Conn, c Check) (string, error) {
 }
 
 func newRequest(ctx context.Context, c Check) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Type.String()+"://"+c.Address.String()+c.Path, nil)
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodGet,
+		c.Type.String()+"://"+c.Address.String()+c.Path,
+		nil,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,9 @@ func TestHTTPProbesAskForThePathAndNothingElse(t *testing.T) {
 		t.Error(got)
 	}
 	r := <-asked
-	if r.Method != http.MethodGet || r.RequestURI != "/health?full=1" || r.Host != "app.example.com" || r.UserAgent() != "mainstay-lb" || !r.Close {
+	if r.Method != http.MethodGet || r.RequestURI != "/health?full=1" || r.Host != "app.example.com" ||
+		r.UserAgent() != "mainstay-lb" ||
+		!r.Close {
 		t.Errorf("asked %s %s of %s by %s", r.Method, r.RequestURI, r.Host, r.UserAgent())
 	}
 	if len(asked) > 0 {
@@ -133,7 +135,9 @@ func TestHTTPProbesAskForThePathAndNothingElse(t *testing.T) {
 func TestWithoutAHostTheAddressIsSent(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Host + r.RequestURI }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Host + r.RequestURI }),
+	)
 	defer server.Close()
 	c := check(netip.MustParseAddrPort(server.Listener.Addr().String()))
 	c.Type = probe.HTTP
@@ -147,7 +151,9 @@ func TestWithoutAHostTheAddressIsSent(t *testing.T) {
 
 func TestTheStatusDecides(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }),
+	)
 	t.Cleanup(server.Close)
 	for accepted, want := range map[probe.StatusRange]string{
 		{}:                      "false: status 503, want 200-399",

@@ -239,7 +239,9 @@ func (p *Prober) finish(ctx context.Context, r result) {
 	var changed bool
 	if e.health, changed = e.health.after(ok, e.Rise, e.Fall); !changed {
 		if !ok && e.health.healthy {
-			p.options.Log.Debug("probe failed", "vip", e.VIP, "backend", e.Backend, "reason", reason, "failures", e.health.against)
+			p.options.Log.Debug(
+				"probe failed", "vip", e.VIP, "backend", e.Backend, "reason", reason, "failures", e.health.against,
+			)
 		}
 		return
 	}

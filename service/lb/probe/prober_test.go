@@ -43,7 +43,9 @@ func newWorld(t *testing.T) *world {
 		Log:  slog.New(slog.DiscardHandler),
 		Dial: w.dial,
 		OnChange: func(id probe.ID, healthy bool, reason string) {
-			w.locked(func() { w.changes = append(w.changes, fmt.Sprintf("%s %t %s", id.Backend.Address, healthy, reason)) })
+			w.locked(
+				func() { w.changes = append(w.changes, fmt.Sprintf("%s %t %s", id.Backend.Address, healthy, reason)) },
+			)
 		},
 		OnProbe: func(time.Duration, bool) { w.locked(func() { w.measured++ }) },
 	})

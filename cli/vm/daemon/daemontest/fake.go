@@ -71,7 +71,9 @@ func Serve(t testing.TB, handlers map[string]http.HandlerFunc) *Server {
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			s.mu.Lock()
-			s.calls = append(s.calls, Request{op.ID, r.URL.Path, r.URL.RawQuery, string(body), r.Header.Get("Authorization")})
+			s.calls = append(
+				s.calls, Request{op.ID, r.URL.Path, r.URL.RawQuery, string(body), r.Header.Get("Authorization")},
+			)
 			s.mu.Unlock()
 			if h := handlers[op.ID]; h != nil {
 				h(w, r)
@@ -158,7 +160,13 @@ func (r Run) Do(t testing.TB, ctx context.Context, args ...string) Result {
 		r.Dir = t.TempDir()
 	}
 	var out, errs bytes.Buffer
-	stdio := cli.IO{In: r.Stdin, Out: r.Out, Err: r.Err, Dir: r.Dir, Getenv: func(name string) string { return r.Env[name] }}
+	stdio := cli.IO{
+		In:     r.Stdin,
+		Out:    r.Out,
+		Err:    r.Err,
+		Dir:    r.Dir,
+		Getenv: func(name string) string { return r.Env[name] },
+	}
 	if stdio.In == nil {
 		stdio.In = strings.NewReader("")
 	}
@@ -194,7 +202,10 @@ func EveryCommand(t *testing.T, lines map[string]string) {
 			t.Parallel()
 			for _, format := range []string{"table", "json", "yaml"} {
 				s := Serve(t, nil)
-				got := Run{URL: s.URL, Dir: t.TempDir()}.OK(t, append([]string{"--output=" + format}, strings.Fields(line)...)...)
+				got := Run{
+					URL: s.URL,
+					Dir: t.TempDir(),
+				}.OK(t, append([]string{"--output=" + format}, strings.Fields(line)...)...)
 				if s.Called() != operations {
 					t.Errorf("called %q, want %q", s.Called(), operations)
 				}
