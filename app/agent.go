@@ -53,7 +53,7 @@ file's path. An unknown setting or a bad value stops the start.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limitMemory()
-			// The memory of the other services' packages, which were initialized, too. stayLean tells of errors.
+			// The memory of the other services' packages, which were initialized, too. stayLean reports errors.
 			_ = releaseUnused()
 			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
@@ -200,7 +200,7 @@ func printChecks(cmd *cobra.Command, format string, checks []agent.Check) error 
 	for _, c := range checks {
 		_, _ = fmt.Fprintf(
 			w, "%s\t%s\t%s\n", c.Name, strings.ToUpper(string(c.Verdict)), c.Detail,
-		) // Flush tells of failures
+		) // Flush reports failures
 		if c.Next != "" {
 			_, _ = fmt.Fprintf(w, "\t\t-> %s\n", c.Next)
 		}

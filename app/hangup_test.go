@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// lineLog is a log that tells of its lines.
+// lineLog is a log whose lines a test can wait for.
 type lineLog struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer

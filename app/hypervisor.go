@@ -58,13 +58,13 @@ func serveHypervisorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hypervisor",
 		Short: "Run the hypervisor daemon of this host, and the registry of a fleet",
-		Long: `Run the hypervisor daemon of this host. VMs go on when it ends, and are met again when it is back.
+		Long: `Run the hypervisor daemon of this host. VMs keep running while the daemon is down; it reattaches when it starts.
 
 --config names a TOML document with policy, callers, confinement, storage and networks. With --registry the host joins the
 fleet whose registry answers there; every daemon can be a registry.
 
 SIGHUP has it read credentials again: the file of HYPERVISOR_TOKEN_FILE, and the document's tokens, client certificates
-and OIDC provider. All else takes a restart. Without any credentials it listens on loopback addresses only, unless
+and OIDC provider. Other settings need a restart. Without any credentials it listens on loopback addresses only, unless
 --insecure is given.
 
 Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret

@@ -60,7 +60,7 @@ func serveLBCommand() *cobra.Command {
 		Long: `Run the load balancer of this node.
 
 --config names the document with the interface, the VIPs and BGP. It is loaded again when it changes and on SIGHUP; a
-document that is not valid changes nothing. The kernel goes on balancing when the process ends: --detach stops that.
+document that is not valid changes nothing. The kernel keeps balancing when the process ends; --detach stops that.
 
 Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret
 can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad
@@ -123,9 +123,9 @@ func lbCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a document without putting it into force",
-		Long: `Check a document without putting it into force. All that is wrong is told at once, with its path and line.
+		Long: `Check a document without applying it. All mistakes are reported at once, each with its path and line.
 
-What depends on the machine, such as whether the interface exists, is not looked at.`,
+What depends on the machine, such as whether the interface exists, is not checked.`,
 		Example: "  mainstay lb check /etc/mainstay/lb.yaml && systemctl reload mainstay-lb",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -112,7 +112,7 @@ func order(modules []Module) ([]Module, error) {
 
 // serving runs serve in the background and waits until it is ready or has failed.
 // serve calls its argument, once, with what there is to say of being ready, which
-// goes on to started; wait returns how serve ended.
+// continues to started; wait returns how serve ended.
 func serving[T any](serve func(ready func(T)) error, started func(T)) (wait func() error, err error) {
 	ready, done := make(chan T, 1), make(chan error, 1)
 	go func() { done <- serve(func(v T) { ready <- v }) }()

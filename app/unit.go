@@ -100,7 +100,7 @@ func unitsThat(has func(Unit) bool) []Unit {
 	return slices.DeleteFunc(Units(), func(u Unit) bool { return !has(u) })
 }
 
-// logListening is for a module that a log tells of.
+// logListening logs that a module listens.
 func logListening(log *slog.Logger, service string) func(url, engine string) {
 	return func(url, engine string) {
 		log.Info("listening", "service", service, "url", url, "stands_on", engine)

@@ -19,7 +19,7 @@ import (
 )
 
 // The agent is killed once in every phase that can be seen from outside: the
-// artifact's server stops in the middle, and the hook, until a file says go on.
+// artifact's server stops in the middle, and the hook, until a file says continue.
 func TestAnUpdateOfADeviceSurvivesAKillInEveryPhase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -169,7 +169,7 @@ func TestLoadBalancerIsKnownToARouterWhileItServes(t *testing.T) {
 	ask(d.api(lbAdminKey).UndrainBackend(t.Context(), id, lbapi.Nothing{})).is(t, 200)
 	r.has("after the drain", route)
 
-	// The kernel goes on balancing, and the router lets it.
+	// The kernel keeps balancing, and the router lets it.
 	d.process.stop()
 	r.has("after the end of the daemon", route)
 	n.connect("tcp", "10.99.9.9:80")
@@ -183,7 +183,7 @@ func TestLoadBalancerIsKnownToARouterWhileItServes(t *testing.T) {
 	d.start()
 	r.has("after the start without graceful restart", route)
 
-	// With another password there is no session, and so no route; balancing goes on.
+	// With another password there is no session, and so no route; balancing continues.
 	if r.refused() != "0" {
 		t.Error("the router refused signatures of the right password")
 	}

@@ -34,7 +34,7 @@ func TestLoadBalancerIsOperatedFromTheCommandLine(t *testing.T) {
 	keyFile := filepath.Join(t.TempDir(), "key")
 	n.must(os.WriteFile(keyFile, []byte(lbAdminKey+"\n"), 0o600))
 
-	// As a user would go on, one after the other.
+	// As a user would continue, one after the other.
 	for _, step := range []struct {
 		key  string
 		args string

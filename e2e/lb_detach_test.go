@@ -32,7 +32,7 @@ func TestLoadBalancerDetachesAndLeavesNothingBehind(t *testing.T) {
 	}
 	detach := append(d.args, "--detach")
 	d.process.stop()
-	established := n.connect("tcp", "10.99.9.9:80") // the kernel goes on
+	established := n.connect("tcp", "10.99.9.9:80") // the kernel continues
 	if !d.attached() || len(pins()) == 0 {
 		t.Fatalf("attached %v, pinned %q", d.attached(), pins())
 	}

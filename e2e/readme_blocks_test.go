@@ -16,13 +16,13 @@ type step struct {
 	terminal string // empty: nobody runs it
 	lines    []string
 	press    string // a key instead of lines
-	stays    bool   // the last command goes on while the reader goes on elsewhere
+	stays    bool   // the last command continues while the reader continues elsewhere
 }
 
 // marker is a comment that readers do not see. It stands before the block that it is of:
 //
 //	<!-- terminal: 1 -->            the block is typed into terminal 1, or is printed there
-//	<!-- terminal: 1; stays -->     ... and its last command goes on
+//	<!-- terminal: 1; stays -->     ... and its last command continues
 //
 // or alone, where the text says what to do:
 //
@@ -102,7 +102,7 @@ type typing struct {
 
 const prompt = "$ "
 
-// commands takes a block apart. A command goes on after a backslash at the line's end.
+// commands takes a block apart. A command continues after a backslash at the line's end.
 func (s step) commands() (all []typing) {
 	for i := 0; i < len(s.lines); i++ {
 		line := s.lines[i]

@@ -36,7 +36,7 @@ type load struct {
 	want        int                 // status; anything else is an error
 	request     func(i int) request // of connection i; called once, the bytes are then its own
 	pace        time.Duration       // between a connection's requests; 0 sends as fast as answers come
-	total       int                 // requests of all connections; 0 goes on until the duration is over
+	total       int                 // requests of all connections; 0 continues until the duration is over
 	warmup      time.Duration       // not counted
 	duration    time.Duration       // ends the load when total is 0
 	started     func()              // called when counting begins

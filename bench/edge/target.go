@@ -37,7 +37,7 @@ func newTarget() (*target, error) {
 
 func (t *target) close() { _ = t.srv.Close() }
 
-// hold has requests wait from now on; open lets them and all later ones go on.
+// hold has requests wait from now on; open lets them and all later ones continue.
 func (t *target) hold() (open func()) {
 	gate := make(chan struct{})
 	t.mu.Lock()

@@ -29,8 +29,8 @@ func (s *session) activityFollow() *cobra.Command {
 	cmd := s.command(verb{
 		use:   "follow",
 		short: "Print activity as it happens, until interrupted",
-		long: `Print activity as it happens, until interrupted. When the connection breaks it is made anew and goes on where it
-ended, so nothing is missed that the server still keeps. --output json prints a line an entry.`,
+		long: `Print activity as it happens, until interrupted. When the connection breaks, the command reconnects and
+continues after the last line, so nothing is missed that the server still keeps. --output json prints one object per line.`,
 		example: "  mainstay edge activity follow\n  mainstay edge activity follow -o json --last-event-id 120 | jq .message",
 	}, func(ctx context.Context, c *call) error {
 		api, err := c.client(0) // a stream has no end, so no time to end by

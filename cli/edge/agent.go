@@ -40,7 +40,7 @@ func (a *agentSession) siteID(ctx context.Context, c *call) (string, error) {
 	}
 	me, err := decode[edgeapi.Caller](c.send(c.api.GetMe(ctx)))
 	if err == nil && me.SiteId == "" {
-		err = exit.Usagef("this token is no agent's token")
+		err = exit.Usagef("this is not an agent's token")
 	}
 	return me.SiteId, err
 }

@@ -71,7 +71,7 @@ func (s *session) auditAcknowledge() *cobra.Command {
 		use:   "acknowledge ENTRY",
 		short: "Say that the breaks of the audit log are known, which ends the alert",
 		long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
-			"The alert ends. Verification goes on to show the breaks, with the note.",
+			"The alert ends. Verification still shows the breaks, with the note.",
 		example: `  mainstay edge audit acknowledge 1042 --note "restored the backup of last night"`,
 	}, func(ctx context.Context, c *call) error {
 		through, err := strconv.ParseInt(c.args[0], 10, 64)

@@ -198,7 +198,7 @@ func parsePorts(texts []string) ([]edgeapi.Port, error) {
 func portNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err == nil && (n < 1 || n > 65535) {
-		err = fmt.Errorf("%d is no port", n)
+		err = fmt.Errorf("%d is not a port", n)
 	}
 	return n, err
 }

@@ -17,8 +17,8 @@ func New(env client.Environment) *cobra.Command {
 		"  mainstay edge overview\n  mainstay edge site list --status offline -o json")
 	cmd.Long = `Work with the edge control plane: sites at the edge, the events they send, the devices they look after.
 
-The token is the one of --token, else of EDGE_TOKEN, else, when the server runs on this machine, the admin token in
-.mainstay/credentials.json below the working directory, where "mainstay dev" leaves it.`
+The token comes from --token or EDGE_TOKEN. If neither is given and the server runs on this machine, it is the admin
+token that "mainstay dev" leaves in .mainstay/credentials.json below the working directory.`
 	f := cmd.PersistentFlags()
 	f.StringVar(&s.server, "server", "", "URL of the server (environment: EDGE_SERVER) (default "+defaultServer+")")
 	f.StringVar(&s.token, "token", "", "token to call with (environment: EDGE_TOKEN)")

@@ -33,9 +33,9 @@ func (s *session) eventImport() *cobra.Command {
 		short: "Send events from a file of JSON lines",
 		long: `Send events from a file of JSON lines (- is standard input), in batches of up to 1,000.
 
-Every line is an event: {"site_id", "topic", "payload"}, and, if you like, "event_id", "headers" and "event_time". A line
-without event_id gets one made from its content. After an interruption, run the same command again: events that had
-arrived are recognised by their ids. It follows that equal lines without event_id are one event.`,
+Every line is an event: {"site_id", "topic", "payload"}, and optionally "event_id", "headers" and "event_time". A line
+without event_id gets one that is made from its content, so equal lines without event_id are one event. After an
+interruption, run the same command again: events that have arrived are recognised by their ids.`,
 		example: "  mainstay edge event import events.jsonl\n  zcat events.jsonl.gz | mainstay edge event import - --site ID",
 	}, func(ctx context.Context, c *call) error { return c.importEvents(ctx, site) })
 	cmd.Flags().StringVar(&site, "site", "", "site of the lines that name none")
@@ -108,7 +108,7 @@ func (i *importer) run(ctx context.Context, in io.Reader) error {
 func (i *importer) add(ctx context.Context, text []byte) error {
 	var e edgeapi.EventInput
 	if err := json.Unmarshal(text, &e); err != nil {
-		return fmt.Errorf("line %d is no event: %w", i.line, err)
+		return fmt.Errorf("line %d is not an event: %w", i.line, err)
 	}
 	if e.SiteId == "" {
 		e.SiteId = i.site

@@ -88,7 +88,7 @@ func TestImportNamesTheLineThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := serve(t, loadContract(t), nil)
 	for input, want := range map[string]string{
-		"{\"site_id\":\"s\",\"topic\":\"t\",\"payload\":1}\nnonsense": "line 2 is no event",
+		"{\"site_id\":\"s\",\"topic\":\"t\",\"payload\":1}\nnonsense": "line 2 is not an event",
 		`{"topic":"t","payload":1}`:                                   "line 1 has no site_id",
 		`{"site_id":"s","payload":1}`:                                 "line 1 has no topic",
 		`{"site_id":"s","topic":"t"}`:                                 "line 1 has no payload",

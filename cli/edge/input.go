@@ -53,7 +53,7 @@ func (c *call) json(flag, value string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if !json.Valid(raw) {
-		return nil, exit.Usagef("--%s is no valid JSON (text needs quotes, as in '\"text\"')", flag)
+		return nil, exit.Usagef("--%s is not valid JSON (text needs quotes, as in '\"text\"')", flag)
 	}
 	return raw, nil
 }

@@ -28,12 +28,12 @@ func (s *session) simulate() *cobra.Command {
 	cmd := s.command(verb{
 		use:   "simulate",
 		short: "Play a fleet of sites and devices against the server",
-		long: `Play a fleet of sites and devices against the server: real enrollments with keys and certificates, heartbeats, events,
-twins, deployments and updates, each site with its own token. It goes on until interrupted, or for --duration, and then
+		long: `Simulate a fleet of sites and devices against the server: real enrollments with keys and certificates, heartbeats, events,
+twins, deployments and updates, each site with its own token. It runs until interrupted, or for --duration, and then
 prints what it did. The sites stay, and go offline.
 
-With --fail-rate, that part of all updates fails, in the ways in which updates fail in the field. With --chaos, links are cut
-for a while, answers get lost, and devices hang: what was measured meanwhile arrives later, once.
+--fail-rate makes that share of updates fail, in the ways in which updates fail in the field. --chaos cuts links for
+a while, loses answers, and makes devices hang; what was measured meanwhile arrives later, once.
 
 The enrollment token is found as by 'mainstay edge site enroll'.`,
 		example: `  mainstay edge simulate --sites 20 --devices 100

@@ -29,8 +29,8 @@ func (s commands) buildDemo() *cobra.Command {
 	return s.Operation(daemon.Verb{
 		Use:   "build-demo",
 		Short: "Build the image demo, a small guest that boots in seconds",
-		Long: `Build the image demo, a small guest that boots in seconds, out of the host's busybox and a kernel: Debian's for clouds,
-which is downloaded once (27 MB) unless 'make run' or apt has done so, or where that fails one that is installed on the host.`,
+		Long: `Build the image demo, a small guest that boots in seconds, from the host's busybox and a kernel. The kernel is Debian's
+for clouds, which is downloaded once (27 MB) unless 'make run' or apt has done so, or else one installed on the host.`,
 		Example: "  mainstay image build-demo && mainstay vm run demo",
 	}, func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		return c.API.BuildDemoImage(ctx, hypervisorapi.Nothing{})
@@ -42,8 +42,9 @@ func (s commands) add() *cobra.Command {
 	cmd := s.Operation(daemon.Verb{
 		Use:   "add NAME [PATH]",
 		Short: "Take in an image that lies on the daemon's host",
-		Long: `Take in an image that lies on the daemon's host: PATH of a disk image, or of a folder with the root file system of
-sandboxes; or --kernel, and --initrd, of a guest that boots without a disk. Paths are absolute, and are the host's.`,
+		Long: `Add an image from a file on the daemon's host: PATH is a disk image, or a folder with the root file system of
+sandboxes. For a guest that boots without a disk, give --kernel and --initrd instead. Paths are absolute paths on the
+host.`,
 		Example: "  mainstay image add debian-12 /srv/images/debian-12.qcow2\n  mainstay image add tiny --kernel /boot/vmlinuz --initrd /boot/initrd.img --kernel-args console=ttyS0",
 	}, func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		request := hypervisorapi.ImageSpec{

@@ -18,11 +18,11 @@ func demoCommand() *cobra.Command {
 		Short: "Show the load balancer at work on this machine, in a network of its own",
 		Long: `Show the load balancer at work on this machine, in a network of its own.
 
-A client, a balancer and three backends are made as network namespaces on one switch. The daemon runs on the balancer,
-traffic goes through it, and while it is printed who answers, a weight is changed, a backend drained, another killed. Then it
-goes on until Ctrl-C, so that the console can be looked at.
+A client, a balancer and three backends run in network namespaces on one switch. The daemon runs on the balancer, and
+the client's traffic goes through it. The demo prints who answers while it changes a weight, drains a backend and kills
+another. Then it runs until Ctrl-C, so that you can look at the console.
 
-Nothing outside these namespaces is changed, and nothing is left afterwards. It takes root.`,
+Nothing outside these namespaces changes, and nothing is left afterwards. The demo needs root.`,
 		Example: `  sudo mainstay lb demo
   sudo mainstay lb demo --mode dsr
   sudo mainstay lb demo --once --step 2s`,

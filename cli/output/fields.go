@@ -20,7 +20,7 @@ type field struct {
 func (p *Printer) fields(raw []byte) error {
 	all, err := p.flatten("", raw)
 	if err != nil {
-		return fmt.Errorf("the answer is no valid JSON: %w", err)
+		return fmt.Errorf("the answer is not valid JSON: %w", err)
 	}
 	slices.SortStableFunc(all, func(a, b field) int { return rank(a.name) - rank(b.name) })
 	tw := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)

@@ -15,7 +15,7 @@ func writeYAML(w io.Writer, raw []byte) error {
 	d.UseNumber() // so that no digit of a large number is lost
 	node, err := yamlNode(d)
 	if err != nil {
-		return fmt.Errorf("the answer is no valid JSON: %w", err)
+		return fmt.Errorf("the answer is not valid JSON: %w", err)
 	}
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)

@@ -64,7 +64,7 @@ func (s commands) auditAcknowledge() *cobra.Command {
 			Use:   "acknowledge ENTRY",
 			Short: "Say that the breaks of the audit log are known, which ends the alarm",
 			Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
-				"The alarm ends. Verification goes on to show the breaks, with the note.",
+				"The alarm ends. Verification still shows the breaks, with the note.",
 			Example: `  mainstay vm audit acknowledge 1042 --note "restored the backup of last night"`,
 		},
 		func(ctx context.Context, c *daemon.Call) error {

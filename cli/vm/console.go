@@ -22,9 +22,10 @@ func (s commands) console() *cobra.Command {
 	return s.Command(daemon.Verb{
 		Use:   "console VM",
 		Short: "Attach a VM's serial console to this terminal",
-		Long: `Attach a VM's serial console to this terminal. Ctrl-] detaches; all else goes to the guest. What was printed last comes first.
+		Long: `Attach a VM's serial console to this terminal. Ctrl-] detaches; everything else goes to the
+guest. The most recent output is shown first.
 
-Without a terminal, the standard input goes to the guest as it is.`,
+Without a terminal, standard input goes to the guest unchanged.`,
 		Example: "  mainstay vm console web\n  mainstay vm console web < script.txt > log.txt",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		id, err := c.VMID(ctx, c.Args[0])

@@ -23,9 +23,9 @@ func (s commands) cp() *cobra.Command {
 	return s.Command(daemon.Verb{
 		Use:   "cp FROM TO",
 		Short: "Copy a file into a guest or out of it, by its agent",
-		Long: `Copy a file into a guest or out of it, by its agent, with its permissions. One of FROM and TO is VM:/PATH, the other a
-local file; a local name with a colon is written ./NAME. A TO that is a folder (or in the guest ends with /) gets the file
-under its name; a file that is there is replaced. TO may be - for the standard output.`,
+		Long: `Copy a file into or out of a guest through its agent, with its permissions. One of FROM and TO is VM:/PATH, the other a
+local file; write a local name that contains a colon as ./NAME. If TO is a folder (or, in the guest, ends with /), the
+file keeps its name there. An existing file is replaced. TO may be - for standard output.`,
 		Example: "  mainstay vm cp nginx.conf web:/etc/nginx/\n  mainstay vm cp web:/var/log/syslog .\n  mainstay vm cp web:/etc/os-release -",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		fromVM, fromPath, fromGuest := guestPath(c.Args[0])

@@ -17,11 +17,11 @@ func (s commands) create() *cobra.Command {
 	var w waiting
 	cmd := s.Command(daemon.Verb{
 		Use: "create [NAME]", Short: "Make a VM; it is stopped unless --start is given",
-		Long: `Make a VM; it is stopped unless --start is given.
+		Long: `Create a VM. It stays stopped unless --start is given.
 
-Fields that are neither given as flags nor in --file are the daemon's to decide. NAME may be left out if the file has it.
-With --start it answers as soon as the VM is made; --wait running waits until its processors run, and --wait agent until
-the agent in the guest is connected, which 'mainstay vm exec' and 'mainstay vm cp' need.`,
+The daemon chooses what neither the flags nor --file give. NAME may be omitted if the file has it. With --start the
+command returns as soon as the VM is created; --wait running waits until its processors run, and --wait agent until the
+agent in the guest is connected, which 'mainstay vm exec' and 'mainstay vm cp' need.`,
 		Example: "  mainstay vm create web --image debian-12 --vcpus 2 --memory 2G --disk 20G --start --wait agent\n" +
 			"  mainstay vm create web --image debian-12 --ssh-key id_ed25519.pub --hostname web --label role=web\n" +
 			"  mainstay vm create --file web.yaml\n" +

@@ -100,7 +100,7 @@ func TestAWrongCommandLineExitsWith2AndAsksNobody(t *testing.T) {
 		"vm exec web --time-limit 0 -- x": "--time-limit must be between",
 		"vm cp a b":                       "one of FROM and TO must be in a guest",
 		"vm cp a:/b c:/d":                 "must be a local file",
-		"vm cp " + folder + " web:/x":     "is no file",
+		"vm cp " + folder + " web:/x":     "is not a file",
 		"vm backup restore b1":            "give either --name",
 		"vm resize web much":              "SIZE must be a size",
 		"vm metrics web --interval 0s":    "--interval must be more than 0",

@@ -111,7 +111,7 @@ func eventLine(e hypervisorapi.Event) string {
 	return output.Escape(line)
 }
 
-// pause waits, and tells whether to go on.
+// pause waits, and tells whether to continue.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

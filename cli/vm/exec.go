@@ -38,10 +38,10 @@ func (s commands) exec() *cobra.Command {
 	cmd := s.Command(daemon.Verb{
 		Use:   "exec VM PROGRAM...",
 		Short: "Run a program in a guest, by its agent",
-		Long: `Run a program in a guest, by its agent, and exit with the program's exit code (128 and the signal's number when one
-ended it). There is no shell and no terminal: give "sh -c" for the former, and use 'mainstay vm console' for the latter.
+		Long: `Run a program in a guest through its agent, and exit with the program's exit code (128 plus the number of the signal
+that ended it). There is no shell and no terminal: use "sh -c" for the former, and 'mainstay vm console' for the latter.
 
-A pipe or a file at the standard input is read to its end, up to 1 MiB of text, and handed to the program; -n hands it
+A pipe or a file on standard input is read to its end, up to 1 MiB of text, and passed to the program; -n passes
 nothing.`,
 		Example: "  mainstay vm exec web -- uname -a\n  mainstay vm exec web --env LANG=C --cwd /tmp -- sh -c 'ls | wc -l'\n  mainstay vm exec web -- tee /etc/motd < motd",
 	}, func(ctx context.Context, c *daemon.Call) error { return e.run(ctx, c) })
@@ -107,7 +107,7 @@ func (e *execution) input(in io.Reader) (string, error) {
 		)
 	case !utf8.Valid(raw):
 		return "", exit.Hinted(
-			exit.Usagef("the standard input is no text"), "'mainstay vm cp' takes any file into the guest",
+			exit.Usagef("the standard input is not text"), "'mainstay vm cp' takes any file into the guest",
 		)
 	}
 	return string(raw), nil

@@ -149,7 +149,7 @@ func TestExecStreamsBothOutputsAndPassesTheExitCodeOn(t *testing.T) {
 func TestExecTakesTextOfAMiBAtMost(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, nil)
-	for input, want := range map[string]string{"\xff\x00": "is no text", strings.Repeat("x", 1<<20+1): "is larger than 1 MiB"} {
+	for input, want := range map[string]string{"\xff\x00": "is not text", strings.Repeat("x", 1<<20+1): "is larger than 1 MiB"} {
 		got := daemontest.Run{
 			URL:   s.URL,
 			Stdin: strings.NewReader(input),

@@ -39,8 +39,9 @@ func (s commands) run() *cobra.Command {
 	cmd := s.Command(daemon.Verb{
 		Use:   "run IMAGE",
 		Short: "Make a VM of an image, start it, and attach its console",
-		Long: `Make a VM of an image, start it, and attach its console to this terminal; IMAGE is a name in the catalog, or an absolute
-path on the host. Ctrl-] detaches: the VM goes on. When the guest powers off, the VM is removed, unless --keep is given.`,
+		Long: `Create a VM from an image, start it, and attach its console to this terminal. IMAGE is a name in the catalog or an
+absolute path on the host. Ctrl-] detaches; the VM keeps running. When the guest powers off, the VM is removed unless
+--keep is given.`,
 		Example: "  mainstay vm run demo\n  mainstay vm run demo --name trial --memory 1G --keep\n  mainstay vm run /var/lib/images/debian.qcow2 --detach --label role=web --wait agent",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		if err := a.check(); err != nil {

@@ -20,8 +20,8 @@ func (s commands) vnc() *cobra.Command {
 	cmd := s.Command(daemon.Verb{
 		Use:   "vnc VM",
 		Short: "Open a local port for a VNC viewer to the VM's screen",
-		Long: `Open a local port for a VNC viewer to the VM's screen, until Ctrl-C. Whoever can reach the port can use the screen, so
-it is open to this machine alone unless --listen says otherwise.`,
+		Long: `Open a local port through which a VNC viewer shows the VM's screen, until Ctrl-C. Anyone who can reach the port can use
+the screen, so only this machine can, unless --listen says otherwise.`,
 		Example: "  mainstay vm vnc web\n  mainstay vm vnc web --listen 127.0.0.1:5901",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		id, err := c.VMID(ctx, c.Args[0])

@@ -52,7 +52,7 @@ func (s commands) wait() *cobra.Command {
 		Long: `Wait until a VM is running, stopped or in another state (creating, starting, paused, stopping, failed, deleting), or with
 --for agent until the agent in its guest is connected, which 'mainstay vm exec' and 'mainstay vm cp' need.
 
-It exits with 1 when the time is over, and at once when the VM fails, or stops while its agent is waited for.`,
+It exits with 1 when the time is up, and at once when the VM fails, or when it stops before its agent is connected.`,
 		Example: "  mainstay vm wait web --for agent\n  mainstay vm wait web --for stopped --timeout 1h",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		if w.target == "" {

@@ -24,7 +24,7 @@ func vmIn(state, lastError string, enabled, connected bool) string {
 	)
 }
 
-// looks answers each look at the VM with the next of these, and goes on with the last.
+// looks answers each look at the VM with the next of these, and continues with the last.
 func looks(count *atomic.Int64, vms ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		n := count.Add(1)

@@ -16,7 +16,7 @@
 // with the empty log, and its random id is the id of the log. Before it extends the chain, Append
 // checks that the head is signed, that its entry is there with that hash, that no entry lies beyond
 // it, and that the log still holds the last place that this process knows of. If that fails, the
-// service goes on: Append begins a segment behind everything that is there, and its first entry,
+// service continues: Append begins a segment behind everything that is there, and its first entry,
 // "audit.break", records what was expected and what was found. What is there is left as evidence,
 // and is never signed. A segment names the segment before it and where that one was last known to
 // end, so that none can be removed or put in unseen.
@@ -31,13 +31,13 @@
 // # States of a break
 //
 // A break is found, by Open, Append, Check or Inspect; recorded, as an entry "audit.break", which
-// raises the alarm; and acknowledged, as an entry "audit.acknowledge". Verify goes on to show it. A
+// raises the alarm; and acknowledged, as an entry "audit.acknowledge". Verify continues to show it. A
 // break that is the same as a recorded one is not recorded again.
 //
 // # Invariants
 //
 //   - Append runs in the caller's transaction: the entry and the change that it
-//     tells of are stored together or not at all.
+//     reports are stored together or not at all.
 //   - Appends are serialised by the lock on the head, so replicas share one chain.
 //   - A change is not refused because the log was tampered with.
 //   - A number that was known to be in use is not used again.

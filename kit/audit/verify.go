@@ -84,7 +84,7 @@ func (l *Log) snapshot(ctx context.Context, q db.Querier) (s snapshot, err error
 	return s, nil
 }
 
-// Verify recomputes the whole chain, and goes on after what does not fit. It reads in pages, so its
+// Verify recomputes the whole chain, and continues after what does not fit. It reads in pages, so its
 // memory does not grow with the log, and it can run while entries are appended.
 func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 	s, err := l.snapshot(ctx, q)

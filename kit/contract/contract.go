@@ -145,7 +145,7 @@ func newOperation(
 	for status := range o.Responses.Map() {
 		var n int
 		if _, err := fmt.Sscanf(status, "%d", &n); err != nil {
-			return nil, fmt.Errorf("response %q is no status code", status)
+			return nil, fmt.Errorf("response %q is not a status code", status)
 		}
 		op.Statuses = append(op.Statuses, n)
 	}

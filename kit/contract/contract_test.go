@@ -91,7 +91,7 @@ func TestRequestsAreHeldAgainstTheDocumentAndFaultsNameTheField(t *testing.T) {
 		{"missing field", "PUT", "/v1/things/a", `{}`, 400, "name|name: is required"},
 		{"wrong type", "PUT", "/v1/things/a", `{"name":1}`, 400, "name|name: "},
 		{"wrong type further in", "PUT", "/v1/things/a", `{"name":"x","tags":{"zone":7}}`, 400, "tags.zone|tags.zone: "},
-		{"broken JSON", "PUT", "/v1/things/a", `{`, 400, "|the body is no valid JSON"},
+		{"broken JSON", "PUT", "/v1/things/a", `{`, 400, "|the body is not valid JSON"},
 		{"no body", "PUT", "/v1/things/a", ``, 400, "|the body is missing"},
 		{"unknown path", "GET", "/v1/nothing", "", 404, "|"},
 		{"wrong method", "DELETE", "/v1/things/a", "", 405, "|"},

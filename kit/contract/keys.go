@@ -114,7 +114,7 @@ func checkKeys(body []byte, k *keys) error {
 		return err
 	}
 	if s.space(); s.at != len(body) {
-		return fault.New(fault.Invalid, "the request body goes on after its JSON, at byte %d", s.at+1)
+		return fault.New(fault.Invalid, "the request body has more after its JSON, at byte %d", s.at+1)
 	}
 	return nil
 }

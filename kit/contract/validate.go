@@ -55,7 +55,7 @@ func requestFault(err error) error {
 		}
 		if pe := (*openapi3filter.ParseError)(nil); errors.As(err, &pe) {
 			if field == "" {
-				return fault.Wrap(fault.Invalid, err, "the body is no valid JSON: %s", rootCause(pe))
+				return fault.Wrap(fault.Invalid, err, "the body is not valid JSON: %s", rootCause(pe))
 			}
 			return fault.InvalidField(field, "%s", rootCause(pe))
 		}

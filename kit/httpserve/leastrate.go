@@ -49,7 +49,7 @@ func (b *leastRateBody) Read(p []byte) (int, error) {
 	b.waited += time.Since(began)
 	b.read += int64(n)
 	if errors.Is(err, io.EOF) {
-		// The server goes on reading, to see whether the client leaves. A deadline that passes there
+		// The server keeps reading, to see whether the client leaves. A deadline that passes there
 		// would end the request.
 		var none time.Time
 		if !b.x.lasting {

@@ -29,7 +29,7 @@ func Parse(field, s string) (Reference, error) {
 	}
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
-		return Reference{}, fault.InvalidField(field, "%q is no OCI image reference: %v", s, err)
+		return Reference{}, fault.InvalidField(field, "%q is not an OCI image reference: %v", s, err)
 	}
 	return Reference{given: s, canonical: reference.TagNameOnly(named).String(), name: named.Name()}, nil
 }

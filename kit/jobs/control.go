@@ -45,7 +45,7 @@ func (r *Runner) Cancel(ctx context.Context, tx *db.Tx, id string) error {
 	return err
 }
 
-// Pause keeps all replicas from claiming jobs of a queue. Running jobs go on.
+// Pause keeps all replicas from claiming jobs of a queue. Running jobs continue.
 func (r *Runner) Pause(ctx context.Context, tx *db.Tx, queue string) error {
 	return setPaused(ctx, tx, queue, true)
 }

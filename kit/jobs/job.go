@@ -74,7 +74,7 @@ const progressInterval = time.Second
 //
 // When the job should stop it returns why (ErrCancelled, ErrLeaseLost or
 // ErrStopping), which the job's function should return in its turn. Any other
-// error is of the database; the job may go on.
+// error is of the database; the job may continue.
 func (j *Job) Progress(ctx context.Context, done, total int64) error {
 	if j.ctx.Err() != nil {
 		return context.Cause(j.ctx)

@@ -31,7 +31,7 @@ type Config struct {
 	// Lease is how long a job stays with a worker that has stopped renewing it,
 	// that is, how soon the jobs of a dead process run elsewhere. 0 means 30s.
 	Lease time.Duration
-	// Poll bounds how late jobs are found that no local signal tells of: those
+	// Poll bounds how late jobs are found that no local signal reports: those
 	// of other replicas and those whose time has come. 0 means 1s.
 	Poll time.Duration
 	// Worker is this process's name. No two live processes may share one.

@@ -40,7 +40,7 @@ type Config struct {
 // SecretKey is the key from which a service derives the others: the configured one, or one that is
 // made once, for an empty database, and kept as secret.key in the service's folder, readable by its
 // owner only. It reports whether it took the place of a lost one. A key that is not the database's,
-// or is missing, is a fault that says how to go on. Faults name the settings "secret-key" and "data".
+// or is missing, is a fault that says how to continue. Faults name the settings "secret-key" and "data".
 func SecretKey(ctx context.Context, d *db.DB, cfg Config) (key []byte, replaced bool, err error) {
 	known, err := Known(ctx, d, secretKey)
 	if err != nil {

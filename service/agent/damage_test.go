@@ -63,7 +63,7 @@ func TestAnAgentWhoseDatabaseIsDamagedGoesOnAsTheSameSite(t *testing.T) {
 	}
 }
 
-// The file is damaged under a running agent, which cannot go on with it.
+// The file is damaged under a running agent, which cannot continue with it.
 func TestAnAgentEndsWhenItsDatabaseTurnsOutToBeDamaged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "http://127.0.0.1:1").start()

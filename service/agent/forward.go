@@ -263,7 +263,7 @@ func (a *Agent) mishap(ctx context.Context, err error, retry *backoff.Backoff, e
 	var invalid *answer.Invalid
 	switch {
 	case errors.As(err, &noAnswer) && !isTimeout(err):
-		a.link.fail(err) // a heartbeat decides when it goes on
+		a.link.fail(err) // a heartbeat decides when it continues
 	case errors.As(err, &refused) && (refused.EndsSite() || refused.Status == http.StatusUnauthorized):
 		a.link.fail(err) // a heartbeat finds out what that means
 	case errors.As(err, &invalid):

@@ -193,7 +193,7 @@ func (s *Service) resolveAlerts(ctx context.Context, rule alertRule) error {
 	)
 }
 
-// changeAlerts applies change page by page, counts what it changed and tells of
+// changeAlerts applies change page by page, counts what it changed and reports
 // it.
 func (s *Service) changeAlerts(
 	ctx context.Context, rule alertRule, delta int64, level, action, prefix string,

@@ -41,7 +41,7 @@ func TestATamperedAuditLogIsAnAlertUntilSomebodyAcknowledgesIt(t *testing.T) {
 			c,
 			"UPDATE audit_head SET seq = seq - 1, hash = (SELECT hash FROM audit_entries WHERE seq = audit_head.seq - 1)",
 		)
-		site, _ := c.site("plant-3", enrollmentToken) // changes go on
+		site, _ := c.site("plant-3", enrollmentToken) // changes continue
 		c.maintain()
 		if got := c.alerts(
 			"audit_broken",

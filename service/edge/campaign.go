@@ -346,7 +346,7 @@ func (s *Service) StartCampaign(ctx context.Context, id string) (Campaign, error
 	})
 }
 
-// PromoteCampaign goes on to the next stage, thresholds or not: a person decided.
+// PromoteCampaign continues to the next stage, thresholds or not: a person decided.
 func (s *Service) PromoteCampaign(ctx context.Context, id string) (Campaign, error) {
 	return s.moveCampaign(ctx, id, "campaign.promote", func(c *Campaign) error {
 		switch {
@@ -364,7 +364,7 @@ func (s *Service) PromoteCampaign(ctx context.Context, id string) (Campaign, err
 	})
 }
 
-// AbortCampaign ends a campaign. Updates that devices have begun go on.
+// AbortCampaign ends a campaign. Updates that devices have begun continue.
 func (s *Service) AbortCampaign(ctx context.Context, id string) (Campaign, error) {
 	return s.moveCampaign(ctx, id, "campaign.abort", func(c *Campaign) error {
 		if c.Status != campaign.Draft && c.Status != campaign.Running {
@@ -411,7 +411,7 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 	if job != "" {
 		waiting, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		// A large campaign goes on behind the answer, which shows how far it is.
+		// A large campaign continues behind the answer, which shows how far it is.
 		if _, err := s.jobs.Wait(waiting, job); err != nil && waiting.Err() == nil {
 			return Campaign{}, err
 		}
@@ -420,7 +420,7 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 }
 
 // writeCampaign stores a campaign's new state with the job that it takes, if any,
-// and tells of it.
+// and reports it.
 func (s *Service) writeCampaign(
 	ctx context.Context, tx *db.Tx, was campaign.Status, c Campaign, action, message string,
 ) (job string, err error) {

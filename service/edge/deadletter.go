@@ -222,7 +222,7 @@ func (s *Service) ReplayDeadLetters(
 }
 
 // runBulkReplay replays page by page. A dead letter leaves the selection when it
-// is replayed, so running again after a crash goes on where it stopped.
+// is replayed, so running again after a crash continues where it stopped.
 func (s *Service) runBulkReplay(ctx context.Context, job *jobs.Job, args bulkReplay) error {
 	const page = 500
 	var done int64

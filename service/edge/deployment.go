@@ -179,7 +179,7 @@ func checkEnvName(name string) error {
 	for i, c := range []byte(name) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 		if !letter && (i == 0 || c < '0' || c > '9') {
-			return fault.InvalidField("env", "%q is no name of an environment variable", name)
+			return fault.InvalidField("env", "%q is not a valid name of an environment variable", name)
 		}
 	}
 	if name == "" || len(name) > 256 {

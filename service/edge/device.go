@@ -97,7 +97,7 @@ func (d *Device) request() (OTARequest, error) {
 	return req, err
 }
 
-// DeviceInput is what an agent tells of a device.
+// DeviceInput is what an agent reports about a device.
 type DeviceInput struct {
 	DeviceID, Name, Model, FirmwareVersion string
 	Labels                                 map[string]string

@@ -410,7 +410,7 @@ func (a api) StartCampaign(
 	return edgeapi.StartCampaign200JSONResponse(apiCampaign(c)), nil
 }
 
-// PromoteCampaign goes on to a campaign's next stage.
+// PromoteCampaign continues to a campaign's next stage.
 func (a api) PromoteCampaign(
 	ctx context.Context, req edgeapi.PromoteCampaignRequestObject,
 ) (edgeapi.PromoteCampaignResponseObject, error) {

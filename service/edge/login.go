@@ -85,7 +85,7 @@ func (s *Service) openSession(ctx context.Context, subject string, role Role, me
 func (s *Service) Logout(ctx context.Context) error {
 	caller := callerFrom(ctx)
 	if caller.Kind != KindSession {
-		return fault.New(fault.Conflict, "this token is no session; there is nothing to log out of").WithCode(
+		return fault.New(fault.Conflict, "this token is not a session's; there is nothing to log out of").WithCode(
 			"no_session",
 		)
 	}

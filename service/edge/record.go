@@ -18,7 +18,7 @@ type entry struct {
 	Detail                                 any
 }
 
-// record writes an audit entry in the transaction of the change it tells of.
+// record writes an audit entry in the transaction of the change it reports.
 func (s *Service) record(ctx context.Context, tx *db.Tx, e entry) error {
 	return s.audit.Append(ctx, tx, e.of(callerFrom(ctx)), e.Detail)
 }

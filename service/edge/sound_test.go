@@ -51,7 +51,7 @@ func TestAStreamEndsWithItsCredentials(t *testing.T) {
 		c.ended(expiring)
 		for e := c.next(lasting); ; e = c.next(lasting) {
 			if len(e.data) > 0 {
-				break // it goes on
+				break // it continues
 			}
 		}
 	})

@@ -36,7 +36,7 @@
 //   - The kernel gets a document whole or not at all; what is wrong with a file
 //     changes nothing.
 //   - The process can end and start again without disturbing a connection: the kernel
-//     goes on balancing, and nothing is applied before the ways to backends are known.
+//     keeps balancing, and nothing is applied before the ways to backends are known.
 //   - An address is announced only while the kernel has a healthy backend for it.
 //   - Ids of backends are never given twice in one run of the process.
 //   - Keys are kept as hashes and never logged.

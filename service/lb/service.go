@@ -145,7 +145,7 @@ func (s *Service) insecure() bool { return !s.gate.on && !s.cfg.server(s.apiList
 // warnEvery is the time between two warnings of a node that is open to everybody.
 const warnEvery = time.Hour
 
-// warnInsecure tells of it, until ctx ends.
+// warnInsecure reports it, until ctx ends.
 func (s *Service) warnInsecure(ctx context.Context, address string) {
 	if !s.insecure() {
 		return

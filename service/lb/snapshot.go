@@ -29,7 +29,7 @@ type orchestratorDrain struct {
 }
 
 // snapshot reads everything once. Counters that cannot be read are those of the last
-// time they could be: /readyz tells of the failure.
+// time they could be: /readyz reports the failure.
 func (c *controller) snapshot() snapshot {
 	s, plane := c.inputs()
 	s.sessions = c.speaker.Sessions()

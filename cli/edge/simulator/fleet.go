@@ -105,7 +105,7 @@ func (f *Fleet) failed(s *site, err error) {
 	refusal := (*refused)(nil)
 	if errors.As(err, &refusal) && s.token == "" {
 		if refusal.Code == "pki_disabled" {
-			f.noPKI.Store(true) // go on without certificates
+			f.noPKI.Store(true) // continue without certificates
 			return
 		}
 		f.mu.Lock()

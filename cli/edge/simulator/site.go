@@ -212,7 +212,7 @@ func (s *site) register(ctx context.Context, d *device) error {
 	return nil
 }
 
-// beat sends a heartbeat, and pulls when it tells of something new.
+// beat sends a heartbeat, and pulls when it reports something new.
 func (s *site) beat(ctx context.Context, now time.Time) error {
 	reply, _, err := do[edgeapi.HeartbeatReply](s.fleet, kindHeartbeat, func() (*http.Response, error) {
 		return s.fleet.cfg.Client.Heartbeat(ctx, edgeapi.HeartbeatInput{}, as(s.token))

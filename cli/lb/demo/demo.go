@@ -29,7 +29,7 @@ import (
 type Config struct {
 	Mode string        // nat or dsr
 	Step time.Duration // how long each step is watched
-	Stay bool          // go on until interrupted after the last step
+	Stay bool          // continue until interrupted after the last step
 	Out  io.Writer
 }
 

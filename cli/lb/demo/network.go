@@ -86,7 +86,7 @@ func (n *network) close() error {
 }
 
 // expose makes the API, which only the balancer's own loopback has, reachable from
-// this machine's. It returns the address and goes on until ctx ends.
+// this machine's. It returns the address and continues until ctx ends.
 func (n *network) expose(ctx context.Context, listen string) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {

@@ -30,8 +30,8 @@ const (
 )
 
 // TokenHelp tells where the token comes from.
-const TokenHelp = `The token is the one of --token, else of HYPERVISOR_TOKEN, else, when the daemon runs on this machine, the one in
-.mainstay/credentials.json below the working directory, where "mainstay dev" leaves it.`
+const TokenHelp = `The token comes from --token or HYPERVISOR_TOKEN. If neither is given and the daemon runs on this machine, it is the
+one that "mainstay dev" leaves in .mainstay/credentials.json below the working directory.`
 
 // Session is the flags that all commands of a group have.
 type Session struct {

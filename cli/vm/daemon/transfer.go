@@ -38,7 +38,7 @@ func (c *Call) OpenSource(path string) (*Source, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, exit.Usagef("%s is no file", path)
+		return nil, exit.Usagef("%s is not a file", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

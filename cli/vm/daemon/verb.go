@@ -76,7 +76,7 @@ func (s *Session) Change(v Verb, sentence string, r Request) *cobra.Command {
 }
 
 // Remove makes a command that asks before it destroys something. In the question and in
-// the sentence that tells of it %s stands for the last argument.
+// the sentence that reports it %s stands for the last argument.
 func (s *Session) Remove(v Verb, question, done string, r Request) *cobra.Command {
 	var yes bool
 	cmd := s.Command(v, func(ctx context.Context, c *Call) error {

@@ -127,7 +127,7 @@ func (p *Podman) Serve() {
 	}
 }
 
-// Stop ends the REST API, as when Podman is not running; containers go on.
+// Stop ends the REST API, as when Podman is not running; containers continue.
 func (p *Podman) Stop() {
 	if p.stop != nil {
 		p.stop()

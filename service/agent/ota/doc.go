@@ -10,7 +10,7 @@
 // Invariants:
 //
 //   - A phase is on disk before it is acted on, together with its report. After a
-//     crash or a reboot the work goes on with that phase. So the hook can be called
+//     crash or a reboot the work continues with that phase. So the hook can be called
 //     again for a phase that it had finished; hooks must be idempotent.
 //   - Reports are told in their order and kept until they are answered.
 //   - A device has one update. A newer request, or none, stops the older one: its

@@ -71,7 +71,7 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 		case errors.As(err, &unfit):
 			return Broken, clean(unfit.reason), m.dropPart(u.SHA256)
 		}
-		m.cfg.Log.Info("the download goes on later", "device", u.DeviceID, "request", u.RequestID, "error", err)
+		m.cfg.Log.Info("the download continues later", "device", u.DeviceID, "request", u.RequestID, "error", err)
 		if m.partSize(u.SHA256) > before {
 			retry.Reset() // it gets on
 		}

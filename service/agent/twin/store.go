@@ -23,7 +23,7 @@ type Twin struct {
 	Error                           string // why the control plane refused what was last sent
 }
 
-// Registration is what a program tells of a device.
+// Registration is what a program reports about a device.
 type Registration struct {
 	Name            string            `json:"name,omitempty"`
 	Model           string            `json:"model,omitempty"`
@@ -169,7 +169,7 @@ func (s *Store) Counts(ctx context.Context) (devices, pending int64, err error) 
 
 var deviceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
-// Register notes what a program tells of a device. When it returns, it is on disk.
+// Register notes what a program reports about a device. When it returns, it is on disk.
 func (s *Store) Register(ctx context.Context, device string, reg Registration) error {
 	if !deviceID.MatchString(device) {
 		return fault.InvalidField(

@@ -100,7 +100,7 @@ type Decision uint8
 const (
 	Wait     Decision = iota
 	Met               // the stage has met its success threshold: the soak begins
-	Promote           // go on to the next stage
+	Promote           // continue to the next stage
 	Pause             // wait for a person
 	Abort             // stop for good
 	Complete          // all is done

@@ -28,5 +28,5 @@
 //   - Lanes are dealt out over shards, and every shard has one owner among the
 //     replicas at any time (shards.go). Without a crash nothing is sent twice.
 //   - An outcome that cannot be stored (disk full) is kept and stored later; the
-//     lane goes on, the delivery is not sent again.
+//     lane continues, the delivery is not sent again.
 package delivery

@@ -52,7 +52,7 @@ type Config struct {
 	OnBlocked func(ctx context.Context, routeID, reason string) error
 	// Concurrency is how many requests may be under way to one route's target.
 	Concurrency int
-	// StopLimit is how long Run goes on trying to store outcomes after its context ended, since a full
+	// StopLimit is how long Run keeps trying to store outcomes after its context ended, since a full
 	// disk may refuse them for ever. 0 means 10 s.
 	StopLimit time.Duration
 	// Replica names this process among those on one database.

@@ -100,7 +100,7 @@ func CanMove(from, to State) bool {
 // reports whether the state changes.
 func Check(request string, to State, current string, from State) (changed bool, err error) {
 	if !to.Valid() {
-		return false, fault.InvalidField("status.state", "%q is no state of an update", to)
+		return false, fault.InvalidField("status.state", "%q is not a state of an update", to)
 	}
 	if request != "" && request != current {
 		return false, fault.New(

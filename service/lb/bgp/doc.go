@@ -20,7 +20,7 @@
 //     and not after the hold time.
 //   - With graceful restart, the end of the process tells nobody: peers keep the routes
 //     until the next process has announced its own, or until the time is over. A speaker
-//     says that forwarding went on only if its user says so (Config.Restarting).
+//     says that forwarding continued only if its user says so (Config.Restarting).
 //   - Passwords are never logged.
 //
 // Memory: a peer's routes are dropped but for the copy that the protocol engine keeps

@@ -112,7 +112,7 @@ type BGP struct {
 	Communities     []Community   `key:"communities" help:"Communities of every announcement: ASN:VALUE, ASN:VALUE:VALUE (large), or no-export, no-advertise, no-export-subconfed, no-peer, blackhole, graceful-shutdown."`
 	NextHop4        netip.Addr    `key:"nextHop4" help:"Next hop of IPv4 announcements. Default: the local address of each session; without nextHop4, peers with an IPv6 address get no IPv4 VIPs."`
 	NextHop6        netip.Addr    `key:"nextHop6" help:"The same for IPv6: without it, peers with an IPv4 address get no IPv6 VIPs."`
-	GracefulRestart time.Duration `key:"gracefulRestart" default:"30s" min:"0s" max:"4095s" help:"How long peers keep the routes after the daemon has ended or died, while the kernel goes on balancing (RFC 4724), in whole seconds. 0s has them withdrawn when the daemon ends."`
+	GracefulRestart time.Duration `key:"gracefulRestart" default:"30s" min:"0s" max:"4095s" help:"How long peers keep the routes after the daemon has ended or died, while the kernel keeps balancing (RFC 4724), in whole seconds. 0s has them withdrawn when the daemon ends."`
 	Peers           []Peer        `key:"peers" help:"The peers, which are connected to; nothing listens."`
 }
 

@@ -24,7 +24,7 @@ const (
 // Apply makes the kernel balance these VIPs and no others. Only what differs is
 // written, in an order that leaves every packet a backend: flows of VIPs and
 // backends that stay as they are notice nothing. If it fails in between, the next
-// Apply goes on from there.
+// Apply continues from there.
 //
 // A VIP is the same one as long as its name is (see VIPKey.String); its range may
 // grow and shrink.
@@ -251,7 +251,7 @@ func (d *Datapath) tunnelSource(backend netip.Addr) netip.Addr {
 }
 
 // member writes a backend, if it differs. Its epoch goes up when it is new, when its
-// flows cannot go on as they were, and when it goes down.
+// flows cannot continue as they were, and when it goes down.
 func (d *Datapath) member(place uint16, m programMember) error {
 	old := d.known.places[place]
 	m.Epoch = old.Epoch

@@ -171,7 +171,7 @@ func (d *Datapath) AttachedMode() string {
 // States are the backends that the kernel had when the datapath was opened.
 func (d *Datapath) States() map[VIPKey]map[BackendKey]State { return d.found }
 
-// Close lets go of the program, which stays attached and goes on balancing, unless
+// Close lets go of the program, which stays attached and keeps balancing, unless
 // nothing could be pinned.
 func (d *Datapath) Close() error {
 	d.stop()

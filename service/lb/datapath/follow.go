@@ -14,7 +14,7 @@ import (
 // Follow keeps up with what happened to the interfaces since it was last called: it
 // attaches the program again if an interface was made anew or the program taken off,
 // and tells it of another Ethernet address or MTU, and of the node's own addresses. An interface that is gone is an
-// error until it is back, and so is that of clients while it is down or has no carrier. Flows go on in every case.
+// error until it is back, and so is that of clients while it is down or has no carrier. Flows continue in every case.
 func (d *Datapath) Follow() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

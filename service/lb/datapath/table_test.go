@@ -67,7 +67,7 @@ func TestSegmentsWithoutASYNAreAdoptedAtABoundedRate(t *testing.T) {
 				}
 			}
 			// The seconds that it began and ended in count, and one that the kernel's coarse clock may have
-			// been behind: it goes on with ticks, which a busy host delays.
+			// been behind: it continues with ticks, which a busy host delays.
 			seconds := int(time.Since(began)/time.Second) + 3
 			if n := b.flows(); n == 0 || n > min(1000*seconds, sent-1) {
 				t.Errorf("%d of %d were adopted in %d s, want at most 1000 a second", n, sent, seconds)

@@ -79,7 +79,7 @@ func New(options Options) *Prober {
 }
 
 // Set replaces the wanted set of checks. A check that was wanted before as it is now
-// goes on undisturbed. One that changed begins anew, from the state it was in, with a
+// continues undisturbed. One that changed begins anew, from the state it was in, with a
 // probe at once. Checks that are wrong, or two of one ID, are an error and change nothing.
 func (p *Prober) Set(checks []Check) error {
 	wanted := make(map[ID]Check, len(checks))

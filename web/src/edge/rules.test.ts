@@ -70,7 +70,7 @@ describe('ports', () => {
     expect(parsePorts([portText(parsePorts([text])[0] as never)])).toEqual([port]);
   });
   it.each(['80:tcp', 'http', '1:2:3', '80/sctp'])('refuses %s', (text) => {
-    expect(() => parsePorts([text])).toThrow('is no port');
+    expect(() => parsePorts([text])).toThrow('is not a port');
   });
 });
 

@@ -12,7 +12,7 @@ export function portText(port: Port): string {
 export function parsePorts(lines: readonly string[]): Port[] {
   return lines.map((line) => {
     const match = /^(?:(\d+):)?(\d+)(?:\/(tcp|udp))?$/.exec(line.trim());
-    if (!match) throw new DraftError(`“${line}” is no port. Write HOST:CONTAINER/tcp, as in 8080:80/tcp, one a line.`);
+    if (!match) throw new DraftError(`“${line}” is not a port. Write HOST:CONTAINER/tcp, as in 8080:80/tcp, one a line.`);
     const [, host, container, protocol] = match;
     return { container_port: Number(container), ...(host && { host_port: Number(host) }), protocol: protocol === 'udp' ? 'udp' : 'tcp' };
   });
