@@ -78,6 +78,10 @@ lint: web/node_modules/.package-lock.json ## Look for mistakes that the compiler
 fuzz: ## Fuzz every decoder of outside bytes, FUZZTIME (10s) each
 	./scripts/fuzz.sh
 
+.PHONY: soak
+soak: build ## Kill every service KILLS (50) times under load, where CI does so ten times
+	cd e2e && MAINSTAY_KILLS=$(or $(KILLS),50) $(GO) test -count=1 -v -timeout 120m -run 'Kill|Killed' .
+
 .PHONY: bench
 bench: bench-edge bench-lb bench-hypervisor ## Run all benchmarks
 

@@ -42,8 +42,7 @@ func TestADaemonThatIsKilledAtAnyMomentLosesDoublesAndLeavesNothing(t *testing.T
 	d := newHypervisor(t, newLabHost(t, lab, "node"), "127.0.0.1:7070")
 	l := &ledger{made: map[string]bool{}, tried: map[string]bool{}, backups: map[string]bool{}}
 	d.start()
-	const kills = 10
-	for round := range kills {
+	for round := range kills(t) {
 		stop, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)

@@ -28,7 +28,7 @@ func kills(t *testing.T) int {
 	if text := os.Getenv("MAINSTAY_KILLS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			t.Fatalf("MAINSTAY_KILLS=%q is no number above 0", text)
+			t.Fatalf("MAINSTAY_KILLS=%q is not a number above 0", text)
 		}
 		return n
 	}

@@ -302,7 +302,7 @@ func TestSingleSignOnGivesTheRoleOfTheGroups(t *testing.T) {
 			b.get(b.begin()).refused(t, 403, "no_matching_group", "")
 			denied := 0
 			for _, entry := range list[edgeapi.AuditEntry](s.edge, "/audit?action=auth.login") {
-				if entry.Result == edgeapi.AuditEntryResultDenied && entry.Target == "mallory@example.com" {
+				if entry.Result == edgeapi.AuditResultDenied && entry.Target == "mallory@example.com" {
 					denied++
 				}
 			}

@@ -30,5 +30,8 @@ count() { # count GO-ACTION WEB-OUTCOME
 	web=$(node "$root/scripts/count-web.mjs" "$2" "$results"/*.web)
 	echo $((go + web))
 }
+echo "The slowest packages, in seconds:"
+cat "$results"/*.json | grep '"Action":"\(pass\|fail\)"' | grep -v '"Test":' |
+	sed -n 's/.*"Package":"\([^"]*\)".*"Elapsed":\([0-9.]*\).*/\2 \1/p' | sort -rn | head -10
 echo "$(count pass passed) passed, $(count fail failed) failed, $(count skip skipped) skipped"
 exit $status

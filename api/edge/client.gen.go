@@ -141,6 +141,8 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, editors
 		out.Query("site_id", params.SiteId)
 		out.Query("actor", params.Actor)
 		out.Query("action", params.Action)
+		out.Query("target", params.Target)
+		out.Query("result", params.Result)
 		out.Query("without_action", params.WithoutAction)
 		out.Query("from", params.From)
 		out.Query("to", params.To)

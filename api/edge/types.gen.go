@@ -137,21 +137,21 @@ func (e AuditEntryActorType) Valid() bool {
 	}
 }
 
-// Defines values for AuditEntryResult.
+// Defines values for AuditResult.
 const (
-	AuditEntryResultDenied AuditEntryResult = "denied"
-	AuditEntryResultError  AuditEntryResult = "error"
-	AuditEntryResultOk     AuditEntryResult = "ok"
+	AuditResultDenied AuditResult = "denied"
+	AuditResultError  AuditResult = "error"
+	AuditResultOk     AuditResult = "ok"
 )
 
-// Valid indicates whether the value is a known member of the AuditEntryResult enum.
-func (e AuditEntryResult) Valid() bool {
+// Valid indicates whether the value is a known member of the AuditResult enum.
+func (e AuditResult) Valid() bool {
 	switch e {
-	case AuditEntryResultDenied:
+	case AuditResultDenied:
 		return true
-	case AuditEntryResultError:
+	case AuditResultError:
 		return true
-	case AuditEntryResultOk:
+	case AuditResultOk:
 		return true
 	default:
 		return false
@@ -851,22 +851,22 @@ type AuditEntry struct {
 	Detail    Object              `json:"detail"`
 
 	// Hash SHA-256 over the entry and the hash before it
-	Hash    string           `json:"hash"`
-	Id      string           `json:"id"`
-	Message string           `json:"message"`
-	OrgId   string           `json:"org_id"`
-	Result  AuditEntryResult `json:"result"`
-	Seq     int64            `json:"seq"`
-	SiteId  string           `json:"site_id"`
-	Target  string           `json:"target"`
-	Time    time.Time        `json:"time"`
+	Hash    string      `json:"hash"`
+	Id      string      `json:"id"`
+	Message string      `json:"message"`
+	OrgId   string      `json:"org_id"`
+	Result  AuditResult `json:"result"`
+	Seq     int64       `json:"seq"`
+	SiteId  string      `json:"site_id"`
+	Target  string      `json:"target"`
+	Time    time.Time   `json:"time"`
 }
 
 // AuditEntryActorType defines model for AuditEntry.ActorType.
 type AuditEntryActorType string
 
-// AuditEntryResult defines model for AuditEntry.Result.
-type AuditEntryResult string
+// AuditResult defines model for AuditResult.
+type AuditResult string
 
 // AuditSegment A part of the chain. The first one begins with the log, each other one after a break
 type AuditSegment struct {
@@ -1949,6 +1949,10 @@ type ListAuditParams struct {
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
 	Actor  *string     `form:"actor,omitempty" json:"actor,omitempty"`
 	Action *string     `form:"action,omitempty" json:"action,omitempty"`
+
+	// Target The id of what was changed
+	Target *string      `form:"target,omitempty" json:"target,omitempty"`
+	Result *AuditResult `form:"result,omitempty" json:"result,omitempty"`
 
 	// WithoutAction Leaves out what succeeded of this action, such as `device.register`
 	WithoutAction *string    `form:"without_action,omitempty" json:"without_action,omitempty"`

@@ -14,6 +14,8 @@ type Filter struct {
 	Site     string
 	Actor    string
 	Action   string
+	Target   string
+	Result   Result
 	Without  string    // leaves out what succeeded of this action
 	From, To time.Time // From inclusive, To exclusive
 	Before   int64     // only entries with a smaller seq; 0 means from the newest
@@ -35,6 +37,12 @@ func (l *Log) List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error)
 	}
 	if f.Action != "" {
 		add("action = ?", f.Action)
+	}
+	if f.Target != "" {
+		add("target = ?", f.Target)
+	}
+	if f.Result != "" {
+		add("result = ?", f.Result)
 	}
 	if f.Without != "" {
 		add("NOT (action = ? AND result = 'ok')", f.Without)

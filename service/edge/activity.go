@@ -70,7 +70,7 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, lines ...Activity) ([]Act
 			return nil, err
 		}
 	}
-	tx.OnCommit(s.activityBell.ring)
+	tx.OnCommit(s.activityBell.Ring)
 	return lines, nil
 }
 

@@ -51,6 +51,6 @@ func (s *Service) Reload(ctx context.Context, cfg Config) error {
 	if err := s.configure(ctx, cfg); err != nil {
 		return err
 	}
-	s.activityBell.ring()
+	s.activityBell.Ring()
 	return nil
 }

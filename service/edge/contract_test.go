@@ -31,7 +31,7 @@ func (tr *tour) ok(id, path, token string, body any, status int) answer {
 			)
 			okEntries := 0
 			for _, e := range entries {
-				if e.Result == edgeapi.AuditEntryResultOk {
+				if e.Result == edgeapi.AuditResultOk {
 					okEntries++
 				}
 			}

@@ -7,7 +7,7 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/feed"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
@@ -135,41 +135,15 @@ func (a api) AddActivity(
 	return edgeapi.AddActivity200JSONResponse(list.Each(lines, apiActivity)), nil
 }
 
-// streamActivity serves activity lines as they come until the client or the server ends.
-// Without Last-Event-ID it begins with what happens next.
+// streamActivity serves activity lines as they come.
 func (a api) streamActivity(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	// Where the stream begins is read before its client can see it open: whatever
-	// happens from then on is in it.
-	newest, err := a.s.newestActivity(r.Context())
-	if err != nil {
-		return err
-	}
-	stream, err := httpserve.NewEventStream(w, r, 0)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	if _, resumed := stream.LastEventID(); !resumed {
-		stream.StartAfter(newest)
-	}
-	wake, cancel := a.s.activityBell.subscribe()
-	defer cancel()
-	err = httpserve.Loop(
-		stream.Context(),
-		stream,
-		wake,
-		streamPoll,
-		func(ctx context.Context, after int64) ([]httpserve.Event, error) {
-			lines, err := a.s.activityAfter(ctx, caller, after)
-			return list.Each(lines, func(l Activity) httpserve.Event {
-				return httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
-			}), err
-		},
-	)
-	if fault.Is(err, fault.Unauthenticated) {
-		return nil // the end of the stream says enough; its header is out
-	}
-	return err
+	f := feed.Feed{Newest: a.s.newestActivity, Bell: &a.s.activityBell, Poll: streamPoll}
+	return f.Serve(w, r, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
+		lines, err := a.s.activityAfter(ctx, caller, after)
+		return list.Each(lines, func(l Activity) httpserve.Event {
+			return httpserve.Event{ID: l.Seq, Name: "activity", Data: apiActivity(l)}
+		}), err
+	})
 }
 
 // streamPoll is how soon a stream sees what another replica did; what this one

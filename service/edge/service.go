@@ -26,6 +26,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/feed"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
@@ -78,7 +79,7 @@ type Service struct {
 	strangers  *httpserve.Slots // requests without credentials in flight, by network
 
 	deafUntil      time.Time // nobody could beat before; only markOffline changes it
-	activityBell   bell
+	activityBell   feed.Bell
 	alertNudge     chan struct{}
 	campaignNudge  chan struct{}
 	shell          *shell.Shell[Caller]

@@ -107,7 +107,7 @@ func (s *Service) globalCaller(hash string) (Caller, bool) {
 func (s *Service) tokensChanged(tx *db.Tx) {
 	tx.OnCommit(func() {
 		s.tokens.clear()
-		s.activityBell.ring() // streams ask again whether their callers may continue
+		s.activityBell.Ring() // streams ask again whether their callers may continue
 	})
 }
 

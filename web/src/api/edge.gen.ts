@@ -1236,8 +1236,7 @@ export interface components {
             id: string;
             message: string;
             org_id: string;
-            /** @enum {string} */
-            result: "ok" | "error" | "denied";
+            result: components["schemas"]["AuditResult"];
             /** Format: int64 */
             seq: number;
             site_id: string;
@@ -1245,6 +1244,8 @@ export interface components {
             /** Format: date-time */
             time: string;
         };
+        /** @enum {string} */
+        AuditResult: "ok" | "error" | "denied";
         /** @description A part of the chain. The first one begins with the log, each other one after a break */
         AuditSegment: {
             /** Format: date-time */
@@ -2557,8 +2558,11 @@ export interface operations {
                 from?: string;
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                result?: components["schemas"]["AuditResult"];
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
+                /** @description The id of what was changed */
+                target?: string;
                 to?: string;
                 /** @description Leaves out what succeeded of this action, such as `device.register` */
                 without_action?: string;

@@ -12,7 +12,7 @@ import { Failure, Notice } from '../ui/notice';
 import { count, plural } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
-import { Table, type Column } from '../ui/table';
+import { Choice, Table, type Column } from '../ui/table';
 import { DateTime, Time } from '../ui/time';
 import { Allowed, api, type AuditEntry } from './api';
 import { changeOf } from './audit-change';
@@ -27,16 +27,21 @@ export function Audit() {
   const [site, setSite] = useState('');
   const [action, setAction] = useState('');
   const [actor, setActor] = useState('');
+  const [target, setTarget] = useState('');
+  const [result, setResult] = useState<'' | AuditEntry['result']>('');
   const [from, setFrom] = useState('');
   const [to, setTo] = useState('');
   const [registrations, setRegistrations] = useState(false);
   const [open, setOpen] = useState<AuditEntry>();
   const wantedActor = useDeferredValue(actor.trim());
   const wantedAction = useDeferredValue(action.trim());
+  const wantedTarget = useDeferredValue(target.trim());
   const query = {
     ...(site && { site_id: site }),
     ...(wantedAction ? { action: wantedAction } : !registrations && { without_action: registration }),
     ...(wantedActor && { actor: wantedActor }),
+    ...(wantedTarget && { target: wantedTarget }),
+    ...(result && { result }),
     ...(from && { from: new Date(from).toISOString() }),
     ...(to && { to: new Date(to).toISOString() }),
   };
@@ -89,6 +94,18 @@ export function Audit() {
               </datalist>
               <SiteChoice value={site} onChange={setSite} />
               <input className="input narrow" aria-label="Actor, exactly" placeholder="Actor, exactly" value={actor} onChange={(e) => setActor(e.target.value)} />
+              <input className="input narrow" aria-label="Target, exactly" placeholder="Target, exactly" value={target} onChange={(e) => setTarget(e.target.value)} />
+              <Choice
+                label="Result"
+                value={result}
+                options={[
+                  { value: '', label: 'Any result' },
+                  { value: 'ok', label: 'ok' },
+                  { value: 'denied', label: 'denied' },
+                  { value: 'error', label: 'error' },
+                ]}
+                onChange={setResult}
+              />
               <span className="row nowrap">
                 <label className="small muted" htmlFor="audit-from">
                   From

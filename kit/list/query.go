@@ -1,0 +1,115 @@
+package list
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Offset is a validated request for a part of a list that is counted, for contracts that
+// promise offset, limit and total. Rows and Down serve large lists better.
+type Offset struct{ Offset, Limit int }
+
+// maxOffset bounds how far into a list a request may point: a database reads all rows
+// before it.
+const maxOffset = 100_000
+
+// ParseOffset reads the optional query parameters offset and limit. Without a limit it is
+// usual. What is out of range is a fault of kind Invalid.
+func ParseOffset(offset, limit *int, usual int) (Offset, error) {
+	p, err := ParsePage(limit, nil, usual, MaxRows)
+	if err != nil {
+		return Offset{}, err
+	}
+	o := Offset{Limit: p.Limit}
+	if offset != nil {
+		if o.Offset = *offset; o.Offset < 0 || o.Offset > maxOffset {
+			return Offset{}, fault.InvalidField("offset", "must be between 0 and %d, not %d", maxOffset, o.Offset)
+		}
+	}
+	return o, nil
+}
+
+// Columns are what a list may be filtered and sorted by: the words of the contract, and
+// the expressions of SQL behind them. Nothing that a client sends becomes SQL.
+type Columns map[string]string
+
+// OrderBy is the ORDER BY clause for a query parameter such as "name" or "-created_at",
+// where the dash means descending. unique is an expression that decides between equal
+// rows, so that pages neither repeat nor skip one. An empty parameter is usual.
+func (c Columns) OrderBy(sort, usual, unique string) (string, error) {
+	if sort == "" {
+		sort = usual
+	}
+	word, descending := strings.CutPrefix(sort, "-")
+	expression, known := c[word]
+	if !known {
+		return "", fault.InvalidField("sort", "must be one of %s, with a dash before it for descending", c.words())
+	}
+	direction := "ASC"
+	if descending {
+		direction = "DESC"
+	}
+	return fmt.Sprintf("ORDER BY %s %s, %s %s", expression, direction, unique, direction), nil
+}
+
+// Where is the condition that each of the given words has its value, and its arguments.
+// Without any it is true of every row.
+func (c Columns) Where(values map[string]string) (condition string, args []any, err error) {
+	conditions := []string{"1 = 1"}
+	for _, word := range slices.Sorted(maps.Keys(values)) {
+		expression, known := c[word]
+		if !known {
+			return "", nil, fault.InvalidField(word, "is not a filter of this list; there are %s", c.words())
+		}
+		conditions, args = append(conditions, expression+" = ?"), append(args, values[word])
+	}
+	return strings.Join(conditions, " AND "), args, nil
+}
+
+func (c Columns) words() string { return strings.Join(slices.Sorted(maps.Keys(c)), ", ") }
+
+// Search is the condition that one of the expressions contains the text, whatever its
+// case, and its arguments. An empty text is in every row.
+func Search(text string, expressions ...string) (condition string, args []any) {
+	if text == "" {
+		return "1 = 1", nil
+	}
+	pattern := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(text)) + "%"
+	conditions := make([]string, len(expressions))
+	for i, expression := range expressions {
+		conditions[i], args = `LOWER(`+expression+`) LIKE ? ESCAPE '\'`, append(args, pattern)
+	}
+	return "(" + strings.Join(conditions, " OR ") + ")", args
+}
+
+// WriteCSV writes rows as CSV (RFC 4180). Text that a spreadsheet would run as a formula
+// begins with an apostrophe, which spreadsheets do not show.
+func WriteCSV(w io.Writer, heads []string, rows [][]string) error {
+	out := csv.NewWriter(w)
+	for _, row := range slices.Concat([][]string{heads}, rows) {
+		safe := make([]string, len(row))
+		for i, text := range row {
+			safe[i] = harmless(text)
+		}
+		if err := out.Write(safe); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// harmless follows OWASP's advice on CSV injection: these are the characters that begin a
+// formula, alone or after what spreadsheets skip.
+func harmless(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", []rune(text)[0]) {
+		return "'" + text
+	}
+	return text
+}
