@@ -67,7 +67,7 @@ describe('draftOf and inputOf', () => {
     expect(errors).toMatchObject({
       count: 'Must be a number.',
       env: '“nonsense” has no name. Write one name=value a line.',
-      stages: expect.stringContaining('“x” is no number') as string,
+      stages: expect.stringContaining('“x” is not a number') as string,
       payload: expect.stringContaining('This is not JSON') as string,
       from: 'Must be a date and a time.',
       'targets.labels': '“a” stands there twice.',

@@ -123,7 +123,7 @@ function decode(kind: FieldKind, draft: string | boolean, keepEmpty: boolean): u
     case 'numbers':
       return text.split(/[\s,]+/).map((part) => {
         const n = Number(part);
-        if (!Number.isFinite(n)) throw new DraftError(`“${part}” is no number. Write numbers with commas between, as in 5, 25, 100.`);
+        if (!Number.isFinite(n)) throw new DraftError(`“${part}” is not a number. Write numbers with commas between, as in 5, 25, 100.`);
         return n;
       });
     case 'pairs': {
