@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	devAddress = regexp.MustCompile(`(?m)^  (edge|lb|hypervisor) +(http://\S+)`)
+	devServices = regexp.MustCompile(`(?m)^  (edge|lb|hypervisor) +(http://\S+)`)
 	familyName = regexp.MustCompile(`(?m)^# TYPE (\S+) `)
 	labelName  = regexp.MustCompile(`[{,]([a-z_]+)="`)
 )
@@ -30,7 +30,7 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 	t.Parallel()
 	p := launch(
 		t, []string{
-			"EDGE_LISTEN=127.0.0.1:0", "LB_LISTEN=127.0.0.1:0", "LB_METRICS_LISTEN=", "HYPERVISOR_LISTEN=127.0.0.1:0",
+			"EDGE_LISTEN=127.0.0.1:0", "LB_LISTEN=127.0.0.1:0", "LB_METRICS_LISTEN=127.0.0.1:0", "HYPERVISOR_LISTEN=127.0.0.1:0",
 			"HYPERVISOR_TOKEN=", "HYPERVISOR_REGISTRY=",
 		}, "dev", "--data", filepath.Join(t.TempDir(), "state"),
 	)
@@ -39,7 +39,7 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 		t.Fatalf("dev mode did not start:\n%s", p.output)
 	}
 	checked := 0
-	for _, m := range devAddress.FindAllStringSubmatch(p.output.String(), -1) {
+	for _, m := range devServices.FindAllStringSubmatch(p.output.String(), -1) {
 		checkMetrics(t, m[1], http.DefaultClient, m[2])
 		checked++
 	}
@@ -50,7 +50,7 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 	data := t.TempDir()
 	agent := launch(
 		t, []string{"AGENT_ENROLLMENT_TOKEN=none-that-is-valid"},
-		"agent", "--server", "http://127.0.0.1:1", "--data", data, "--listen", "", "--podman", "",
+		"agent", "--server", "http://127.0.0.1:1", "--data", data, "--listen", "", "--podman-socket", "",
 	)
 	t.Cleanup(agent.stop)
 	socket := filepath.Join(data, "agent.sock")
