@@ -60,16 +60,16 @@ func serveHypervisorCommand() *cobra.Command {
 		Short: "Run the hypervisor daemon of this host, and the registry of a fleet",
 		Long: `Run the hypervisor daemon of this host. VMs keep running while the daemon is down; it reattaches when it starts.
 
---config names a TOML document with policy, callers, confinement, storage and networks. With --registry the host joins the
-fleet whose registry answers there; every daemon can be a registry.
+--config names a TOML document with policy, callers, confinement, storage and networks. With --registry the host
+joins the fleet whose registry answers there; every daemon can be a registry.
 
 SIGHUP has it read credentials again: the file of HYPERVISOR_TOKEN_FILE, and the document's tokens, client certificates
 and OIDC provider. Other settings need a restart. Without any credentials it listens on loopback addresses only, unless
 --insecure is given.
 
 Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret
-can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad
-value stops the start.`,
+can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a
+bad value stops the start.`,
 		Example: `  HYPERVISOR_TOKEN_FILE=/run/secrets/hypervisor mainstay serve hypervisor --data /var/lib/mainstay/hypervisor
   mainstay serve hypervisor --config /etc/mainstay/hypervisor.toml --listen 10.0.0.5:7070
   mainstay serve hypervisor --registry https://registry:7070 --node-labels rack=a,disk=nvme`,

@@ -63,8 +63,8 @@ func serveLBCommand() *cobra.Command {
 document that is not valid changes nothing. The kernel keeps balancing when the process ends; --detach stops that.
 
 Each setting of the process can be given as a flag or as an environment variable; a flag beats the environment. A secret
-can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad
-value stops the start.`,
+can also be read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a
+bad value stops the start.`,
 		Example: `  LB_API_KEY_FILE=/run/secrets/lb mainstay serve lb --config /etc/mainstay/lb.yaml
   mainstay lb check /etc/mainstay/lb.yaml
   mainstay serve lb --config /etc/mainstay/lb.yaml --detach`,

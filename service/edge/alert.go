@@ -161,7 +161,9 @@ func (s *Service) fireAlerts(ctx context.Context, rule alertRule) error {
 				ctx,
 				&fired,
 				`INSERT INTO alerts (id, kind, severity, status, org_id, site_id, subject, message, first_seen_at, last_seen_at)
-			SELECT CAST(? AS TEXT) || '-' || c.subject || '-' || CAST(CAST(? AS BIGINT) AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), 'firing', c.org_id, c.site_id, c.subject, c.message, CAST(? AS BIGINT), CAST(? AS BIGINT)
+			SELECT CAST(? AS TEXT) || '-' || c.subject || '-' || CAST(CAST(? AS BIGINT) AS TEXT), CAST(? AS TEXT),
+				CAST(? AS TEXT), 'firing', c.org_id, c.site_id, c.subject, c.message, CAST(? AS BIGINT),
+				CAST(? AS BIGINT)
 			FROM (`+rule.query+`) AS c WHERE NOT EXISTS (SELECT 1 FROM alerts a WHERE a.kind = ? AND a.subject = c.subject AND a.status = 'firing') LIMIT ?
 			ON CONFLICT DO NOTHING RETURNING org_id, site_id, message`,
 				args...)

@@ -262,7 +262,8 @@ func bury(ctx context.Context, tx *db.Tx, v verdict) (int64, error) {
 		return 0, err
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO deadletters (`+deadLetterColumns+`)
-		SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), e.seq, e.org_id, e.event_id, e.site_id, e.topic, e.payload, e.headers, e.event_time, e.received_at,
+		SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), e.seq, e.org_id, e.event_id, e.site_id, e.topic,
+			e.payload, e.headers, e.event_time, e.received_at,
 			CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), 'dead', CAST(? AS BIGINT), 0
 		FROM events e WHERE e.seq = ?`,
 		id, v.route.OrgID, v.route.ID, p.Attempts, v.status, v.err, string(v.dead), db.At(v.at), p.EventSeq)

@@ -132,7 +132,8 @@ func BuryEvents(
 	for len(seqs) > 0 {
 		n := min(500, len(seqs))
 		query, args, err := db.In(`INSERT INTO deadletters (`+deadLetterColumns+`)
-			SELECT CAST(? AS TEXT) || '-' || CAST(e.seq AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), e.seq, e.org_id, e.event_id, e.site_id, e.topic, e.payload, e.headers, e.event_time, e.received_at,
+			SELECT CAST(? AS TEXT) || '-' || CAST(e.seq AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), e.seq, e.org_id,
+				e.event_id, e.site_id, e.topic, e.payload, e.headers, e.event_time, e.received_at,
 				0, 0, '', CAST(? AS TEXT), 'dead', CAST(? AS BIGINT), 0
 			FROM events e WHERE e.seq IN (?)`, routeID, orgID, routeID, string(reason), db.At(now), seqs[:n])
 		if err != nil {
@@ -176,7 +177,8 @@ func BuryRoute(
 		return false, err
 	}
 	buried, err := tx.Exec(ctx, `INSERT INTO deadletters (`+deadLetterColumns+`)
-		SELECT d.route_id || '-' || CAST(d.event_seq AS TEXT), CAST(? AS TEXT), d.route_id, e.seq, e.org_id, e.event_id, e.site_id, e.topic, e.payload, e.headers, e.event_time, e.received_at,
+		SELECT d.route_id || '-' || CAST(d.event_seq AS TEXT), CAST(? AS TEXT), d.route_id, e.seq, e.org_id,
+			e.event_id, e.site_id, e.topic, e.payload, e.headers, e.event_time, e.received_at,
 			d.attempts, 0, '', CAST(? AS TEXT), 'dead', CAST(? AS BIGINT), 0
 		FROM deliveries d JOIN events e ON e.seq = d.event_seq WHERE d.route_id = ? AND d.event_seq <= ? AND d.dead_letter_id = '' ON CONFLICT DO NOTHING`, orgID, string(reason), db.At(now), routeID, last)
 	if err != nil {
@@ -316,8 +318,10 @@ func addStats(ctx context.Context, tx *db.Tx, routeID, orgID string, s stats, no
 	_, err = tx.Exec(
 		ctx,
 		`UPDATE route_stats SET delivered = delivered + ?, failed_attempts = failed_attempts + ?, dead_lettered = dead_lettered + ?,
-			last_status = CASE WHEN ? THEN CAST(? AS BIGINT) ELSE last_status END, last_error = CASE WHEN ? THEN CAST(? AS TEXT) ELSE last_error END,
-			last_success_at = COALESCE(CAST(? AS BIGINT), last_success_at), last_failure_at = COALESCE(CAST(? AS BIGINT), last_failure_at)
+			last_status = CASE WHEN ? THEN CAST(? AS BIGINT) ELSE last_status END,
+			last_error = CASE WHEN ? THEN CAST(? AS TEXT) ELSE last_error END,
+			last_success_at = COALESCE(CAST(? AS BIGINT), last_success_at),
+			last_failure_at = COALESCE(CAST(? AS BIGINT), last_failure_at)
 		WHERE route_id = ?`,
 		s.delivered,
 		s.failed,

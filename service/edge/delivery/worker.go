@@ -321,8 +321,10 @@ type deliveryRow struct {
 // selectDeliveries reads deliveries with their events. An event is found in events or, for a replay,
 // in its dead letter.
 const selectDeliveries = `SELECT d.route_id, d.event_seq, d.shard, d.site_id, d.attempts, d.created_at, d.next_at, d.dead_letter_id,
-	COALESCE(l.event_org_id, e.org_id, '') AS org_id, COALESCE(l.event_id, e.event_id, '') AS event_id, COALESCE(l.topic, e.topic, '') AS topic,
-	COALESCE(l.payload, e.payload, '') AS payload, COALESCE(l.headers, e.headers, '') AS headers, COALESCE(l.id, e.event_id) IS NULL AS lost,
+	COALESCE(l.event_org_id, e.org_id, '') AS org_id, COALESCE(l.event_id, e.event_id, '') AS event_id,
+	COALESCE(l.topic, e.topic, '') AS topic,
+	COALESCE(l.payload, e.payload, '') AS payload, COALESCE(l.headers, e.headers, '') AS headers,
+	COALESCE(l.id, e.event_id) IS NULL AS lost,
 	COALESCE(l.event_time, e.event_time) AS event_time, COALESCE(l.received_at, e.received_at) AS received_at
 	FROM deliveries d LEFT JOIN events e ON e.seq = d.event_seq AND d.dead_letter_id = ''
 	LEFT JOIN deadletters l ON l.id = d.dead_letter_id AND d.dead_letter_id <> ''
