@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 )
 
@@ -29,8 +30,8 @@ const credentialTicket = "ticket"
 var AccessClasses = []string{accessTenant, accessAdmin, accessNode}
 
 // admits is the authorization table: which class admits which caller. What a caller
-// sees of the VMs behind an operation is the scope's business (Caller.sees).
-func admits(class string, c Caller) bool {
+// sees of the VMs behind an operation is the scope's business (Caller.Sees).
+func admits(class string, c caller.Caller) bool {
 	switch class {
 	case accessTenant:
 		return c.Admin || c.Tenant != ""
@@ -44,8 +45,8 @@ func admits(class string, c Caller) bool {
 
 // gate tells callers by their credentials.
 type gate struct {
-	tokens       map[string]Caller // by the token's hash
-	certificates map[string]Caller // by common name
+	tokens       map[string]caller.Caller // by the token's hash
+	certificates map[string]caller.Caller // by common name
 	oidc         *auth.TokenVerifier
 	tenantClaim  string
 	adminClaim   string
@@ -53,18 +54,18 @@ type gate struct {
 }
 
 func newGate(cfg *Config, doc *configfile.Auth, now func() time.Time) *gate {
-	g := &gate{tokens: map[string]Caller{}, certificates: map[string]Caller{}, names: cfg.names()}
+	g := &gate{tokens: map[string]caller.Caller{}, certificates: map[string]caller.Caller{}, names: cfg.names()}
 	if cfg.Token != "" {
-		g.tokens[auth.HashToken(cfg.Token)] = Caller{Name: "admin", Admin: true}
+		g.tokens[auth.HashToken(cfg.Token)] = caller.Caller{Name: "admin", Admin: true}
 	}
 	if cfg.FleetToken != "" {
-		g.tokens[auth.HashToken(cfg.FleetToken)] = Caller{Name: "fleet", Admin: true, Node: true}
+		g.tokens[auth.HashToken(cfg.FleetToken)] = caller.Caller{Name: "fleet", Admin: true, Node: true}
 	}
 	for _, t := range doc.Tokens {
-		g.tokens[t.SHA256] = Caller{Name: t.Name, Tenant: t.Tenant, Admin: t.Tenant == ""}
+		g.tokens[t.SHA256] = caller.Caller{Name: t.Name, Tenant: t.Tenant, Admin: t.Tenant == ""}
 	}
 	for _, c := range doc.ClientCertificates {
-		g.certificates[c.CommonName] = Caller{Name: c.CommonName, Tenant: c.Tenant, Admin: c.Tenant == ""}
+		g.certificates[c.CommonName] = caller.Caller{Name: c.CommonName, Tenant: c.Tenant, Admin: c.Tenant == ""}
 	}
 	if doc.OIDC.Issuer != "" {
 		g.oidc = auth.NewTokenVerifier(doc.OIDC.Issuer, doc.OIDC.Audience, nil, now)
@@ -82,51 +83,51 @@ var (
 )
 
 // caller tells who makes a request.
-func (g *gate) caller(r *http.Request) (Caller, error) {
+func (g *gate) caller(r *http.Request) (caller.Caller, error) {
 	if g.open() {
 		// Without credentials, any page that a browser on this host shows could ask.
-		return anonymous, httpserve.RefuseForeign(r, g.names...)
+		return caller.Anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
 	token, ok := auth.Bearer(r)
 	if !ok {
 		if c, ok := g.byCertificate(r.TLS); ok {
 			return c, nil
 		}
-		return Caller{}, errNoCredentials
+		return caller.Caller{}, errNoCredentials
 	}
 	// Looking up a hash tells nothing of the tokens that are there by the time it takes.
 	if c, ok := g.tokens[auth.HashToken(token)]; ok {
 		return c, nil
 	}
 	if g.oidc == nil {
-		return Caller{}, errBadToken
+		return caller.Caller{}, errBadToken
 	}
 	verified, err := g.oidc.Verify(r.Context(), token)
 	if err != nil {
-		return Caller{}, err
+		return caller.Caller{}, err
 	}
 	tenant, _ := verified.Claims[g.tenantClaim].(string)
 	admin, _ := verified.Claims[g.adminClaim].(bool)
 	if len(tenant) > configfile.MaxTenant {
-		return Caller{}, errBadToken
+		return caller.Caller{}, errBadToken
 	}
-	return Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
+	return caller.Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
 }
 
-func (g *gate) byCertificate(state *tls.ConnectionState) (Caller, bool) {
+func (g *gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {
 	if state == nil || len(state.VerifiedChains) == 0 {
-		return Caller{}, false
+		return caller.Caller{}, false
 	}
 	c, ok := g.certificates[state.VerifiedChains[0][0].Subject.CommonName]
 	return c, ok
 }
 
 // identify says who calls. Nothing is done before the VMs that there are are brought back.
-func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, error) {
+func (s *Service) identify(r *http.Request, op *contract.Operation) (caller.Caller, error) {
 	select {
 	case <-s.restored:
 	case <-r.Context().Done():
-		return Caller{}, r.Context().Err() // the caller has left
+		return caller.Caller{}, r.Context().Err() // the caller has left
 	}
 	if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
 		return s.tickets.redeem(ticket, r.PathValue("id"))
@@ -136,21 +137,21 @@ func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, err
 
 // authorize says whether the caller may do op. An attempt on something that changes state is worth
 // remembering.
-func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Caller) error {
+func (s *Service) authorize(r *http.Request, op *contract.Operation, c caller.Caller) error {
 	if op == shell.Metrics {
-		if caller.Admin {
+		if c.Admin {
 			return nil
 		}
-		return fault.New(fault.Denied, "%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", caller.Name)
+		return fault.New(fault.Denied, "%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", c.Name)
 	}
-	if admits(op.Access, caller) {
+	if admits(op.Access, c) {
 		return nil
 	}
-	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", caller.Name, op.Access)
+	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", c.Name, op.Access)
 	if op.Audit == "" || op.Audit == "none" {
 		return denied
 	}
-	e := entryOf(caller, audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message})
+	e := c.Entry(audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message})
 	if err := s.audit.Deny(r.Context(), httpserve.RemoteIP(r), e, nil); err != nil {
 		return err
 	}
@@ -163,10 +164,10 @@ const maxBody = 4 << 20
 // whom a request is counted against, for the rate limit. The fleet's daemons are not
 // counted: what they do is done for callers who were counted where they called.
 func whom(r *http.Request) string {
-	if c := callerFrom(r.Context()); c.Node && c != anonymous {
+	if c := caller.From(r.Context()); c.Node && c != caller.Anonymous {
 		return ""
 	}
-	if c := callerFrom(r.Context()); c.Name != "" && c != anonymous {
+	if c := caller.From(r.Context()); c.Name != "" && c != caller.Anonymous {
 		return "caller " + c.Name
 	}
 	return "address " + httpserve.RemoteIP(r)

@@ -20,23 +20,24 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/sandbox"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 )
 
 // Addition is an image to take in.
 type Addition struct {
-	Name           string `json:"name"`
-	Source         string `json:"source"` // where it comes from, for people
-	Path           string `json:"path"`   // of the disk or root file system
-	Kernel, Initrd string // instead of a path
-	KernelArgs     string `json:"kernel_args"`
-	Signature      string `json:"signature"`
-	Uploaded       bool   `json:"uploaded"` // it lies in the folder of what is taken in
-	SHA256         string `json:"sha256"`   // of what was uploaded
-	Incoming       string `json:"incoming"`
-	Demo           bool   `json:"demo"` // build the demonstration's guest
-	Actor          Caller `json:"actor"`
+	Name           string        `json:"name"`
+	Source         string        `json:"source"` // where it comes from, for people
+	Path           string        `json:"path"`   // of the disk or root file system
+	Kernel, Initrd string        // instead of a path
+	KernelArgs     string        `json:"kernel_args"`
+	Signature      string        `json:"signature"`
+	Uploaded       bool          `json:"uploaded"` // it lies in the folder of what is taken in
+	SHA256         string        `json:"sha256"`   // of what was uploaded
+	Incoming       string        `json:"incoming"`
+	Demo           bool          `json:"demo"` // build the demonstration's guest
+	Actor          caller.Caller `json:"actor"`
 }
 
 const kindImage = "image.add"
@@ -81,7 +82,7 @@ func (s *Service) beginAddition(ctx context.Context, a Addition) (Operation, err
 	if err := s.replaceable(ctx, s.db, a.Name); err != nil {
 		return Operation{}, err
 	}
-	a.Actor = callerFrom(ctx)
+	a.Actor = caller.From(ctx)
 	if a.Incoming == "" {
 		a.Incoming = newID()
 	}
@@ -114,7 +115,7 @@ func (s *Service) Upload(ctx context.Context, name, signature string, r io.Reade
 	sum, err := catalog.Keep(ctx, r, filepath.Join(folder, uploadFile), s.contents.MaxSize())
 	if err == nil {
 		var op Operation
-		if op, err = s.beginAddition(ctx, Addition{Name: name, Source: "uploaded by " + callerFrom(ctx).Name, Signature: signature, Uploaded: true, SHA256: sum, Incoming: id}); err == nil {
+		if op, err = s.beginAddition(ctx, Addition{Name: name, Source: "uploaded by " + caller.From(ctx).Name, Signature: signature, Uploaded: true, SHA256: sum, Incoming: id}); err == nil {
 			return op, nil
 		}
 	}
@@ -210,13 +211,8 @@ func (s *Service) take(ctx context.Context, a Addition, progress func(float64)) 
 }
 
 // filesFor are the files of the host, as the caller may name them in a request for a tenant.
-//
-// An admin may name what tenants may not. The fleet's token is an admin's, and carries what
-// callers ask of a registry, who may be a tenant's: what it asks for a tenant, the tenant asks.
 func (s *Service) filesFor(ctx context.Context, tenant string) admission.Files {
-	c := callerFrom(ctx)
-	forTenant := c.Tenant != "" || c.Node && c != anonymous && tenant != ""
-	return s.policy.Files(c.Admin && !forTenant)
+	return s.policy.Files(caller.From(ctx).NamesHostFiles(tenant))
 }
 
 // withFiles is a message of the audit log with the paths of files of the host that the entry

@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
@@ -26,7 +27,7 @@ import (
 
 // check completes a request, and refuses what makes no sense whatever the host has.
 func (s *Service) check(ctx context.Context, req *Request) error {
-	c, spec := callerFrom(ctx), &req.Spec
+	c, spec := caller.From(ctx), &req.Spec
 	if c.Tenant != "" {
 		req.Tenant = c.Tenant // the credentials decide
 	}

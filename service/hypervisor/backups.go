@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -71,7 +72,7 @@ func (s *Service) dropBackup(id string) error {
 func (s *Service) backup(ctx context.Context, q db.Querier, id string) (Backup, error) {
 	var b Backup
 	err := q.Get(ctx, &b, "SELECT * FROM backups WHERE id = ?", id)
-	if err == nil && !callerFrom(ctx).sees(b.Tenant) {
+	if err == nil && !caller.From(ctx).Sees(b.Tenant) {
 		err = db.ErrNoRows
 	}
 	return b, db.NotFound(err, "there is no such backup")
@@ -85,7 +86,7 @@ func (s *Service) Backup(ctx context.Context, id string) (Backup, error) {
 // Backups lists those in the caller's scope, newest first, before an id.
 func (s *Service) Backups(ctx context.Context, vmID, before string, limit int) ([]Backup, error) {
 	query, args := "SELECT * FROM backups WHERE 1 = 1", []any{}
-	if c := callerFrom(ctx); c.Tenant != "" {
+	if c := caller.From(ctx); c.Tenant != "" {
 		query, args = query+" AND tenant = ?", append(args, c.Tenant)
 	}
 	if vmID != "" {
@@ -102,7 +103,7 @@ func (s *Service) Backups(ctx context.Context, vmID, before string, limit int) (
 // backupArgs are those of the job behind a backup.
 type backupArgs struct {
 	Backup, VM, Kind, Description string
-	Actor                         Caller
+	Actor                         caller.Caller
 }
 
 // CreateBackup begins to copy a VM's disk.
@@ -114,13 +115,13 @@ func (s *Service) CreateBackup(ctx context.Context, id, kind, description string
 	if _, err := s.diskKeeper(&r); err != nil {
 		return Operation{}, err
 	}
-	args := backupArgs{Backup: newID(), VM: id, Kind: kind, Description: description, Actor: callerFrom(ctx)}
+	args := backupArgs{Backup: newID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
 	return s.enqueue(ctx, Operation{Kind: kindBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
 }
 
 // runBackup is the job behind a backup. If it is repeated, it begins anew.
 func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
-	if _, err := s.backup(byItself(ctx), s.db, a.Backup); err == nil {
+	if _, err := s.backup(caller.ByItself(ctx), s.db, a.Backup); err == nil {
 		return nil // it was stored before the daemon ended
 	}
 	return s.withDisk(ctx, a.VM, func(ctx context.Context, r Record, d backend.Disks) error {
@@ -293,7 +294,7 @@ func (s *Service) chainOf(ctx context.Context, b *Backup) (chain []string, err e
 			return chain, nil
 		}
 		// It is in the scope of whoever sees the one that builds on it.
-		if one, err = s.backup(byItself(ctx), s.db, one.Parent); err != nil {
+		if one, err = s.backup(caller.ByItself(ctx), s.db, one.Parent); err != nil {
 			return nil, err
 		}
 	}

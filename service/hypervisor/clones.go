@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
@@ -24,7 +25,7 @@ type copyArgs struct {
 	Source string // the VM that is cloned
 	Backup string
 	Linked bool
-	Actor  Caller
+	Actor  caller.Caller
 }
 
 // Clone begins to make a VM with a copy of another's disk.
@@ -46,7 +47,7 @@ func (s *Service) Clone(ctx context.Context, id, name string, linked bool) (Oper
 	if err != nil {
 		return Operation{}, err
 	}
-	args := copyArgs{VM: r.ID, Source: id, Linked: linked, Actor: callerFrom(ctx)}
+	args := copyArgs{VM: r.ID, Source: id, Linked: linked, Actor: caller.From(ctx)}
 	return s.begin(ctx, Operation{Kind: kindClone, Tenant: r.Tenant, VM: r.ID}, args, audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
 }
 
@@ -369,7 +370,7 @@ func (s *Service) RestoreBackup(ctx context.Context, id, name, into string) (Ope
 	if (name == "") == (into == "") {
 		return Operation{}, fault.InvalidField("name", "give either name, for a new VM, or vm")
 	}
-	args := copyArgs{VM: into, Source: b.VM, Backup: id, Actor: callerFrom(ctx)}
+	args := copyArgs{VM: into, Source: b.VM, Backup: id, Actor: caller.From(ctx)}
 	if into != "" {
 		r, err := s.record(ctx, s.db, into)
 		if err != nil {

@@ -16,7 +16,7 @@
 //	images.go, addition.go    the catalog, and taking in what is added to it
 //	disks.go, snapshots.go, revert.go, backups.go, clones.go
 //	operation.go              what takes long
-//	access.go, caller.go      who may call
+//	access.go                 who may call
 //	http*.go                  translation between contract and domain, nothing else
 //
 // Packages below have a part each: vm the states, admission and placement the rules,
@@ -40,7 +40,7 @@
 //     changed by move alone, which asks vm.Next. Only destroy kills processes without it.
 //   - No call of a VM's process or guest is without an end.
 //   - Caps are checked and VMs are counted under one lock and in one transaction.
-//   - Another tenant's VM is not there: callers see what Caller.sees.
+//   - Another tenant's VM is not there: callers see what caller.Caller.Sees.
 //   - The guest, and the process that its guest may have taken over, are enemies: they are
 //     bounded in what they send, and their files are never followed: what they wrote a disk
 //     to is copied to a file of the daemon's own first, and inspected there (image.Adopt).

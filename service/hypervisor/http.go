@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
 // api translates between contract and domain.
@@ -23,7 +24,7 @@ func (s *Service) openShell(deps Deps) error {
 	if err != nil {
 		return err
 	}
-	s.shell, err = shell.New(shell.Config[Caller]{
+	s.shell, err = shell.New(shell.Config[caller.Caller]{
 		Name: "hypervisor", Contract: c, Log: s.log, Registry: deps.Registry, Errors: problem.Flat,
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, MaxBody: maxBody, Tracer: deps.Tracer, Console: deps.Console,
 		Ready: []shell.Check{

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
 // ListNodes lists the fleet.
@@ -56,7 +57,7 @@ func (a api) UncordonNode(ctx context.Context, req hypervisorapi.UncordonNodeReq
 
 // ListNodeVMs lists the VMs of one host.
 func (a api) ListNodeVMs(ctx context.Context, req hypervisorapi.ListNodeVMsRequestObject) (hypervisorapi.ListNodeVMsResponseObject, error) {
-	vms, err := a.s.fleet.NodeVMs(ctx, req.Name, callerFrom(ctx).Tenant)
+	vms, err := a.s.fleet.NodeVMs(ctx, req.Name, caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +66,13 @@ func (a api) ListNodeVMs(ctx context.Context, req hypervisorapi.ListNodeVMsReque
 
 // ListFleetVMs lists the VMs of all hosts.
 func (a api) ListFleetVMs(ctx context.Context, _ hypervisorapi.ListFleetVMsRequestObject) (hypervisorapi.ListFleetVMsResponseObject, error) {
-	vms, err := a.s.fleet.VMs(ctx, callerFrom(ctx).Tenant)
+	vms, err := a.s.fleet.VMs(ctx, caller.From(ctx).Tenant)
 	return hypervisorapi.ListFleetVMs200JSONResponse(vms), err
 }
 
 // CreateFleetVM makes a VM on one of the hosts.
 func (a api) CreateFleetVM(ctx context.Context, req hypervisorapi.CreateFleetVMRequestObject) (hypervisorapi.CreateFleetVMResponseObject, error) {
-	made, err := a.s.fleet.Create(ctx, callerFrom(ctx).Tenant, *req.Body)
+	made, err := a.s.fleet.Create(ctx, caller.From(ctx).Tenant, *req.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (a api) CreateFleetVM(ctx context.Context, req hypervisorapi.CreateFleetVMR
 
 // DeleteFleetVM removes a VM of a host.
 func (a api) DeleteFleetVM(ctx context.Context, req hypervisorapi.DeleteFleetVMRequestObject) (hypervisorapi.DeleteFleetVMResponseObject, error) {
-	if err := a.s.fleet.Delete(ctx, req.Node, req.Id, callerFrom(ctx).Tenant); err != nil {
+	if err := a.s.fleet.Delete(ctx, req.Node, req.Id, caller.From(ctx).Tenant); err != nil {
 		return nil, err
 	}
 	a.s.noteFleet(ctx, "fleet.vm.delete", req.Node+"/"+req.Id, "", "")

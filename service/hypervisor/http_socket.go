@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
 const (
@@ -27,12 +28,12 @@ const (
 )
 
 // openConsole opens the serial console.
-func (a api) openConsole(w http.ResponseWriter, r *http.Request, _ Caller) error {
+func (a api) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	return a.s.serveConsole(w, r, r.PathValue("id"))
 }
 
 // openScreen opens the screen.
-func (a api) openScreen(w http.ResponseWriter, r *http.Request, _ Caller) error {
+func (a api) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	record, err := a.s.record(r.Context(), a.s.db, r.PathValue("id"))
 	if err != nil {
 		return err

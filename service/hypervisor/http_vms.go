@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -213,7 +214,7 @@ func (a api) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) 
 
 // GetMe tells who calls.
 func (a api) GetMe(ctx context.Context, _ hypervisorapi.GetMeRequestObject) (hypervisorapi.GetMeResponseObject, error) {
-	c := callerFrom(ctx)
+	c := caller.From(ctx)
 	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.s.exposed()}, nil
 }
 

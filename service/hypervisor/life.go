@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -171,7 +172,7 @@ func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Inst
 // adopt takes a running VM under the daemon's eyes.
 func (s *Service) adopt(ctx context.Context, m *machine, r Record, instance backend.Instance) {
 	m.attach(instance)
-	ctx = byItself(context.WithoutCancel(ctx))
+	ctx = caller.ByItself(context.WithoutCancel(ctx))
 	s.watchers.Go(func() {
 		// Without it, nobody would learn that the VM has ended.
 		routine.Keep(ctx, s.log, "VM end", func(ctx context.Context) { s.follow(ctx, m, r, instance) })

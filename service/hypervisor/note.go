@@ -5,20 +5,12 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
 // note writes an audit entry in the transaction of the change that it tells of.
 func (s *Service) note(ctx context.Context, tx *db.Tx, e audit.Entry) error {
-	return s.audit.Append(ctx, tx, entryOf(callerFrom(ctx), e), nil)
-}
-
-// entryOf completes what the caller says of itself.
-func entryOf(c Caller, e audit.Entry) audit.Entry {
-	e.Actor, e.ActorType = c.Name, c.actorType()
-	if e.Tenant == "" {
-		e.Tenant = c.Tenant
-	}
-	return e
+	return s.audit.Append(ctx, tx, caller.From(ctx).Entry(e), nil)
 }
 
 // noteAgent writes the audit entry of a call to an agent, before the call: what was done
@@ -52,6 +44,6 @@ func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message
 // AcknowledgeAudit ends the alarm of the audit log's breaks up to an entry.
 func (s *Service) AcknowledgeAudit(ctx context.Context, through int64, note string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.audit.Acknowledge(ctx, tx, through, entryOf(callerFrom(ctx), audit.Entry{Message: note}))
+		return s.audit.Acknowledge(ctx, tx, through, caller.From(ctx).Entry(audit.Entry{Message: note}))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
 // Operation is what takes long: a durable job, and what it is about.
@@ -44,7 +45,7 @@ const progressScale = 1000
 // enqueue begins an operation, together with what else the caller changes.
 func (s *Service) enqueue(ctx context.Context, op Operation, args any, entry audit.Entry, also ...func(tx *db.Tx) error) (Operation, error) {
 	if op.Tenant == "" {
-		op.Tenant = callerFrom(ctx).Tenant
+		op.Tenant = caller.From(ctx).Tenant
 	}
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		if op.ID, err = s.jobs.Enqueue(ctx, tx, op.Kind, args, jobs.Options{MaxAttempts: 3, Group: op.Tenant}); err != nil {
@@ -138,7 +139,7 @@ func publicText(err error, operation string) string {
 // Operations lists operations in the caller's scope, newest first, before an id.
 func (s *Service) Operations(ctx context.Context, before string, limit int) ([]Operation, error) {
 	query, args := "SELECT * FROM operations WHERE 1 = 1", []any{}
-	if c := callerFrom(ctx); c.Tenant != "" {
+	if c := caller.From(ctx); c.Tenant != "" {
 		query, args = query+" AND tenant = ?", append(args, c.Tenant)
 	}
 	if before != "" {
@@ -162,7 +163,7 @@ func (s *Service) Operations(ctx context.Context, before string, limit int) ([]O
 func (s *Service) Operation(ctx context.Context, id string) (Operation, error) {
 	var op Operation
 	err := s.db.Get(ctx, &op, "SELECT * FROM operations WHERE id = ?", id)
-	if err == nil && !callerFrom(ctx).sees(op.Tenant) {
+	if err == nil && !caller.From(ctx).Sees(op.Tenant) {
 		err = db.ErrNoRows
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
@@ -137,7 +138,7 @@ func (s *Service) confine(ctx context.Context, r *Record, instance backend.Insta
 	if s.doc.Jailer.Enforce {
 		return fault.Wrap(fault.Unavailable, err, "the VM cannot be confined (jailer.enforce): %v", err)
 	}
-	_, tellErr := s.change(byItself(ctx), r.ID, eventConfine, "", "not confined by control groups: "+err.Error(), func(*db.Tx, *Record) error { return nil })
+	_, tellErr := s.change(caller.ByItself(ctx), r.ID, eventConfine, "", "not confined by control groups: "+err.Error(), func(*db.Tx, *Record) error { return nil })
 	return tellErr
 }
 

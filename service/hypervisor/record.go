@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -99,7 +100,7 @@ var errNoVM = fault.New(fault.NotFound, "there is no such VM")
 func (s *Service) record(ctx context.Context, q db.Querier, id string) (Record, error) {
 	var r Record
 	err := q.Get(ctx, &r, "SELECT * FROM vms WHERE id = ?", id)
-	if err == nil && !callerFrom(ctx).sees(r.Tenant) {
+	if err == nil && !caller.From(ctx).Sees(r.Tenant) {
 		err = db.ErrNoRows
 	}
 	return r, db.NotFound(err, "%s", errNoVM.Message)
@@ -127,7 +128,7 @@ type ListFilter struct {
 // VMs lists VMs in the caller's scope, oldest first.
 func (s *Service) VMs(ctx context.Context, f ListFilter) ([]Record, error) {
 	query, args := "SELECT * FROM vms WHERE id > ?", []any{f.After}
-	if c := callerFrom(ctx); c.Tenant != "" {
+	if c := caller.From(ctx); c.Tenant != "" {
 		query, args = query+" AND tenant = ?", append(args, c.Tenant)
 	}
 	if f.Tenant != "" {
@@ -196,7 +197,7 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, r *Record, kind, message 
 	if len(message) > longest {
 		message = message[:longest] + "…"
 	}
-	if err := tx.Insert(ctx, "events", Event{VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: callerFrom(ctx).Name}); err != nil {
+	if err := tx.Insert(ctx, "events", Event{VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: caller.From(ctx).Name}); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM events WHERE vm_id = ? AND seq <= ?", r.ID, r.Events-maxEvents)

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -32,7 +33,7 @@ const restoredAtOnce = 16
 // What was begun with its disk is finished or undone: see settle. It does not wait for what
 // takes long. Folders and network devices of no VM are removed.
 func (s *Service) restore(ctx context.Context) error {
-	ctx = byItself(ctx)
+	ctx = caller.ByItself(ctx)
 	var all []Record
 	if err := s.db.Select(ctx, &all, "SELECT * FROM vms ORDER BY id"); err != nil {
 		return err
@@ -299,7 +300,7 @@ func (s *Service) agree(ctx context.Context, r Record, why string) error {
 // most of them run already, and one that was stopped by somebody stays stopped: only a new
 // boot of the host counts.
 func (s *Service) autostart(ctx context.Context) {
-	ctx = byItself(ctx)
+	ctx = caller.ByItself(ctx)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		s.log.Error("which boot of the host this is cannot be told; nothing is started with it", "error", err)
@@ -327,7 +328,7 @@ func (s *Service) autostart(ctx context.Context) {
 // expire begins to delete VMs whose time is over, and those whose deletion has failed. It waits
 // for none of them.
 func (s *Service) expire(ctx context.Context) error {
-	ctx = byItself(ctx)
+	ctx = caller.ByItself(ctx)
 	var due []Record
 	if err := s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at", db.At(s.now()), vm.Deleting); err != nil {
 		return err

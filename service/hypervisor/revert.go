@@ -8,6 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -239,7 +240,7 @@ func (s *Service) reverted(ctx context.Context, id string, m *machine, snap *Sna
 // rotateSecret gives a guest's agent a new secret. Both are tried until that is known to
 // have worked, so that a daemon that is killed meanwhile is not locked out.
 func (s *Service) rotateSecret(ctx context.Context, m *machine) error {
-	r, err := s.record(byItself(ctx), s.db, m.id)
+	r, err := s.record(caller.ByItself(ctx), s.db, m.id)
 	if err != nil {
 		return err
 	}

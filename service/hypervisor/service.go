@@ -26,6 +26,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
@@ -94,7 +95,7 @@ type Service struct {
 	ending   context.Context // as leaving, for who waits with a context
 	end      context.CancelFunc
 
-	shell    *shell.Shell[Caller]
+	shell    *shell.Shell[caller.Caller]
 	registry *prometheus.Registry
 	metrics  *metrics
 }

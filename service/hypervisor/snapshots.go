@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -171,7 +172,7 @@ func (s *Service) tidy(ctx context.Context, id string, d backend.Disks) error {
 		if err := s.dropSnapshot(ctx, id, name, d); err != nil {
 			return err
 		}
-		if _, err := s.change(byItself(ctx), id, eventDisk, "", "snapshot "+name+" was not finished, and is removed", func(*db.Tx, *Record) error { return nil }); err != nil {
+		if _, err := s.change(caller.ByItself(ctx), id, eventDisk, "", "snapshot "+name+" was not finished, and is removed", func(*db.Tx, *Record) error { return nil }); err != nil {
 			return err
 		}
 	}

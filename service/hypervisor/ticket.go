@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
 // ticketLife is how long a ticket can be redeemed.
@@ -28,7 +29,7 @@ type tickets struct {
 
 type ticket struct {
 	vm      string
-	caller  Caller
+	caller  caller.Caller
 	expires time.Time
 }
 
@@ -37,7 +38,7 @@ func newTickets(now func() time.Time) *tickets {
 }
 
 // issue makes a ticket for a VM, and says until when it is good.
-func (t *tickets) issue(vm string, caller Caller) (string, time.Time, error) {
+func (t *tickets) issue(vm string, c caller.Caller) (string, time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -50,19 +51,19 @@ func (t *tickets) issue(vm string, caller Caller) (string, time.Time, error) {
 		return "", time.Time{}, fault.New(fault.TooMany, "too many tickets are open").WithRetryAfter(ticketLife)
 	}
 	word, expires := auth.NewToken("mtk_"), now.Add(ticketLife)
-	t.issued[auth.HashToken(word)] = ticket{vm, caller, expires}
+	t.issued[auth.HashToken(word)] = ticket{vm, c, expires}
 	return word, expires, nil
 }
 
 // redeem tells whose ticket it is; it is good once, for its VM.
-func (t *tickets) redeem(word, vm string) (Caller, error) {
+func (t *tickets) redeem(word, vm string) (caller.Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	hash := auth.HashToken(word)
 	found, ok := t.issued[hash]
 	delete(t.issued, hash)
 	if !ok || found.vm != vm || found.expires.Before(t.now()) {
-		return Caller{}, fault.New(fault.Unauthenticated, "the ticket is not good, or no longer; ask for another")
+		return caller.Caller{}, fault.New(fault.Unauthenticated, "the ticket is not good, or no longer; ask for another")
 	}
 	return found.caller, nil
 }
@@ -73,7 +74,7 @@ func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, err
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	word, expires, err := s.tickets.issue(id, callerFrom(ctx))
+	word, expires, err := s.tickets.issue(id, caller.From(ctx))
 	if err != nil {
 		return "", time.Time{}, err
 	}
