@@ -151,8 +151,8 @@ func (s *Service) authorize(r *http.Request, op *contract.Operation, c caller.Ca
 	if op.Audit == "" || op.Audit == "none" {
 		return denied
 	}
-	e := c.Entry(audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message})
-	if err := s.audit.Deny(r.Context(), httpserve.RemoteIP(r), e, nil); err != nil {
+	e := audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message}
+	if err := s.store.NoteDenied(r.Context(), httpserve.RemoteIP(r), c, e); err != nil {
 		return err
 	}
 	return denied

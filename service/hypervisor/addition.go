@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 // Addition is an image to take in.
@@ -40,21 +41,19 @@ type Addition struct {
 	Actor          caller.Caller `json:"actor"`
 }
 
-const kindImage = "image.add"
-
 // Add begins to take in an image that lies on the host.
-func (s *Service) Add(ctx context.Context, a Addition) (Operation, error) {
+func (s *Service) Add(ctx context.Context, a Addition) (record.Operation, error) {
 	switch {
 	case !a.Demo && (a.Path == "") == (a.Kernel == ""):
-		return Operation{}, fault.InvalidField("path", "give either path or kernel")
+		return record.Operation{}, fault.InvalidField("path", "give either path or kernel")
 	case a.Initrd != "" && a.Kernel == "":
-		return Operation{}, fault.InvalidField("initrd", "needs a kernel")
+		return record.Operation{}, fault.InvalidField("initrd", "needs a kernel")
 	case strings.ContainsFunc(a.KernelArgs, unicode.IsControl):
-		return Operation{}, fault.InvalidField("kernel_args", "must not contain control characters")
+		return record.Operation{}, fault.InvalidField("kernel_args", "must not contain control characters")
 	case a.Signature != "" && a.Path == "":
-		return Operation{}, fault.InvalidField("signature", "takes a path: only disks are signed")
+		return record.Operation{}, fault.InvalidField("signature", "takes a path: only disks are signed")
 	case a.Demo && s.agentProgram() == "":
-		return Operation{}, fault.New(fault.Unavailable, "the demo guest holds the guest agent, which is missing: set guest-agent to the path of mainstay-guest")
+		return record.Operation{}, fault.New(fault.Unavailable, "the demo guest holds the guest agent, which is missing: set guest-agent to the path of mainstay-guest")
 	}
 	for field, path := range map[string]string{"path": a.Path, "kernel": a.Kernel, "initrd": a.Initrd} {
 		if path == "" {
@@ -62,10 +61,10 @@ func (s *Service) Add(ctx context.Context, a Addition) (Operation, error) {
 		}
 		f, err := s.filesFor(ctx, "").ImageOrFolder(path)
 		if err != nil {
-			return Operation{}, renamed(err, field)
+			return record.Operation{}, renamed(err, field)
 		}
 		if err := f.Close(); err != nil {
-			return Operation{}, err
+			return record.Operation{}, err
 		}
 	}
 	a.Source = a.Path
@@ -78,21 +77,21 @@ func (s *Service) Add(ctx context.Context, a Addition) (Operation, error) {
 	return s.beginAddition(ctx, a)
 }
 
-func (s *Service) beginAddition(ctx context.Context, a Addition) (Operation, error) {
-	if err := s.replaceable(ctx, s.db, a.Name); err != nil {
-		return Operation{}, err
+func (s *Service) beginAddition(ctx context.Context, a Addition) (record.Operation, error) {
+	if err := s.replaceable(ctx, a.Name); err != nil {
+		return record.Operation{}, err
 	}
 	a.Actor = caller.From(ctx)
 	if a.Incoming == "" {
-		a.Incoming = newID()
+		a.Incoming = record.NewID()
 	}
-	return s.enqueue(ctx, Operation{Kind: kindImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: withFiles(a.Source, "kernel", a.Kernel, "initrd", a.Initrd)})
+	return s.enqueue(ctx, record.Operation{Kind: record.OperationImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: withFiles(a.Source, "kernel", a.Kernel, "initrd", a.Initrd)})
 }
 
 // replaceable says whether an image may be put under a name. The demonstration's guest
 // may be built again; otherwise names are not taken over.
-func (s *Service) replaceable(ctx context.Context, q db.Querier, name string) error {
-	_, err := s.image(ctx, q, name)
+func (s *Service) replaceable(ctx context.Context, name string) error {
+	_, err := s.store.Image(ctx, name)
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && name == demoImage:
 		return nil
@@ -103,23 +102,23 @@ func (s *Service) replaceable(ctx context.Context, q db.Querier, name string) er
 }
 
 // Upload takes in what a request carries. The bytes are on disk when it returns.
-func (s *Service) Upload(ctx context.Context, name, signature string, r io.Reader) (Operation, error) {
-	if err := s.replaceable(ctx, s.db, name); err != nil {
-		return Operation{}, err
+func (s *Service) Upload(ctx context.Context, name, signature string, r io.Reader) (record.Operation, error) {
+	if err := s.replaceable(ctx, name); err != nil {
+		return record.Operation{}, err
 	}
-	id := newID()
+	id := record.NewID()
 	folder, err := s.contents.Incoming(id)
 	if err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
 	sum, err := catalog.Keep(ctx, r, filepath.Join(folder, uploadFile), s.contents.MaxSize())
 	if err == nil {
-		var op Operation
+		var op record.Operation
 		if op, err = s.beginAddition(ctx, Addition{Name: name, Source: "uploaded by " + caller.From(ctx).Name, Signature: signature, Uploaded: true, SHA256: sum, Incoming: id}); err == nil {
 			return op, nil
 		}
 	}
-	return Operation{}, errors.Join(err, s.contents.Drop(id))
+	return record.Operation{}, errors.Join(err, s.contents.Drop(id))
 }
 
 const uploadFile = "upload"
@@ -149,16 +148,10 @@ func (s *Service) runAddition(ctx context.Context, a Addition, progress func(flo
 	if err != nil {
 		return err
 	}
-	i := Image{Name: a.Name, Kind: content.Kind, Source: a.Source, SHA256: content.SHA256, KernelArgs: a.KernelArgs, Size: content.Size, VirtualSize: content.VirtualSize,
-		SignatureValid: valid, SignedAt: signedAt, AddedAt: db.At(s.now())}
-	return s.db.Update(ctx, func(tx *db.Tx) error {
-		if a.Demo {
-			if _, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ? AND read_only = FALSE", a.Name); err != nil {
-				return err
-			}
-		}
-		return nameTaken(tx.Insert(ctx, "images", i), a.Name)
-	})
+	i := record.Image{Name: a.Name, Kind: string(content.Kind), Source: a.Source, SHA256: content.SHA256,
+		KernelArgs: a.KernelArgs, Size: content.Size, VirtualSize: content.VirtualSize,
+		SignatureValid: valid, SignedAt: signedAt}
+	return s.store.AddImage(ctx, &i, a.Demo)
 }
 
 // take makes a content of what an addition names.
@@ -298,7 +291,7 @@ func (s *Service) takePath(ctx context.Context, files admission.Files, path stri
 		return catalog.Content{}, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	id := newID()
+	id := record.NewID()
 	defer func() { _ = s.contents.Drop(id) }()
 	if isFolder {
 		return s.takeFolder(ctx, id, f)

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -20,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -82,11 +82,11 @@ func (s *Service) checkNetwork(req *Request) error {
 		if addr, err := netip.ParseAddr(n.IP); err != nil || !addr.Is4() {
 			return fault.InvalidField("network.ip", "must be an IPv4 address")
 		}
-		if n.Mode != networkBridge && n.Mode != networkTap {
+		if n.Mode != record.NetworkBridge && n.Mode != record.NetworkTap {
 			return fault.InvalidField("network.ip", "takes the mode bridge or tap")
 		}
 	}
-	if n.IP != "" && n.Mode == networkBridge && (n.Bridge == "" || n.Bridge == s.doc.Network.Bridge) && s.network != nil {
+	if n.IP != "" && n.Mode == record.NetworkBridge && (n.Bridge == "" || n.Bridge == s.doc.Network.Bridge) && s.network != nil {
 		if addr, err := netip.ParseAddr(n.IP); err == nil && !s.network.Usable(addr) {
 			return fault.InvalidField("network.ip", "must be an address in the network %s that a guest can use", s.doc.Network.Subnet)
 		}
@@ -95,7 +95,7 @@ func (s *Service) checkNetwork(req *Request) error {
 		return nil
 	}
 	switch {
-	case n.Mode != networkBridge && n.Mode != networkTap:
+	case n.Mode != record.NetworkBridge && n.Mode != record.NetworkTap:
 		return fault.InvalidField("network.bridge", "takes the mode bridge or tap")
 	case !configfile.ValidDevice(n.Bridge):
 		return fault.InvalidField("network.bridge", "is no name of a device")
@@ -108,7 +108,7 @@ func (s *Service) checkNetwork(req *Request) error {
 // admitEarly refuses a request that exceeds a limit whatever its image is. It reserves nothing; admit
 // checks again.
 func (s *Service) admitEarly(ctx context.Context, req *Request) error {
-	usage, err := usageOf(ctx, s.db, req.Tenant)
+	usage, err := s.store.Usage(ctx, req.Tenant)
 	if err != nil {
 		return err
 	}
@@ -119,32 +119,35 @@ func (s *Service) admitEarly(ctx context.Context, req *Request) error {
 
 // admit holds a request against the policy and, if it passes, makes the VM's row: under
 // one lock and in one transaction, so that two requests cannot pass a cap together.
-func (s *Service) admit(ctx context.Context, req *Request, content *base, action string) (Record, error) {
+func (s *Service) admit(ctx context.Context, req *Request, content *base, action string) (record.VM, error) {
 	if mode := &req.Spec.Network.Mode; *mode == "" {
-		*mode = networkUser
+		*mode = record.NetworkUser
 		if content.boot.RootFS != "" {
-			*mode = networkNone // a sandbox has no other
+			*mode = record.NetworkNone // a sandbox has no other
 		}
 	}
 	name, why, err := s.choose(ctx, req, content)
 	if err != nil {
-		return Record{}, err
+		return record.VM{}, err
 	}
 	spec := &req.Spec
 	spec.Boot = content.boot
 	disk := spec.DiskGiB
 	if disk == 0 && content.disk != nil {
-		disk = int((content.disk.Size + gib - 1) / gib)
+		disk = int((content.disk.Size + record.GiB - 1) / record.GiB)
 	}
-	if content.disk != nil && int64(spec.DiskGiB)*gib < content.disk.Size && spec.DiskGiB != 0 {
-		return Record{}, fault.InvalidField("disk_gib", "is smaller than the image, which has %d GiB", (content.disk.Size+gib-1)/gib)
+	if content.disk != nil && int64(spec.DiskGiB)*record.GiB < content.disk.Size && spec.DiskGiB != 0 {
+		return record.VM{}, fault.InvalidField("disk_gib", "is smaller than the image, which has %d GiB", (content.disk.Size+record.GiB-1)/record.GiB)
 	}
 	now := s.now()
-	r := Record{
-		ID: newID(), Name: req.Name, Tenant: req.Tenant, Backend: name, State: vm.Creating, Base: content.sha256, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB,
-		MAC: req.MAC, Autostart: req.Autostart, Generation: 1, CreatedAt: db.At(now), ExpiresAt: after(now, time.Duration(spec.TTLSeconds)*time.Second),
+	r := record.VM{
+		ID: record.NewID(), Name: req.Name, Tenant: req.Tenant, Backend: name, State: vm.Creating, Base: content.sha256,
+		VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB, MAC: req.MAC, Autostart: req.Autostart, Generation: 1, CreatedAt: db.At(now),
 	}
-	if spec.Network.Mode == networkNone {
+	if spec.TTLSeconds > 0 {
+		r.ExpiresAt = db.At(now.Add(time.Duration(spec.TTLSeconds) * time.Second))
+	}
+	if spec.Network.Mode == record.NetworkNone {
 		r.MAC = ""
 	} else if r.MAC == "" {
 		r.MAC = newMAC()
@@ -157,34 +160,9 @@ func (s *Service) admit(ctx context.Context, req *Request, content *base, action
 		if req.Secret == "" {
 			req.Secret = auth.NewToken("")
 		}
-		r.Secret = s.secrets.Seal([]byte(req.Secret), r.ID)
+		r.Secret = s.store.Seal(r.ID, req.Secret)
 	}
-	s.admission.Lock()
-	defer s.admission.Unlock()
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
-		usage, err := usageOf(ctx, tx, r.Tenant)
-		if err != nil {
-			return err
-		}
-		asked := admission.Request{Tenant: r.Tenant, Backend: name, VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, DiskGiB: disk, TTL: time.Duration(spec.TTLSeconds) * time.Second}
-		if err := s.policy.Check(asked, usage); err != nil {
-			return err
-		}
-		// The lowest number that no VM has.
-		if err := tx.Get(ctx, &r.Slot, `SELECT MIN(s.slot) FROM (SELECT 0 AS slot UNION ALL SELECT slot + 1 FROM vms) s WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.slot = s.slot)`); err != nil {
-			return err
-		}
-		r.Events = 0
-		if err := s.tell(ctx, tx, &r, eventBackend, why); err != nil {
-			return err
-		}
-		if err := tx.Insert(ctx, "vms", r); db.IsUnique(err) {
-			return fault.New(fault.Conflict, "there is a VM named %s already", r.Name).WithCode("name_taken")
-		} else if err != nil {
-			return err
-		}
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: withFiles(r.Name, content.files...)})
-	})
+	err = s.store.Admit(ctx, record.Admission{VM: &r, DiskGiB: disk, Why: why, Action: action, Message: withFiles(r.Name, content.files...)})
 	if err == nil {
 		s.nudgeFleet()
 	}
@@ -195,16 +173,6 @@ func (s *Service) admit(ctx context.Context, req *Request, content *base, action
 		}
 	}
 	return r, err
-}
-
-func usageOf(ctx context.Context, q db.Querier, tenant string) (admission.Usage, error) {
-	var u struct {
-		VMs       int `db:"vms"`
-		VCPUs     int `db:"vcpus"`
-		MemoryMiB int `db:"memory_mib"`
-	}
-	err := q.Get(ctx, &u, "SELECT COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus, COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms WHERE tenant = ?", tenant)
-	return admission.Usage{VMs: u.VMs, VCPUs: u.VCPUs, MemoryMiB: u.MemoryMiB}, err
 }
 
 // newMAC makes an address out of QEMU's range, which is locally administered.

@@ -3,15 +3,15 @@ package hypervisor
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 )
 
 // keepAgent keeps a session with the guest's agent for as long as the VM runs.
-func (s *Service) keepAgent(m *machine, r Record, instance backend.Instance) {
+func (s *Service) keepAgent(m *machine, r record.VM, instance backend.Instance) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	routine.Go(s.log, "guest agent", func() {
@@ -210,7 +210,7 @@ func (s *Service) rotateAgent(ctx context.Context, m *machine) {
 func (s *Service) connectAgent(ctx context.Context, m *machine, instance backend.Instance) (*guest.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	secrets, err := s.secretsOf(ctx, m.id)
+	secrets, err := s.store.Secrets(ctx, m.id)
 	if err != nil {
 		return nil, err
 	}
@@ -235,21 +235,10 @@ func (s *Service) connectAgent(ctx context.Context, m *machine, instance backend
 	return nil, fault.New(fault.Conflict, "the VM has no secret for its agent")
 }
 
-// secretsOf are the secrets that a VM's agent may have: one, or while it is being rotated
-// the new one and the old.
-func (s *Service) secretsOf(ctx context.Context, id string) ([]string, error) {
-	var sealed string
-	if err := s.db.Get(ctx, &sealed, "SELECT secret FROM vms WHERE id = ?", id); err != nil {
-		return nil, db.NotFound(err, "there is no such VM")
-	}
-	plain, err := s.secrets.Open(sealed, id)
-	return strings.Split(string(plain), "\n"), err
-}
-
 // Agent is the session with a VM's agent, for who may see the VM. Without one the error
 // is a conflict.
 func (s *Service) Agent(ctx context.Context, id string) (*guest.Client, error) {
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -284,4 +273,14 @@ func agentFault(err error) error {
 		return err
 	}
 	return fault.Wrap(fault.Timeout, err, "the guest's agent broke off").WithCode(codeSilent)
+}
+
+// noteAgent writes the audit entry of a call to an agent, before the call: what was done
+// in a guest must not go unrecorded because its answer was lost.
+func (s *Service) noteAgent(ctx context.Context, id, action, message string) error {
+	r, err := s.store.VM(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.store.Note(ctx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name + ": " + message})
 }

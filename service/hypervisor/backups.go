@@ -17,41 +17,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
-)
-
-// Backup is a copy of a VM's disk at one moment. An incremental one holds what changed
-// since its parent, and stands on that.
-type Backup struct {
-	ID          string        `db:"id"`
-	VM          string        `db:"vm_id"`
-	VMName      string        `db:"vm_name"`
-	Tenant      string        `db:"tenant"`
-	Kind        string        `db:"kind"`
-	Parent      string        `db:"parent_id"`
-	Bitmap      string        `db:"bitmap"` // what the VM's disk notes changes in since this backup
-	Description string        `db:"description"`
-	Spec        db.JSON[Spec] `db:"spec"`
-	Backend     string        `db:"backend"`
-	Base        string        `db:"base"` // the content of the catalog that the VM's kernel is of
-	Size        int64         `db:"size"`
-	VirtualSize int64         `db:"virtual_size"`
-	SHA256      string        `db:"sha256"`
-	CreatedAt   db.Time       `db:"created_at"`
-}
-
-// The kinds of backups.
-const (
-	backupFull        = "full"
-	backupIncremental = "incremental"
-)
-
-// The kinds of operations on disks.
-const (
-	kindBackup  = "backup"
-	kindRestore = "restore"
-	kindClone   = "clone"
 )
 
 func (s *Service) backupPath(id string) string {
@@ -68,38 +36,6 @@ func (s *Service) dropBackup(id string) error {
 	return errors.Join(os.RemoveAll(s.bootPath(id)), os.RemoveAll(s.backupPath(id)))
 }
 
-// backup reads a backup in the caller's scope.
-func (s *Service) backup(ctx context.Context, q db.Querier, id string) (Backup, error) {
-	var b Backup
-	err := q.Get(ctx, &b, "SELECT * FROM backups WHERE id = ?", id)
-	if err == nil && !caller.From(ctx).Sees(b.Tenant) {
-		err = db.ErrNoRows
-	}
-	return b, db.NotFound(err, "there is no such backup")
-}
-
-// Backup reads one.
-func (s *Service) Backup(ctx context.Context, id string) (Backup, error) {
-	return s.backup(ctx, s.db, id)
-}
-
-// Backups lists those in the caller's scope, newest first, before an id.
-func (s *Service) Backups(ctx context.Context, vmID, before string, limit int) ([]Backup, error) {
-	query, args := "SELECT * FROM backups WHERE 1 = 1", []any{}
-	if c := caller.From(ctx); c.Tenant != "" {
-		query, args = query+" AND tenant = ?", append(args, c.Tenant)
-	}
-	if vmID != "" {
-		query, args = query+" AND vm_id = ?", append(args, vmID)
-	}
-	if before != "" {
-		query, args = query+" AND id < ?", append(args, before)
-	}
-	var all []Backup
-	err := s.db.Select(ctx, &all, query+" ORDER BY id DESC LIMIT ?", append(args, limit)...)
-	return all, err
-}
-
 // backupArgs are those of the job behind a backup.
 type backupArgs struct {
 	Backup, VM, Kind, Description string
@@ -107,25 +43,25 @@ type backupArgs struct {
 }
 
 // CreateBackup begins to copy a VM's disk.
-func (s *Service) CreateBackup(ctx context.Context, id, kind, description string) (Operation, error) {
-	r, err := s.record(ctx, s.db, id)
+func (s *Service) CreateBackup(ctx context.Context, id, kind, description string) (record.Operation, error) {
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
 	if _, err := s.diskKeeper(&r); err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
-	args := backupArgs{Backup: newID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
-	return s.enqueue(ctx, Operation{Kind: kindBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
+	args := backupArgs{Backup: record.NewID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
+	return s.enqueue(ctx, record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
 }
 
 // runBackup is the job behind a backup. If it is repeated, it begins anew.
 func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
-	if _, err := s.backup(caller.ByItself(ctx), s.db, a.Backup); err == nil {
+	if _, err := s.store.Backup(caller.ByItself(ctx), a.Backup); err == nil {
 		return nil // it was stored before the daemon ended
 	}
-	return s.withDisk(ctx, a.VM, func(ctx context.Context, r Record, d backend.Disks) error {
-		b := Backup{ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: backupFull, Bitmap: "backup-" + a.Backup, Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(s.now())}
+	return s.withDisk(ctx, a.VM, func(ctx context.Context, r record.VM, d backend.Disks) error {
+		b := record.Backup{ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: record.BackupFull, Bitmap: "backup-" + a.Backup, Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(s.now())}
 		parent, err := s.parentOf(ctx, &r, d, a.Kind)
 		if err != nil {
 			return err
@@ -142,7 +78,7 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		keep := []string{}
 		copying := backend.DiskCopy{Target: work, Note: b.Bitmap}
 		if parent != nil {
-			b.Kind, b.Parent, copying.Since, keep = backupIncremental, parent.ID, parent.Bitmap, []string{parent.Bitmap}
+			b.Kind, b.Parent, copying.Since, keep = record.BackupIncremental, parent.ID, parent.Bitmap, []string{parent.Bitmap}
 		}
 		if err := d.DropBitmaps(ctx, keep...); err != nil {
 			return err
@@ -154,13 +90,7 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		if err := s.keepBackup(ctx, &b, work, parent); err != nil {
 			return errors.Join(err, s.dropBackup(b.ID))
 		}
-		message := fmt.Sprintf("backup %s (%s), %s", b.ID, b.Kind, how)
-		if _, err := s.change(context.WithoutCancel(ctx), r.ID, eventDisk, "", message, func(tx *db.Tx, _ *Record) error {
-			if _, err := tx.Exec(ctx, "UPDATE backups SET bitmap = '' WHERE vm_id = ?", r.ID); err != nil {
-				return err
-			}
-			return tx.Insert(ctx, "backups", b)
-		}); err != nil {
+		if err := s.store.AddBackup(context.WithoutCancel(ctx), &b, how); err != nil {
 			return errors.Join(err, s.dropBackup(b.ID))
 		}
 		// Only now may the notes that this backup was made by go. What stays goes next time.
@@ -173,28 +103,24 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 
 // parentOf is the backup that another can build on; nil: there is none, or none is wanted.
 // A VM whose process was killed from outside has lost the notes of what changed.
-func (s *Service) parentOf(ctx context.Context, r *Record, d backend.Disks, kind string) (*Backup, error) {
-	if kind != backupIncremental {
+func (s *Service) parentOf(ctx context.Context, r *record.VM, d backend.Disks, kind string) (*record.Backup, error) {
+	if kind != record.BackupIncremental {
 		return nil, nil
 	}
-	var b Backup
-	err := s.db.Get(ctx, &b, "SELECT * FROM backups WHERE vm_id = ? AND bitmap <> '' ORDER BY id DESC LIMIT 1", r.ID)
-	if errors.Is(err, db.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
+	b, err := s.store.LastNoted(ctx, r.ID)
+	if b == nil || err != nil {
 		return nil, err
 	}
 	usable, err := d.HasBitmap(ctx, b.Bitmap)
 	if err != nil || !usable {
 		return nil, err
 	}
-	return &b, nil
+	return b, nil
 }
 
 // copyQuietly copies a disk as it is while the guest's file systems are at rest: the
 // moment that is copied is the beginning, so they need not rest any longer.
-func (s *Service) copyQuietly(ctx context.Context, r *Record, d backend.Disks, c backend.DiskCopy, progress func(float64)) (how string, err error) {
+func (s *Service) copyQuietly(ctx context.Context, r *record.VM, d backend.Disks, c backend.DiskCopy, progress func(float64)) (how string, err error) {
 	thaw := func() {}
 	how = "as the disk was"
 	client, agentErr := s.machines.get(r.ID).agent()
@@ -224,7 +150,7 @@ func (s *Service) copyQuietly(ctx context.Context, r *Record, d backend.Disks, c
 
 // keepBackup puts a copy in its place, durably. The VM's process could write to the copy, and
 // may do so still: the backup is a file of the daemon's own, which was inspected.
-func (s *Service) keepBackup(ctx context.Context, b *Backup, work string, parent *Backup) error {
+func (s *Service) keepBackup(ctx context.Context, b *record.Backup, work string, parent *record.Backup) error {
 	path := s.backupPath(b.ID)
 	if err := s.dropBackup(b.ID); err != nil {
 		return err // it is begun anew
@@ -276,7 +202,7 @@ func sumOf(ctx context.Context, f *os.File) (size int64, sum string, err error) 
 
 // readBackup writes the disk of a backup to a new file, once the backup, and all that it
 // builds on, was found to be as it was stored.
-func (s *Service) readBackup(ctx context.Context, b *Backup, result string, progress func(float64)) error {
+func (s *Service) readBackup(ctx context.Context, b *record.Backup, result string, progress func(float64)) error {
 	chain, err := s.chainOf(ctx, b)
 	if err != nil {
 		return err
@@ -285,7 +211,7 @@ func (s *Service) readBackup(ctx context.Context, b *Backup, result string, prog
 }
 
 // chainOf are the files of a backup and of those it builds on.
-func (s *Service) chainOf(ctx context.Context, b *Backup) (chain []string, err error) {
+func (s *Service) chainOf(ctx context.Context, b *record.Backup) (chain []string, err error) {
 	for one := *b; ; {
 		if err := s.checkBackup(ctx, &one); err != nil {
 			return nil, err
@@ -294,14 +220,14 @@ func (s *Service) chainOf(ctx context.Context, b *Backup) (chain []string, err e
 			return chain, nil
 		}
 		// It is in the scope of whoever sees the one that builds on it.
-		if one, err = s.backup(caller.ByItself(ctx), s.db, one.Parent); err != nil {
+		if one, err = s.store.Backup(caller.ByItself(ctx), one.Parent); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // checkBackup refuses a backup that is not as it was stored, or refers to what it must not.
-func (s *Service) checkBackup(ctx context.Context, b *Backup) error {
+func (s *Service) checkBackup(ctx context.Context, b *record.Backup) error {
 	damaged := func(cause error) error {
 		return fault.Wrap(fault.Conflict, cause, "the backup %s is damaged: its file is not the one that was stored", b.ID).WithCode("backup_damaged")
 	}
@@ -333,32 +259,7 @@ func (s *Service) checkBackup(ctx context.Context, b *Backup) error {
 // DeleteBackup removes a backup that no other builds on, nor may come to build on by an
 // operation that has begun.
 func (s *Service) DeleteBackup(ctx context.Context, id string) error {
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
-		b, err := s.backup(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		var children int
-		if err := tx.Get(ctx, &children, "SELECT COUNT(*) FROM backups WHERE parent_id = ?", id); err != nil {
-			return err
-		}
-		if children > 0 {
-			return fault.New(fault.Conflict, "later backups build on this one; remove those first").WithCode("backup_in_use")
-		}
-		var using int
-		if err := tx.Get(ctx, &using, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id WHERE j.finished_at IS NULL
-			AND (o.kind = ? AND o.backup_id = ? OR o.kind = ? AND o.vm_id = ?)`, kindRestore, id, kindBackup, b.VM); err != nil {
-			return err
-		}
-		if using > 0 {
-			return fault.New(fault.Conflict, "the backup is being restored, or another is being made of its VM; wait for that operation, or cancel it").WithCode("backup_in_use")
-		}
-		if _, err := tx.Exec(ctx, "DELETE FROM backups WHERE id = ?", id); err != nil {
-			return err
-		}
-		return s.note(ctx, tx, audit.Entry{Action: "backup.delete", Target: id, Tenant: b.Tenant, Message: b.VMName})
-	})
-	if err != nil {
+	if err := s.store.RemoveBackup(ctx, id); err != nil {
 		return err
 	}
 	return s.dropBackup(id)
@@ -366,8 +267,8 @@ func (s *Service) DeleteBackup(ctx context.Context, id string) error {
 
 // sweepBackups removes files of backups that were never stored.
 func (s *Service) sweepBackups(ctx context.Context) error {
-	var ids []string
-	if err := s.db.Select(ctx, &ids, "SELECT id FROM backups"); err != nil {
+	ids, err := s.store.BackupIDs(ctx)
+	if err != nil {
 		return err
 	}
 	known := map[string]bool{}
@@ -388,7 +289,7 @@ func (s *Service) sweepBackups(ctx context.Context) error {
 
 // ExportBackup is a backup's disk as one file, which is removed when the reader is closed.
 func (s *Service) ExportBackup(ctx context.Context, id string) (io.ReadCloser, error) {
-	b, err := s.backup(ctx, s.db, id)
+	b, err := s.store.Backup(ctx, id)
 	if err != nil {
 		return nil, err
 	}

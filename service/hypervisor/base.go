@@ -8,6 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
@@ -15,7 +16,7 @@ import (
 type base struct {
 	sha256 string
 	disk   *storage.Base // nil: an empty one, or none
-	boot   Boot
+	boot   record.Boot
 	// copies are files of the host that become the VM's own.
 	copies []copied
 	// files are the fields that name files of the host, each with its path.
@@ -64,7 +65,7 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		case catalog.Disk:
 			b.disk = &storage.Base{Path: content.DiskPath(), Format: "qcow2", Size: content.VirtualSize}
 		case catalog.Kernel:
-			b.boot = Boot{Kernel: content.KernelPath(), Initrd: content.InitrdPath(), KernelArgs: args}
+			b.boot = record.Boot{Kernel: content.KernelPath(), Initrd: content.InitrdPath(), KernelArgs: args}
 		case catalog.RootFS:
 			b.boot.RootFS = content.RootFSPath()
 		}
@@ -104,7 +105,7 @@ func renamed(err error, field string) error {
 // contentOf is what an image's name or path stands for, and the arguments of its kernel.
 func (s *Service) contentOf(ctx context.Context, files admission.Files, name string) (catalog.Content, string, error) {
 	if !strings.Contains(name, "/") {
-		i, err := s.image(ctx, s.db, name)
+		i, err := s.store.Image(ctx, name)
 		if fault.Is(err, fault.NotFound) {
 			return catalog.Content{}, "", fault.InvalidField("image", "there is no image %q in the catalog; it may also be an absolute path", name)
 		}

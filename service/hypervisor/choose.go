@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/accel"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 // preferred is the order in which auto tries backends for what boots like a machine: the
@@ -75,8 +76,8 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 
 // sketch is a VM that is not made yet, as far as a backend looks at it.
 func (s *Service) sketch(req *Request, b *base, name string) *backend.Spec {
-	r := Record{Backend: name, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
-	if mode := req.Spec.Network.Mode; mode == networkBridge || mode == networkTap {
+	r := record.VM{Backend: name, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
+	if mode := req.Spec.Network.Mode; mode == record.NetworkBridge || mode == record.NetworkTap {
 		r.Tap = "tap" // it gets one when it starts
 	}
 	r.Spec.V = req.Spec

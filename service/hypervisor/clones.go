@@ -3,17 +3,16 @@ package hypervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -29,31 +28,31 @@ type copyArgs struct {
 }
 
 // Clone begins to make a VM with a copy of another's disk.
-func (s *Service) Clone(ctx context.Context, id, name string, linked bool) (Operation, error) {
-	source, err := s.record(ctx, s.db, id)
+func (s *Service) Clone(ctx context.Context, id, name string, linked bool) (record.Operation, error) {
+	source, err := s.store.VM(ctx, id)
 	if err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
 	switch {
 	case linked:
 		err = s.linkable(ctx, &source)
-	case source.hasDisk():
+	case source.HasDisk():
 		_, err = s.diskKeeper(&source)
 	}
 	if err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
 	r, err := s.admitCopy(ctx, name, source.Tenant, source.Backend, &source.Spec.V, source.Base, "vm.clone")
 	if err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
 	args := copyArgs{VM: r.ID, Source: id, Linked: linked, Actor: caller.From(ctx)}
-	return s.begin(ctx, Operation{Kind: kindClone, Tenant: r.Tenant, VM: r.ID}, args, audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
+	return s.begin(ctx, record.Operation{Kind: record.OperationClone, Tenant: r.Tenant, VM: r.ID}, args, audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
 }
 
 // admitCopy makes the row of a VM that is a copy, which is held against the policy like
 // any other.
-func (s *Service) admitCopy(ctx context.Context, name, tenant, backendName string, of *Spec, content, action string) (Record, error) {
+func (s *Service) admitCopy(ctx context.Context, name, tenant, backendName string, of *record.Spec, content, action string) (record.VM, error) {
 	req := Request{Name: name, Tenant: tenant, Backend: backendName, Spec: *of}
 	req.Spec.Network.IP = "" // two VMs cannot have one address
 	b := &base{sha256: content, boot: of.Boot}
@@ -61,16 +60,16 @@ func (s *Service) admitCopy(ctx context.Context, name, tenant, backendName strin
 }
 
 // linkable says whether a VM's disk can be shared.
-func (s *Service) linkable(ctx context.Context, r *Record) error {
+func (s *Service) linkable(ctx context.Context, r *record.VM) error {
 	switch {
-	case !r.hasDisk() || r.Spec.V.Storage != storage.Dir:
+	case !r.HasDisk() || r.Spec.V.Storage != storage.Dir:
 		return fault.New(fault.Conflict, "linked clones take a VM with a disk on the storage dir").WithCode("disk_unsupported")
 	case r.State != vm.Stopped && r.State != vm.Failed:
 		return fault.New(fault.Conflict, "the VM is %s; linked clones take one that is stopped", r.State).WithCode("wrong_state")
 	}
 	// The remains of a snapshot that failed do not count: they are removed when the disk is opened.
-	var n int
-	if err := s.db.Get(ctx, &n, "SELECT COUNT(*) FROM snapshots WHERE vm_id = ? AND state = ?", r.ID, snapshotReady); err != nil {
+	n, _, err := s.store.CountSnapshots(ctx, r.ID)
+	if err != nil {
 		return err
 	}
 	if n > 0 {
@@ -81,8 +80,8 @@ func (s *Service) linkable(ctx context.Context, r *Record) error {
 
 // runClone is the job behind a clone. If it is repeated, it begins anew.
 func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float64)) error {
-	return s.makeCopy(ctx, a, func(ctx context.Context, r *Record) error {
-		source, err := s.record(ctx, s.db, a.Source)
+	return s.makeCopy(ctx, a, func(ctx context.Context, r *record.VM) error {
+		source, err := s.store.VM(ctx, a.Source)
 		if err != nil {
 			return err
 		}
@@ -91,12 +90,12 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 			return err
 		}
 		switch {
-		case !source.hasDisk():
+		case !source.HasDisk():
 			return nil
 		case a.Linked:
 			return s.link(ctx, source.ID, r)
 		}
-		return s.withDisk(ctx, a.Source, func(ctx context.Context, source Record, d backend.Disks) error {
+		return s.withDisk(ctx, a.Source, func(ctx context.Context, source record.VM, d backend.Disks) error {
 			work := filepath.Join(s.folder(source.ID), copyName)
 			defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
 			size, err := image.VirtualSize(s.pool(&source).Disk(s.volume(&source)).Target)
@@ -121,7 +120,7 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 }
 
 // begin enqueues the operation that makes a VM whose row is there, or puts a disk back.
-func (s *Service) begin(ctx context.Context, op Operation, args copyArgs, entry audit.Entry) (Operation, error) {
+func (s *Service) begin(ctx context.Context, op record.Operation, args copyArgs, entry audit.Entry) (record.Operation, error) {
 	op, err := s.enqueue(ctx, op, args, entry)
 	if err != nil {
 		return op, errors.Join(err, s.unmake(ctx, args.VM, fault.From(err).Message))
@@ -133,7 +132,7 @@ func (s *Service) begin(ctx context.Context, op Operation, args copyArgs, entry 
 // was there before, stays.
 func (s *Service) unmake(ctx context.Context, id, why string) error {
 	ctx = context.WithoutCancel(ctx)
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -149,14 +148,14 @@ func (s *Service) unmake(ctx context.Context, id, why string) error {
 }
 
 // makeCopy makes a VM whose row is there, with what fill puts into its folder.
-func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx context.Context, r *Record) error) error {
+func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx context.Context, r *record.VM) error) error {
 	defer s.hold()()
 	m := s.machines.get(a.VM)
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.unlock()
-	r, err := s.record(ctx, s.db, a.VM)
+	r, err := s.store.VM(ctx, a.VM)
 	if err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx contex
 	if err == nil {
 		var secrets []string
 		if r.Spec.V.Agent {
-			secrets, err = s.secretsOf(ctx, r.ID)
+			secrets, err = s.store.Secrets(ctx, r.ID)
 		}
 		if err == nil {
 			err = s.writeSeed(&r, firstOf(secrets))
@@ -180,7 +179,7 @@ func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx contex
 	if err != nil {
 		return err
 	}
-	_, err = s.move(context.WithoutCancel(ctx), r.ID, vm.Made, "", "", func(row *Record) { row.DiskBase, row.Base = r.DiskBase, r.Base })
+	_, err = s.store.Move(context.WithoutCancel(ctx), r.ID, vm.Made, "", "", func(row *record.VM) { row.DiskBase, row.Base = r.DiskBase, r.Base })
 	return err
 }
 
@@ -196,7 +195,7 @@ const firmwareVars = "firmware_VARS.fd"
 
 // bootFiles are the files in a VM's own folder that it boots from, and in which its firmware
 // remembers how.
-func bootFiles(boot *Boot) (names []string) {
+func bootFiles(boot *record.Boot) (names []string) {
 	for _, name := range []string{boot.Kernel, boot.Initrd, boot.Firmware} {
 		if name != "" && !filepath.IsAbs(name) {
 			names = append(names, name)
@@ -212,7 +211,7 @@ func bootFiles(boot *Boot) (names []string) {
 }
 
 // copyBoot copies them from one folder to another, to files of a user's; 0: the daemon's.
-func copyBoot(ctx context.Context, boot *Boot, from, to string, uid, gid int) error {
+func copyBoot(ctx context.Context, boot *record.Boot, from, to string, uid, gid int) error {
 	for _, name := range bootFiles(boot) {
 		limit := int64(2 << 30)
 		if name == backend.VarsFile || name == firmwareVars {
@@ -247,13 +246,13 @@ func (s *Service) basePath(id string) string {
 }
 
 // link makes a stopped VM's disk the base of both, the VM itself and its clone.
-func (s *Service) link(ctx context.Context, source string, clone *Record) error {
+func (s *Service) link(ctx context.Context, source string, clone *record.VM) error {
 	m := s.machines.get(source)
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.unlock()
-	r, err := s.record(ctx, s.db, source)
+	r, err := s.store.VM(ctx, source)
 	if err != nil {
 		return err
 	}
@@ -270,20 +269,11 @@ func (s *Service) link(ctx context.Context, source string, clone *Record) error 
 	if err != nil {
 		return err
 	}
-	id := newID()
+	id := record.NewID()
 	// The base is known before it is there, and there before anything stands on it. Until
 	// the VM's own disk is replaced, by one rename, both names are the same file, which does
 	// no harm.
-	if _, err := s.change(ctx, source, eventDisk, "", "the disk is shared with linked clones", func(tx *db.Tx, row *Record) error {
-		if _, err := tx.Exec(ctx, "UPDATE backups SET bitmap = '' WHERE vm_id = ?", source); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO bases (id, parent, content) VALUES (?, ?, ?)", id, row.DiskBase, row.Base); err != nil {
-			return err
-		}
-		row.DiskBase = id
-		return nil
-	}); err != nil {
+	if err := s.store.ShareDisk(ctx, source, id); err != nil {
 		return err
 	}
 	if err := os.Link(disk, s.basePath(id)); err != nil {
@@ -320,7 +310,7 @@ func (s *Service) link(ctx context.Context, source string, clone *Record) error 
 // shareable says how large a stopped VM's disk is, if it stands on nothing but what it was
 // made on: its process could write into its header what it shall stand on, and what else
 // its clones would read.
-func (s *Service) shareable(r *Record, disk string) (int64, error) {
+func (s *Service) shareable(r *record.VM, disk string) (int64, error) {
 	f, err := os.Open(disk) //nolint:gosec // our own folder
 	if err != nil {
 		return 0, err
@@ -343,18 +333,15 @@ func (s *Service) shareable(r *Record, disk string) (int64, error) {
 // sweepBases removes disks that no VM stands on any more.
 func (s *Service) sweepBases(ctx context.Context) error {
 	for {
-		var ids []string
-		if err := s.db.Select(ctx, &ids, "SELECT id FROM bases b WHERE NOT EXISTS (SELECT 1 FROM vms WHERE disk_base = b.id) AND NOT EXISTS (SELECT 1 FROM bases c WHERE c.parent = b.id)"); err != nil || len(ids) == 0 {
+		ids, err := s.store.UnusedBases(ctx)
+		if err != nil || len(ids) == 0 {
 			return err
 		}
 		for _, id := range ids {
 			if err := os.Remove(s.basePath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			if err := s.db.Update(ctx, func(tx *db.Tx) error {
-				_, err := tx.Exec(ctx, "DELETE FROM bases WHERE id = ?", id)
-				return err
-			}); err != nil {
+			if err := s.store.ForgetBase(ctx, id); err != nil {
 				return err
 			}
 		}
@@ -362,39 +349,39 @@ func (s *Service) sweepBases(ctx context.Context) error {
 }
 
 // RestoreBackup begins to make a VM of a backup or, with the id of one, to put its disk back.
-func (s *Service) RestoreBackup(ctx context.Context, id, name, into string) (Operation, error) {
-	b, err := s.backup(ctx, s.db, id)
+func (s *Service) RestoreBackup(ctx context.Context, id, name, into string) (record.Operation, error) {
+	b, err := s.store.Backup(ctx, id)
 	if err != nil {
-		return Operation{}, err
+		return record.Operation{}, err
 	}
 	if (name == "") == (into == "") {
-		return Operation{}, fault.InvalidField("name", "give either name, for a new VM, or vm")
+		return record.Operation{}, fault.InvalidField("name", "give either name, for a new VM, or vm")
 	}
 	args := copyArgs{VM: into, Source: b.VM, Backup: id, Actor: caller.From(ctx)}
 	if into != "" {
-		r, err := s.record(ctx, s.db, into)
+		r, err := s.store.VM(ctx, into)
 		if err != nil {
-			return Operation{}, err
+			return record.Operation{}, err
 		}
 		if err := s.replaceableDisk(ctx, &r); err != nil {
-			return Operation{}, err
+			return record.Operation{}, err
 		}
 	} else {
 		if _, err := s.bootOf(ctx, &b); err != nil {
-			return Operation{}, err
+			return record.Operation{}, err
 		}
 		r, err := s.admitCopy(ctx, name, b.Tenant, b.Backend, &b.Spec.V, b.Base, "backup.restore")
 		if err != nil {
-			return Operation{}, err
+			return record.Operation{}, err
 		}
 		args.VM = r.ID
 	}
-	return s.begin(ctx, Operation{Kind: kindRestore, Tenant: b.Tenant, VM: args.VM, Backup: id}, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName})
+	return s.begin(ctx, record.Operation{Kind: record.OperationRestore, Tenant: b.Tenant, VM: args.VM, Backup: id}, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName})
 }
 
 // bootOf is the folder with the files that a VM made of a backup boots from: the backup's
 // own, or the VM's where the backup is of a time when they were not kept.
-func (s *Service) bootOf(ctx context.Context, b *Backup) (string, error) {
+func (s *Service) bootOf(ctx context.Context, b *record.Backup) (string, error) {
 	kept := s.bootPath(b.ID)
 	_, err := os.Stat(kept)
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
@@ -404,14 +391,14 @@ func (s *Service) bootOf(ctx context.Context, b *Backup) (string, error) {
 	if len(names) == 0 || len(names) == 1 && names[0] == backend.VarsFile {
 		return kept, nil
 	}
-	if _, err := s.record(ctx, s.db, b.VM); err != nil {
+	if _, err := s.store.VM(ctx, b.VM); err != nil {
 		return "", fault.New(fault.Conflict, "the VM of the backup, whose kernel or firmware a new one needs, is gone; restore into a VM that has one")
 	}
 	return s.folder(b.VM), nil
 }
 
 // replaceableDisk says whether a VM's disk can be put in another's place.
-func (s *Service) replaceableDisk(ctx context.Context, r *Record) error {
+func (s *Service) replaceableDisk(ctx context.Context, r *record.VM) error {
 	err := s.linkable(ctx, r)
 	if err == nil {
 		return nil
@@ -429,16 +416,16 @@ func (s *Service) replaceableDisk(ctx context.Context, r *Record) error {
 
 // runRestore is the job behind a restore. If it is repeated, it begins anew.
 func (s *Service) runRestore(ctx context.Context, a copyArgs, progress func(float64)) error {
-	b, err := s.backup(ctx, s.db, a.Backup)
+	b, err := s.store.Backup(ctx, a.Backup)
 	if err != nil {
 		return err
 	}
-	target, err := s.record(ctx, s.db, a.VM)
+	target, err := s.store.VM(ctx, a.VM)
 	if err != nil {
 		return err
 	}
 	if target.State == vm.Creating {
-		return s.makeCopy(ctx, a, func(ctx context.Context, r *Record) error {
+		return s.makeCopy(ctx, a, func(ctx context.Context, r *record.VM) error {
 			from, err := s.bootOf(ctx, &b)
 			if err != nil {
 				return err
@@ -458,13 +445,13 @@ func (s *Service) runRestore(ctx context.Context, a copyArgs, progress func(floa
 }
 
 // replaceDisk puts a backup's disk in the place of a stopped VM's.
-func (s *Service) replaceDisk(ctx context.Context, id string, b *Backup, progress func(float64)) error {
+func (s *Service) replaceDisk(ctx context.Context, id string, b *record.Backup, progress func(float64)) error {
 	m := s.machines.get(id)
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer m.unlock()
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -483,18 +470,13 @@ func (s *Service) replaceDisk(ctx context.Context, id string, b *Backup, progres
 	if err := errors.Join(os.Chmod(work, 0o600), storage.Own(work, v)); err != nil {
 		return err
 	}
-	// The notes of the disk that goes are of no use; and so that no backup builds on them
-	// this is known before.
-	_, err = s.change(ctx, id, eventDisk, "", fmt.Sprintf("the disk is as in backup %s", b.ID), func(tx *db.Tx, r *Record) error {
-		if _, err := tx.Exec(ctx, "UPDATE backups SET bitmap = '' WHERE vm_id = ?", id); err != nil {
-			return err
-		}
-		// The remains of failed snapshots go with the old disk.
-		if _, err := tx.Exec(ctx, "DELETE FROM snapshots WHERE vm_id = ?", id); err != nil {
-			return err
-		}
-		r.Spec.V.DiskGiB = int((b.VirtualSize + gib - 1) / gib)
-		return os.Rename(work, s.pool(r).Disk(v).Target)
-	})
-	return err
+	// The intent is the operation, which is repeated if the daemon is killed, and that no backup
+	// builds any more on notes of the disk that goes.
+	if err := s.store.ForgetBitmaps(ctx, id); err != nil {
+		return err
+	}
+	if err := os.Rename(work, s.pool(&r).Disk(v).Target); err != nil {
+		return err
+	}
+	return s.store.SettleDisk(context.WithoutCancel(ctx), id, b)
 }

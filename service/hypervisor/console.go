@@ -8,6 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 // hub is a VM's serial console: one stream of the VM's, which all viewers see and all
@@ -145,7 +146,7 @@ func (v *viewer) leave() {
 }
 
 // consoleOf is the console of a VM that runs.
-func (s *Service) consoleOf(r *Record) (*hub, error) {
+func (s *Service) consoleOf(r *record.VM) (*hub, error) {
 	m := s.machines.get(r.ID)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -18,7 +18,7 @@ import (
 // Request asks for a VM.
 type Request struct {
 	Name, Tenant, Backend string
-	Spec                  Spec
+	Spec                  record.Spec
 	MAC                   string // empty: one is made
 	Secret                string // the guest agent's; empty: one is made
 	Labels                map[string]string
@@ -26,29 +26,26 @@ type Request struct {
 	Start                 bool // as soon as it is made
 }
 
-// gib is a GiB in bytes.
-const gib = 1 << 30
-
 // Create makes a VM: it is stopped when Create returns, or starting if that is asked.
-func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
+func (s *Service) Create(ctx context.Context, req Request) (record.VM, error) {
 	if err := s.check(ctx, &req); err != nil {
-		return Record{}, err
+		return record.VM{}, err
 	}
 	if strings.Contains(req.Spec.Image, "/") {
 		// The file is copied before the size of the VM is known. To keep a burst of requests from
 		// filling the disk with copies, limits are checked first, and a tenant makes one copy at a time.
 		done, err := s.copying.take(ctx, req.Tenant)
 		if err != nil {
-			return Record{}, err
+			return record.VM{}, err
 		}
 		defer done()
 		if err := s.admitEarly(ctx, &req); err != nil {
-			return Record{}, err
+			return record.VM{}, err
 		}
 	}
 	content, err := s.findBase(ctx, &req)
 	if err != nil {
-		return Record{}, err
+		return record.VM{}, err
 	}
 	defer content.release()
 	r, err := s.admit(ctx, &req, content, "vm.create")
@@ -65,13 +62,13 @@ func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
 	if err := s.make(ctx, &r, &req, content); err != nil {
 		return r, errors.Join(err, s.undo(ctx, r, fault.From(err).Message))
 	}
-	if r, err = s.move(ctx, r.ID, vm.Made, "", "", nil); err != nil {
+	if r, err = s.store.Move(ctx, r.ID, vm.Made, "", "", nil); err != nil {
 		return r, err
 	}
 	if !req.Start {
 		return r, nil
 	}
-	started, err := s.move(ctx, r.ID, vm.Start, "vm.start", "", nil)
+	started, err := s.store.Move(ctx, r.ID, vm.Start, "vm.start", "", nil)
 	if err != nil {
 		return r, err
 	}
@@ -88,8 +85,8 @@ func (s *Service) Create(ctx context.Context, req Request) (Record, error) {
 }
 
 // undo removes what there is of a VM that could not be made.
-func (s *Service) undo(ctx context.Context, r Record, why string) error {
-	if _, err := s.move(ctx, r.ID, vm.Crashed, "", why, nil); err != nil {
+func (s *Service) undo(ctx context.Context, r record.VM, why string) error {
+	if _, err := s.store.Move(ctx, r.ID, vm.Crashed, "", why, nil); err != nil {
 		return err
 	}
 	if err := s.erase(ctx, r); err != nil {
@@ -99,7 +96,7 @@ func (s *Service) undo(ctx context.Context, r Record, why string) error {
 }
 
 // make gives a VM its folder, disk and seed.
-func (s *Service) make(ctx context.Context, r *Record, req *Request, b *base) error {
+func (s *Service) make(ctx context.Context, r *record.VM, req *Request, b *base) error {
 	folder := s.folder(r.ID)
 	if err := os.Mkdir(folder, 0o711); err != nil { //nolint:gosec // its process, under another uid, passes through
 		return err
@@ -114,17 +111,13 @@ func (s *Service) make(ctx context.Context, r *Record, req *Request, b *base) er
 			return err
 		}
 	}
-	if r.hasDisk() {
+	if r.HasDisk() {
 		if err := s.pool(r).Create(ctx, s.volume(r), b.disk); err != nil {
 			return err
 		}
 	}
 	return s.writeSeed(r, req.Secret)
 }
-
-// hasDisk says whether a VM has a disk of its own: sandboxes have none, and what boots a
-// kernel only if there is an image or it was asked for.
-func (r *Record) hasDisk() bool { return r.Spec.V.Boot.Disk }
 
 func chown(path string, uid, gid int) error {
 	if uid == 0 {
@@ -141,7 +134,7 @@ const (
 
 // writeSeed makes the disk from which the guest learns who it is. A sandbox gets the
 // secret as a file.
-func (s *Service) writeSeed(r *Record, secret string) error {
+func (s *Service) writeSeed(r *record.VM, secret string) error {
 	uid, gid := s.owner(r)
 	if r.Backend == backend.Sandbox {
 		if secret == "" {
@@ -167,11 +160,11 @@ func (s *Service) writeSeed(r *Record, secret string) error {
 
 // erase removes all that a VM in state deleting has, and at last its row. It can be
 // repeated.
-func (s *Service) erase(ctx context.Context, r Record) error {
+func (s *Service) erase(ctx context.Context, r record.VM) error {
 	if err := s.clean(ctx, &r); err != nil {
 		return err
 	}
-	if r.hasDisk() {
+	if r.HasDisk() {
 		if err := s.pool(&r).Remove(ctx, s.volume(&r)); err != nil {
 			return err
 		}
@@ -179,18 +172,9 @@ func (s *Service) erase(ctx context.Context, r Record) error {
 	if err := os.RemoveAll(s.folder(r.ID)); err != nil {
 		return err
 	}
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
-		for _, statement := range []string{"DELETE FROM events WHERE vm_id = ?", "DELETE FROM snapshots WHERE vm_id = ?", "UPDATE backups SET bitmap = '' WHERE vm_id = ?", "DELETE FROM vms WHERE id = ?"} {
-			if _, err := tx.Exec(ctx, statement, r.ID); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := s.store.Forget(ctx, r.ID); err != nil {
 		return err
 	}
-	s.machines.get(r.ID).ring()
 	s.machines.forget(r.ID)
 	s.nudgeFleet()
 	if r.DiskBase == "" {

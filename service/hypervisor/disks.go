@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
 // withDisk does something with the disk of a VM that runs, is paused or is stopped, while
 // nobody else works on the VM.
-func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.Context, r Record, d backend.Disks) error) error {
-	if _, err := s.record(ctx, s.db, id); err != nil {
+func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.Context, r record.VM, d backend.Disks) error) error {
+	if _, err := s.store.VM(ctx, id); err != nil {
 		return err
 	}
 	m := s.machines.get(id)
@@ -27,7 +26,7 @@ func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.C
 	defer m.unlock()
 	ctx, done := m.working(ctx)
 	defer done()
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -47,8 +46,8 @@ func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.C
 
 // diskKeeper is who works on a VM's disk: snapshots, backups and copies take a backend
 // that can, and a file that holds more than bytes.
-func (s *Service) diskKeeper(r *Record) (backend.DiskKeeper, error) {
-	if !r.hasDisk() {
+func (s *Service) diskKeeper(r *record.VM) (backend.DiskKeeper, error) {
+	if !r.HasDisk() {
 		return nil, fault.New(fault.Conflict, "the VM has no disk of its own; give it disk_gib when it is made").WithCode("no_disk")
 	}
 	b, err := s.backendOf(r)
@@ -64,7 +63,7 @@ func (s *Service) diskKeeper(r *Record) (backend.DiskKeeper, error) {
 
 // openDisk finds who has the VM's disk, or opens it, and has what was left unfinished in it
 // cleaned up. The VM's work is locked.
-func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.Disks, error) {
+func (s *Service) openDisk(ctx context.Context, m *machine, r *record.VM) (backend.Disks, error) {
 	keeper, err := s.diskKeeper(r)
 	if err != nil {
 		return nil, err
@@ -94,34 +93,10 @@ func (s *Service) openDisk(ctx context.Context, m *machine, r *Record) (backend.
 	return nil, fault.New(fault.Conflict, "the VM is %s; try again when that is over", r.State).WithCode("wrong_state")
 }
 
-// change stores something about a VM beside its state, with an event and an audit entry, which names
-// the VM.
-func (s *Service) change(ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *Record) error) (Record, error) {
-	var r Record
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		if r, err = s.record(ctx, tx, id); err != nil {
-			return err
-		}
-		if err := do(tx, &r); err != nil {
-			return err
-		}
-		if err := s.tell(ctx, tx, &r, kind, message); err != nil {
-			return err
-		}
-		if action != "" {
-			if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name + ": " + message}); err != nil {
-				return err
-			}
-		}
-		return save(ctx, tx, &r)
-	})
-	return r, err
-}
-
 // Resize makes a VM's disk larger.
-func (s *Service) Resize(ctx context.Context, id string, diskGiB int) (Record, error) {
-	var out Record
-	err := s.withDisk(ctx, id, func(ctx context.Context, r Record, d backend.Disks) error {
+func (s *Service) Resize(ctx context.Context, id string, diskGiB int) (record.VM, error) {
+	var out record.VM
+	err := s.withDisk(ctx, id, func(ctx context.Context, r record.VM, d backend.Disks) error {
 		if diskGiB <= r.Spec.V.DiskGiB {
 			return fault.InvalidField("disk_gib", "must be more than the %d that the disk has; disks only grow", r.Spec.V.DiskGiB)
 		}
@@ -129,14 +104,12 @@ func (s *Service) Resize(ctx context.Context, id string, diskGiB int) (Record, e
 			return admission.RefuseField("policy.max_disk_gib", "disk_gib", "a VM may have %d; the limit is policy.max_disk_gib", limit)
 		}
 		ctx = context.WithoutCancel(ctx)
-		if err := d.Resize(ctx, int64(diskGiB)*gib); err != nil {
+		if err := d.Resize(ctx, int64(diskGiB)*record.GiB); err != nil {
 			return err
 		}
 		var err error
-		out, err = s.change(ctx, id, eventDisk, "vm.resize", fmt.Sprintf("the disk has %d GiB now", diskGiB), func(_ *db.Tx, r *Record) error {
-			r.Spec.V.DiskGiB = diskGiB
-			return nil
-		})
+		out, err = s.store.Change(ctx, id, record.EventDisk, "vm.resize", fmt.Sprintf("the disk has %d GiB now", diskGiB),
+			func(r *record.VM) { r.Spec.V.DiskGiB = diskGiB })
 		return err
 	})
 	return out, err
@@ -151,7 +124,7 @@ const (
 
 // quiet does something while the file systems of a guest that runs stand still, if its
 // agent can see to that, and says how it went.
-func (s *Service) quiet(ctx context.Context, r *Record, do func() error) (how string, err error) {
+func (s *Service) quiet(ctx context.Context, r *record.VM, do func() error) (how string, err error) {
 	client, agentErr := s.machines.get(r.ID).agent()
 	if r.State != vm.Running || agentErr != nil {
 		return "as the disk was", do()

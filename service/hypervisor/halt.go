@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -58,21 +58,19 @@ var haltTexts = map[backend.Halt]string{
 // noteHalt stores why a VM is halted, or that it is not any more. It does nothing for a VM that
 // somebody paused.
 func (s *Service) noteHalt(ctx context.Context, id string, halt backend.Halt) error {
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return err
 	}
 	switch {
 	case halt != "" && r.State == vm.Running:
-		_, err = s.move(ctx, id, vm.Pause, "", haltTexts[halt], func(r *Record) { r.PauseReason = string(halt) })
+		_, err = s.store.Move(ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) })
 	case halt != "" && r.State == vm.Paused && r.PauseReason != string(halt):
 		// The daemon found it so when it came back.
-		_, err = s.change(ctx, id, eventState, "", "paused: "+haltTexts[halt], func(_ *db.Tx, r *Record) error {
-			r.PauseReason = string(halt)
-			return nil
-		})
+		_, err = s.store.Change(ctx, id, record.EventState, "", "paused: "+haltTexts[halt],
+			func(r *record.VM) { r.PauseReason = string(halt) })
 	case halt == "" && r.State == vm.Paused && r.PauseReason != "":
-		_, err = s.move(ctx, id, vm.Resume, "", "the reason why the host halted it is gone", nil)
+		_, err = s.store.Move(ctx, id, vm.Resume, "", "the reason why the host halted it is gone", nil)
 	}
 	if fault.Is(err, fault.Conflict) {
 		return nil // it was stopped meanwhile
@@ -83,7 +81,7 @@ func (s *Service) noteHalt(ctx context.Context, id string, halt backend.Halt) er
 // resumeWithRoom lets a VM go on that was halted for want of room, once there is some. The move
 // to running is made when its backend says that it runs.
 func (s *Service) resumeWithRoom(ctx context.Context, m *machine, instance backend.Instance) error {
-	r, err := s.record(ctx, s.db, m.id)
+	r, err := s.store.VM(ctx, m.id)
 	if err != nil || r.State != vm.Paused || r.Spec.V.Storage != storage.Dir {
 		return err // where else its disk is, and whether there is room, is not known here
 	}
@@ -113,4 +111,4 @@ func hasRoom(folder string) (bool, error) {
 
 // enoughRoom is the rule of hasRoom, in bytes: a twentieth of the file system, at most 1 GiB.
 // With less, the guest would be halted again at once.
-func enoughRoom(free, size uint64) bool { return free >= min(size/20, gib) }
+func enoughRoom(free, size uint64) bool { return free >= min(size/20, record.GiB) }

@@ -5,18 +5,15 @@ import (
 	"runtime"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
 // host is what there is, and what is left of it.
 func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
-	var given struct {
-		VMs    int `db:"vms"`
-		VCPUs  int `db:"vcpus"`
-		Memory int `db:"memory"`
-	}
-	if err := s.db.Get(ctx, &given, "SELECT COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus, COALESCE(SUM(memory_mib), 0) AS memory FROM vms"); err != nil {
+	given, err := s.store.Given(ctx)
+	if err != nil {
 		return hypervisorapi.Host{}, err
 	}
 	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: memoryOfHost(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
@@ -26,7 +23,7 @@ func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
 	if s.cfg.NodeMemoryMiB > 0 {
 		h.MemoryMib = s.cfg.NodeMemoryMiB
 	}
-	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.Memory
+	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.MemoryMiB
 	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
 		if s.backends[name] != nil {
 			info := s.probe(ctx, name)
@@ -60,5 +57,14 @@ func (s *Service) heartbeat(ctx context.Context) (hypervisorapi.Heartbeat, error
 func (s *Service) nudgeFleet() {
 	if s.reporter != nil {
 		s.reporter.Nudge()
+	}
+}
+
+// noteFleet writes the audit entry of what another host has done, and has noted itself:
+// the answer is what that host says, whether or not it can be noted here too.
+func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message string) {
+	ctx = context.WithoutCancel(ctx)
+	if err := s.store.Note(ctx, audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message}); err != nil {
+		s.log.Error("what was done on another host is not in this one's audit log", "action", action, "target", target, "error", err)
 	}
 }

@@ -188,7 +188,7 @@ func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject
 	if b := req.JSONBody; b != nil {
 		path, modeText, body, size = b.Path, orElse(b.Mode, "0644"), bytes.NewReader(b.Content), int64(len(b.Content))
 	}
-	if _, err := a.s.record(ctx, a.s.db, req.Id); err != nil {
+	if _, err := a.s.store.VM(ctx, req.Id); err != nil {
 		return nil, err // before what is wrong with the rest
 	}
 	switch {

@@ -7,15 +7,16 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-func apiSnapshot(s Snapshot) hypervisorapi.Snapshot {
+func apiSnapshot(s record.Snapshot) hypervisorapi.Snapshot {
 	return hypervisorapi.Snapshot{Name: s.Name, Kind: hypervisorapi.SnapshotKind(s.Kind), Description: s.Description, MemoryBytes: s.MemoryBytes, CreatedAt: s.CreatedAt.Time}
 }
 
 // ListSnapshots lists a VM's snapshots.
 func (a api) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsRequestObject) (hypervisorapi.ListSnapshotsResponseObject, error) {
-	all, err := a.s.Snapshots(ctx, req.Id)
+	all, err := a.s.store.Snapshots(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +30,7 @@ func (a api) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsR
 // CreateSnapshot makes one.
 func (a api) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject) (hypervisorapi.CreateSnapshotResponseObject, error) {
 	b := req.Body
-	snap, err := a.s.CreateSnapshot(ctx, req.Id, Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, snapshotDisk)), Description: value(b.Description)})
+	snap, err := a.s.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +69,16 @@ func (a api) CloneVM(ctx context.Context, req hypervisorapi.CloneVMRequestObject
 	return hypervisorapi.CloneVM202JSONResponse(apiOperation(op)), nil
 }
 
-func apiBackup(b Backup) hypervisorapi.Backup {
+func apiBackup(b record.Backup) hypervisorapi.Backup {
 	return hypervisorapi.Backup{Id: b.ID, VmId: b.VM, VmName: b.VMName, Tenant: b.Tenant, Kind: hypervisorapi.BackupKind(b.Kind), ParentId: some(b.Parent), Description: b.Description,
 		CreatedAt: b.CreatedAt.Time, SizeBytes: b.Size, VirtualSizeBytes: b.VirtualSize, Sha256: b.SHA256}
 }
 
 // CreateBackup begins a backup.
 func (a api) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupRequestObject) (hypervisorapi.CreateBackupResponseObject, error) {
-	kind, description := backupFull, ""
+	kind, description := record.BackupFull, ""
 	if b := req.Body; b != nil {
-		kind, description = string(orElse(b.Kind, backupFull)), value(b.Description)
+		kind, description = string(orElse(b.Kind, record.BackupFull)), value(b.Description)
 	}
 	op, err := a.s.CreateBackup(ctx, req.Id, kind, description)
 	if err != nil {
@@ -88,15 +89,15 @@ func (a api) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupReq
 
 // ListBackups lists backups.
 func (a api) ListBackups(ctx context.Context, req hypervisorapi.ListBackupsRequestObject) (hypervisorapi.ListBackupsResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Backup, error) {
-		return a.s.Backups(ctx, value(req.Params.Vm), after, limit)
-	}, func(b Backup) string { return b.ID }, apiBackup)
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Backup, error) {
+		return a.s.store.Backups(ctx, value(req.Params.Vm), after, limit)
+	}, func(b record.Backup) string { return b.ID }, apiBackup)
 	return hypervisorapi.ListBackups200JSONResponse{Body: out, Headers: hypervisorapi.ListBackups200ResponseHeaders{Link: link}}, err
 }
 
 // GetBackup reads one.
 func (a api) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestObject) (hypervisorapi.GetBackupResponseObject, error) {
-	b, err := a.s.Backup(ctx, req.Backup)
+	b, err := a.s.store.Backup(ctx, req.Backup)
 	if err != nil {
 		return nil, err
 	}

@@ -34,12 +34,12 @@ func (a api) Heartbeat(ctx context.Context, req hypervisorapi.HeartbeatRequestOb
 
 // DeregisterNode forgets a host.
 func (a api) DeregisterNode(ctx context.Context, req hypervisorapi.DeregisterNodeRequestObject) (hypervisorapi.DeregisterNodeResponseObject, error) {
-	return hypervisorapi.DeregisterNode204Response{}, a.s.fleet.Deregister(ctx, req.Name, a.s.noteNode(ctx, "node.deregister", req.Name))
+	return hypervisorapi.DeregisterNode204Response{}, a.s.fleet.Deregister(ctx, req.Name, a.s.store.NoteNode(ctx, "node.deregister", req.Name))
 }
 
 // CordonNode keeps new VMs away from a host.
 func (a api) CordonNode(ctx context.Context, req hypervisorapi.CordonNodeRequestObject) (hypervisorapi.CordonNodeResponseObject, error) {
-	node, err := a.s.fleet.SetCordon(ctx, req.Name, true, a.s.noteNode(ctx, "node.cordon", req.Name))
+	node, err := a.s.fleet.SetCordon(ctx, req.Name, true, a.s.store.NoteNode(ctx, "node.cordon", req.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (a api) CordonNode(ctx context.Context, req hypervisorapi.CordonNodeRequest
 
 // UncordonNode undoes CordonNode.
 func (a api) UncordonNode(ctx context.Context, req hypervisorapi.UncordonNodeRequestObject) (hypervisorapi.UncordonNodeResponseObject, error) {
-	node, err := a.s.fleet.SetCordon(ctx, req.Name, false, a.s.noteNode(ctx, "node.uncordon", req.Name))
+	node, err := a.s.fleet.SetCordon(ctx, req.Name, false, a.s.store.NoteNode(ctx, "node.uncordon", req.Name))
 	if err != nil {
 		return nil, err
 	}

@@ -11,22 +11,23 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-func apiImage(i Image) hypervisorapi.Image {
+func apiImage(i record.Image) hypervisorapi.Image {
 	return hypervisorapi.Image{Name: i.Name, Kind: hypervisorapi.ImageKind(i.Kind), Source: i.Source, Sha256: i.SHA256, SizeBytes: i.Size, VirtualSizeBytes: i.VirtualSize,
 		SignatureValid: i.SignatureValid, SignedAt: i.SignedAt.Ptr(), ReadOnly: i.ReadOnly, Locked: i.Locked, AddedAt: i.AddedAt.Time}
 }
 
 // ListImages lists the catalog.
 func (a api) ListImages(ctx context.Context, req hypervisorapi.ListImagesRequestObject) (hypervisorapi.ListImagesResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Image, error) { return a.s.Images(ctx, after, limit) }, func(i Image) string { return i.Name }, apiImage)
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Image, error) { return a.s.store.Images(ctx, after, limit) }, func(i record.Image) string { return i.Name }, apiImage)
 	return hypervisorapi.ListImages200JSONResponse{Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link}}, err
 }
 
 // GetImage reads one.
 func (a api) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObject) (hypervisorapi.GetImageResponseObject, error) {
-	i, err := a.s.Image(ctx, req.Name)
+	i, err := a.s.store.Image(ctx, req.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -71,12 +72,12 @@ func (a api) UploadImage(ctx context.Context, req hypervisorapi.UploadImageReque
 
 // RemoveImage removes one.
 func (a api) RemoveImage(ctx context.Context, req hypervisorapi.RemoveImageRequestObject) (hypervisorapi.RemoveImageResponseObject, error) {
-	return hypervisorapi.RemoveImage204Response{}, a.s.RemoveImage(ctx, req.Name)
+	return hypervisorapi.RemoveImage204Response{}, a.s.store.RemoveImage(ctx, req.Name)
 }
 
 // CloneImage gives one a second name.
 func (a api) CloneImage(ctx context.Context, req hypervisorapi.CloneImageRequestObject) (hypervisorapi.CloneImageResponseObject, error) {
-	i, err := a.s.CloneImage(ctx, req.Name, req.Body.Name)
+	i, err := a.s.store.CloneImage(ctx, req.Name, req.Body.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (a api) CloneImage(ctx context.Context, req hypervisorapi.CloneImageRequest
 
 // RenameImage changes one's name.
 func (a api) RenameImage(ctx context.Context, req hypervisorapi.RenameImageRequestObject) (hypervisorapi.RenameImageResponseObject, error) {
-	i, err := a.s.RenameImage(ctx, req.Name, req.Body.Name)
+	i, err := a.s.store.RenameImage(ctx, req.Name, req.Body.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func (a api) RenameImage(ctx context.Context, req hypervisorapi.RenameImageReque
 
 // SetImageReadOnly protects one, or lifts that.
 func (a api) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageReadOnlyRequestObject) (hypervisorapi.SetImageReadOnlyResponseObject, error) {
-	i, err := a.s.SetReadOnly(ctx, req.Name, req.Body.ReadOnly)
+	i, err := a.s.store.SetReadOnly(ctx, req.Name, req.Body.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (a api) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageRea
 
 // LockImage lets no VM be made of one.
 func (a api) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestObject) (hypervisorapi.LockImageResponseObject, error) {
-	i, err := a.s.SetLocked(ctx, req.Name, true)
+	i, err := a.s.store.SetLocked(ctx, req.Name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (a api) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestOb
 
 // UnlockImage undoes LockImage.
 func (a api) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageRequestObject) (hypervisorapi.UnlockImageResponseObject, error) {
-	i, err := a.s.SetLocked(ctx, req.Name, false)
+	i, err := a.s.store.SetLocked(ctx, req.Name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +131,11 @@ func (a api) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequest
 
 // ExportImage sends the disk of one.
 func (a api) ExportImage(ctx context.Context, req hypervisorapi.ExportImageRequestObject) (hypervisorapi.ExportImageResponseObject, error) {
-	i, err := a.s.Image(ctx, req.Name)
+	i, err := a.s.store.Image(ctx, req.Name)
 	if err != nil {
 		return nil, err
 	}
-	if i.Kind != catalog.Disk {
+	if i.Kind != string(catalog.Disk) {
 		return nil, fault.New(fault.Conflict, "the image %s is no disk", i.Name).WithCode("not_a_disk")
 	}
 	content, err := a.s.contents.Get(i.SHA256)

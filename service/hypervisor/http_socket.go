@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 const (
@@ -34,23 +35,23 @@ func (a api) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller
 
 // openScreen opens the screen.
 func (a api) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	record, err := a.s.record(r.Context(), a.s.db, r.PathValue("id"))
+	found, err := a.s.store.VM(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return a.s.serveChannel(w, r, &record, backend.ScreenChannel)
+	return a.s.serveChannel(w, r, &found, backend.ScreenChannel)
 }
 
 // serveConsole answers with a socket to the VM's serial console.
 func (s *Service) serveConsole(w http.ResponseWriter, r *http.Request, id string) error {
-	record, err := s.record(r.Context(), s.db, id)
+	found, err := s.store.VM(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	if record.Backend == backend.Sandbox {
-		return s.serveChannel(w, r, &record, backend.ConsoleChannel) // a shell of its own for each
+	if found.Backend == backend.Sandbox {
+		return s.serveChannel(w, r, &found, backend.ConsoleChannel) // a shell of its own for each
 	}
-	c, err := s.consoleOf(&record)
+	c, err := s.consoleOf(&found)
 	if err != nil {
 		return err
 	}
@@ -89,10 +90,10 @@ func (v *viewed) Close() error {
 }
 
 // serveChannel answers with a socket to a channel of the VM that is this caller's alone.
-func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, record *Record, channel backend.Channel) error {
-	instance, _ := s.machines.get(record.ID).runs()
+func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
+	instance, _ := s.machines.get(found.ID).runs()
 	if instance == nil {
-		return fault.New(fault.Conflict, "the VM is %s; it has a %s while it runs", record.State, channel).WithCode("wrong_state")
+		return fault.New(fault.Conflict, "the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
 	}
 	stream, err := instance.Dial(r.Context(), channel)
 	if err != nil {

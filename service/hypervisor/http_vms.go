@@ -10,11 +10,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
 // apiVM is a VM as callers see it.
-func (s *Service) apiVM(r Record) hypervisorapi.VM {
+func (s *Service) apiVM(r record.VM) hypervisorapi.VM {
 	v := &r.Spec.V
 	out := hypervisorapi.VM{
 		Id: r.ID, Name: r.Name, Tenant: r.Tenant, Backend: hypervisorapi.Backend(r.Backend), State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
@@ -52,9 +53,9 @@ func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject
 		}
 		labels[key] = v
 	}
-	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]Record, error) {
-		return a.s.VMs(ctx, ListFilter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
-	}, func(r Record) string { return r.ID }, a.s.apiVM)
+	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]record.VM, error) {
+		return a.s.store.VMs(ctx, record.Filter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
+	}, func(r record.VM) string { return r.ID }, a.s.apiVM)
 	return hypervisorapi.ListVMs200JSONResponse{Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link}}, err
 }
 
@@ -62,21 +63,21 @@ func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject
 func requestOf(b *hypervisorapi.VMSpec) Request {
 	req := Request{
 		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)), Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
-		Spec: Spec{
+		Spec: record.Spec{
 			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib), Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
 			KernelArgs: value(b.KernelArgs), TTLSeconds: value(b.TtlSeconds), Storage: string(orElse(b.Storage, hypervisorapi.VMSpecStorageDir)), Agent: true,
 		},
 	}
 	spec := &req.Spec
 	if n := b.Network; n != nil {
-		spec.Network = Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
+		spec.Network = record.Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
 		req.MAC = value(n.Mac)
 	}
 	if g := b.Agent; g != nil {
 		spec.Agent, req.Secret = orElse(g.Enabled, true), value(g.Token)
 	}
 	if c := b.CloudInit; c != nil {
-		spec.CloudInit = CloudInit{UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname)}
+		spec.CloudInit = record.CloudInit{UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname)}
 	}
 	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 {
 		spec.DiskGiB = 1 // an empty disk, for whoever installs something
@@ -95,7 +96,7 @@ func (a api) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObje
 
 // GetVM reads one VM.
 func (a api) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (hypervisorapi.GetVMResponseObject, error) {
-	r, err := a.s.record(ctx, a.s.db, req.Id)
+	r, err := a.s.store.VM(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (a api) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObje
 
 // EnableVM has a VM start with the host.
 func (a api) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObject) (hypervisorapi.EnableVMResponseObject, error) {
-	r, err := a.s.SetAutostart(ctx, req.Id, true)
+	r, err := a.s.store.SetAutostart(ctx, req.Id, true)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (a api) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObje
 
 // DisableVM undoes EnableVM.
 func (a api) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestObject) (hypervisorapi.DisableVMResponseObject, error) {
-	r, err := a.s.SetAutostart(ctx, req.Id, false)
+	r, err := a.s.store.SetAutostart(ctx, req.Id, false)
 	if err != nil {
 		return nil, err
 	}
@@ -189,9 +190,9 @@ func (a api) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsReq
 
 // ListVMEvents tells what happened to a VM.
 func (a api) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsRequestObject) (hypervisorapi.ListVMEventsResponseObject, error) {
-	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]Event, error) {
-		return a.s.Events(ctx, req.Id, before, limit)
-	}, func(e Event) int64 { return e.Seq }, func(e Event) hypervisorapi.Event {
+	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]record.Event, error) {
+		return a.s.store.Events(ctx, req.Id, before, limit)
+	}, func(e record.Event) int64 { return e.Seq }, func(e record.Event) hypervisorapi.Event {
 		return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
 	})
 	return hypervisorapi.ListVMEvents200JSONResponse{Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link}}, err
@@ -224,7 +225,7 @@ var operationStates = map[string]hypervisorapi.OperationState{
 	"failed": hypervisorapi.OperationStateFailed, "cancelled": hypervisorapi.OperationStateCancelled,
 }
 
-func apiOperation(op Operation) hypervisorapi.Operation {
+func apiOperation(op record.Operation) hypervisorapi.Operation {
 	out := hypervisorapi.Operation{Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM), BackupId: some(op.Backup), Image: some(op.Image),
 		CreatedAt: op.CreatedAt.Time, FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error}
 	if op.Job.ProgressTotal > 0 {
@@ -238,7 +239,9 @@ func apiOperation(op Operation) hypervisorapi.Operation {
 
 // ListOperations lists operations.
 func (a api) ListOperations(ctx context.Context, req hypervisorapi.ListOperationsRequestObject) (hypervisorapi.ListOperationsResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]Operation, error) { return a.s.Operations(ctx, after, limit) }, func(o Operation) string { return o.ID }, apiOperation)
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Operation, error) {
+		return a.s.store.Operations(ctx, after, limit)
+	}, func(o record.Operation) string { return o.ID }, apiOperation)
 	return hypervisorapi.ListOperations200JSONResponse{Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link}}, err
 }
 

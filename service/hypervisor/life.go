@@ -6,70 +6,26 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// move stores the next state of a VM, which Next allows or refuses, with what else
-// changes, an event and, if action is not empty, an audit entry. What is done about it
-// comes after.
-func (s *Service) move(ctx context.Context, id string, m vm.Move, action, message string, change func(*Record)) (Record, error) {
-	var r Record
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		if r, err = s.record(ctx, tx, id); err != nil {
-			return err
-		}
-		next, err := vm.Next(r.State, m)
-		if err != nil {
-			return err
-		}
-		from := r.State
-		r.State = next
-		if next != vm.Paused {
-			r.PauseReason = ""
-		}
-		if !next.HasProcess() {
-			r.Reverting = ""
-		}
-		if change != nil {
-			change(&r)
-		}
-		text := fmt.Sprintf("%s, was %s", next, from)
-		if message != "" {
-			text += ": " + message
-		}
-		if err := s.tell(ctx, tx, &r, eventState, text); err != nil {
-			return err
-		}
-		if action != "" {
-			if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name}); err != nil {
-				return err
-			}
-		}
-		return save(ctx, tx, &r)
-	})
-	if err == nil {
-		s.machines.get(id).ring()
-	}
-	return r, err
-}
-
 // Start starts a VM, and answers when its processors run.
-func (s *Service) Start(ctx context.Context, id string) (Record, error) {
-	if _, err := s.record(ctx, s.db, id); err != nil {
-		return Record{}, err
+func (s *Service) Start(ctx context.Context, id string) (record.VM, error) {
+	if _, err := s.store.VM(ctx, id); err != nil {
+		return record.VM{}, err
 	}
 	m := s.machines.get(id)
 	if err := m.lock(ctx); err != nil {
-		return Record{}, err
+		return record.VM{}, err
 	}
 	defer m.unlock()
-	r, err := s.move(ctx, id, vm.Start, "vm.start", "", func(r *Record) { r.LastError = "" })
+	r, err := s.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) { r.LastError = "" })
 	if err != nil {
 		return r, err
 	}
@@ -81,7 +37,7 @@ func (s *Service) Start(ctx context.Context, id string) (Record, error) {
 type begin func(ctx context.Context, spec *backend.Spec) (backend.Instance, error)
 
 // bringUp starts the process of a VM in state starting. The VM's work is locked.
-func (s *Service) bringUp(ctx context.Context, m *machine, r Record) (Record, error) {
+func (s *Service) bringUp(ctx context.Context, m *machine, r record.VM) (record.VM, error) {
 	b, err := s.backendOf(&r)
 	if err != nil {
 		return r, err
@@ -89,7 +45,7 @@ func (s *Service) bringUp(ctx context.Context, m *machine, r Record) (Record, er
 	return s.bringUpBy(ctx, m, r, b.Start)
 }
 
-func (s *Service) bringUpBy(ctx context.Context, m *machine, r Record, how begin) (Record, error) {
+func (s *Service) bringUpBy(ctx context.Context, m *machine, r record.VM, how begin) (record.VM, error) {
 	began := s.now()
 	var instance backend.Instance
 	// After a panic the VM has failed, too: in state starting nobody could do anything with it.
@@ -100,14 +56,14 @@ func (s *Service) bringUpBy(ctx context.Context, m *machine, r Record, how begin
 	s.metrics.starts.WithLabelValues(r.Backend, map[bool]string{true: "ok", false: "error"}[err == nil]).Observe(s.now().Sub(began).Seconds())
 	if err != nil {
 		why := startMessage(err)
-		failed, moveErr := s.move(ctx, r.ID, vm.Crashed, "", why, func(r *Record) { r.LastError = why })
+		failed, moveErr := s.store.Move(ctx, r.ID, vm.Crashed, "", why, func(r *record.VM) { r.LastError = why })
 		if moveErr != nil && !fault.Is(moveErr, fault.Conflict) && !fault.Is(moveErr, fault.NotFound) { // it is being deleted
 			s.log.Error("a VM that did not start is not noted as failed", "vm", r.ID, "error", moveErr)
 		}
 		return failed, startFault(err)
 	}
 	s.adopt(ctx, m, r, instance)
-	up, err := s.move(ctx, r.ID, vm.CameUp, "", "", func(up *Record) {
+	up, err := s.store.Move(ctx, r.ID, vm.CameUp, "", "", func(up *record.VM) {
 		up.StartedAt, up.Tap, up.IPs = db.At(s.now()), r.Tap, r.IPs
 	})
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
@@ -145,7 +101,7 @@ func firstLine(text string) string {
 
 // launch gives a VM what it has on the host while it runs, and starts its process. What
 // failed leaves nothing.
-func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Instance, Record, error) {
+func (s *Service) launch(ctx context.Context, r record.VM, how begin) (backend.Instance, record.VM, error) {
 	spec, err := s.outfit(ctx, &r)
 	if err != nil {
 		return nil, r, err
@@ -170,7 +126,7 @@ func (s *Service) launch(ctx context.Context, r Record, how begin) (backend.Inst
 }
 
 // adopt takes a running VM under the daemon's eyes.
-func (s *Service) adopt(ctx context.Context, m *machine, r Record, instance backend.Instance) {
+func (s *Service) adopt(ctx context.Context, m *machine, r record.VM, instance backend.Instance) {
 	m.attach(instance)
 	ctx = caller.ByItself(context.WithoutCancel(ctx))
 	s.watchers.Go(func() {
@@ -193,7 +149,7 @@ func (s *Service) adopt(ctx context.Context, m *machine, r Record, instance back
 }
 
 // follow waits for the end of a VM's process, and draws the conclusion.
-func (s *Service) follow(ctx context.Context, m *machine, r Record, instance backend.Instance) {
+func (s *Service) follow(ctx context.Context, m *machine, r record.VM, instance backend.Instance) {
 	select {
 	case <-instance.Done():
 	case <-s.leaving:
@@ -209,7 +165,7 @@ func (s *Service) follow(ctx context.Context, m *machine, r Record, instance bac
 	if !end.Clean {
 		kind = vm.Crashed
 	}
-	_, err := s.move(ctx, r.ID, kind, "", message, func(r *Record) {
+	_, err := s.store.Move(ctx, r.ID, kind, "", message, func(r *record.VM) {
 		r.StartedAt, r.KillAt = db.Time{}, db.Time{}
 		if !end.Clean {
 			r.LastError = end.Reason
@@ -225,8 +181,8 @@ func (s *Service) follow(ctx context.Context, m *machine, r Record, instance bac
 
 // Stop asks the guest to shut down, kills the VM when its time is over, and answers when
 // it has stopped. Who asks again with less patience is heard.
-func (s *Service) Stop(ctx context.Context, id string, grace time.Duration, force bool) (Record, error) {
-	r, err := s.move(ctx, id, vm.Stop, "vm.stop", "", func(r *Record) {
+func (s *Service) Stop(ctx context.Context, id string, grace time.Duration, force bool) (record.VM, error) {
+	r, err := s.store.Move(ctx, id, vm.Stop, "vm.stop", "", func(r *record.VM) {
 		killAt := db.At(s.now().Add(grace))
 		if force || r.KillAt.IsZero() || killAt.Before(r.KillAt.Time) {
 			r.KillAt = killAt
@@ -238,11 +194,11 @@ func (s *Service) Stop(ctx context.Context, id string, grace time.Duration, forc
 	if err := s.bringDown(context.WithoutCancel(ctx), s.machines.get(id), r, force || grace == 0); err != nil {
 		return r, err
 	}
-	return s.record(ctx, s.db, id)
+	return s.store.VM(ctx, id)
 }
 
 // bringDown ends the process of a VM in state stopping.
-func (s *Service) bringDown(ctx context.Context, m *machine, r Record, force bool) error {
+func (s *Service) bringDown(ctx context.Context, m *machine, r record.VM, force bool) error {
 	instance, ended := m.runs()
 	if instance == nil {
 		// It is being started, did not come up, or has ended by itself.
@@ -252,7 +208,7 @@ func (s *Service) bringDown(ctx context.Context, m *machine, r Record, force boo
 		instance, ended = m.runs()
 		if instance == nil {
 			defer m.unlock()
-			_, err := s.move(ctx, r.ID, vm.Ended, "", "", func(r *Record) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
+			_, err := s.store.Move(ctx, r.ID, vm.Ended, "", "", func(r *record.VM) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
 			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 				return nil // that is stored already
 			}
@@ -322,20 +278,20 @@ func (s *Service) askToPowerDown(ctx context.Context, m *machine, instance backe
 }
 
 // Pause halts the processors of a VM.
-func (s *Service) Pause(ctx context.Context, id string) (Record, error) {
+func (s *Service) Pause(ctx context.Context, id string) (record.VM, error) {
 	return s.halt(ctx, id, vm.Pause, "vm.pause", backend.Instance.Pause)
 }
 
 // Resume lets them go on.
-func (s *Service) Resume(ctx context.Context, id string) (Record, error) {
+func (s *Service) Resume(ctx context.Context, id string) (record.VM, error) {
 	return s.halt(ctx, id, vm.Resume, "vm.resume", backend.Instance.Resume)
 }
 
 // haltLimit is how long a backend may take to halt processors, or to let them go on.
 const haltLimit = 30 * time.Second
 
-func (s *Service) halt(ctx context.Context, id string, kind vm.Move, action string, do func(backend.Instance, context.Context) error) (Record, error) {
-	r, err := s.record(ctx, s.db, id)
+func (s *Service) halt(ctx context.Context, id string, kind vm.Move, action string, do func(backend.Instance, context.Context) error) (record.VM, error) {
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return r, err
 	}
@@ -344,7 +300,7 @@ func (s *Service) halt(ctx context.Context, id string, kind vm.Move, action stri
 		return r, err
 	}
 	defer m.unlock()
-	if r, err = s.record(ctx, s.db, id); err != nil {
+	if r, err = s.store.VM(ctx, id); err != nil {
 		return r, err
 	}
 	if _, err := vm.Next(r.State, kind); err != nil {
@@ -361,37 +317,18 @@ func (s *Service) halt(ctx context.Context, id string, kind vm.Move, action stri
 	if err := do(instance, ctx); err != nil {
 		return r, fmt.Errorf("%s: %w", kind, err)
 	}
-	return s.move(ctx, id, kind, action, "", nil)
-}
-
-// SetAutostart says whether a VM starts with the host.
-func (s *Service) SetAutostart(ctx context.Context, id string, on bool) (Record, error) {
-	action := map[bool]string{true: "vm.enable", false: "vm.disable"}[on]
-	var r Record
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		if r, err = s.record(ctx, tx, id); err != nil {
-			return err
-		}
-		if r.Autostart != on {
-			r.Autostart = on
-			if err := save(ctx, tx, &r); err != nil {
-				return err
-			}
-		}
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name})
-	})
-	return r, err
+	return s.store.Move(ctx, id, kind, action, "", nil)
 }
 
 // Wait answers when a VM is in a state, at once if it is, or fails with a conflict when
 // the time is over.
-func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit time.Duration) (Record, error) {
+func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit time.Duration) (record.VM, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		m := s.machines.get(id)
 		bell := m.bell() // before the row is read, so that no change is missed
-		r, err := s.record(ctx, s.db, id)
+		r, err := s.store.VM(ctx, id)
 		if err != nil {
 			s.machines.forget(id) // unless it is there, and another's; then nobody holds it
 			return r, err
@@ -413,7 +350,7 @@ func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit tim
 
 // Metrics are what a VM uses now.
 func (s *Service) Metrics(ctx context.Context, id string) (backend.Metrics, error) {
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return backend.Metrics{}, err
 	}
@@ -444,27 +381,12 @@ func (s *Service) Delete(ctx context.Context, id string) error {
 }
 
 // doom stores that a VM is to be deleted, and cancels its operations.
-func (s *Service) doom(ctx context.Context, id string) (Record, error) {
-	r, err := s.move(ctx, id, vm.Delete, "vm.delete", "", nil)
-	if err != nil {
-		return r, err
-	}
-	return r, s.db.Update(ctx, func(tx *db.Tx) error {
-		var open []string
-		if err := tx.Select(ctx, &open, "SELECT o.id FROM operations o JOIN jobs j ON j.id = o.id WHERE o.vm_id = ? AND j.finished_at IS NULL", id); err != nil {
-			return err
-		}
-		for _, operation := range open {
-			if err := s.jobs.Cancel(ctx, tx, operation); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func (s *Service) doom(ctx context.Context, id string) (record.VM, error) {
+	return s.store.Doom(ctx, id, func(tx *db.Tx, operation string) error { return s.jobs.Cancel(ctx, tx, operation) })
 }
 
 // destroy removes all that a VM in state deleting has. It can be repeated.
-func (s *Service) destroy(ctx context.Context, r Record) error {
+func (s *Service) destroy(ctx context.Context, r record.VM) error {
 	m := s.machines.get(r.ID)
 	m.deleting(1)
 	defer m.deleting(-1)
@@ -499,7 +421,7 @@ const (
 )
 
 // destroyProcesses kills the process of a VM, or the one that has its disk open meanwhile.
-func (s *Service) destroyProcesses(ctx context.Context, m *machine, r *Record) error {
+func (s *Service) destroyProcesses(ctx context.Context, m *machine, r *record.VM) error {
 	if instance, ended := m.runs(); instance != nil {
 		return s.kill(ctx, instance, ended)
 	}

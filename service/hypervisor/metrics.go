@@ -52,19 +52,14 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var rows []struct {
-		State  vm.State `db:"state"`
-		N      int      `db:"n"`
-		VCPUs  int      `db:"vcpus"`
-		Memory int64    `db:"memory"`
-	}
-	if err := c.s.db.Select(ctx, &rows, "SELECT state, COUNT(*) AS n, SUM(vcpus) AS vcpus, SUM(memory_mib) AS memory FROM vms GROUP BY state"); err != nil {
+	rows, err := c.s.store.GivenByState(ctx)
+	if err != nil {
 		ch <- prometheus.NewInvalidMetric(c.vms, err)
 		return
 	}
 	counts, vcpus, memory := map[vm.State]int{}, 0, int64(0)
 	for _, r := range rows {
-		counts[r.State], vcpus, memory = r.N, vcpus+r.VCPUs, memory+r.Memory
+		counts[r.State], vcpus, memory = r.VMs, vcpus+r.VCPUs, memory+int64(r.MemoryMiB)
 	}
 	for _, state := range vm.States() {
 		ch <- prometheus.MustNewConstMetric(c.vms, prometheus.GaugeValue, float64(counts[state]), string(state))

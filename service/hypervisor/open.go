@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
@@ -24,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
@@ -113,12 +113,15 @@ func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 }
 
 func (s *Service) openSecrets(ctx context.Context) error {
-	key, _, err := keyring.SecretKey(ctx, s.db, keyring.Config{Configured: s.cfg.SecretKey, Data: s.data, Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits})
+	key, _, err := keyring.SecretKey(ctx, s.db, keyring.Config{Configured: s.cfg.SecretKey, Data: s.data, Replace: s.cfg.ReplaceLostKeys, Fits: func(ctx context.Context, key []byte) (used, fits bool, err error) {
+		return record.KeyFits(ctx, s.db, key)
+	}})
 	if err != nil {
 		return err
 	}
 	s.cfg.SecretKey, s.cfg.Token = "", ""
-	if s.secrets, err = newSecretSealer(key); err != nil {
+	sealer, err := record.NewSealer(key)
+	if err != nil {
 		return err
 	}
 	seed, err := hkdf.Key(sha256.New, key, nil, "hypervisor audit head", 32)
@@ -132,33 +135,8 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	s.audit, err = audit.Open(ctx, audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
 		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}})
 	s.cfg.AuditCheckpointSecret = ""
+	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: &s.policy, Now: s.now, Moved: func(id string) { s.machines.get(id).ring() }})
 	return err
-}
-
-func newSecretSealer(key []byte) (*auth.Sealer, error) {
-	return auth.NewSealer(key, "hypervisor guest secrets")
-}
-
-// keyFits holds a key against a database that knows no fingerprint yet: the secret of a VM's agent
-// opens with the right one.
-func (s *Service) keyFits(ctx context.Context, key []byte) (used, fits bool, err error) {
-	var vm struct {
-		ID     string `db:"id"`
-		Secret string `db:"secret"`
-	}
-	err = s.db.Get(ctx, &vm, "SELECT id, secret FROM vms WHERE secret <> '' ORDER BY id LIMIT 1")
-	if errors.Is(err, db.ErrNoRows) {
-		return false, true, nil
-	}
-	if err != nil || key == nil {
-		return true, false, err
-	}
-	sealer, err := newSecretSealer(key)
-	if err != nil {
-		return true, false, err
-	}
-	_, err = sealer.Open(vm.Secret, vm.ID)
-	return true, err == nil, nil
 }
 
 func (s *Service) openPools() {

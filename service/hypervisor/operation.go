@@ -11,20 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
-
-// Operation is what takes long: a durable job, and what it is about.
-type Operation struct {
-	ID        string  `db:"id"`
-	Kind      string  `db:"kind"`
-	Tenant    string  `db:"tenant"`
-	VM        string  `db:"vm_id"`
-	Backup    string  `db:"backup_id"`
-	Image     string  `db:"image"`
-	CreatedAt db.Time `db:"created_at"`
-
-	Job jobs.Record `db:"-"`
-}
 
 // queue is the one queue of operations.
 const queue = "operations"
@@ -36,56 +24,28 @@ const (
 	workersOfTenant = 2
 )
 
-// operationLife is how long an operation that has ended can be asked for.
-const operationLife = 24 * time.Hour
-
 // progressScale is what a whole operation counts.
 const progressScale = 1000
 
-// enqueue begins an operation, together with what else the caller changes.
-func (s *Service) enqueue(ctx context.Context, op Operation, args any, entry audit.Entry, also ...func(tx *db.Tx) error) (Operation, error) {
+// enqueue begins an operation.
+func (s *Service) enqueue(ctx context.Context, op record.Operation, args any, entry audit.Entry) (record.Operation, error) {
 	if op.Tenant == "" {
 		op.Tenant = caller.From(ctx).Tenant
 	}
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		if op.ID, err = s.jobs.Enqueue(ctx, tx, op.Kind, args, jobs.Options{MaxAttempts: 3, Group: op.Tenant}); err != nil {
-			return err
-		}
-		op.CreatedAt = db.At(s.now())
-		for _, f := range also {
-			if err := f(tx); err != nil {
-				return err
-			}
-		}
-		if err := tx.Insert(ctx, "operations", struct {
-			ID        string  `db:"id"`
-			Kind      string  `db:"kind"`
-			Tenant    string  `db:"tenant"`
-			VM        string  `db:"vm_id"`
-			Backup    string  `db:"backup_id"`
-			Image     string  `db:"image"`
-			CreatedAt db.Time `db:"created_at"`
-		}{op.ID, op.Kind, op.Tenant, op.VM, op.Backup, op.Image, op.CreatedAt}); err != nil {
-			return err
-		}
-		return s.note(ctx, tx, entry)
+	return s.store.AddOperation(ctx, op, entry, func(tx *db.Tx) (string, error) {
+		return s.jobs.Enqueue(ctx, tx, op.Kind, args, jobs.Options{MaxAttempts: 3, Group: op.Tenant})
 	})
-	if err != nil {
-		return op, err
-	}
-	op.Job, err = jobs.Get(ctx, s.db, op.ID)
-	return op, err
 }
 
 // operations registers what runs behind operations.
 func (s *Service) operations() {
-	register(s, kindImage, func(ctx context.Context, a Addition, progress func(float64)) error {
+	register(s, record.OperationImage, func(ctx context.Context, a Addition, progress func(float64)) error {
 		return s.runAddition(shell.As(ctx, a.Actor), a, progress)
 	})
-	register(s, kindBackup, func(ctx context.Context, a backupArgs, progress func(float64)) error {
+	register(s, record.OperationBackup, func(ctx context.Context, a backupArgs, progress func(float64)) error {
 		return s.runBackup(shell.As(ctx, a.Actor), a, progress)
 	})
-	for kind, run := range map[string]func(context.Context, copyArgs, func(float64)) error{kindClone: s.runClone, kindRestore: s.runRestore} {
+	for kind, run := range map[string]func(context.Context, copyArgs, func(float64)) error{record.OperationClone: s.runClone, record.OperationRestore: s.runRestore} {
 		register(s, kind, func(ctx context.Context, a copyArgs, progress func(float64)) error {
 			ctx = shell.As(ctx, a.Actor)
 			err := run(ctx, a, progress)
@@ -136,46 +96,9 @@ func publicText(err error, operation string) string {
 	return f.Message + "; the daemon's log has the details under operation " + operation
 }
 
-// Operations lists operations in the caller's scope, newest first, before an id.
-func (s *Service) Operations(ctx context.Context, before string, limit int) ([]Operation, error) {
-	query, args := "SELECT * FROM operations WHERE 1 = 1", []any{}
-	if c := caller.From(ctx); c.Tenant != "" {
-		query, args = query+" AND tenant = ?", append(args, c.Tenant)
-	}
-	if before != "" {
-		query, args = query+" AND id < ?", append(args, before)
-	}
-	var ops []Operation
-	if err := s.db.Select(ctx, &ops, query+" ORDER BY id DESC LIMIT ?", append(args, limit)...); err != nil {
-		return nil, err
-	}
-	for i := range ops {
-		job, err := jobs.Get(ctx, s.db, ops[i].ID)
-		if err != nil {
-			return nil, err
-		}
-		ops[i].Job = job
-	}
-	return ops, nil
-}
-
-// Operation reads one.
-func (s *Service) Operation(ctx context.Context, id string) (Operation, error) {
-	var op Operation
-	err := s.db.Get(ctx, &op, "SELECT * FROM operations WHERE id = ?", id)
-	if err == nil && !caller.From(ctx).Sees(op.Tenant) {
-		err = db.ErrNoRows
-	}
-	if err != nil {
-		return op, db.NotFound(err, "there is no such operation, or no longer")
-	}
-	op.Job, err = jobs.Get(ctx, s.db, id)
-	return op, err
-}
-
-// AwaitOperation is Operation as soon as it has ended, or the time is over.
-func (s *Service) AwaitOperation(ctx context.Context, id string, limit time.Duration) (Operation, error) {
-	op, err := s.Operation(ctx, id)
+// AwaitOperation is an operation as soon as it has ended, or the time is over.
+func (s *Service) AwaitOperation(ctx context.Context, id string, limit time.Duration) (record.Operation, error) {
+	op, err := s.store.Operation(ctx, id)
 	if err != nil || limit == 0 || op.Job.State.Finished() {
 		return op, err
 	}
@@ -186,42 +109,26 @@ func (s *Service) AwaitOperation(ctx context.Context, id string, limit time.Dura
 	if _, err := s.jobs.Wait(waiting, id); err != nil && waiting.Err() == nil {
 		return op, err
 	}
-	return s.Operation(ctx, id)
+	return s.store.Operation(ctx, id)
 }
 
 // CancelOperation asks an operation to end.
-func (s *Service) CancelOperation(ctx context.Context, id string) (Operation, error) {
-	op, err := s.Operation(ctx, id)
+func (s *Service) CancelOperation(ctx context.Context, id string) (record.Operation, error) {
+	op, err := s.store.Operation(ctx, id)
 	if err != nil {
 		return op, err
 	}
-	if err := s.db.Update(ctx, func(tx *db.Tx) error {
-		if err := s.jobs.Cancel(ctx, tx, id); err != nil {
-			return err
-		}
-		return s.note(ctx, tx, audit.Entry{Action: "operation.cancel", Target: id, Tenant: op.Tenant})
-	}); err != nil {
+	if err := s.store.CancelOperation(ctx, &op, func(tx *db.Tx) error { return s.jobs.Cancel(ctx, tx, id) }); err != nil {
 		return op, err
 	}
-	if op, err = s.Operation(ctx, id); err != nil || !op.Job.State.Finished() {
+	if op, err = s.store.Operation(ctx, id); err != nil || !op.Job.State.Finished() {
 		return op, err // one that runs cleans up after itself
 	}
 	switch op.Kind {
-	case kindClone, kindRestore:
+	case record.OperationClone, record.OperationRestore:
 		err = s.unmake(ctx, op.VM, "the operation was cancelled")
-	case kindImage:
+	case record.OperationImage:
 		err = s.contents.Drop(incomingOf(op.Job.Args))
 	}
 	return op, err
-}
-
-// expireOperations forgets operations that ended a day ago.
-func (s *Service) expireOperations(ctx context.Context) error {
-	if _, err := jobs.DeleteFinished(ctx, s.db, s.now().Add(-operationLife), 500); err != nil {
-		return err
-	}
-	return s.db.Update(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM operations WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = operations.id)")
-		return err
-	})
 }

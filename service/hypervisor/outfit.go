@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
@@ -21,14 +21,14 @@ import (
 func (s *Service) folder(id string) string { return filepath.Join(s.data, "vms", filepath.Base(id)) }
 
 // owner is whom a VM's process runs as; zeros: as the daemon.
-func (s *Service) owner(r *Record) (uid, gid int) {
+func (s *Service) owner(r *record.VM) (uid, gid int) {
 	if !s.doc.Jailer.Enabled {
 		return 0, 0
 	}
 	return s.doc.Jailer.UID + r.Slot, s.doc.Jailer.GID
 }
 
-func (s *Service) pool(r *Record) storage.Pool {
+func (s *Service) pool(r *record.VM) storage.Pool {
 	if r.Backend == backend.Firecracker && r.Spec.V.Storage == storage.Dir {
 		return storage.RawPool{} // it reads nothing else
 	}
@@ -38,12 +38,12 @@ func (s *Service) pool(r *Record) storage.Pool {
 	return s.pools[storage.Dir]
 }
 
-func (s *Service) volume(r *Record) storage.Volume {
+func (s *Service) volume(r *record.VM) storage.Volume {
 	uid, gid := s.owner(r)
-	return storage.Volume{VM: r.ID, Folder: s.folder(r.ID), Size: int64(r.Spec.V.DiskGiB) * gib, UID: uid, GID: gid}
+	return storage.Volume{VM: r.ID, Folder: s.folder(r.ID), Size: int64(r.Spec.V.DiskGiB) * record.GiB, UID: uid, GID: gid}
 }
 
-func (s *Service) backendOf(r *Record) (backend.Backend, error) {
+func (s *Service) backendOf(r *record.VM) (backend.Backend, error) {
 	b := s.backends[r.Backend]
 	if b == nil {
 		return nil, fault.New(fault.Unavailable, "this daemon has no backend %s", r.Backend)
@@ -52,7 +52,7 @@ func (s *Service) backendOf(r *Record) (backend.Backend, error) {
 }
 
 // spec is a VM as its backend knows it, without what it only has while it runs.
-func (s *Service) spec(r *Record) *backend.Spec {
+func (s *Service) spec(r *record.VM) *backend.Spec {
 	v := &r.Spec.V
 	out := &backend.Spec{
 		ID: r.ID, Name: r.Name, Folder: s.folder(r.ID), VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB,
@@ -62,20 +62,20 @@ func (s *Service) spec(r *Record) *backend.Spec {
 		out.Firmware = "" // it has firmware of its own
 	}
 	out.UID, out.GID = s.owner(r)
-	if r.hasDisk() {
+	if r.HasDisk() {
 		out.Disks = append(out.Disks, s.pool(r).Disk(s.volume(r)))
 	}
 	if r.Backend != backend.Sandbox {
 		out.Disks = append(out.Disks, backend.Disk{ID: "seed", Target: filepath.Join(s.folder(r.ID), seedFile), Format: "raw", ReadOnly: true, CD: true})
 	}
-	if v.Network.Mode != networkNone {
+	if v.Network.Mode != record.NetworkNone {
 		out.NICs = []backend.NIC{{MAC: r.MAC, Tap: r.Tap}}
 	}
 	return out
 }
 
 // within is a file in the VM's folder, unless the path says otherwise.
-func (s *Service) within(r *Record, path string) string {
+func (s *Service) within(r *record.VM, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
@@ -84,9 +84,9 @@ func (s *Service) within(r *Record, path string) string {
 
 // outfit gives a VM what it has on the host while it runs, and says how it is started.
 // Strip takes it away.
-func (s *Service) outfit(ctx context.Context, r *Record) (*backend.Spec, error) {
+func (s *Service) outfit(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 	r.Tap, r.IPs.V = "", []string{}
-	if mode := r.Spec.V.Network.Mode; mode == networkBridge || mode == networkTap {
+	if mode := r.Spec.V.Network.Mode; mode == record.NetworkBridge || mode == record.NetworkTap {
 		if s.network == nil {
 			return nil, fault.New(fault.Unavailable, "networks of mode %s take root on the host; network.mode user and none work without", mode)
 		}
@@ -122,7 +122,7 @@ func (s *Service) outfit(ctx context.Context, r *Record) (*backend.Spec, error) 
 
 // confine bounds what a VM's processes may take. What is missing for that is told in the
 // VM's events, or with jailer.enforce the reason not to run it.
-func (s *Service) confine(ctx context.Context, r *Record, instance backend.Instance) error {
+func (s *Service) confine(ctx context.Context, r *record.VM, instance backend.Instance) error {
 	if s.groups == nil {
 		return nil
 	}
@@ -138,20 +138,20 @@ func (s *Service) confine(ctx context.Context, r *Record, instance backend.Insta
 	if s.doc.Jailer.Enforce {
 		return fault.Wrap(fault.Unavailable, err, "the VM cannot be confined (jailer.enforce): %v", err)
 	}
-	_, tellErr := s.change(caller.ByItself(ctx), r.ID, eventConfine, "", "not confined by control groups: "+err.Error(), func(*db.Tx, *Record) error { return nil })
+	_, tellErr := s.store.Change(caller.ByItself(ctx), r.ID, record.EventConfinement, "", "not confined by control groups: "+err.Error(), nil)
 	return tellErr
 }
 
 // limitsOf is what a VM's processes may take: what the guest may, and what running it
 // takes beside: translated code, buffers, devices.
-func limitsOf(r *Record) cgroup.Limits {
+func limitsOf(r *record.VM) cgroup.Limits {
 	const beside = 5 << 28 // 1.25 GiB, most of it for TCG's translated code
 	memory := int64(r.MemoryMiB) << 20
 	return cgroup.Limits{Memory: memory + memory/8 + beside, CPUs: r.VCPUs + 1, Processes: 4096}
 }
 
 // strip takes away what a VM without a process has on the host beside its folder.
-func (s *Service) strip(ctx context.Context, r *Record) {
+func (s *Service) strip(ctx context.Context, r *record.VM) {
 	if b, err := s.backendOf(r); err == nil {
 		if err := b.Clean(ctx, s.spec(r)); err != nil {
 			s.log.Error("a VM's remains on the host", "vm", r.ID, "error", err)
@@ -163,7 +163,7 @@ func (s *Service) strip(ctx context.Context, r *Record) {
 		}
 	}
 	// The row names the device only once the VM runs: a daemon that is killed before leaves it unnamed.
-	if mode := r.Spec.V.Network.Mode; s.network == nil || mode != networkBridge && mode != networkTap {
+	if mode := r.Spec.V.Network.Mode; s.network == nil || mode != record.NetworkBridge && mode != record.NetworkTap {
 		return
 	}
 	if err := s.network.Detach(ctx, r.ID); err != nil {
@@ -175,7 +175,7 @@ func (s *Service) strip(ctx context.Context, r *Record) {
 const cleanLimit = time.Minute
 
 // clean is strip for good: the VM's address is given back, too.
-func (s *Service) clean(ctx context.Context, r *Record) error {
+func (s *Service) clean(ctx context.Context, r *record.VM) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
 	defer cancel()
 	var errs []error
@@ -185,7 +185,7 @@ func (s *Service) clean(ctx context.Context, r *Record) error {
 	if s.groups != nil {
 		errs = append(errs, s.groups.Remove(r.ID))
 	}
-	if mode := r.Spec.V.Network.Mode; s.network != nil && (mode == networkBridge || mode == networkTap) {
+	if mode := r.Spec.V.Network.Mode; s.network != nil && (mode == record.NetworkBridge || mode == record.NetworkTap) {
 		errs = append(errs, s.network.Detach(ctx, r.ID), s.network.Release(ctx, r.ID))
 	}
 	return errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -34,8 +35,8 @@ const restoredAtOnce = 16
 // takes long. Folders and network devices of no VM are removed.
 func (s *Service) restore(ctx context.Context) error {
 	ctx = caller.ByItself(ctx)
-	var all []Record
-	if err := s.db.Select(ctx, &all, "SELECT * FROM vms ORDER BY id"); err != nil {
+	all, err := s.store.AllVMs(ctx)
+	if err != nil {
 		return err
 	}
 	known := map[string]bool{}
@@ -96,8 +97,8 @@ func (s *Service) sweepFolders(known map[string]bool) error {
 
 // sweepIncoming removes what was being taken in and no operation goes on with.
 func (s *Service) sweepIncoming(ctx context.Context) error {
-	var open []string
-	if err := s.db.Select(ctx, &open, "SELECT args FROM jobs WHERE kind = ? AND finished_at IS NULL", kindImage); err != nil {
+	open, err := s.store.OpenArgs(ctx, record.OperationImage)
+	if err != nil {
 		return err
 	}
 	keep := map[string]bool{}
@@ -107,13 +108,13 @@ func (s *Service) sweepIncoming(ctx context.Context) error {
 	return s.contents.DropAll(func(id string) bool { return keep[id] })
 }
 
-func (s *Service) restoreOne(ctx context.Context, r Record) error {
+func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 	switch r.State {
 	case vm.Creating:
-		if s.isBeingMade(ctx, r.ID) {
+		if s.store.IsBeingMade(ctx, r.ID) {
 			return nil
 		}
-		if _, err := s.move(ctx, r.ID, vm.Crashed, "", "the daemon ended while the VM was made", nil); err != nil {
+		if _, err := s.store.Move(ctx, r.ID, vm.Crashed, "", "the daemon ended while the VM was made", nil); err != nil {
 			return err
 		}
 		return s.erase(ctx, r)
@@ -136,7 +137,7 @@ func (s *Service) restoreOne(ctx context.Context, r Record) error {
 	case vm.Stopped, vm.Failed:
 		s.strip(ctx, &r)
 	}
-	names, err := s.unfinished(ctx, r.ID)
+	names, err := s.store.UnfinishedSnapshots(ctx, r.ID)
 	switch {
 	case err != nil:
 		return err
@@ -152,9 +153,9 @@ func (s *Service) restoreOne(ctx context.Context, r Record) error {
 }
 
 // bringUpAgain is bringUp after the daemon was away. The VM's work is locked.
-func (s *Service) bringUpAgain(ctx context.Context, m *machine, r Record) error {
+func (s *Service) bringUpAgain(ctx context.Context, m *machine, r record.VM) error {
 	if r.Reverting != "" {
-		snap, err := s.snapshot(ctx, s.db, r.ID, r.Reverting)
+		snap, err := s.store.Snapshot(ctx, r.ID, r.Reverting)
 		if err == nil {
 			return s.bringUpFrom(ctx, m, r, &snap)
 		}
@@ -169,7 +170,7 @@ func (s *Service) bringUpAgain(ctx context.Context, m *machine, r Record) error 
 // settle brings back a VM whose disk the daemon was working on when it was killed: a snapshot
 // that was not finished is removed, and a revert is done again. The process may be busy with
 // that until then, and answers nothing; nobody else works on the VM meanwhile.
-func (s *Service) settle(ctx context.Context, r Record) error {
+func (s *Service) settle(ctx context.Context, r record.VM) error {
 	m := s.machines.get(r.ID)
 	if err := m.lock(ctx); err != nil {
 		return err
@@ -184,13 +185,13 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 	return nil
 }
 
-func (s *Service) settleNow(ctx context.Context, m *machine, r Record) error {
+func (s *Service) settleNow(ctx context.Context, m *machine, r record.VM) error {
 	if r.State.HasProcess() {
 		if err := s.meet(ctx, r, backend.MemoryLimit(r.MemoryMiB)); err != nil {
 			return err
 		}
 		var err error
-		if r, err = s.record(ctx, s.db, r.ID); err != nil {
+		if r, err = s.store.VM(ctx, r.ID); err != nil {
 			return err
 		}
 	}
@@ -209,7 +210,7 @@ func (s *Service) settleNow(ctx context.Context, m *machine, r Record) error {
 		return d.Close()
 	}
 	if r.Reverting != "" {
-		snap, err := s.snapshot(ctx, s.db, r.ID, r.Reverting)
+		snap, err := s.store.Snapshot(ctx, r.ID, r.Reverting)
 		if err == nil {
 			return s.load(ctx, m, r, &snap)
 		}
@@ -226,18 +227,11 @@ func (s *Service) settleNow(ctx context.Context, m *machine, r Record) error {
 	return s.agree(ctx, r, "as it was found after the daemon came back")
 }
 
-// isBeingMade says whether an operation goes on with making a VM.
-func (s *Service) isBeingMade(ctx context.Context, id string) bool {
-	var n int
-	err := s.db.Get(ctx, &n, "SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id WHERE o.vm_id = ? AND o.kind IN (?, ?) AND j.finished_at IS NULL", id, kindClone, kindRestore)
-	return err != nil || n > 0
-}
-
 // meetLimit is how long a VM's process may take to answer when the daemon is back.
 const meetLimit = time.Minute
 
 // meet finds the process of a VM again, which must answer within a limit.
-func (s *Service) meet(ctx context.Context, r Record, limit time.Duration) error {
+func (s *Service) meet(ctx context.Context, r record.VM, limit time.Duration) error {
 	b, err := s.backendOf(&r)
 	if err != nil {
 		return err
@@ -249,12 +243,12 @@ func (s *Service) meet(ctx context.Context, r Record, limit time.Duration) error
 		// It cannot be told what it does: an end is better than a VM that nobody keeps.
 		s.log.Error("a VM's process does not answer and is ended", "vm", r.ID, "error", err)
 		s.strip(ctx, &r)
-		_, err = s.move(ctx, r.ID, vm.Crashed, "", err.Error(), func(r *Record) { r.LastError = "the process did not answer after the daemon came back" })
+		_, err = s.store.Move(ctx, r.ID, vm.Crashed, "", err.Error(), func(r *record.VM) { r.LastError = "the process did not answer after the daemon came back" })
 		return err
 	}
 	if instance == nil {
 		s.strip(ctx, &r)
-		_, err := s.move(ctx, r.ID, vm.Ended, "", "its process ended while the daemon was away", func(r *Record) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
+		_, err := s.store.Move(ctx, r.ID, vm.Ended, "", "its process ended while the daemon was away", func(r *record.VM) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
 		return err
 	}
 	if r.Tap != "" && s.network != nil {
@@ -277,7 +271,7 @@ func (s *Service) meet(ctx context.Context, r Record, limit time.Duration) error
 
 // agree notes whether the processors of a VM that runs, or is paused, are halted, as its
 // backend says, and why.
-func (s *Service) agree(ctx context.Context, r Record, why string) error {
+func (s *Service) agree(ctx context.Context, r record.VM, why string) error {
 	instance, _ := s.machines.get(r.ID).runs()
 	if instance == nil || r.State != vm.Running && r.State != vm.Paused {
 		return nil // it has ended, or is about to
@@ -292,7 +286,7 @@ func (s *Service) agree(ctx context.Context, r Record, why string) error {
 		return nil
 	}
 	kind := map[bool]vm.Move{true: vm.Pause, false: vm.Resume}[paused]
-	_, err = s.move(ctx, r.ID, kind, "", why, nil)
+	_, err = s.store.Move(ctx, r.ID, kind, "", why, nil)
 	return err
 }
 
@@ -310,8 +304,8 @@ func (s *Service) autostart(ctx context.Context) {
 	if last, err := os.ReadFile(path); err == nil && string(last) == string(boot) { //nolint:gosec // our own folder
 		return
 	}
-	var ids []string
-	if err := s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE autostart = TRUE AND state IN (?, ?) ORDER BY id", vm.Stopped, vm.Failed); err != nil {
+	ids, err := s.store.StartWithHost(ctx)
+	if err != nil {
 		s.log.Error("VMs are not started with the host", "error", err)
 		return
 	}
@@ -329,8 +323,8 @@ func (s *Service) autostart(ctx context.Context) {
 // for none of them.
 func (s *Service) expire(ctx context.Context) error {
 	ctx = caller.ByItself(ctx)
-	var due []Record
-	if err := s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at", db.At(s.now()), vm.Deleting); err != nil {
+	due, err := s.store.Due(ctx)
+	if err != nil {
 		return err
 	}
 	var errs []error
@@ -359,8 +353,8 @@ func (s *Service) expire(ctx context.Context) error {
 
 // untilNextExpiry is how long to wait for the next VM whose time is over, at most limit.
 func (s *Service) untilNextExpiry(ctx context.Context, limit time.Duration) time.Duration {
-	var next db.Time
-	if err := s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ?", vm.Deleting); err != nil || next.IsZero() {
+	next, err := s.store.NextExpiry(ctx)
+	if err != nil || next.IsZero() {
 		return limit
 	}
 	return min(max(next.Sub(s.now()), 0), limit)

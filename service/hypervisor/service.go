@@ -17,7 +17,6 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
@@ -32,6 +31,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
@@ -61,7 +61,7 @@ type Service struct {
 	db       *db.DB
 	audit    *audit.Log
 	jobs     *jobs.Runner
-	secrets  *auth.Sealer
+	store    *record.Store
 	contents *catalog.Store
 	policy   admission.Policy
 	backends map[string]backend.Backend
@@ -81,9 +81,8 @@ type Service struct {
 	// url is where this daemon answers, once it listens.
 	url atomic.Pointer[string]
 
-	admission sync.Mutex   // held while a request is held against what is there already
-	copying   turns        // by tenant: held while a file of the host is copied for a new VM
-	cleaning  sync.RWMutex // held for reading by who uses contents that no VM stands on yet
+	copying  turns        // by tenant: held while a file of the host is copied for a new VM
+	cleaning sync.RWMutex // held for reading by who uses contents that no VM stands on yet
 
 	timed chan struct{} // holds one: a VM with a time to live was made
 
@@ -148,7 +147,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if err := s.openSecrets(ctx); err != nil {
 		return nil, err
 	}
-	if s.contents, err = catalog.Open(filepath.Join(s.data, "images"), int64(doc.Images.MaxGiB)*gib); err != nil {
+	if s.contents, err = catalog.Open(filepath.Join(s.data, "images"), int64(doc.Images.MaxGiB)*record.GiB); err != nil {
 		return nil, err
 	}
 	s.openPools()
@@ -159,7 +158,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.openBackends(deps.Backends)
-	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: workers}, PerGroup: map[string]int{queue: workersOfTenant}, Lease: 10 * time.Second, Worker: newID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
+	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: workers}, PerGroup: map[string]int{queue: workersOfTenant}, Lease: 10 * time.Second, Worker: record.NewID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
 	return s, s.openFleet()
@@ -183,7 +182,7 @@ func (s *Service) Run(ctx context.Context) error {
 		"expiry": s.keepTime,
 		"audit":  s.audit.Run,
 		"forget operations": func(ctx context.Context) {
-			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.expireOperations, Log: s.log})
+			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log})
 		},
 	}
 	if s.network != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
@@ -70,7 +69,7 @@ func (t *tickets) redeem(word, vm string) (caller.Caller, error) {
 
 // Ticket makes a word that opens a socket to the VM.
 func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, error) {
-	r, err := s.record(ctx, s.db, id)
+	r, err := s.store.VM(ctx, id)
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -78,7 +77,5 @@ func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, err
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	return word, expires, s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
-	})
+	return word, expires, s.store.Note(ctx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
 }

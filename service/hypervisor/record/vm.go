@@ -1,13 +1,9 @@
-package hypervisor
+package record
 
 import (
 	"context"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -40,10 +36,10 @@ type Network struct {
 
 // The modes of a network.
 const (
-	networkNone   = "none"
-	networkUser   = "user"
-	networkBridge = "bridge"
-	networkTap    = "tap"
+	NetworkNone   = "none"
+	NetworkUser   = "user"
+	NetworkBridge = "bridge"
+	NetworkTap    = "tap"
 )
 
 // CloudInit is what the guest's cloud-init is told.
@@ -61,8 +57,8 @@ type Boot struct {
 	Disk                       bool // it has a disk of its own
 }
 
-// Record is a VM as it is stored.
-type Record struct {
+// VM is a VM as it is stored.
+type VM struct {
 	ID          string                     `db:"id"`
 	Name        string                     `db:"name"`
 	Tenant      string                     `db:"tenant"`
@@ -91,33 +87,75 @@ type Record struct {
 	Reverting   string                     `db:"reverting"`    // the full snapshot that it is being put back to
 }
 
-// newID makes an id that sorts by the time it was made (UUID version 7).
-func newID() string { return uuid.Must(uuid.NewV7()).String() }
+// GiB is a GiB in bytes.
+const GiB = 1 << 30
 
-var errNoVM = fault.New(fault.NotFound, "there is no such VM")
+// HasDisk says whether a VM has a disk of its own: sandboxes have none, and what boots a kernel
+// only if there is an image or it was asked for.
+func (r *VM) HasDisk() bool { return r.Spec.V.Boot.Disk }
 
-// record reads a VM in the caller's scope.
-func (s *Service) record(ctx context.Context, q db.Querier, id string) (Record, error) {
-	var r Record
+// HasTap says whether the VM has a network device on the host while it runs.
+func (r *VM) HasTap() bool { return r.Spec.V.Network.HasTap() }
+
+// HasTap says whether a network of this mode takes a device on the host.
+func (n *Network) HasTap() bool { return n.Mode == NetworkBridge || n.Mode == NetworkTap }
+
+// VM reads a VM in the caller's scope.
+func (s *Store) VM(ctx context.Context, id string) (VM, error) { return vmIn(ctx, s.db, id) }
+
+func vmIn(ctx context.Context, q db.Querier, id string) (VM, error) {
+	var r VM
 	err := q.Get(ctx, &r, "SELECT * FROM vms WHERE id = ?", id)
 	if err == nil && !caller.From(ctx).Sees(r.Tenant) {
 		err = db.ErrNoRows
 	}
-	return r, db.NotFound(err, "%s", errNoVM.Message)
+	return r, db.NotFound(err, "there is no such VM")
 }
 
-// save writes a VM's changed row. Generations count changes.
-func save(ctx context.Context, tx *db.Tx, r *Record) error {
-	r.Generation++
-	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?, autostart = ?,
-		generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?, base = ?, disk_base = ?, pause_reason = ?, reverting = ? WHERE id = ?`,
-		r.Name, r.Backend, r.State, r.Spec, r.Secret, r.MAC, r.Tap, r.IPs, r.Autostart,
-		r.Generation, r.LastError, r.StartedAt, r.KillAt, r.Events, r.VCPUs, r.MemoryMiB, r.Base, r.DiskBase, r.PauseReason, r.Reverting, r.ID)
-	return err
+// AllVMs are all VMs of the host, oldest first.
+func (s *Store) AllVMs(ctx context.Context) (all []VM, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT * FROM vms ORDER BY id")
 }
 
-// ListFilter selects VMs; zero fields select all.
-type ListFilter struct {
+// Due are the VMs whose time is over, and those that are being deleted.
+func (s *Store) Due(ctx context.Context) (due []VM, err error) {
+	return due, s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at",
+		db.At(s.now()), vm.Deleting)
+}
+
+// NextExpiry is when the time of the next VM is over; zero: there is none that has one.
+func (s *Store) NextExpiry(ctx context.Context) (next db.Time, err error) {
+	return next, s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ?", vm.Deleting)
+}
+
+// StartWithHost are the ids of the VMs that start with the host and do not run.
+func (s *Store) StartWithHost(ctx context.Context) (ids []string, err error) {
+	return ids, s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE autostart = TRUE AND state IN (?, ?) ORDER BY id",
+		vm.Stopped, vm.Failed)
+}
+
+// Given is what VMs have been given in all.
+type Given struct {
+	State     vm.State `db:"state"`
+	VMs       int      `db:"vms"`
+	VCPUs     int      `db:"vcpus"`
+	MemoryMiB int      `db:"memory_mib"`
+}
+
+// Given is what all VMs have.
+func (s *Store) Given(ctx context.Context) (all Given, err error) {
+	return all, s.db.Get(ctx, &all, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus,
+		COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms`)
+}
+
+// GivenByState is what the VMs of each state have.
+func (s *Store) GivenByState(ctx context.Context) (all []Given, err error) {
+	return all, s.db.Select(ctx, &all, `SELECT state, COUNT(*) AS vms, SUM(vcpus) AS vcpus,
+		SUM(memory_mib) AS memory_mib FROM vms GROUP BY state`)
+}
+
+// Filter selects VMs; zero fields select all.
+type Filter struct {
 	Tenant string
 	State  string
 	Labels map[string]string
@@ -126,7 +164,7 @@ type ListFilter struct {
 }
 
 // VMs lists VMs in the caller's scope, oldest first.
-func (s *Service) VMs(ctx context.Context, f ListFilter) ([]Record, error) {
+func (s *Store) VMs(ctx context.Context, f Filter) ([]VM, error) {
 	query, args := "SELECT * FROM vms WHERE id > ?", []any{f.After}
 	if c := caller.From(ctx); c.Tenant != "" {
 		query, args = query+" AND tenant = ?", append(args, c.Tenant)
@@ -137,12 +175,13 @@ func (s *Service) VMs(ctx context.Context, f ListFilter) ([]Record, error) {
 	if f.State != "" {
 		query, args = query+" AND state = ?", append(args, f.State)
 	}
-	var found []Record
+	var found []VM
 	for len(found) < f.Limit {
 		// Labels are compared here, so that both engines do it alike; a page is filled from
 		// as many rows as it takes.
-		var rows []Record
-		if err := s.db.Select(ctx, &rows, query+" ORDER BY id LIMIT ?", append(args[:len(args):len(args)], f.Limit)...); err != nil {
+		var rows []VM
+		page := append(args[:len(args):len(args)], f.Limit)
+		if err := s.db.Select(ctx, &rows, query+" ORDER BY id LIMIT ?", page...); err != nil {
 			return nil, err
 		}
 		for _, r := range rows {
@@ -165,62 +204,4 @@ func hasLabels(have, want map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// Event is something that happened to a VM.
-type Event struct {
-	VM      string  `db:"vm_id"`
-	Seq     int64   `db:"seq"`
-	At      db.Time `db:"at"`
-	Kind    string  `db:"kind"`
-	Message string  `db:"message"`
-	Actor   string  `db:"actor"` // empty: nobody
-}
-
-// maxEvents is how many events of a VM are kept.
-const maxEvents = 1000
-
-// The kinds of events.
-const (
-	eventState   = "state"
-	eventBackend = "backend"
-	eventAgent   = "agent"
-	eventDisk    = "disk"
-	eventNetwork = "network"
-	eventConfine = "confinement"
-)
-
-// tell notes an event of a VM whose row is saved afterwards.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, r *Record, kind, message string) error {
-	r.Events++
-	const longest = 2000
-	if len(message) > longest {
-		message = message[:longest] + "…"
-	}
-	if err := tx.Insert(ctx, "events", Event{VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: caller.From(ctx).Name}); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, "DELETE FROM events WHERE vm_id = ? AND seq <= ?", r.ID, r.Events-maxEvents)
-	return err
-}
-
-// Events lists what happened to a VM, newest first, before an event's number; 0: from the newest.
-func (s *Service) Events(ctx context.Context, id string, before int64, limit int) ([]Event, error) {
-	if _, err := s.record(ctx, s.db, id); err != nil {
-		return nil, err
-	}
-	if before == 0 {
-		before = 1 << 62
-	}
-	var events []Event
-	err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE vm_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", id, before, limit)
-	return events, err
-}
-
-// untilTime is t as a stored time, zero if the duration is 0.
-func after(now time.Time, d time.Duration) db.Time {
-	if d == 0 {
-		return db.Time{}
-	}
-	return db.At(now.Add(d))
 }
