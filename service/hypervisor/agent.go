@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -24,14 +25,14 @@ const (
 )
 
 // keepAgent keeps a session with the guest's agent for as long as the VM runs.
-func (s *Service) keepAgent(m *machine, r record.VM, instance backend.Instance) {
+func (s *Service) keepAgent(m *machine.Machine, r record.VM, instance backend.Instance) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	routine.Go(s.log, "guest agent", func() {
 		defer cancel()
 		select {
 		case <-instance.Done():
-		case <-s.leaving:
+		case <-s.machines.Ending().Done():
 		case <-ctx.Done():
 		}
 	})
@@ -101,23 +102,14 @@ func (s *Service) whileAgentStays(ctx context.Context, o backend.Observer, chang
 }
 
 // useAgent has a session be the VM's until it is over, or ctx ends.
-func (s *Service) useAgent(ctx context.Context, m *machine, client *guest.Client, instance backend.Instance) {
-	m.mu.Lock()
-	m.guest, m.version, m.silent = client, client.Version(), false
-	rotate := m.rotate
-	m.mu.Unlock()
-	m.ring()
+func (s *Service) useAgent(ctx context.Context, m *machine.Machine, client *guest.Client, instance backend.Instance) {
+	rotate := m.Connect(client)
 	if rotate {
 		s.rotateAgent(ctx, m)
 	}
 	s.pingAgent(ctx, m, client, instance)
-	m.mu.Lock()
-	if m.guest == client {
-		m.guest = nil
-	}
-	m.mu.Unlock()
+	m.Disconnect(client)
 	_ = client.Close() // it is over, or no longer wanted
-	m.ring()
 }
 
 const (
@@ -135,7 +127,7 @@ const (
 
 // pingAgent asks an agent for an answer time and again, and at once when it may be another than
 // before, until the session is over, or the agent is lost, or ctx ends.
-func (s *Service) pingAgent(ctx context.Context, m *machine, client *guest.Client, instance backend.Instance) {
+func (s *Service) pingAgent(ctx context.Context, m *machine.Machine, client *guest.Client, instance backend.Instance) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	observer, _ := instance.(backend.Observer)
@@ -169,19 +161,19 @@ func (s *Service) pingAgent(ctx context.Context, m *machine, client *guest.Clien
 var errAgentLost = errors.New("the agent does not answer")
 
 // awaitPing waits for the answer to a ping. A guest that is paused is waited for as long as it is.
-func (s *Service) awaitPing(ctx context.Context, m *machine, answered <-chan error, patience time.Duration, instance backend.Instance) error {
+func (s *Service) awaitPing(ctx context.Context, m *machine.Machine, answered <-chan error, patience time.Duration, instance backend.Instance) error {
 	silent, lost := time.NewTimer(silentAfter), time.NewTimer(patience)
 	defer silent.Stop()
 	defer lost.Stop()
 	for {
 		select {
 		case err := <-answered:
-			m.setSilent(false)
+			m.SetSilent(false)
 			return err
 		case <-silent.C:
-			m.setSilent(true)
+			m.SetSilent(true)
 		case <-lost.C:
-			asking, cancel := context.WithTimeout(ctx, haltLimit)
+			asking, cancel := context.WithTimeout(ctx, machine.CallLimit)
 			paused, err := instance.Paused(asking)
 			cancel()
 			if err == nil && !paused {
@@ -194,23 +186,21 @@ func (s *Service) awaitPing(ctx context.Context, m *machine, answered <-chan err
 
 // rotateAgent gives an agent a new secret, which is tried again with the next session if
 // it fails.
-func (s *Service) rotateAgent(ctx context.Context, m *machine) {
-	ctx, cancel := context.WithTimeout(ctx, haltLimit)
+func (s *Service) rotateAgent(ctx context.Context, m *machine.Machine) {
+	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
 	defer cancel()
 	if err := s.rotateSecret(ctx, m); err != nil {
-		s.log.Warn("a guest's agent keeps its secret as yet", "vm", m.id, "error", err)
+		s.log.Warn("a guest's agent keeps its secret as yet", "vm", m.ID, "error", err)
 		return
 	}
-	m.mu.Lock()
-	m.rotate = false
-	m.mu.Unlock()
+	m.SetRotate(false)
 }
 
 // connectAgent makes one attempt. The secret is read every time, since it may be rotated.
-func (s *Service) connectAgent(ctx context.Context, m *machine, instance backend.Instance) (*guest.Client, error) {
+func (s *Service) connectAgent(ctx context.Context, m *machine.Machine, instance backend.Instance) (*guest.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	secrets, err := s.store.Secrets(ctx, m.id)
+	secrets, err := s.store.Secrets(ctx, m.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +238,7 @@ func (s *Service) Agent(ctx context.Context, id string) (*guest.Client, error) {
 	if !r.Spec.V.Agent {
 		return nil, fault.New(fault.Conflict, "the VM was made without an agent").WithCode("no_agent")
 	}
-	return s.machines.get(id).agent()
+	return s.machines.Get(id).Session()
 }
 
 // codeSilent is the code of a fault about an agent that does not answer.

@@ -123,7 +123,7 @@ func (s *Service) parentOf(ctx context.Context, r *record.VM, d backend.Disks, k
 func (s *Service) copyQuietly(ctx context.Context, r *record.VM, d backend.Disks, c backend.DiskCopy, progress func(float64)) (how string, err error) {
 	thaw := func() {}
 	how = "as the disk was"
-	client, agentErr := s.machines.get(r.ID).agent()
+	client, agentErr := s.machines.Get(r.ID).Session()
 	switch {
 	case r.State != vm.Running || !r.Spec.V.Agent: // nobody writes, or nobody can see to it
 	case agentErr != nil:

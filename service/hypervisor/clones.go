@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -131,39 +132,33 @@ func (s *Service) begin(ctx context.Context, op record.Operation, args copyArgs,
 // unmake removes the VM that an operation was to make and will not. A VM that was made, or
 // was there before, stays.
 func (s *Service) unmake(ctx context.Context, id, why string) error {
-	ctx = context.WithoutCancel(ctx)
-	r, err := s.store.VM(ctx, id)
+	err := s.machines.With(context.WithoutCancel(ctx), id, machine.Any,
+		func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+			if r.State != vm.Creating {
+				return nil
+			}
+			return s.undo(ctx, r, why)
+		})
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
-	if err != nil || r.State != vm.Creating {
-		return err
-	}
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	return s.undo(ctx, r, why)
+	return err
 }
 
 // makeCopy makes a VM whose row is there, with what fill puts into its folder.
 func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx context.Context, r *record.VM) error) error {
 	defer s.hold()()
-	m := s.machines.get(a.VM)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	r, err := s.store.VM(ctx, a.VM)
-	if err != nil {
-		return err
-	}
-	if r.State != vm.Creating {
-		return nil // it was made before the daemon ended
-	}
+	return s.machines.With(ctx, a.VM, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		if r.State != vm.Creating {
+			return nil // it was made before the daemon ended
+		}
+		return s.makeCopyOf(ctx, r, fill)
+	})
+}
+
+func (s *Service) makeCopyOf(ctx context.Context, r record.VM, fill func(ctx context.Context, r *record.VM) error) error {
 	folder := s.folder(r.ID)
-	err = errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o711)) //nolint:gosec // its process, under another uid, passes through
+	err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o711)) //nolint:gosec // its process, under another uid, passes through
 	if err == nil {
 		err = fill(ctx, &r)
 	}
@@ -247,22 +242,16 @@ func (s *Service) basePath(id string) string {
 
 // link makes a stopped VM's disk the base of both, the VM itself and its clone.
 func (s *Service) link(ctx context.Context, source string, clone *record.VM) error {
-	m := s.machines.get(source)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	r, err := s.store.VM(ctx, source)
-	if err != nil {
-		return err
-	}
-	if err := s.linkable(ctx, &r); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.tidyStopped(ctx, m, &r); err != nil {
-		return err
-	}
+	return s.machines.With(ctx, source, s.linkable, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		ctx = context.WithoutCancel(ctx)
+		if err := s.tidyStopped(ctx, m, &r); err != nil {
+			return err
+		}
+		return s.share(ctx, r, clone)
+	})
+}
+
+func (s *Service) share(ctx context.Context, r record.VM, clone *record.VM) error {
 	v := s.volume(&r)
 	disk := s.pool(&r).Disk(v).Target
 	size, err := s.shareable(&r, disk)
@@ -273,7 +262,7 @@ func (s *Service) link(ctx context.Context, source string, clone *record.VM) err
 	// The base is known before it is there, and there before anything stands on it. Until
 	// the VM's own disk is replaced, by one rename, both names are the same file, which does
 	// no harm.
-	if err := s.store.ShareDisk(ctx, source, id); err != nil {
+	if err := s.store.ShareDisk(ctx, r.ID, id); err != nil {
 		return err
 	}
 	if err := os.Link(disk, s.basePath(id)); err != nil {
@@ -446,18 +435,12 @@ func (s *Service) runRestore(ctx context.Context, a copyArgs, progress func(floa
 
 // replaceDisk puts a backup's disk in the place of a stopped VM's.
 func (s *Service) replaceDisk(ctx context.Context, id string, b *record.Backup, progress func(float64)) error {
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	r, err := s.store.VM(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := s.replaceableDisk(ctx, &r); err != nil {
-		return err
-	}
+	return s.machines.With(ctx, id, s.replaceableDisk, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		return s.replaceDiskOf(ctx, r, b, progress)
+	})
+}
+
+func (s *Service) replaceDiskOf(ctx context.Context, r record.VM, b *record.Backup, progress func(float64)) error {
 	v := s.volume(&r)
 	work := filepath.Join(v.Folder, copyName)
 	defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
@@ -472,11 +455,11 @@ func (s *Service) replaceDisk(ctx context.Context, id string, b *record.Backup, 
 	}
 	// The intent is the operation, which is repeated if the daemon is killed, and that no backup
 	// builds any more on notes of the disk that goes.
-	if err := s.store.ForgetBitmaps(ctx, id); err != nil {
+	if err := s.store.ForgetBitmaps(ctx, r.ID); err != nil {
 		return err
 	}
 	if err := os.Rename(work, s.pool(&r).Disk(v).Target); err != nil {
 		return err
 	}
-	return s.store.SettleDisk(context.WithoutCancel(ctx), id, b)
+	return s.store.SettleDisk(context.WithoutCancel(ctx), r.ID, b)
 }

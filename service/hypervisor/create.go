@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -54,34 +55,41 @@ func (s *Service) Create(ctx context.Context, req Request) (record.VM, error) {
 	}
 	// From here on it is finished, or undone, whether or not the caller waits.
 	ctx = context.WithoutCancel(ctx)
-	m := s.machines.get(r.ID)
-	if err := m.lock(ctx); err != nil {
-		return r, err
-	}
-	defer m.unlock()
-	if err := s.make(ctx, &r, &req, content); err != nil {
-		return r, errors.Join(err, s.undo(ctx, r, fault.From(err).Message))
-	}
-	if r, err = s.store.Move(ctx, r.ID, vm.Made, "", "", nil); err != nil {
-		return r, err
-	}
-	if !req.Start {
-		return r, nil
-	}
-	started, err := s.store.Move(ctx, r.ID, vm.Start, "vm.start", "", nil)
-	if err != nil {
-		return r, err
-	}
-	s.inBackground("VM start", func() {
-		if err := m.lock(ctx); err != nil {
-			return
+	err = s.machines.With(ctx, r.ID, in(vm.Creating), func(ctx context.Context, _ *machine.Machine, _ record.VM) error {
+		if err := s.make(ctx, &r, &req, content); err != nil {
+			return errors.Join(err, s.undo(ctx, r, fault.From(err).Message))
 		}
-		defer m.unlock()
-		if _, err := s.bringUp(ctx, m, started); err != nil {
-			s.log.Warn("a VM did not start", "vm", started.ID, "error", err)
+		if r, err = s.store.Move(ctx, r.ID, vm.Made, "", "", nil); err != nil || !req.Start {
+			return err
 		}
+		r, err = s.store.Move(ctx, r.ID, vm.Start, "vm.start", "", nil)
+		return err
 	})
-	return started, nil
+	if err == nil && req.Start {
+		s.machines.Go("VM start", func() { s.goOnStarting(ctx, r.ID) })
+	}
+	return r, err
+}
+
+// in checks that a VM is still in the state in which it was left to the work.
+func in(state vm.State) machine.Check {
+	return func(_ context.Context, r *record.VM) error {
+		if r.State != state {
+			return fault.New(fault.Conflict, "the VM is %s by now, and was %s", r.State, state).WithCode("wrong_state")
+		}
+		return nil
+	}
+}
+
+// goOnStarting starts the process of a VM whose start is stored.
+func (s *Service) goOnStarting(ctx context.Context, id string) {
+	err := s.machines.With(ctx, id, in(vm.Starting), func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		_, err := s.bringUp(ctx, m, r)
+		return err
+	})
+	if err != nil {
+		s.log.Warn("a VM did not start", "vm", id, "error", err)
+	}
 }
 
 // undo removes what there is of a VM that could not be made.
@@ -175,7 +183,7 @@ func (s *Service) erase(ctx context.Context, r record.VM) error {
 	if err := s.store.Forget(ctx, r.ID); err != nil {
 		return err
 	}
-	s.machines.forget(r.ID)
+	s.machines.Forget(r.ID)
 	s.nudgeFleet()
 	if r.DiskBase == "" {
 		return nil

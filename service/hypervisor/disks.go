@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -16,32 +17,22 @@ import (
 // withDisk does something with the disk of a VM that runs, is paused or is stopped, while
 // nobody else works on the VM.
 func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.Context, r record.VM, d backend.Disks) error) error {
-	if _, err := s.store.VM(ctx, id); err != nil {
+	return s.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		ctx, done := m.Breakable(ctx)
+		defer done()
+		d, err := s.openDisk(ctx, m, &r)
+		if err != nil {
+			return err
+		}
+		err = do(ctx, r, d)
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errDeleted) {
+			err = cause
+		}
+		if !r.State.HasProcess() {
+			err = errors.Join(err, d.Close())
+		}
 		return err
-	}
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	ctx, done := m.working(ctx)
-	defer done()
-	r, err := s.store.VM(ctx, id)
-	if err != nil {
-		return err
-	}
-	d, err := s.openDisk(ctx, m, &r)
-	if err != nil {
-		return err
-	}
-	err = do(ctx, r, d)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errDeleted) {
-		err = cause
-	}
-	if !r.State.HasProcess() {
-		err = errors.Join(err, d.Close())
-	}
-	return err
+	})
 }
 
 // diskKeeper is who works on a VM's disk: snapshots, backups and copies take a backend
@@ -63,14 +54,14 @@ func (s *Service) diskKeeper(r *record.VM) (backend.DiskKeeper, error) {
 
 // openDisk finds who has the VM's disk, or opens it, and has what was left unfinished in it
 // cleaned up. The VM's work is locked.
-func (s *Service) openDisk(ctx context.Context, m *machine, r *record.VM) (backend.Disks, error) {
+func (s *Service) openDisk(ctx context.Context, m *machine.Machine, r *record.VM) (backend.Disks, error) {
 	keeper, err := s.diskKeeper(r)
 	if err != nil {
 		return nil, err
 	}
 	switch r.State {
 	case vm.Running, vm.Paused:
-		instance, _ := m.runs()
+		instance, _ := m.Process()
 		d, ok := instance.(backend.Disks)
 		if !ok {
 			return nil, fault.New(fault.Conflict, "the VM is ending")
@@ -125,7 +116,7 @@ const (
 // quiet does something while the file systems of a guest that runs stand still, if its
 // agent can see to that, and says how it went.
 func (s *Service) quiet(ctx context.Context, r *record.VM, do func() error) (how string, err error) {
-	client, agentErr := s.machines.get(r.ID).agent()
+	client, agentErr := s.machines.Get(r.ID).Session()
 	if r.State != vm.Running || agentErr != nil {
 		return "as the disk was", do()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 )
 
 // RunIdle brings back the VMs as Run does, and leaves operations queued until ctx ends.
@@ -15,23 +16,20 @@ func (s *Service) RunIdle(ctx context.Context) error {
 	}
 	close(s.restored)
 	<-ctx.Done()
-	s.depart()
+	s.machines.Depart()
 	return nil
 }
 
 // PingAgent pings an agent as for a VM that is paused or not, and says whether the agent is
 // connected, and when it is given up.
 func PingAgent(ctx context.Context, log *slog.Logger, client *guest.Client, paused func() bool) (connected func() bool, over <-chan struct{}) {
-	s, m, done := &Service{log: log}, &machine{guest: client}, make(chan struct{})
+	s, m, done := &Service{log: log}, machine.New("one"), make(chan struct{})
+	m.Connect(client)
 	go func() {
 		defer close(done)
 		s.pingAgent(ctx, m, client, pausable{paused: paused})
 	}()
-	return func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return !m.silent
-	}, done
+	return func() bool { return m.Status().Connected }, done
 }
 
 type pausable struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -19,19 +20,19 @@ const haltCheck = 2 * time.Second
 // followHalts has a VM that its backend halts of its own accord be paused, with the reason, and
 // has it go on when the host has room again. The disk that is full may be the database's: then
 // the VM is shown as it is (apiVM), and what happened is stored before the VM goes on.
-func (s *Service) followHalts(ctx context.Context, m *machine, instance backend.Instance, o backend.Observer) {
+func (s *Service) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
 	for {
 		condition, changed := o.Condition()
 		var err error
 		if condition.Known {
-			m.setHalt(condition.Halt)
-			err = s.noteHalt(ctx, m.id, condition.Halt)
+			m.SetHalt(condition.Halt)
+			err = s.noteHalt(ctx, m.ID, condition.Halt)
 		}
 		if err == nil && condition.Halt == backend.HaltNoSpace {
 			err = s.resumeWithRoom(ctx, m, instance)
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
-			s.log.Warn("a VM that the host halted is not looked after; that is tried again", "vm", m.id, "halt", condition.Halt, "error", err)
+			s.log.Warn("a VM that the host halted is not looked after; that is tried again", "vm", m.ID, "halt", condition.Halt, "error", err)
 		}
 		var again <-chan time.Time
 		if condition.Halt != "" || err != nil {
@@ -42,7 +43,7 @@ func (s *Service) followHalts(ctx context.Context, m *machine, instance backend.
 		case <-again:
 		case <-instance.Done():
 			return
-		case <-s.leaving:
+		case <-s.machines.Ending().Done():
 			return
 		}
 	}
@@ -80,20 +81,21 @@ func (s *Service) noteHalt(ctx context.Context, id string, halt backend.Halt) er
 
 // resumeWithRoom lets a VM go on that was halted for want of room, once there is some. The move
 // to running is made when its backend says that it runs.
-func (s *Service) resumeWithRoom(ctx context.Context, m *machine, instance backend.Instance) error {
-	r, err := s.store.VM(ctx, m.id)
+func (s *Service) resumeWithRoom(ctx context.Context, m *machine.Machine, instance backend.Instance) error {
+	r, err := s.store.VM(ctx, m.ID)
 	if err != nil || r.State != vm.Paused || r.Spec.V.Storage != storage.Dir {
 		return err // where else its disk is, and whether there is room, is not known here
 	}
-	room, err := hasRoom(s.folder(m.id))
+	room, err := hasRoom(s.folder(m.ID))
 	if err != nil || !room {
 		return err
 	}
-	if !m.tryLock() {
+	release, ok := m.TryWork()
+	if !ok {
 		return nil // it is being worked on; the next look is soon
 	}
-	defer m.unlock()
-	ctx, cancel := context.WithTimeout(ctx, haltLimit)
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
 	defer cancel()
 	return instance.Resume(ctx)
 }

@@ -51,47 +51,17 @@ func (s *Service) serveConsole(w http.ResponseWriter, r *http.Request, id string
 	if found.Backend == backend.Sandbox {
 		return s.serveChannel(w, r, &found, backend.ConsoleChannel) // a shell of its own for each
 	}
-	c, err := s.consoleOf(&found)
+	console, err := s.machines.Get(id).Console(&found)
 	if err != nil {
 		return err
 	}
-	v, err := c.view()
-	if err != nil {
-		return err
-	}
-	defer v.leave()
-	return s.serveSocket(w, r, &viewed{v: v})
-}
-
-// viewed is a viewer as a stream.
-type viewed struct {
-	v    *viewer
-	rest []byte
-}
-
-func (v *viewed) Read(b []byte) (int, error) {
-	for len(v.rest) == 0 {
-		piece, ok := <-v.v.pieces
-		if !ok {
-			return 0, io.EOF
-		}
-		v.rest = piece
-	}
-	n := copy(b, v.rest)
-	v.rest = v.rest[n:]
-	return n, nil
-}
-
-func (v *viewed) Write(b []byte) (int, error) { return v.v.c.stream.Write(b) }
-
-func (v *viewed) Close() error {
-	v.v.leave()
-	return nil
+	defer func() { _ = console.Close() }() // it never fails
+	return s.serveSocket(w, r, console)
 }
 
 // serveChannel answers with a socket to a channel of the VM that is this caller's alone.
 func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
-	instance, _ := s.machines.get(found.ID).runs()
+	instance, _ := s.machines.Get(found.ID).Process()
 	if instance == nil {
 		return fault.New(fault.Conflict, "the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
 	}
@@ -128,7 +98,7 @@ func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.
 	}
 	select {
 	case <-ended:
-	case <-s.leaving:
+	case <-s.machines.Ending().Done():
 	}
 	_ = stream.Close() // so that reading from it ends
 	// The end is said before the context ends, which would cut the connection off.

@@ -28,16 +28,14 @@ func (s *Service) apiVM(r record.VM) hypervisorapi.VM {
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}
 	}
-	if m := s.machines.peek(r.ID); m != nil && r.State.HasProcess() {
-		if instance, _ := m.runs(); instance != nil {
-			out.Pid = some(instance.PID())
+	if m := s.machines.Peek(r.ID); m != nil && r.State.HasProcess() {
+		status := m.Status()
+		out.Pid = some(status.PID)
+		if r.State == vm.Running && status.Halt != "" {
+			out.State, out.PauseReason = hypervisorapi.State(vm.Paused), some(hypervisorapi.PauseReason(status.Halt))
 		}
-		m.mu.Lock()
-		if r.State == vm.Running && m.halt != "" {
-			out.State, out.PauseReason = hypervisorapi.State(vm.Paused), some(hypervisorapi.PauseReason(m.halt))
-		}
-		out.Agent.Connected, out.Agent.Version = m.guest != nil && !m.silent && out.State != hypervisorapi.State(vm.Paused), m.version
-		m.mu.Unlock()
+		out.Agent.Connected = status.Connected && out.State != hypervisorapi.State(vm.Paused)
+		out.Agent.Version = status.Version
 	}
 	return out
 }

@@ -11,33 +11,31 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
 // Start starts a VM, and answers when its processors run.
 func (s *Service) Start(ctx context.Context, id string) (record.VM, error) {
-	if _, err := s.store.VM(ctx, id); err != nil {
-		return record.VM{}, err
-	}
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return record.VM{}, err
-	}
-	defer m.unlock()
-	r, err := s.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) { r.LastError = "" })
-	if err != nil {
-		return r, err
-	}
-	// From here on it is finished whether or not the caller waits.
-	return s.bringUp(context.WithoutCancel(ctx), m, r)
+	var out record.VM
+	err := s.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
+		r, err := s.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) { r.LastError = "" })
+		if err != nil {
+			return err
+		}
+		// From here on it is finished whether or not the caller waits.
+		out, err = s.bringUp(context.WithoutCancel(ctx), m, r)
+		return err
+	})
+	return out, err
 }
 
 // begin is how a process is started: anew, or from a snapshot.
 type begin func(ctx context.Context, spec *backend.Spec) (backend.Instance, error)
 
 // bringUp starts the process of a VM in state starting. The VM's work is locked.
-func (s *Service) bringUp(ctx context.Context, m *machine, r record.VM) (record.VM, error) {
+func (s *Service) bringUp(ctx context.Context, m *machine.Machine, r record.VM) (record.VM, error) {
 	b, err := s.backendOf(&r)
 	if err != nil {
 		return r, err
@@ -45,7 +43,7 @@ func (s *Service) bringUp(ctx context.Context, m *machine, r record.VM) (record.
 	return s.bringUpBy(ctx, m, r, b.Start)
 }
 
-func (s *Service) bringUpBy(ctx context.Context, m *machine, r record.VM, how begin) (record.VM, error) {
+func (s *Service) bringUpBy(ctx context.Context, m *machine.Machine, r record.VM, how begin) (record.VM, error) {
 	began := s.now()
 	var instance backend.Instance
 	// After a panic the VM has failed, too: in state starting nobody could do anything with it.
@@ -126,33 +124,27 @@ func (s *Service) launch(ctx context.Context, r record.VM, how begin) (backend.I
 }
 
 // adopt takes a running VM under the daemon's eyes.
-func (s *Service) adopt(ctx context.Context, m *machine, r record.VM, instance backend.Instance) {
-	m.attach(instance)
+func (s *Service) adopt(ctx context.Context, m *machine.Machine, r record.VM, instance backend.Instance) {
+	m.Attach(instance)
 	ctx = caller.ByItself(context.WithoutCancel(ctx))
-	s.watchers.Go(func() {
-		// Without it, nobody would learn that the VM has ended.
-		routine.Keep(ctx, s.log, "VM end", func(ctx context.Context) { s.follow(ctx, m, r, instance) })
-	})
+	// Without it, nobody would learn that the VM has ended.
+	s.machines.Keep(ctx, "VM end", func(ctx context.Context) { s.follow(ctx, m, r, instance) })
 	if o, ok := instance.(backend.Observer); ok {
-		s.watchers.Go(func() {
-			routine.Keep(s.ending, s.log, "VM halt", func(context.Context) { s.followHalts(ctx, m, instance, o) })
-		})
+		s.machines.Keep(s.machines.Ending(), "VM halt", func(context.Context) { s.followHalts(ctx, m, instance, o) })
 	}
 	if r.Backend != backend.Sandbox {
-		s.inBackground("VM console", func() { s.watchConsole(m, instance) })
+		s.machines.Go("VM console", func() { s.machines.WatchConsole(m, instance) })
 	}
 	if r.Spec.V.Agent {
-		s.watchers.Go(func() {
-			routine.Keep(s.ending, s.log, "guest agent", func(context.Context) { s.keepAgent(m, r, instance) })
-		})
+		s.machines.Keep(s.machines.Ending(), "guest agent", func(context.Context) { s.keepAgent(m, r, instance) })
 	}
 }
 
 // follow waits for the end of a VM's process, and draws the conclusion.
-func (s *Service) follow(ctx context.Context, m *machine, r record.VM, instance backend.Instance) {
+func (s *Service) follow(ctx context.Context, m *machine.Machine, r record.VM, instance backend.Instance) {
 	select {
 	case <-instance.Done():
-	case <-s.leaving:
+	case <-s.machines.Ending().Done():
 		// The daemon ends; the VM goes on.
 		if err := instance.Close(); err != nil {
 			s.log.Warn("letting go of a VM", "vm", r.ID, "error", err)
@@ -175,8 +167,7 @@ func (s *Service) follow(ctx context.Context, m *machine, r record.VM, instance 
 		s.log.Error("the end of a VM is not noted", "vm", r.ID, "error", err)
 	}
 	_ = instance.Close() // it has ended
-	m.detach()
-	m.ring()
+	m.Detach()
 }
 
 // Stop asks the guest to shut down, kills the VM when its time is over, and answers when
@@ -191,30 +182,30 @@ func (s *Service) Stop(ctx context.Context, id string, grace time.Duration, forc
 	if err != nil {
 		return r, err
 	}
-	if err := s.bringDown(context.WithoutCancel(ctx), s.machines.get(id), r, force || grace == 0); err != nil {
+	if err := s.bringDown(context.WithoutCancel(ctx), s.machines.Get(id), r, force || grace == 0); err != nil {
 		return r, err
 	}
 	return s.store.VM(ctx, id)
 }
 
 // bringDown ends the process of a VM in state stopping.
-func (s *Service) bringDown(ctx context.Context, m *machine, r record.VM, force bool) error {
-	instance, ended := m.runs()
+func (s *Service) bringDown(ctx context.Context, m *machine.Machine, r record.VM, force bool) error {
+	instance, ended := m.Process()
 	if instance == nil {
 		// It is being started, did not come up, or has ended by itself.
-		if err := m.lock(ctx); err != nil {
-			return err
-		}
-		instance, ended = m.runs()
-		if instance == nil {
-			defer m.unlock()
+		err := s.machines.With(ctx, r.ID, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+			if instance, ended = m.Process(); instance != nil {
+				return nil
+			}
 			_, err := s.store.Move(ctx, r.ID, vm.Ended, "", "", func(r *record.VM) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
+			return err
+		})
+		if instance == nil {
 			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 				return nil // that is stored already
 			}
 			return err
 		}
-		m.unlock()
 	}
 	if !force {
 		s.askToPowerDown(ctx, m, instance)
@@ -224,14 +215,12 @@ func (s *Service) bringDown(ctx context.Context, m *machine, r record.VM, force 
 		case <-ended:
 			return nil
 		case <-timer.C:
-		case <-s.leaving:
+		case <-s.machines.Ending().Done():
 			return fault.New(fault.Unavailable, "the daemon is ending; the VM will be stopped when it is there again").WithRetryAfter(time.Second)
 		}
 	}
 	return s.kill(ctx, instance, ended)
 }
-
-var errEnding = fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
 
 // killLimit is how long the kernel may take to end a process that was killed. One that waits
 // for a disk which does not answer takes as long as that.
@@ -249,8 +238,8 @@ func (s *Service) kill(ctx context.Context, instance backend.Instance, ended <-c
 		return nil
 	case <-timer.C:
 		return fault.New(fault.Unavailable, "the VM's process (%d) was killed and does not end: it waits for a disk of the host that does not answer", instance.PID()).WithCode("vm_silent")
-	case <-s.leaving:
-		return errEnding
+	case <-s.machines.Ending().Done():
+		return machine.ErrEnding
 	}
 }
 
@@ -259,20 +248,20 @@ const askLimit = 5 * time.Second
 
 // askToPowerDown asks in the way that works for the guest: its agent if it is there, and
 // the power button else. A VM that is paused cannot hear either.
-func (s *Service) askToPowerDown(ctx context.Context, m *machine, instance backend.Instance) {
+func (s *Service) askToPowerDown(ctx context.Context, m *machine.Machine, instance backend.Instance) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	if paused, err := instance.Paused(ctx); err == nil && paused {
 		if err := instance.Resume(ctx); err != nil {
-			s.log.Warn("a VM that is to be stopped does not go on", "vm", m.id, "error", err)
+			s.log.Warn("a VM that is to be stopped does not go on", "vm", m.ID, "error", err)
 		}
 	}
 	if err := instance.PowerDown(ctx); err != nil {
-		s.log.Warn("a VM cannot be asked to power down", "vm", m.id, "error", err)
+		s.log.Warn("a VM cannot be asked to power down", "vm", m.ID, "error", err)
 	}
-	if client, err := m.agent(); err == nil {
+	if client, err := m.Session(); err == nil {
 		if err := client.Shutdown(ctx, "poweroff"); err != nil {
-			s.log.Info("a guest's agent does not shut it down", "vm", m.id, "error", err)
+			s.log.Info("a guest's agent does not shut it down", "vm", m.ID, "error", err)
 		}
 	}
 }
@@ -287,37 +276,28 @@ func (s *Service) Resume(ctx context.Context, id string) (record.VM, error) {
 	return s.halt(ctx, id, vm.Resume, "vm.resume", backend.Instance.Resume)
 }
 
-// haltLimit is how long a backend may take to halt processors, or to let them go on.
-const haltLimit = 30 * time.Second
-
 func (s *Service) halt(ctx context.Context, id string, kind vm.Move, action string, do func(backend.Instance, context.Context) error) (record.VM, error) {
-	r, err := s.store.VM(ctx, id)
-	if err != nil {
-		return r, err
+	var out record.VM
+	allowed := func(_ context.Context, r *record.VM) error {
+		_, err := vm.Next(r.State, kind)
+		return err
 	}
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return r, err
-	}
-	defer m.unlock()
-	if r, err = s.store.VM(ctx, id); err != nil {
-		return r, err
-	}
-	if _, err := vm.Next(r.State, kind); err != nil {
-		return r, err
-	}
-	instance, _ := m.runs()
-	if instance == nil {
-		return r, fault.New(fault.Conflict, "the VM is ending")
-	}
-	// The processors are halted first: which of both states a killed daemon left is asked
-	// of the backend when it starts again.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), haltLimit)
-	defer cancel()
-	if err := do(instance, ctx); err != nil {
-		return r, fmt.Errorf("%s: %w", kind, err)
-	}
-	return s.store.Move(ctx, id, kind, action, "", nil)
+	err := s.machines.With(ctx, id, allowed, func(ctx context.Context, m *machine.Machine, r record.VM) (err error) {
+		instance, _ := m.Process()
+		if instance == nil {
+			return fault.New(fault.Conflict, "the VM is ending")
+		}
+		// The processors are halted first: which of both states a killed daemon left is asked
+		// of the backend when it starts again.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), machine.CallLimit)
+		defer cancel()
+		if err := do(instance, ctx); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		out, err = s.store.Move(ctx, id, kind, action, "", nil)
+		return err
+	})
+	return out, err
 }
 
 // Wait answers when a VM is in a state, at once if it is, or fails with a conflict when
@@ -326,11 +306,11 @@ func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit tim
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
-		m := s.machines.get(id)
-		bell := m.bell() // before the row is read, so that no change is missed
+		m := s.machines.Get(id)
+		bell := m.Bell() // before the row is read, so that no change is missed
 		r, err := s.store.VM(ctx, id)
 		if err != nil {
-			s.machines.forget(id) // unless it is there, and another's; then nobody holds it
+			s.machines.Forget(id) // unless it is there, and another's; then nobody holds it
 			return r, err
 		}
 		if r.State == state {
@@ -340,8 +320,8 @@ func (s *Service) Wait(ctx context.Context, id string, state vm.State, limit tim
 		case <-bell:
 		case <-timer.C:
 			return r, fault.New(fault.Conflict, "the VM is %s, and was not %s in time", r.State, state).WithCode("wait_timeout")
-		case <-s.leaving:
-			return r, errEnding
+		case <-s.machines.Ending().Done():
+			return r, machine.ErrEnding
 		case <-ctx.Done():
 			return r, ctx.Err()
 		}
@@ -354,11 +334,11 @@ func (s *Service) Metrics(ctx context.Context, id string) (backend.Metrics, erro
 	if err != nil {
 		return backend.Metrics{}, err
 	}
-	instance, _ := s.machines.get(id).runs()
+	instance, _ := s.machines.Get(id).Process()
 	if instance == nil {
 		return backend.Metrics{}, fault.New(fault.Conflict, "the VM is %s and uses nothing", r.State)
 	}
-	ctx, cancel := context.WithTimeout(ctx, haltLimit)
+	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
 	defer cancel()
 	metrics, err := instance.Metrics(ctx)
 	if err == nil && r.Tap != "" {
@@ -387,26 +367,26 @@ func (s *Service) doom(ctx context.Context, id string) (record.VM, error) {
 
 // destroy removes all that a VM in state deleting has. It can be repeated.
 func (s *Service) destroy(ctx context.Context, r record.VM) error {
-	m := s.machines.get(r.ID)
-	m.deleting(1)
-	defer m.deleting(-1)
+	m := s.machines.Get(r.ID)
+	m.Deleting(1)
+	defer m.Deleting(-1)
 	for pause := firstDestroyPause; ; pause = min(2*pause, maxDestroyPause) {
 		if err := s.destroyProcesses(ctx, m, &r); err != nil {
 			return err
 		}
-		m.stopWork(errDeleted)
+		m.BreakOff(errDeleted)
 		// Whoever works on the VM may have started a process since.
 		waiting, cancel := context.WithTimeout(ctx, pause)
-		err := m.lock(waiting)
+		release, err := m.Work(waiting)
 		cancel()
 		if err == nil {
+			defer release()
 			break
 		}
-		if s.ending.Err() != nil {
-			return errEnding
+		if s.machines.Ending().Err() != nil {
+			return machine.ErrEnding
 		}
 	}
-	defer m.unlock()
 	if err := s.destroyProcesses(ctx, m, &r); err != nil {
 		return err
 	}
@@ -421,8 +401,8 @@ const (
 )
 
 // destroyProcesses kills the process of a VM, or the one that has its disk open meanwhile.
-func (s *Service) destroyProcesses(ctx context.Context, m *machine, r *record.VM) error {
-	if instance, ended := m.runs(); instance != nil {
+func (s *Service) destroyProcesses(ctx context.Context, m *machine.Machine, r *record.VM) error {
+	if instance, ended := m.Process(); instance != nil {
 		return s.kill(ctx, instance, ended)
 	}
 	b := s.backends[r.Backend]

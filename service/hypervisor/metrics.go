@@ -64,13 +64,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, state := range vm.States() {
 		ch <- prometheus.MustNewConstMetric(c.vms, prometheus.GaugeValue, float64(counts[state]), string(state))
 	}
-	connected := 0
-	for _, m := range c.s.machines.all() {
-		if _, err := m.agent(); err == nil {
-			connected++
-		}
-	}
 	ch <- prometheus.MustNewConstMetric(c.vcpus, prometheus.GaugeValue, float64(vcpus))
 	ch <- prometheus.MustNewConstMetric(c.memory, prometheus.GaugeValue, float64(memory<<20))
-	ch <- prometheus.MustNewConstMetric(c.agents, prometheus.GaugeValue, float64(connected))
+	ch <- prometheus.MustNewConstMetric(c.agents, prometheus.GaugeValue, float64(c.s.machines.ConnectedAgents()))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
@@ -135,7 +136,8 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	s.audit, err = audit.Open(ctx, audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
 		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}})
 	s.cfg.AuditCheckpointSecret = ""
-	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: &s.policy, Now: s.now, Moved: func(id string) { s.machines.get(id).ring() }})
+	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: &s.policy, Now: s.now})
+	s.machines = machine.NewSet(s.store, s.log)
 	return err
 }
 

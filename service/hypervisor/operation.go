@@ -104,7 +104,7 @@ func (s *Service) AwaitOperation(ctx context.Context, id string, limit time.Dura
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	stop := context.AfterFunc(s.ending, cancel)
+	stop := context.AfterFunc(s.machines.Ending(), cancel)
 	defer stop()
 	if _, err := s.jobs.Wait(waiting, id); err != nil && waiting.Err() == nil {
 		return op, err

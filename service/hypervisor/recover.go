@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -122,17 +123,11 @@ func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 		return nil // expire removes it
 	case vm.Starting:
 		s.strip(ctx, &r)
-		m := s.machines.get(r.ID)
-		s.inBackground("VM start", func() {
-			if err := m.lock(ctx); err != nil {
-				return
-			}
-			defer m.unlock()
-			if err := s.bringUpAgain(ctx, m, r); err != nil {
+		return s.machines.WithInBackground(ctx, r.ID, "VM start", in(vm.Starting), s.bringUpAgain, func(err error) {
+			if err != nil {
 				s.log.Warn("a VM did not start", "vm", r.ID, "error", err)
 			}
 		})
-		return nil
 	case vm.Running, vm.Paused, vm.Stopping:
 	case vm.Stopped, vm.Failed:
 		s.strip(ctx, &r)
@@ -153,7 +148,7 @@ func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 }
 
 // bringUpAgain is bringUp after the daemon was away. The VM's work is locked.
-func (s *Service) bringUpAgain(ctx context.Context, m *machine, r record.VM) error {
+func (s *Service) bringUpAgain(ctx context.Context, m *machine.Machine, r record.VM) error {
 	if r.Reverting != "" {
 		snap, err := s.store.Snapshot(ctx, r.ID, r.Reverting)
 		if err == nil {
@@ -171,21 +166,14 @@ func (s *Service) bringUpAgain(ctx context.Context, m *machine, r record.VM) err
 // that was not finished is removed, and a revert is done again. The process may be busy with
 // that until then, and answers nothing; nobody else works on the VM meanwhile.
 func (s *Service) settle(ctx context.Context, r record.VM) error {
-	m := s.machines.get(r.ID)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	s.inBackground("VM restore", func() {
-		defer m.unlock()
-		err := s.settleNow(ctx, m, r)
+	return s.machines.WithInBackground(ctx, r.ID, "VM restore", machine.Any, s.settleNow, func(err error) {
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			s.log.Error("what was begun with a VM's disk before the daemon ended is not cleaned up; that is tried again when the disk is used", "vm", r.ID, "error", err)
 		}
 	})
-	return nil
 }
 
-func (s *Service) settleNow(ctx context.Context, m *machine, r record.VM) error {
+func (s *Service) settleNow(ctx context.Context, m *machine.Machine, r record.VM) error {
 	if r.State.HasProcess() {
 		if err := s.meet(ctx, r, backend.MemoryLimit(r.MemoryMiB)); err != nil {
 			return err
@@ -205,7 +193,7 @@ func (s *Service) settleNow(ctx context.Context, m *machine, r record.VM) error 
 	if err != nil {
 		return err
 	}
-	instance, _ := m.runs()
+	instance, _ := m.Process()
 	if instance == nil {
 		return d.Close()
 	}
@@ -257,10 +245,10 @@ func (s *Service) meet(ctx context.Context, r record.VM, limit time.Duration) er
 			s.log.Error("a VM's network is not as it was", "vm", r.ID, "error", err)
 		}
 	}
-	m := s.machines.get(r.ID)
+	m := s.machines.Get(r.ID)
 	s.adopt(ctx, m, r, instance)
 	if r.State == vm.Stopping {
-		s.inBackground("VM stop", func() {
+		s.machines.Go("VM stop", func() {
 			if err := s.bringDown(ctx, m, r, s.now().After(r.KillAt.Time)); err != nil {
 				s.log.Error("a VM is not stopped", "vm", r.ID, "error", err)
 			}
@@ -272,11 +260,11 @@ func (s *Service) meet(ctx context.Context, r record.VM, limit time.Duration) er
 // agree notes whether the processors of a VM that runs, or is paused, are halted, as its
 // backend says, and why.
 func (s *Service) agree(ctx context.Context, r record.VM, why string) error {
-	instance, _ := s.machines.get(r.ID).runs()
+	instance, _ := s.machines.Get(r.ID).Process()
 	if instance == nil || r.State != vm.Running && r.State != vm.Paused {
 		return nil // it has ended, or is about to
 	}
-	ctx, cancel := context.WithTimeout(ctx, haltLimit)
+	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
 	defer cancel()
 	paused, err := instance.Paused(ctx)
 	if err != nil {
@@ -329,7 +317,7 @@ func (s *Service) expire(ctx context.Context) error {
 	}
 	var errs []error
 	for _, r := range due {
-		if m := s.machines.peek(r.ID); m != nil && m.isBeingDeleted() {
+		if m := s.machines.Peek(r.ID); m != nil && m.IsBeingDeleted() {
 			continue
 		}
 		if r.State != vm.Deleting {
@@ -342,8 +330,8 @@ func (s *Service) expire(ctx context.Context) error {
 				continue
 			}
 		}
-		s.inBackground("VM delete", func() {
-			if err := s.destroy(ctx, r); err != nil && s.ending.Err() == nil {
+		s.machines.Go("VM delete", func() {
+			if err := s.destroy(ctx, r); err != nil && s.machines.Ending().Err() == nil {
 				s.log.Error("a VM is not removed; that is tried again", "vm", r.ID, "error", err)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -41,26 +42,22 @@ func (s *Service) RevertSnapshot(ctx context.Context, id, name string) (record.V
 
 // revertDisk puts the disk of a VM that is stopped back.
 func (s *Service) revertDisk(ctx context.Context, id string, snap *record.Snapshot) error {
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
+	atRest := func(_ context.Context, r *record.VM) error {
+		if r.State != vm.Stopped && r.State != vm.Failed {
+			return fault.New(fault.Conflict, "the VM is %s; stop it before its disk is put back, or revert to a full snapshot", r.State).WithCode("wrong_state")
+		}
+		return nil
 	}
-	defer m.unlock()
-	r, err := s.store.VM(ctx, id)
-	if err != nil {
-		return err
-	}
-	if r.State != vm.Stopped && r.State != vm.Failed {
-		return fault.New(fault.Conflict, "the VM is %s; stop it before its disk is put back, or revert to a full snapshot", r.State).WithCode("wrong_state")
-	}
-	// What the bitmaps noted does not fit the disk afterwards: the next backup is a full one.
-	if err := s.forgetBitmaps(ctx, m, &r); err != nil {
-		return err
-	}
-	if err := (storage.DirPool{}).Revert(ctx, s.volume(&r), snap.Name); err != nil {
-		return err
-	}
-	return s.settleRevert(ctx, &r, "the disk is as in snapshot "+snap.Name)
+	return s.machines.With(ctx, id, atRest, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		// What the bitmaps noted does not fit the disk afterwards: the next backup is a full one.
+		if err := s.forgetBitmaps(ctx, m, &r); err != nil {
+			return err
+		}
+		if err := (storage.DirPool{}).Revert(ctx, s.volume(&r), snap.Name); err != nil {
+			return err
+		}
+		return s.settleRevert(ctx, &r, "the disk is as in snapshot "+snap.Name)
+	})
 }
 
 // settleRevert stores that a VM is as in a snapshot. The snapshot brought back the size, too, that
@@ -81,7 +78,7 @@ func (s *Service) settleRevert(ctx context.Context, r *record.VM, message string
 }
 
 // forgetBitmaps has the next backup be a full one. The VM's work is locked.
-func (s *Service) forgetBitmaps(ctx context.Context, m *machine, r *record.VM) error {
+func (s *Service) forgetBitmaps(ctx context.Context, m *machine.Machine, r *record.VM) error {
 	if err := s.store.ForgetBitmaps(ctx, r.ID); err != nil {
 		return err
 	}
@@ -98,22 +95,15 @@ func (s *Service) forgetBitmaps(ctx context.Context, m *machine, r *record.VM) e
 
 // revertRunning loads a full snapshot into a VM that runs.
 func (s *Service) revertRunning(ctx context.Context, id string, snap *record.Snapshot) error {
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	r, err := s.store.VM(ctx, id)
-	if err != nil {
-		return err
-	}
-	return s.load(ctx, m, r, snap)
+	return s.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		return s.load(ctx, m, r, snap)
+	})
 }
 
 // load puts a VM that runs back to a full snapshot. That is stored first, so that a daemon that
 // is killed meanwhile does it again: it may have left the VM halted, or half put back. The VM's
 // work is locked.
-func (s *Service) load(ctx context.Context, m *machine, r record.VM, snap *record.Snapshot) error {
+func (s *Service) load(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
 	if err := s.store.SetReverting(ctx, r.ID, snap.Name); err != nil {
 		return err
 	}
@@ -128,7 +118,7 @@ func (s *Service) load(ctx context.Context, m *machine, r record.VM, snap *recor
 	return s.reverted(ctx, &r, m, snap)
 }
 
-func (s *Service) loadNow(ctx context.Context, m *machine, r record.VM, snap *record.Snapshot) error {
+func (s *Service) loadNow(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
 	if err := s.forgetBitmaps(ctx, m, &r); err != nil {
 		return err
 	}
@@ -150,8 +140,8 @@ func (s *Service) loadNow(ctx context.Context, m *machine, r record.VM, snap *re
 
 // startFrom starts a VM from a full snapshot. A sandbox that runs is ended before.
 func (s *Service) startFrom(ctx context.Context, id string, snap *record.Snapshot) error {
-	m := s.machines.get(id)
-	if instance, ended := m.runs(); instance != nil {
+	m := s.machines.Get(id)
+	if instance, ended := m.Process(); instance != nil {
 		if _, err := s.store.Move(ctx, id, vm.Stop, "", "for the snapshot "+snap.Name, nil); err != nil {
 			return err
 		}
@@ -159,20 +149,18 @@ func (s *Service) startFrom(ctx context.Context, id string, snap *record.Snapsho
 			return err
 		}
 	}
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	r, err := s.store.Move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *record.VM) { r.LastError, r.Reverting = "", snap.Name })
-	if err != nil {
-		return err
-	}
-	return s.bringUpFrom(ctx, m, r, snap)
+	return s.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
+		r, err := s.store.Move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *record.VM) { r.LastError, r.Reverting = "", snap.Name })
+		if err != nil {
+			return err
+		}
+		return s.bringUpFrom(ctx, m, r, snap)
+	})
 }
 
 // bringUpFrom starts the process of a VM in state starting from a full snapshot. The VM's work
 // is locked.
-func (s *Service) bringUpFrom(ctx context.Context, m *machine, r record.VM, snap *record.Snapshot) error {
+func (s *Service) bringUpFrom(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
 	if err := s.store.ExpectSecretOf(ctx, snap); err != nil {
 		return err
 	}
@@ -197,12 +185,10 @@ func (s *Service) bringUpFrom(ctx context.Context, m *machine, r record.VM, snap
 
 // reverted notes that a VM is in the state of a full snapshot, and has its agent get a new
 // secret: whoever has seen the old one may have been the reason to revert.
-func (s *Service) reverted(ctx context.Context, r *record.VM, m *machine, snap *record.Snapshot) error {
+func (s *Service) reverted(ctx context.Context, r *record.VM, m *machine.Machine, snap *record.Snapshot) error {
 	// Asked for before the session ends: the next one begins at once, and has to know.
-	m.mu.Lock()
-	m.rotate = true
-	m.mu.Unlock()
-	if client, err := m.agent(); err == nil {
+	m.SetRotate(true)
+	if client, err := m.Session(); err == nil {
 		_ = client.Close() // it was with the guest as it was before
 	}
 	return s.settleRevert(ctx, r, "the VM is as in snapshot "+snap.Name)
@@ -210,21 +196,21 @@ func (s *Service) reverted(ctx context.Context, r *record.VM, m *machine, snap *
 
 // rotateSecret gives a guest's agent a new secret. Both are tried until that is known to
 // have worked, so that a daemon that is killed meanwhile is not locked out.
-func (s *Service) rotateSecret(ctx context.Context, m *machine) error {
-	r, err := s.store.VM(caller.ByItself(ctx), m.id)
+func (s *Service) rotateSecret(ctx context.Context, m *machine.Machine) error {
+	r, err := s.store.VM(caller.ByItself(ctx), m.ID)
 	if err != nil {
 		return err
 	}
-	secrets, err := s.store.Secrets(ctx, m.id)
+	secrets, err := s.store.Secrets(ctx, m.ID)
 	if err != nil {
 		return err
 	}
-	client, err := m.agent()
+	client, err := m.Session()
 	if err != nil {
 		return err
 	}
 	fresh := auth.NewToken("")
-	if err := s.store.SetSecrets(ctx, m.id, fresh, secrets[0]); err != nil {
+	if err := s.store.SetSecrets(ctx, m.ID, fresh, secrets[0]); err != nil {
 		return err
 	}
 	if err := s.writeSeed(&r, fresh); err != nil {
@@ -233,5 +219,5 @@ func (s *Service) rotateSecret(ctx context.Context, m *machine) error {
 	if _, err := client.RotateSecret(ctx, fresh); err != nil {
 		return err
 	}
-	return s.store.SetSecrets(ctx, m.id, fresh)
+	return s.store.SetSecrets(ctx, m.ID, fresh)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
@@ -70,7 +71,7 @@ type Service struct {
 	groups   *cgroup.Hierarchy    // nil: VMs are not confined, or the host grants none
 	gate     atomic.Pointer[gate] // replaced by reload
 	tickets  *tickets
-	machines machines
+	machines *machine.Set
 	probes   probes
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
@@ -86,13 +87,7 @@ type Service struct {
 
 	timed chan struct{} // holds one: a VM with a time to live was made
 
-	// watchers are the goroutines that follow VMs, until leaving is closed.
-	watchers sync.WaitGroup
-	leaving  chan struct{}
-	leave    sync.Once
-	restored chan struct{}   // closed when what was there before is brought back; operations wait for it
-	ending   context.Context // as leaving, for who waits with a context
-	end      context.CancelFunc
+	restored chan struct{} // closed when what was there before is brought back; operations wait for it
 
 	shell    *shell.Shell[caller.Caller]
 	registry *prometheus.Registry
@@ -117,7 +112,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	s := &Service{
 		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry,
 		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
-		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}), restored: make(chan struct{}),
+		probes: probes{answers: map[string]probed{}}, restored: make(chan struct{}),
 		timed: make(chan struct{}, 1),
 	}
 	s.gate.Store(newGate(&cfg, &doc.Auth, deps.Now))
@@ -125,7 +120,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	for _, warning := range cfg.warnings(doc) {
 		s.log.Warn(warning)
 	}
-	s.ending, s.end = context.WithCancel(context.Background())
 	if err := s.openShell(deps); err != nil {
 		return nil, err
 	}
@@ -174,7 +168,7 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	close(s.restored)
-	s.inBackground("autostart", func() { s.autostart(ctx) })
+	s.machines.Go("autostart", func() { s.autostart(ctx) })
 	var jobsErr error
 	loops := map[string]func(context.Context){
 		"reload": s.keepReloading,
@@ -196,15 +190,8 @@ func (s *Service) Run(ctx context.Context) error {
 		work.Go(func() { routine.Keep(ctx, s.log, name, loop) })
 	}
 	work.Wait()
-	s.depart()
+	s.machines.Depart()
 	return jobsErr
-}
-
-// inBackground calls f in a goroutine of its own, which depart waits for.
-func (s *Service) inBackground(name string, f func()) {
-	s.watchers.Go(func() {
-		_ = routine.Run(s.log, name, f) // logged
-	})
 }
 
 // keepNetwork answers guests that ask for addresses.
@@ -212,15 +199,6 @@ func (s *Service) keepNetwork(ctx context.Context) {
 	if err := s.network.Run(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error("guests get no addresses: the DHCP server ended", "error", err)
 	}
-}
-
-// depart has all who follow VMs let go of them.
-func (s *Service) depart() {
-	s.leave.Do(func() {
-		close(s.leaving)
-		s.end()
-	})
-	s.watchers.Wait()
 }
 
 // keepTime deletes VMs when their time is over.
@@ -288,12 +266,7 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	defer cancel()
 	context.AfterFunc(background, cancel) // what cannot run does not serve
 	// Those who wait for something are told to come back, so that the server can drain.
-	stopWaiting := context.AfterFunc(serving, func() {
-		s.leave.Do(func() {
-			close(s.leaving)
-			s.end()
-		})
-	})
+	stopWaiting := context.AfterFunc(serving, s.machines.Leave)
 	defer stopWaiting()
 	ready(server.URL())
 	err = server.Run(serving)

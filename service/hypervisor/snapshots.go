@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -122,7 +123,7 @@ func (s *Service) tidy(ctx context.Context, id string, d backend.Disks) error {
 }
 
 // tidyStopped is tidy for a VM whose disk nobody has open. The VM's work is locked.
-func (s *Service) tidyStopped(ctx context.Context, m *machine, r *record.VM) error {
+func (s *Service) tidyStopped(ctx context.Context, m *machine.Machine, r *record.VM) error {
 	names, err := s.store.UnfinishedSnapshots(ctx, r.ID)
 	if err != nil || len(names) == 0 {
 		return err
@@ -136,23 +137,16 @@ func (s *Service) tidyStopped(ctx context.Context, m *machine, r *record.VM) err
 
 // withSandbox is withDisk for a VM that has none.
 func (s *Service) withSandbox(ctx context.Context, id string, do func(ctx context.Context, r record.VM, d backend.Disks) error) error {
-	m := s.machines.get(id)
-	if err := m.lock(ctx); err != nil {
-		return err
-	}
-	defer m.unlock()
-	r, err := s.store.VM(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := s.tidy(ctx, id, nil); err != nil {
-		return err
-	}
-	return do(ctx, r, nil)
+	return s.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		if err := s.tidy(ctx, id, nil); err != nil {
+			return err
+		}
+		return do(ctx, r, nil)
+	})
 }
 
 func (s *Service) checkpoint(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
-	instance, _ := s.machines.get(r.ID).runs()
+	instance, _ := s.machines.Get(r.ID).Process()
 	c, ok := instance.(checkpointer)
 	if !ok {
 		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")

@@ -21,8 +21,6 @@ type Config struct {
 	Sealer *auth.Sealer // of the secrets of guest agents; see NewSealer
 	Policy *admission.Policy
 	Now    func() time.Time
-	// Moved is called when a VM's state has changed.
-	Moved func(id string)
 }
 
 // Store is the rows of the daemon.
@@ -39,8 +37,11 @@ type Store struct {
 
 // New makes a Store of a database that has its tables.
 func New(c Config) *Store {
-	return &Store{db: c.DB, audit: c.Audit, sealer: c.Sealer, policy: c.Policy, now: c.Now, moved: c.Moved}
+	return &Store{db: c.DB, audit: c.Audit, sealer: c.Sealer, policy: c.Policy, now: c.Now, moved: func(string) {}}
 }
+
+// OnMove has f called whenever a VM's state has changed. It is called before the Store is used.
+func (s *Store) OnMove(f func(id string)) { s.moved = f }
 
 // NewID makes an id that sorts by the time it was made (UUID version 7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }

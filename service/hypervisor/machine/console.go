@@ -1,4 +1,4 @@
-package hypervisor
+package machine
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// hub is a VM's serial console: one stream of the VM's, which all viewers see and all
+// console is a VM's serial console: one stream of the VM's, which all viewers see and all
 // may write to. What was printed last is replayed to who comes later.
-type hub struct {
+type console struct {
 	stream io.ReadWriteCloser
 
 	mu      sync.Mutex
@@ -31,21 +31,22 @@ const backlog = 64
 
 // viewer is somebody who looks at a console.
 type viewer struct {
-	c      *hub
+	c      *console
 	pieces chan []byte
+	rest   []byte // of the piece that is being read
 }
 
-// watchConsole reads a VM's console from its start, so that what it prints while nobody
+// WatchConsole reads a VM's console from its start, so that what it prints while nobody
 // looks is there for who comes later.
-func (s *Service) watchConsole(m *machine, instance backend.Instance) {
-	ctx, cancel := context.WithTimeout(context.Background(), haltLimit)
+func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
+	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 	defer cancel()
 	stream, err := instance.Dial(ctx, backend.ConsoleChannel)
 	if err != nil {
-		s.log.Warn("a VM's console cannot be opened", "vm", m.id, "error", err)
+		s.log.Warn("a VM's console cannot be opened", "vm", m.ID, "error", err)
 		return
 	}
-	c := &hub{stream: stream, viewers: map[*viewer]bool{}}
+	c := &console{stream: stream, viewers: map[*viewer]bool{}}
 	m.mu.Lock()
 	if m.instance != instance {
 		m.mu.Unlock()
@@ -54,9 +55,9 @@ func (s *Service) watchConsole(m *machine, instance backend.Instance) {
 	}
 	m.console = c
 	m.mu.Unlock()
-	s.inBackground("VM console", func() {
+	s.Go("VM console", func() {
 		select {
-		case <-s.leaving:
+		case <-s.ending.Done():
 		case <-instance.Done():
 		}
 		_ = stream.Close() // ends read
@@ -68,7 +69,7 @@ func (s *Service) watchConsole(m *machine, instance backend.Instance) {
 }
 
 // read hands on what is printed.
-func (c *hub) read(context.Context) {
+func (c *console) read(context.Context) {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := c.stream.Read(buffer)
@@ -82,7 +83,7 @@ func (c *hub) read(context.Context) {
 }
 
 // end lets go of the viewers.
-func (c *hub) end() {
+func (c *console) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -92,7 +93,7 @@ func (c *hub) end() {
 	c.viewers = nil
 }
 
-func (c *hub) printed(piece []byte) {
+func (c *console) printed(piece []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keep(piece)
@@ -108,7 +109,7 @@ func (c *hub) printed(piece []byte) {
 }
 
 // keep puts a piece into the ring, which grows up to scrollback.
-func (c *hub) keep(piece []byte) {
+func (c *console) keep(piece []byte) {
 	if room := scrollback - len(c.recent); room > 0 {
 		n := min(room, len(piece))
 		c.recent = append(c.recent, piece[:n]...)
@@ -121,13 +122,13 @@ func (c *hub) keep(piece []byte) {
 }
 
 // view begins to look: what was printed last comes first.
-func (c *hub) view() (*viewer, error) {
+func (c *console) view() (*viewer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, fault.New(fault.Conflict, "the VM's console is closed")
 	}
-	v := &viewer{c, make(chan []byte, backlog)}
+	v := &viewer{c: c, pieces: make(chan []byte, backlog)}
 	if len(c.recent) > 0 {
 		v.pieces <- append(append([]byte(nil), c.recent[c.next:]...), c.recent[:c.next]...)
 	}
@@ -135,26 +136,45 @@ func (c *hub) view() (*viewer, error) {
 	return v, nil
 }
 
-// leave ends looking.
-func (v *viewer) leave() {
+// Read reads what is printed.
+func (v *viewer) Read(b []byte) (int, error) {
+	for len(v.rest) == 0 {
+		piece, ok := <-v.pieces
+		if !ok {
+			return 0, io.EOF
+		}
+		v.rest = piece
+	}
+	n := copy(b, v.rest)
+	v.rest = v.rest[n:]
+	return n, nil
+}
+
+// Write types.
+func (v *viewer) Write(b []byte) (int, error) { return v.c.stream.Write(b) }
+
+// Close ends looking.
+func (v *viewer) Close() error {
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	if v.c.viewers[v] {
 		delete(v.c.viewers, v)
 		close(v.pieces)
 	}
+	return nil
 }
 
-// consoleOf is the console of a VM that runs.
-func (s *Service) consoleOf(r *record.VM) (*hub, error) {
-	m := s.machines.get(r.ID)
+// Console looks at the console of a VM that runs, until it is closed.
+func (m *Machine) Console(r *record.VM) (io.ReadWriteCloser, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	c, runs := m.console, m.instance != nil
+	m.mu.Unlock()
 	switch {
-	case m.instance == nil:
-		return nil, fault.New(fault.Conflict, "the VM is %s; it has a console while it runs", r.State).WithCode("wrong_state")
-	case m.console == nil:
+	case !runs:
+		return nil, fault.New(fault.Conflict, "the VM is %s; it has a console while it runs", r.State).
+			WithCode("wrong_state")
+	case c == nil:
 		return nil, fault.New(fault.Conflict, "the VM's console is not open").WithCode("no_console")
 	}
-	return m.console, nil
+	return c.view()
 }
