@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -85,7 +86,7 @@ func (s *Service) beginAddition(ctx context.Context, a Addition) (record.Operati
 	if a.Incoming == "" {
 		a.Incoming = record.NewID()
 	}
-	return s.enqueue(ctx, record.Operation{Kind: record.OperationImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: withFiles(a.Source, "kernel", a.Kernel, "initrd", a.Initrd)})
+	return s.operate.Begin(ctx, record.Operation{Kind: record.OperationImage, Image: a.Name}, a, audit.Entry{Action: "image.add", Target: a.Name, Message: withFiles(a.Source, "kernel", a.Kernel, "initrd", a.Initrd)})
 }
 
 // replaceable says whether an image may be put under a name. The demonstration's guest
@@ -140,7 +141,7 @@ func (s *Service) runAddition(ctx context.Context, a Addition, progress func(flo
 	defer s.hold()()
 	// What was uploaded is kept for when the daemon is there again.
 	defer func() {
-		if !brokenOff(ctx) {
+		if !operation.BrokenOff(ctx) {
 			_ = s.contents.Drop(a.Incoming) // else it is swept at the next start
 		}
 	}()

@@ -52,7 +52,7 @@ func (s *Service) CreateBackup(ctx context.Context, id, kind, description string
 		return record.Operation{}, err
 	}
 	args := backupArgs{Backup: record.NewID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
-	return s.enqueue(ctx, record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
+	return s.operate.Begin(ctx, record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
 }
 
 // runBackup is the job behind a backup. If it is repeated, it begins anew.

@@ -122,7 +122,7 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 
 // begin enqueues the operation that makes a VM whose row is there, or puts a disk back.
 func (s *Service) begin(ctx context.Context, op record.Operation, args copyArgs, entry audit.Entry) (record.Operation, error) {
-	op, err := s.enqueue(ctx, op, args, entry)
+	op, err := s.operate.Begin(ctx, op, args, entry)
 	if err != nil {
 		return op, errors.Join(err, s.unmake(ctx, args.VM, fault.From(err).Message))
 	}

@@ -245,7 +245,7 @@ func (a api) ListOperations(ctx context.Context, req hypervisorapi.ListOperation
 
 // GetOperation reads one operation.
 func (a api) GetOperation(ctx context.Context, req hypervisorapi.GetOperationRequestObject) (hypervisorapi.GetOperationResponseObject, error) {
-	op, err := a.s.AwaitOperation(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
+	op, err := a.s.operate.Await(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (a api) GetOperation(ctx context.Context, req hypervisorapi.GetOperationReq
 
 // CancelOperation asks an operation to end.
 func (a api) CancelOperation(ctx context.Context, req hypervisorapi.CancelOperationRequestObject) (hypervisorapi.CancelOperationResponseObject, error) {
-	op, err := a.s.CancelOperation(ctx, req.Operation)
+	op, err := a.s.operate.Cancel(ctx, req.Operation)
 	if err != nil {
 		return nil, err
 	}

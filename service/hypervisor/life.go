@@ -353,16 +353,11 @@ var errDeleted = fault.New(fault.Conflict, "the VM is being deleted")
 // Delete stops a VM at once and removes all it has on the host. It waits for nobody who works
 // on the VM: operations are cancelled, and the process is killed first.
 func (s *Service) Delete(ctx context.Context, id string) error {
-	r, err := s.doom(ctx, id)
+	r, err := s.operate.Doom(ctx, id)
 	if err != nil {
 		return err
 	}
 	return s.destroy(context.WithoutCancel(ctx), r)
-}
-
-// doom stores that a VM is to be deleted, and cancels its operations.
-func (s *Service) doom(ctx context.Context, id string) (record.VM, error) {
-	return s.store.Doom(ctx, id, func(tx *db.Tx, operation string) error { return s.jobs.Cancel(ctx, tx, operation) })
 }
 
 // destroy removes all that a VM in state deleting has. It can be repeated.

@@ -323,7 +323,7 @@ func (s *Service) expire(ctx context.Context) error {
 		if r.State != vm.Deleting {
 			s.log.Info("a VM's time is over", "vm", r.ID)
 			var err error
-			if r, err = s.doom(ctx, r.ID); fault.Is(err, fault.NotFound) {
+			if r, err = s.operate.Doom(ctx, r.ID); fault.Is(err, fault.NotFound) {
 				continue
 			} else if err != nil {
 				errs = append(errs, err)

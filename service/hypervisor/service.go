@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,6 +31,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
@@ -61,7 +61,7 @@ type Service struct {
 
 	db       *db.DB
 	audit    *audit.Log
-	jobs     *jobs.Runner
+	operate  *operation.Runner
 	store    *record.Store
 	contents *catalog.Store
 	policy   admission.Policy
@@ -152,7 +152,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.openBackends(deps.Backends)
-	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: workers}, PerGroup: map[string]int{queue: workersOfTenant}, Lease: 10 * time.Second, Worker: record.NewID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
+	s.operate = operation.New(operation.Config{Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending()})
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
 	return s, s.openFleet()
@@ -172,7 +172,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var jobsErr error
 	loops := map[string]func(context.Context){
 		"reload": s.keepReloading,
-		"jobs":   func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) },
+		"jobs":   func(ctx context.Context) { jobsErr = s.operate.Run(ctx) },
 		"expiry": s.keepTime,
 		"audit":  s.audit.Run,
 		"forget operations": func(ctx context.Context) {

@@ -1,4 +1,4 @@
-package hypervisor
+package operation
 
 import (
 	"errors"
