@@ -43,7 +43,7 @@ func (s *Service) check(ctx context.Context, req *Request) error {
 		return fault.InvalidField("initrd", "needs a kernel")
 	case spec.CloudInit.Hostname != "" && !seed.ValidHostname(spec.CloudInit.Hostname):
 		return fault.InvalidField("cloud_init.hostname", "is no host name (RFC 1123)")
-	case spec.Storage != storage.Dir && s.pools[spec.Storage] == nil:
+	case spec.Storage != storage.Dir && !s.host.HasStorage(spec.Storage):
 		return fault.InvalidField("storage", "%s is not configured on this host; see storage in the daemon's document", spec.Storage)
 	}
 	if strings.ContainsFunc(spec.KernelArgs, unicode.IsControl) {
@@ -86,8 +86,8 @@ func (s *Service) checkNetwork(req *Request) error {
 			return fault.InvalidField("network.ip", "takes the mode bridge or tap")
 		}
 	}
-	if n.IP != "" && n.Mode == record.NetworkBridge && (n.Bridge == "" || n.Bridge == s.doc.Network.Bridge) && s.network != nil {
-		if addr, err := netip.ParseAddr(n.IP); err == nil && !s.network.Usable(addr) {
+	if n.IP != "" && n.Mode == record.NetworkBridge && (n.Bridge == "" || n.Bridge == s.doc.Network.Bridge) {
+		if addr, err := netip.ParseAddr(n.IP); err == nil && !s.host.UsableAddress(addr) {
 			return fault.InvalidField("network.ip", "must be an address in the network %s that a guest can use", s.doc.Network.Subnet)
 		}
 	}

@@ -16,24 +16,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-func (s *Service) backupPath(id string) string {
-	return filepath.Join(s.data, "backups", filepath.Base(id)+".qcow2")
-}
-
-// bootPath is the folder with what the VM of a backup boots from beside its disk.
-func (s *Service) bootPath(id string) string {
-	return filepath.Join(s.data, "backups", filepath.Base(id)+".boot")
-}
-
 // dropBackup removes a backup's files.
 func (s *Service) dropBackup(id string) error {
-	return errors.Join(os.RemoveAll(s.bootPath(id)), os.RemoveAll(s.backupPath(id)))
+	return errors.Join(os.RemoveAll(s.host.BackupBoot(id)), os.RemoveAll(s.host.BackupFile(id)))
 }
 
 // backupArgs are those of the job behind a backup.
@@ -66,12 +58,12 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		if err != nil {
 			return err
 		}
-		work := filepath.Join(s.folder(r.ID), copyName)
+		work := s.host.WorkCopy(r.ID)
 		defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
-		if b.VirtualSize, err = image.VirtualSize(s.pool(&r).Disk(s.volume(&r)).Target); err != nil {
+		if b.VirtualSize, err = image.VirtualSize(s.host.Disk(&r).Target); err != nil {
 			return err
 		}
-		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, s.volume(&r)); err != nil {
+		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, s.host.Volume(&r)); err != nil {
 			return err
 		}
 		// Bitmaps of backups that were never stored are of no use.
@@ -151,15 +143,15 @@ func (s *Service) copyQuietly(ctx context.Context, r *record.VM, d backend.Disks
 // keepBackup puts a copy in its place, durably. The VM's process could write to the copy, and
 // may do so still: the backup is a file of the daemon's own, which was inspected.
 func (s *Service) keepBackup(ctx context.Context, b *record.Backup, work string, parent *record.Backup) error {
-	path := s.backupPath(b.ID)
+	path := s.host.BackupFile(b.ID)
 	if err := s.dropBackup(b.ID); err != nil {
 		return err // it is begun anew
 	}
-	if boot := &b.Spec.V.Boot; len(bootFiles(boot)) > 0 {
-		if err := os.Mkdir(s.bootPath(b.ID), 0o700); err != nil {
+	if boot := &b.Spec.V.Boot; len(host.BootFiles(boot)) > 0 {
+		if err := os.Mkdir(s.host.BackupBoot(b.ID), 0o700); err != nil {
 			return err
 		}
-		if err := copyBoot(ctx, boot, s.folder(b.VM), s.bootPath(b.ID), 0, 0); err != nil {
+		if err := host.CopyBoot(ctx, boot, s.host.Folder(b.VM), s.host.BackupBoot(b.ID), 0, 0); err != nil {
 			return err
 		}
 	}
@@ -168,7 +160,7 @@ func (s *Service) keepBackup(ctx context.Context, b *record.Backup, work string,
 	}
 	if parent != nil {
 		// The name begins at the file's folder, so that backups can be moved together.
-		if err := storage.SetBacking(ctx, path, filepath.Base(s.backupPath(parent.ID))); err != nil {
+		if err := storage.SetBacking(ctx, path, filepath.Base(s.host.BackupFile(parent.ID))); err != nil {
 			return err
 		}
 	}
@@ -216,7 +208,7 @@ func (s *Service) chainOf(ctx context.Context, b *record.Backup) (chain []string
 		if err := s.checkBackup(ctx, &one); err != nil {
 			return nil, err
 		}
-		if chain = append(chain, s.backupPath(one.ID)); one.Parent == "" {
+		if chain = append(chain, s.host.BackupFile(one.ID)); one.Parent == "" {
 			return chain, nil
 		}
 		// It is in the scope of whoever sees the one that builds on it.
@@ -231,7 +223,7 @@ func (s *Service) checkBackup(ctx context.Context, b *record.Backup) error {
 	damaged := func(cause error) error {
 		return fault.Wrap(fault.Conflict, cause, "the backup %s is damaged: its file is not the one that was stored", b.ID).WithCode("backup_damaged")
 	}
-	f, err := os.Open(s.backupPath(b.ID))
+	f, err := os.Open(s.host.BackupFile(b.ID))
 	if errors.Is(err, os.ErrNotExist) {
 		return damaged(err)
 	}
@@ -241,7 +233,7 @@ func (s *Service) checkBackup(ctx context.Context, b *record.Backup) error {
 	defer func() { _ = f.Close() }() // it was only read
 	backing := ""
 	if b.Parent != "" {
-		backing = filepath.Base(s.backupPath(b.Parent))
+		backing = filepath.Base(s.host.BackupFile(b.Parent))
 	}
 	size, sum, err := sumOf(ctx, f)
 	if err != nil {
@@ -273,9 +265,9 @@ func (s *Service) sweepBackups(ctx context.Context) error {
 	}
 	known := map[string]bool{}
 	for _, id := range ids {
-		known[filepath.Base(s.backupPath(id))], known[filepath.Base(s.bootPath(id))] = true, true
+		known[filepath.Base(s.host.BackupFile(id))], known[filepath.Base(s.host.BackupBoot(id))] = true, true
 	}
-	entries, err := os.ReadDir(filepath.Join(s.data, "backups"))
+	entries, err := os.ReadDir(s.host.BackupFolder())
 	if err != nil {
 		return err
 	}
@@ -293,7 +285,7 @@ func (s *Service) ExportBackup(ctx context.Context, id string) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(filepath.Join(s.data, "backups"), ".export-")
+	folder, err := os.MkdirTemp(s.host.BackupFolder(), ".export-")
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,12 @@ package hypervisor
 
 import (
 	"context"
-	"os"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
@@ -18,22 +18,16 @@ type base struct {
 	disk   *storage.Base // nil: an empty one, or none
 	boot   record.Boot
 	// copies are files of the host that become the VM's own.
-	copies []copied
+	copies []host.Copy
 	// files are the fields that name files of the host, each with its path.
 	files []string
 	done  func()
 }
 
-// copied is an open file, which was checked, and its name in the VM's folder.
-type copied struct {
-	file *os.File
-	name string
-}
-
 // release gives back what findBase holds.
 func (b *base) release() {
 	for _, c := range b.copies {
-		_ = c.file.Close() // it was only read
+		_ = c.File.Close() // it was only read
 	}
 	if b.done != nil {
 		b.done()
@@ -81,7 +75,7 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		if err != nil {
 			return nil, renamed(err, file.field)
 		}
-		b.copies = append(b.copies, copied{f, file.name})
+		b.copies = append(b.copies, host.Copy{File: f, Name: file.name})
 		*file.into = file.name // in the VM's folder, which has no name yet
 	}
 	if spec.KernelArgs != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/accel"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -26,7 +27,7 @@ var preferred = []string{backend.QEMU, backend.CloudHypervisor, backend.Firecrac
 // refused, since nothing could be done with the VM.
 func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why string, err error) {
 	if req.Backend != backend.Auto {
-		chosen := s.backends[req.Backend]
+		chosen := s.host.Backends()[req.Backend]
 		if chosen == nil {
 			return "", "", fault.InvalidField("backend", "there is no backend %s", req.Backend)
 		}
@@ -45,7 +46,7 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 	var passed []string
 	var refused error
 	for _, name := range candidates {
-		one := s.backends[name]
+		one := s.host.Backends()[name]
 		if one == nil {
 			continue
 		}
@@ -77,12 +78,12 @@ func (s *Service) choose(ctx context.Context, req *Request, b *base) (name, why 
 // sketch is a VM that is not made yet, as far as a backend looks at it.
 func (s *Service) sketch(req *Request, b *base, name string) *backend.Spec {
 	r := record.VM{Backend: name, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
-	if mode := req.Spec.Network.Mode; mode == record.NetworkBridge || mode == record.NetworkTap {
+	if req.Spec.Network.HasTap() {
 		r.Tap = "tap" // it gets one when it starts
 	}
 	r.Spec.V = req.Spec
 	r.Spec.V.Boot = b.boot
-	return s.spec(&r)
+	return s.host.Spec(&r)
 }
 
 // findFirmware is the file that a request's firmware stands for.
@@ -105,13 +106,13 @@ func (s *Service) findFirmware(files admission.Files, b *base, firmware string) 
 	if err != nil {
 		return renamed(err, "firmware")
 	}
-	b.copies = append(b.copies, copied{f, "firmware_CODE.fd"})
+	b.copies = append(b.copies, host.Copy{File: f, Name: host.FirmwareCode})
 	vars, err := files.Image(folder + strings.Replace(name, "_CODE", "_VARS", 1))
 	if err != nil {
 		return wrong
 	}
-	b.copies = append(b.copies, copied{vars, firmwareVars})
-	b.boot.Firmware = "firmware_CODE.fd"
+	b.copies = append(b.copies, host.Copy{File: vars, Name: host.FirmwareVars})
+	b.boot.Firmware = host.FirmwareCode
 	return nil
 }
 
@@ -151,7 +152,7 @@ func (s *Service) probe(ctx context.Context, name string) backend.Info {
 		return s.probeKVM(ctx, name)
 	}
 	// A caller who leaves must not leave "does not run" behind for others.
-	return s.remember(name, s.backends[name].Probe(context.WithoutCancel(ctx)))
+	return s.remember(name, s.host.Backends()[name].Probe(context.WithoutCancel(ctx)))
 }
 
 func (s *Service) remember(name string, info backend.Info) backend.Info {
@@ -164,8 +165,8 @@ func (s *Service) remember(name string, info backend.Info) backend.Info {
 // probeKVM is probe of a backend that has nothing but KVM: that the device opens proves
 // nothing, so what QEMU found out by booting counts.
 func (s *Service) probeKVM(ctx context.Context, name string) backend.Info {
-	info := s.backends[name].Probe(context.WithoutCancel(ctx))
-	if info.Available && s.backends[backend.QEMU] != nil {
+	info := s.host.Backends()[name].Probe(context.WithoutCancel(ctx))
+	if info.Available && s.host.Backends()[backend.QEMU] != nil {
 		if found := s.probe(ctx, backend.QEMU); found.Available && found.Accelerator == string(accel.TCG) {
 			info.Available, info.Detail = false, "it takes KVM, which does not work here ("+found.Detail+")"
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
@@ -86,8 +87,8 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 		if err != nil {
 			return err
 		}
-		uid, gid := s.owner(r)
-		if err := copyBoot(ctx, &source.Spec.V.Boot, s.folder(source.ID), s.folder(r.ID), uid, gid); err != nil {
+		uid, gid := s.host.Owner(r)
+		if err := host.CopyBoot(ctx, &source.Spec.V.Boot, s.host.Folder(source.ID), s.host.Folder(r.ID), uid, gid); err != nil {
 			return err
 		}
 		switch {
@@ -97,13 +98,13 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 			return s.link(ctx, source.ID, r)
 		}
 		return s.withDisk(ctx, a.Source, func(ctx context.Context, source record.VM, d backend.Disks) error {
-			work := filepath.Join(s.folder(source.ID), copyName)
+			work := s.host.WorkCopy(source.ID)
 			defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
-			size, err := image.VirtualSize(s.pool(&source).Disk(s.volume(&source)).Target)
+			size, err := image.VirtualSize(s.host.Disk(&source).Target)
 			if err != nil {
 				return err
 			}
-			if err := storage.CreateQcow2(ctx, work, size, s.volume(&source)); err != nil {
+			if err := storage.CreateQcow2(ctx, work, size, s.host.Volume(&source)); err != nil {
 				return err
 			}
 			if _, err := s.copyQuietly(ctx, &source, d, backend.DiskCopy{Target: work}, progress); err != nil {
@@ -111,11 +112,11 @@ func (s *Service) runClone(ctx context.Context, a copyArgs, progress func(float6
 			}
 			// The other VM's process may have the copy open still, so the clone gets a file that
 			// it never had.
-			disk := s.pool(r).Disk(s.volume(r)).Target
+			disk := s.host.Disk(r).Target
 			if err := image.Adopt(ctx, work, disk, image.LimitsOf(size)); err != nil {
 				return err
 			}
-			return storage.Own(disk, s.volume(r))
+			return storage.Own(disk, s.host.Volume(r))
 		})
 	})
 }
@@ -157,8 +158,7 @@ func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx contex
 }
 
 func (s *Service) makeCopyOf(ctx context.Context, r record.VM, fill func(ctx context.Context, r *record.VM) error) error {
-	folder := s.folder(r.ID)
-	err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o711)) //nolint:gosec // its process, under another uid, passes through
+	err := s.host.MakeFolderAnew(r.ID)
 	if err == nil {
 		err = fill(ctx, &r)
 	}
@@ -168,7 +168,7 @@ func (s *Service) makeCopyOf(ctx context.Context, r record.VM, fill func(ctx con
 			secrets, err = s.store.Secrets(ctx, r.ID)
 		}
 		if err == nil {
-			err = s.writeSeed(&r, firstOf(secrets))
+			err = s.host.WriteSeed(&r, firstOf(secrets))
 		}
 	}
 	if err != nil {
@@ -185,61 +185,6 @@ func firstOf(all []string) string {
 	return all[0]
 }
 
-// firmwareVars is the file beside firmware_CODE.fd.
-const firmwareVars = "firmware_VARS.fd"
-
-// bootFiles are the files in a VM's own folder that it boots from, and in which its firmware
-// remembers how.
-func bootFiles(boot *record.Boot) (names []string) {
-	for _, name := range []string{boot.Kernel, boot.Initrd, boot.Firmware} {
-		if name != "" && !filepath.IsAbs(name) {
-			names = append(names, name)
-		}
-	}
-	if boot.Firmware != "" && !filepath.IsAbs(boot.Firmware) {
-		names = append(names, firmwareVars)
-	}
-	if boot.Firmware != "" {
-		names = append(names, backend.VarsFile)
-	}
-	return names
-}
-
-// copyBoot copies them from one folder to another, to files of a user's; 0: the daemon's.
-func copyBoot(ctx context.Context, boot *record.Boot, from, to string, uid, gid int) error {
-	for _, name := range bootFiles(boot) {
-		limit := int64(2 << 30)
-		if name == backend.VarsFile || name == firmwareVars {
-			limit = 64 << 20 // OVMF's take half a MiB
-		}
-		err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name), limit)
-		if errors.Is(err, os.ErrNotExist) && name == backend.VarsFile {
-			continue // the VM has never run
-		}
-		if err != nil {
-			return err
-		}
-		if err := chown(filepath.Join(to, name), uid, gid); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func copyFile(ctx context.Context, from, to string, limit int64) error {
-	f, err := os.Open(from) //nolint:gosec // our own folder
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	_, err = catalog.Keep(ctx, f, to, limit)
-	return err
-}
-
-func (s *Service) basePath(id string) string {
-	return filepath.Join(s.data, "bases", filepath.Base(id)+".qcow2")
-}
-
 // link makes a stopped VM's disk the base of both, the VM itself and its clone.
 func (s *Service) link(ctx context.Context, source string, clone *record.VM) error {
 	return s.machines.With(ctx, source, s.linkable, func(ctx context.Context, m *machine.Machine, r record.VM) error {
@@ -252,8 +197,8 @@ func (s *Service) link(ctx context.Context, source string, clone *record.VM) err
 }
 
 func (s *Service) share(ctx context.Context, r record.VM, clone *record.VM) error {
-	v := s.volume(&r)
-	disk := s.pool(&r).Disk(v).Target
+	v := s.host.Volume(&r)
+	disk := s.host.Disk(&r).Target
 	size, err := s.shareable(&r, disk)
 	if err != nil {
 		return err
@@ -265,7 +210,7 @@ func (s *Service) share(ctx context.Context, r record.VM, clone *record.VM) erro
 	if err := s.store.ShareDisk(ctx, r.ID, id); err != nil {
 		return err
 	}
-	if err := os.Link(disk, s.basePath(id)); err != nil {
+	if err := os.Link(disk, s.host.BasePath(id)); err != nil {
 		return err
 	}
 	over := v
@@ -274,7 +219,7 @@ func (s *Service) share(ctx context.Context, r record.VM, clone *record.VM) erro
 		return err
 	}
 	defer func() { _ = os.RemoveAll(over.Folder) }() // what is in it was moved
-	stands := &storage.Base{Path: s.basePath(id), Format: "qcow2", Size: size}
+	stands := &storage.Base{Path: s.host.BasePath(id), Format: "qcow2", Size: size}
 	over.Size = size
 	if err := (storage.DirPool{}).Create(ctx, over, stands); err != nil {
 		return err
@@ -282,16 +227,16 @@ func (s *Service) share(ctx context.Context, r record.VM, clone *record.VM) erro
 	if err := os.Rename((storage.DirPool{}).Path(over), disk); err != nil {
 		return err
 	}
-	if err := os.Chmod(s.basePath(id), 0o444); err != nil { //nolint:gosec // VMs under other uids read it
+	if err := os.Chmod(s.host.BasePath(id), 0o444); err != nil { //nolint:gosec // VMs under other uids read it
 		return err
 	}
 	if os.Geteuid() == 0 {
-		if err := os.Lchown(s.basePath(id), 0, 0); err != nil {
+		if err := os.Lchown(s.host.BasePath(id), 0, 0); err != nil {
 			return err
 		}
 	}
 	clone.DiskBase = id
-	cv := s.volume(clone)
+	cv := s.host.Volume(clone)
 	cv.Size = size
 	return (storage.DirPool{}).Create(ctx, cv, stands)
 }
@@ -311,30 +256,12 @@ func (s *Service) shareable(r *record.VM, disk string) (int64, error) {
 	}
 	backing := ""
 	if r.DiskBase != "" {
-		backing = s.basePath(r.DiskBase)
+		backing = s.host.BasePath(r.DiskBase)
 	} else if content, err := s.contents.Get(r.Base); err == nil && content.Kind == catalog.Disk {
 		backing = content.DiskPath()
 	}
 	info, err := image.InspectLayer(f, stat.Size(), backing)
 	return info.VirtualSize, err
-}
-
-// sweepBases removes disks that no VM stands on any more.
-func (s *Service) sweepBases(ctx context.Context) error {
-	for {
-		ids, err := s.store.UnusedBases(ctx)
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		for _, id := range ids {
-			if err := os.Remove(s.basePath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-			if err := s.store.ForgetBase(ctx, id); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // RestoreBackup begins to make a VM of a backup or, with the id of one, to put its disk back.
@@ -371,19 +298,19 @@ func (s *Service) RestoreBackup(ctx context.Context, id, name, into string) (rec
 // bootOf is the folder with the files that a VM made of a backup boots from: the backup's
 // own, or the VM's where the backup is of a time when they were not kept.
 func (s *Service) bootOf(ctx context.Context, b *record.Backup) (string, error) {
-	kept := s.bootPath(b.ID)
+	kept := s.host.BackupBoot(b.ID)
 	_, err := os.Stat(kept)
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
 		return kept, err
 	}
-	names := bootFiles(&b.Spec.V.Boot)
+	names := host.BootFiles(&b.Spec.V.Boot)
 	if len(names) == 0 || len(names) == 1 && names[0] == backend.VarsFile {
 		return kept, nil
 	}
 	if _, err := s.store.VM(ctx, b.VM); err != nil {
 		return "", fault.New(fault.Conflict, "the VM of the backup, whose kernel or firmware a new one needs, is gone; restore into a VM that has one")
 	}
-	return s.folder(b.VM), nil
+	return s.host.Folder(b.VM), nil
 }
 
 // replaceableDisk says whether a VM's disk can be put in another's place.
@@ -419,15 +346,15 @@ func (s *Service) runRestore(ctx context.Context, a copyArgs, progress func(floa
 			if err != nil {
 				return err
 			}
-			uid, gid := s.owner(r)
-			if err := copyBoot(ctx, &b.Spec.V.Boot, from, s.folder(r.ID), uid, gid); err != nil {
+			uid, gid := s.host.Owner(r)
+			if err := host.CopyBoot(ctx, &b.Spec.V.Boot, from, s.host.Folder(r.ID), uid, gid); err != nil {
 				return err
 			}
-			disk := s.pool(r).Disk(s.volume(r)).Target
+			disk := s.host.Disk(r).Target
 			if err := s.readBackup(ctx, &b, disk, progress); err != nil {
 				return err
 			}
-			return errors.Join(os.Chmod(disk, 0o600), storage.Own(disk, s.volume(r)))
+			return errors.Join(os.Chmod(disk, 0o600), storage.Own(disk, s.host.Volume(r)))
 		})
 	}
 	return s.replaceDisk(ctx, a.VM, &b, progress)
@@ -441,8 +368,8 @@ func (s *Service) replaceDisk(ctx context.Context, id string, b *record.Backup, 
 }
 
 func (s *Service) replaceDiskOf(ctx context.Context, r record.VM, b *record.Backup, progress func(float64)) error {
-	v := s.volume(&r)
-	work := filepath.Join(v.Folder, copyName)
+	v := s.host.Volume(&r)
+	work := s.host.WorkCopy(r.ID)
 	defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
 	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // what a daemon that was killed left
@@ -458,7 +385,7 @@ func (s *Service) replaceDiskOf(ctx context.Context, r record.VM, b *record.Back
 	if err := s.store.ForgetBitmaps(ctx, r.ID); err != nil {
 		return err
 	}
-	if err := os.Rename(work, s.pool(&r).Disk(v).Target); err != nil {
+	if err := os.Rename(work, s.host.Disk(&r).Target); err != nil {
 		return err
 	}
 	return s.store.SettleDisk(context.WithoutCancel(ctx), r.ID, b)

@@ -3,16 +3,12 @@ package hypervisor
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -56,7 +52,7 @@ func (s *Service) Create(ctx context.Context, req Request) (record.VM, error) {
 	// From here on it is finished, or undone, whether or not the caller waits.
 	ctx = context.WithoutCancel(ctx)
 	err = s.machines.With(ctx, r.ID, in(vm.Creating), func(ctx context.Context, _ *machine.Machine, _ record.VM) error {
-		if err := s.make(ctx, &r, &req, content); err != nil {
+		if err := s.host.Make(ctx, &r, host.Parts{Copies: content.copies, Disk: content.disk, Secret: req.Secret}); err != nil {
 			return errors.Join(err, s.undo(ctx, r, fault.From(err).Message))
 		}
 		if r, err = s.store.Move(ctx, r.ID, vm.Made, "", "", nil); err != nil || !req.Start {
@@ -103,81 +99,10 @@ func (s *Service) undo(ctx context.Context, r record.VM, why string) error {
 	return nil
 }
 
-// make gives a VM its folder, disk and seed.
-func (s *Service) make(ctx context.Context, r *record.VM, req *Request, b *base) error {
-	folder := s.folder(r.ID)
-	if err := os.Mkdir(folder, 0o711); err != nil { //nolint:gosec // its process, under another uid, passes through
-		return err
-	}
-	uid, gid := s.owner(r)
-	for _, c := range b.copies {
-		path := filepath.Join(folder, c.name)
-		if _, err := catalog.Keep(ctx, c.file, path, 2<<30); err != nil {
-			return err
-		}
-		if err := chown(path, uid, gid); err != nil {
-			return err
-		}
-	}
-	if r.HasDisk() {
-		if err := s.pool(r).Create(ctx, s.volume(r), b.disk); err != nil {
-			return err
-		}
-	}
-	return s.writeSeed(r, req.Secret)
-}
-
-func chown(path string, uid, gid int) error {
-	if uid == 0 {
-		return nil
-	}
-	return os.Lchown(path, uid, gid)
-}
-
-// The files in a VM's folder.
-const (
-	seedFile   = "seed.iso"
-	secretFile = "secret"
-)
-
-// writeSeed makes the disk from which the guest learns who it is. A sandbox gets the
-// secret as a file.
-func (s *Service) writeSeed(r *record.VM, secret string) error {
-	uid, gid := s.owner(r)
-	if r.Backend == backend.Sandbox {
-		if secret == "" {
-			return nil
-		}
-		path := filepath.Join(s.folder(r.ID), secretFile)
-		return errors.Join(os.WriteFile(path, []byte(secret+"\n"), 0o600), chown(path, uid, gid))
-	}
-	ci := &r.Spec.V.CloudInit
-	content := seed.Content{InstanceID: r.ID, Hostname: ci.Hostname, UserData: ci.UserData, SSHAuthorizedKeys: ci.SSHAuthorizedKeys, Secret: secret}
-	if content.Hostname == "" {
-		content.Hostname = strings.ReplaceAll(r.Name, "_", "-")
-	}
-	if secret != "" && r.Spec.V.Boot.Kernel == "" {
-		content.Agent = s.agentProgram() // a guest with a disk has none of its own, perhaps
-	}
-	path := filepath.Join(s.folder(r.ID), seedFile)
-	if err := seed.Write(path, content); err != nil {
-		return err
-	}
-	return chown(path, uid, gid)
-}
-
 // erase removes all that a VM in state deleting has, and at last its row. It can be
 // repeated.
 func (s *Service) erase(ctx context.Context, r record.VM) error {
-	if err := s.clean(ctx, &r); err != nil {
-		return err
-	}
-	if r.HasDisk() {
-		if err := s.pool(&r).Remove(ctx, s.volume(&r)); err != nil {
-			return err
-		}
-	}
-	if err := os.RemoveAll(s.folder(r.ID)); err != nil {
+	if err := s.host.Clean(ctx, &r); err != nil {
 		return err
 	}
 	if err := s.store.Forget(ctx, r.ID); err != nil {
@@ -188,5 +113,5 @@ func (s *Service) erase(ctx context.Context, r record.VM) error {
 	if r.DiskBase == "" {
 		return nil
 	}
-	return s.sweepBases(ctx)
+	return s.host.SweepBases(ctx)
 }

@@ -41,12 +41,12 @@ func (s *Service) diskKeeper(r *record.VM) (backend.DiskKeeper, error) {
 	if !r.HasDisk() {
 		return nil, fault.New(fault.Conflict, "the VM has no disk of its own; give it disk_gib when it is made").WithCode("no_disk")
 	}
-	b, err := s.backendOf(r)
+	b, err := s.host.Backend(r)
 	if err != nil {
 		return nil, err
 	}
 	keeper, ok := b.(backend.DiskKeeper)
-	if !ok || s.pool(r).Disk(s.volume(r)).Format != "qcow2" {
+	if !ok || s.host.Disk(r).Format != "qcow2" {
 		return nil, fault.New(fault.Conflict, "disks of the backend %s on the storage %s cannot do this; backend qemu on storage dir can", r.Backend, r.Spec.V.Storage).WithCode("disk_unsupported")
 	}
 	return keeper, nil
@@ -68,7 +68,7 @@ func (s *Service) openDisk(ctx context.Context, m *machine.Machine, r *record.VM
 		}
 		return d, s.tidy(ctx, r.ID, d)
 	case vm.Stopped, vm.Failed:
-		d, err := keeper.OpenDisks(ctx, s.spec(r))
+		d, err := keeper.OpenDisks(ctx, s.host.Spec(r))
 		if err != nil && ctx.Err() == nil && fault.From(err).Kind == fault.Internal {
 			err = fault.Wrap(fault.Conflict, err, "the VM's disk cannot be opened: %s", firstLine(err.Error())).WithCode("disk_broken")
 		}

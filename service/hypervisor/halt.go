@@ -86,7 +86,7 @@ func (s *Service) resumeWithRoom(ctx context.Context, m *machine.Machine, instan
 	if err != nil || r.State != vm.Paused || r.Spec.V.Storage != storage.Dir {
 		return err // where else its disk is, and whether there is room, is not known here
 	}
-	room, err := hasRoom(s.folder(m.ID))
+	room, err := hasRoom(s.host.Folder(m.ID))
 	if err != nil || !room {
 		return err
 	}

@@ -60,7 +60,7 @@ func (s *Service) restoredVMs(context.Context) (string, error) {
 // usableBackends is ready if at least one backend can run VMs.
 func (s *Service) usableBackends(ctx context.Context) (string, error) {
 	detail := ""
-	for name := range s.backends {
+	for name := range s.host.Backends() {
 		info := s.probe(ctx, name)
 		if info.Available {
 			return s.StandsOn(ctx), nil

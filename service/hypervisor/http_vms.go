@@ -207,7 +207,7 @@ func (a api) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketReq
 
 // GetHost tells what the host can run.
 func (a api) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) (hypervisorapi.GetHostResponseObject, error) {
-	h, err := a.s.host(ctx)
+	h, err := a.s.capacity(ctx)
 	return hypervisorapi.GetHost200JSONResponse(h), err
 }
 

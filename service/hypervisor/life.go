@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -36,7 +37,7 @@ type begin func(ctx context.Context, spec *backend.Spec) (backend.Instance, erro
 
 // bringUp starts the process of a VM in state starting. The VM's work is locked.
 func (s *Service) bringUp(ctx context.Context, m *machine.Machine, r record.VM) (record.VM, error) {
-	b, err := s.backendOf(&r)
+	b, err := s.host.Backend(&r)
 	if err != nil {
 		return r, err
 	}
@@ -100,7 +101,7 @@ func firstLine(text string) string {
 // launch gives a VM what it has on the host while it runs, and starts its process. What
 // failed leaves nothing.
 func (s *Service) launch(ctx context.Context, r record.VM, how begin) (backend.Instance, record.VM, error) {
-	spec, err := s.outfit(ctx, &r)
+	spec, err := s.host.Equip(ctx, &r)
 	if err != nil {
 		return nil, r, err
 	}
@@ -108,16 +109,16 @@ func (s *Service) launch(ctx context.Context, r record.VM, how begin) (backend.I
 	instance, err := how(starting, spec)
 	cancel()
 	if err != nil {
-		s.strip(ctx, &r)
+		s.host.Strip(ctx, &r)
 		return nil, r, err
 	}
-	if err := s.confine(ctx, &r, instance); err != nil {
+	if err := s.host.Confine(ctx, &r, instance); err != nil {
 		if killErr := instance.Kill(ctx); killErr != nil {
 			return nil, r, errors.Join(err, killErr)
 		}
 		<-instance.Done()
 		_ = instance.Close() // it has ended
-		s.strip(ctx, &r)
+		s.host.Strip(ctx, &r)
 		return nil, r, err
 	}
 	return instance, r, nil
@@ -152,7 +153,7 @@ func (s *Service) follow(ctx context.Context, m *machine.Machine, r record.VM, i
 		return
 	}
 	end := instance.Ended()
-	s.strip(ctx, &r)
+	s.host.Strip(ctx, &r)
 	kind, message := vm.Ended, end.Reason
 	if !end.Clean {
 		kind = vm.Crashed
@@ -342,7 +343,7 @@ func (s *Service) Metrics(ctx context.Context, id string) (backend.Metrics, erro
 	defer cancel()
 	metrics, err := instance.Metrics(ctx)
 	if err == nil && r.Tap != "" {
-		metrics.NetReceivedBytes, metrics.NetSentBytes = tapCounters(r.Tap)
+		metrics.NetReceivedBytes, metrics.NetSentBytes = host.NetworkCounters(&r)
 	}
 	return metrics, err
 }
@@ -400,11 +401,11 @@ func (s *Service) destroyProcesses(ctx context.Context, m *machine.Machine, r *r
 	if instance, ended := m.Process(); instance != nil {
 		return s.kill(ctx, instance, ended)
 	}
-	b := s.backends[r.Backend]
+	b := s.host.Backends()[r.Backend]
 	if _, ok := b.(backend.DiskKeeper); !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
+	ctx, cancel := context.WithTimeout(ctx, host.CleanLimit)
 	defer cancel()
-	return b.Clean(ctx, s.spec(r))
+	return b.Clean(ctx, s.host.Spec(r))
 }

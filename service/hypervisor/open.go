@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,14 +17,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
 // openFleet makes this daemon a registry, which every one is that is asked to be, and a
@@ -65,34 +60,6 @@ func policyOf(doc *configfile.Config, data string) admission.Policy {
 		out.Tenants = append(out.Tenants, admission.Tenant{Name: t.Tenant, MaxVCPUs: t.MaxVCPUsTotal, MaxMemoryMiB: t.MaxMemoryMiBTotal, MaxVMs: t.MaxVMsTotal})
 	}
 	return out
-}
-
-// openFolders makes the data's folder. VMs that run under own uids pass through it.
-func (s *Service) openFolders() error {
-	if err := os.MkdirAll(s.data, 0o711); err != nil { //nolint:gosec // what is in it keeps its own permissions
-		return fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", s.data)
-	}
-	for name, mode := range map[string]os.FileMode{"vms": 0o711, "backups": 0o700, "bases": 0o711, "state": 0o700} {
-		if err := os.MkdirAll(filepath.Join(s.data, name), mode); err != nil {
-			return fault.Wrap(fault.Invalid, err, "data: cannot make a folder in %s", s.data)
-		}
-	}
-	if !s.doc.Jailer.Enabled {
-		return nil
-	}
-	if os.Geteuid() != 0 {
-		return fault.New(fault.Invalid, "jailer.enabled: running VMs under uids of their own takes root")
-	}
-	for dir := s.data; dir != "/"; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return err
-		}
-		if info.Mode().Perm()&0o001 == 0 {
-			return fault.New(fault.Invalid, "jailer.enabled: VMs under uids of their own cannot pass through %s: chmod o+x %s", dir, dir)
-		}
-	}
-	return nil
 }
 
 func openDatabase(ctx context.Context, data string) (*db.DB, error) {
@@ -139,72 +106,6 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: &s.policy, Now: s.now})
 	s.machines = machine.NewSet(s.store, s.log)
 	return err
-}
-
-func (s *Service) openPools() {
-	s.pools = map[string]storage.Pool{storage.Dir: storage.DirPool{}}
-	st := &s.doc.Storage
-	if st.LVMVolumeGroup != "" {
-		s.pools[storage.LVMThin] = storage.LVMPool{Group: st.LVMVolumeGroup, Thin: st.LVMThinPool}
-	}
-	if st.NBDServer != "" {
-		s.pools[storage.NBD] = storage.NBDPool{Server: st.NBDServer}
-	}
-	if st.CephPool != "" {
-		s.pools[storage.CephRBD] = storage.RBDPool{Pool: st.CephPool, User: st.CephUser, Conf: st.CephConf}
-		s.pools[storage.CephRBDInPlace] = storage.RBDPool{Pool: st.CephPool, User: st.CephUser, Conf: st.CephConf, InPlace: true}
-	}
-}
-
-// openGroups looks whether the host grants control groups, where VMs are confined.
-func (s *Service) openGroups() error {
-	if !s.doc.Jailer.Enabled {
-		return nil
-	}
-	name := sha256.Sum256([]byte(s.data))
-	groups, err := cgroup.Open(fmt.Sprintf("mainstay-%x", name[:4]))
-	if err != nil {
-		if s.doc.Jailer.Enforce {
-			return fault.New(fault.Invalid, "jailer.enforce: %s", fault.From(err).Message)
-		}
-		s.log.Warn("VMs run without limits by control groups", "reason", fault.From(err).Message)
-		return nil
-	}
-	s.groups = groups
-	return nil
-}
-
-// openNetwork looks at nothing but its own file: VMs without a bridge need no more.
-func (s *Service) openNetwork() error {
-	subnet, err := netip.ParsePrefix(s.doc.Network.Subnet)
-	if err != nil {
-		return err
-	}
-	o := network.Options{Log: s.log, Owner: s.data, ShareBridge: s.doc.Network.ShareBridge, LeaseFile: filepath.Join(s.data, "state", "leases.json"), Bridge: s.doc.Network.Bridge, Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()), NoNAT: s.doc.Network.DisableNAT}
-	for _, server := range s.doc.Network.DNS {
-		addr, err := netip.ParseAddr(server)
-		if err != nil {
-			return err
-		}
-		o.DNS = append(o.DNS, addr)
-	}
-	manager, err := network.New(o)
-	if err != nil {
-		return err
-	}
-	if err := manager.Check(); err != nil {
-		s.log.Info("VMs can have no network of mode bridge or tap here", "reason", fault.From(err).Message)
-		return nil
-	}
-	s.network = manager
-	return nil
-}
-
-func (s *Service) openBackends(given map[string]backend.Backend) {
-	if given == nil {
-		given = s.localBackends()
-	}
-	s.backends = given
 }
 
 // agentProgram is the path of the guest agent's program; empty if there is none.

@@ -58,42 +58,7 @@ func (s *Service) restore(ctx context.Context) error {
 		})
 	}
 	work.Wait()
-	if s.network != nil {
-		swept, err := s.network.Sweep(ctx, func(id string) bool { return known[id] })
-		if err != nil {
-			s.log.Error("network devices of VMs that are gone are not removed", "error", err)
-		} else if swept.Taps > 0 {
-			s.log.Info("removed network devices of VMs that are gone", "devices", swept.Taps)
-		}
-	}
-	if s.groups != nil {
-		if _, err := s.groups.Sweep(func(id string) bool { return known[id] }); err != nil {
-			s.log.Error("control groups of VMs that are gone are not removed", "error", err)
-		}
-	}
-	return errors.Join(s.sweepFolders(known), s.sweepIncoming(ctx), s.sweepBackups(ctx), s.sweepBases(ctx))
-}
-
-// copyName is the file in a VM's folder that its disk is copied to, while that is under way.
-const copyName = "copy.qcow2"
-
-// sweepFolders removes folders of VMs that never were, and copies of disks that a killed daemon
-// left: the operation may not be repeated, as when the VM that was to be made is gone.
-func (s *Service) sweepFolders(known map[string]bool) error {
-	entries, err := os.ReadDir(filepath.Join(s.data, "vms"))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !known[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(s.folder(e.Name())))
-			continue
-		}
-		if left := os.Remove(filepath.Join(s.folder(e.Name()), copyName)); !errors.Is(left, os.ErrNotExist) {
-			err = errors.Join(err, left)
-		}
-	}
-	return err
+	return errors.Join(s.host.Sweep(ctx, func(id string) bool { return known[id] }), s.sweepIncoming(ctx), s.sweepBackups(ctx), s.host.SweepBases(ctx))
 }
 
 // sweepIncoming removes what was being taken in and no operation goes on with.
@@ -122,7 +87,7 @@ func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 	case vm.Deleting:
 		return nil // expire removes it
 	case vm.Starting:
-		s.strip(ctx, &r)
+		s.host.Strip(ctx, &r)
 		return s.machines.WithInBackground(ctx, r.ID, "VM start", in(vm.Starting), s.bringUpAgain, func(err error) {
 			if err != nil {
 				s.log.Warn("a VM did not start", "vm", r.ID, "error", err)
@@ -130,7 +95,7 @@ func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 		})
 	case vm.Running, vm.Paused, vm.Stopping:
 	case vm.Stopped, vm.Failed:
-		s.strip(ctx, &r)
+		s.host.Strip(ctx, &r)
 	}
 	names, err := s.store.UnfinishedSnapshots(ctx, r.ID)
 	switch {
@@ -220,28 +185,28 @@ const meetLimit = time.Minute
 
 // meet finds the process of a VM again, which must answer within a limit.
 func (s *Service) meet(ctx context.Context, r record.VM, limit time.Duration) error {
-	b, err := s.backendOf(&r)
+	b, err := s.host.Backend(&r)
 	if err != nil {
 		return err
 	}
 	finding, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	instance, err := b.Find(finding, s.spec(&r))
+	instance, err := b.Find(finding, s.host.Spec(&r))
 	if err != nil {
 		// It cannot be told what it does: an end is better than a VM that nobody keeps.
 		s.log.Error("a VM's process does not answer and is ended", "vm", r.ID, "error", err)
-		s.strip(ctx, &r)
+		s.host.Strip(ctx, &r)
 		_, err = s.store.Move(ctx, r.ID, vm.Crashed, "", err.Error(), func(r *record.VM) { r.LastError = "the process did not answer after the daemon came back" })
 		return err
 	}
 	if instance == nil {
-		s.strip(ctx, &r)
+		s.host.Strip(ctx, &r)
 		_, err := s.store.Move(ctx, r.ID, vm.Ended, "", "its process ended while the daemon was away", func(r *record.VM) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} })
 		return err
 	}
-	if r.Tap != "" && s.network != nil {
+	if r.Tap != "" && s.host.HasNetwork() {
 		// Its rules are made anew, should the host have lost them.
-		if _, err := s.outfit(ctx, &r); err != nil {
+		if _, err := s.host.Equip(ctx, &r); err != nil {
 			s.log.Error("a VM's network is not as it was", "vm", r.ID, "error", err)
 		}
 	}

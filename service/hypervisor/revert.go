@@ -53,7 +53,7 @@ func (s *Service) revertDisk(ctx context.Context, id string, snap *record.Snapsh
 		if err := s.forgetBitmaps(ctx, m, &r); err != nil {
 			return err
 		}
-		if err := (storage.DirPool{}).Revert(ctx, s.volume(&r), snap.Name); err != nil {
+		if err := (storage.DirPool{}).Revert(ctx, s.host.Volume(&r), snap.Name); err != nil {
 			return err
 		}
 		return s.settleRevert(ctx, &r, "the disk is as in snapshot "+snap.Name)
@@ -65,7 +65,7 @@ func (s *Service) revertDisk(ctx context.Context, id string, snap *record.Snapsh
 func (s *Service) settleRevert(ctx context.Context, r *record.VM, message string) error {
 	size := r.Spec.V.DiskGiB
 	if size != 0 && r.HasDisk() {
-		bytes, err := image.VirtualSize(s.pool(r).Disk(s.volume(r)).Target)
+		bytes, err := image.VirtualSize(s.host.Disk(r).Target)
 		if err != nil {
 			return err
 		}
@@ -164,13 +164,13 @@ func (s *Service) bringUpFrom(ctx context.Context, m *machine.Machine, r record.
 	if err := s.store.ExpectSecretOf(ctx, snap); err != nil {
 		return err
 	}
-	b, err := s.backendOf(&r)
+	b, err := s.host.Backend(&r)
 	if err != nil {
 		return err
 	}
 	begin := func(ctx context.Context, spec *backend.Spec) (backend.Instance, error) {
 		if restores, ok := b.(restorer); ok {
-			return restores.Restore(ctx, spec, s.checkpointFolder(r.ID, snap.Name))
+			return restores.Restore(ctx, spec, s.host.CheckpointFolder(r.ID, snap.Name))
 		}
 		if keeper, ok := b.(backend.DiskKeeper); ok {
 			return keeper.StartFrom(ctx, spec, snap.Name)
@@ -213,7 +213,7 @@ func (s *Service) rotateSecret(ctx context.Context, m *machine.Machine) error {
 	if err := s.store.SetSecrets(ctx, m.ID, fresh, secrets[0]); err != nil {
 		return err
 	}
-	if err := s.writeSeed(&r, fresh); err != nil {
+	if err := s.host.WriteSeed(&r, fresh); err != nil {
 		return err
 	}
 	if _, err := client.RotateSecret(ctx, fresh); err != nil {

@@ -26,14 +26,12 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
 // Deps is what the service needs besides its settings.
@@ -65,10 +63,7 @@ type Service struct {
 	store    *record.Store
 	contents *catalog.Store
 	policy   admission.Policy
-	backends map[string]backend.Backend
-	pools    map[string]storage.Pool
-	network  *network.Manager     // nil: networks of mode bridge and tap are not to be had
-	groups   *cgroup.Hierarchy    // nil: VMs are not confined, or the host grants none
+	host     *host.Host
 	gate     atomic.Pointer[gate] // replaced by reload
 	tickets  *tickets
 	machines *machine.Set
@@ -127,7 +122,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.policy = policyOf(doc, s.data)
-	if err := s.openFolders(); err != nil {
+	if err := host.MakeFolders(s.data, &doc.Jailer); err != nil {
 		return nil, err
 	}
 	if s.db, err = openDatabase(ctx, s.data); err != nil {
@@ -144,14 +139,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if s.contents, err = catalog.Open(filepath.Join(s.data, "images"), int64(doc.Images.MaxGiB)*record.GiB); err != nil {
 		return nil, err
 	}
-	s.openPools()
-	if err := s.openNetwork(); err != nil {
+	if deps.Backends == nil {
+		deps.Backends = s.localBackends()
+	}
+	if s.host, err = host.Open(host.Config{Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Store: s.store, Log: s.log}); err != nil {
 		return nil, err
 	}
-	if err := s.openGroups(); err != nil {
-		return nil, err
-	}
-	s.openBackends(deps.Backends)
 	s.operate = operation.New(operation.Config{Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending()})
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
@@ -179,8 +172,8 @@ func (s *Service) Run(ctx context.Context) error {
 			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log})
 		},
 	}
-	if s.network != nil {
-		loops["network"] = s.keepNetwork
+	if s.host.HasNetwork() {
+		loops["network"] = s.host.KeepNetwork
 	}
 	if s.reporter != nil {
 		loops["heartbeats"] = s.reporter.Run
@@ -192,13 +185,6 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Wait()
 	s.machines.Depart()
 	return jobsErr
-}
-
-// keepNetwork answers guests that ask for addresses.
-func (s *Service) keepNetwork(ctx context.Context) {
-	if err := s.network.Run(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("guests get no addresses: the DHCP server ended", "error", err)
-	}
 }
 
 // keepTime deletes VMs when their time is over.
@@ -228,7 +214,7 @@ func (s *Service) keepTime(ctx context.Context) {
 func (s *Service) StandsOn(ctx context.Context) string {
 	var found []string
 	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
-		if s.backends[name] == nil {
+		if s.host.Backends()[name] == nil {
 			continue
 		}
 		if info := s.probe(ctx, name); info.Available {

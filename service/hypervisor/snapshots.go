@@ -28,11 +28,6 @@ type (
 	}
 )
 
-// checkpointFolder is where a sandbox's full snapshot is.
-func (s *Service) checkpointFolder(id, name string) string {
-	return filepath.Join(s.folder(id), "snapshots", filepath.Base(name))
-}
-
 // CreateSnapshot keeps a VM's disk as it is, and with full its memory too.
 func (s *Service) CreateSnapshot(ctx context.Context, id string, snap record.Snapshot) (record.Snapshot, error) {
 	r, err := s.store.VM(ctx, id)
@@ -92,7 +87,7 @@ func (s *Service) makeSnapshot(ctx context.Context, r *record.VM, d backend.Disk
 func (s *Service) dropSnapshot(ctx context.Context, id, name string, d backend.Disks, action, message string) error {
 	var err error
 	if d == nil {
-		err = os.RemoveAll(s.checkpointFolder(id, name))
+		err = os.RemoveAll(s.host.CheckpointFolder(id, name))
 	} else {
 		err = d.DeleteSnapshot(ctx, name)
 	}
@@ -151,7 +146,7 @@ func (s *Service) checkpoint(ctx context.Context, r *record.VM, snap *record.Sna
 	if !ok {
 		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
 	}
-	folder := s.checkpointFolder(r.ID, snap.Name)
+	folder := s.host.CheckpointFolder(r.ID, snap.Name)
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
 		return err
 	}

@@ -8,15 +8,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 )
 
-// host is what there is, and what is left of it.
-func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
+// capacity is what there is, and what is left of it.
+func (s *Service) capacity(ctx context.Context) (hypervisorapi.Host, error) {
 	given, err := s.store.Given(ctx)
 	if err != nil {
 		return hypervisorapi.Host{}, err
 	}
-	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: memoryOfHost(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
+	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: host.Memory(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
 	if s.cfg.NodeVCPUs > 0 {
 		h.Vcpus = s.cfg.NodeVCPUs
 	}
@@ -25,7 +26,7 @@ func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
 	}
 	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.MemoryMiB
 	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
-		if s.backends[name] != nil {
+		if s.host.Backends()[name] != nil {
 			info := s.probe(ctx, name)
 			h.Backends = append(h.Backends, hypervisorapi.BackendInfo{Name: hypervisorapi.Backend(name), Available: info.Available, Version: some(info.Version), Detail: info.Detail})
 		}
@@ -35,7 +36,7 @@ func (s *Service) host(ctx context.Context) (hypervisorapi.Host, error) {
 
 // heartbeat is what this host tells the registry.
 func (s *Service) heartbeat(ctx context.Context) (hypervisorapi.Heartbeat, error) {
-	h, err := s.host(ctx)
+	h, err := s.capacity(ctx)
 	if err != nil {
 		return hypervisorapi.Heartbeat{}, err
 	}
