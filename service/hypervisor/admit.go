@@ -162,7 +162,7 @@ func (s *Service) admit(ctx context.Context, req *Request, content *base, action
 		}
 		r.Secret = s.store.Seal(r.ID, req.Secret)
 	}
-	err = s.store.Admit(ctx, record.Admission{VM: &r, DiskGiB: disk, Why: why, Action: action, Message: withFiles(r.Name, content.files...)})
+	err = s.store.Admit(ctx, record.Admission{VM: &r, DiskGiB: disk, Why: why, Action: action, Message: record.WithFiles(r.Name, content.files...)})
 	if err == nil {
 		s.nudgeFleet()
 	}

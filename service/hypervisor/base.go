@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
@@ -42,15 +42,15 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 			b.release()
 		}
 	}()
-	b.done = s.hold()
-	files := s.filesFor(ctx, req.Tenant)
+	b.done = s.catalog.Hold()
+	files := s.policy.Files(caller.From(ctx).NamesHostFiles(req.Tenant))
 	for _, one := range []struct{ field, path string }{{"image", spec.Image}, {"kernel", spec.Kernel}, {"initrd", spec.Initrd}, {"firmware", spec.Firmware}} {
 		if strings.Contains(one.path, "/") {
 			b.files = append(b.files, one.field, one.path)
 		}
 	}
 	if spec.Image != "" {
-		content, args, err := s.contentOf(ctx, files, spec.Image)
+		content, args, err := s.catalog.Find(ctx, files, spec.Image)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		}
 		f, err := files.Image(file.path)
 		if err != nil {
-			return nil, renamed(err, file.field)
+			return nil, admission.About(err, file.field)
 		}
 		b.copies = append(b.copies, host.Copy{File: f, Name: file.name})
 		*file.into = file.name // in the VM's folder, which has no name yet
@@ -83,38 +83,4 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 	}
 	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
 	return b, s.findFirmware(files, b, spec.Firmware)
-}
-
-// renamed is a fault about an image as one about another field.
-func renamed(err error, field string) error {
-	f := fault.From(err)
-	if f.Field != "image" {
-		return err
-	}
-	named := fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: ")).WithLimit(f.Limit)
-	named.Code = f.Code
-	return named
-}
-
-// contentOf is what an image's name or path stands for, and the arguments of its kernel.
-func (s *Service) contentOf(ctx context.Context, files admission.Files, name string) (catalog.Content, string, error) {
-	if !strings.Contains(name, "/") {
-		i, err := s.store.Image(ctx, name)
-		if fault.Is(err, fault.NotFound) {
-			return catalog.Content{}, "", fault.InvalidField("image", "there is no image %q in the catalog; it may also be an absolute path", name)
-		}
-		if err != nil {
-			return catalog.Content{}, "", err
-		}
-		if err := s.usable(&i); err != nil {
-			return catalog.Content{}, "", err
-		}
-		content, err := s.contents.Get(i.SHA256)
-		return content, i.KernelArgs, err
-	}
-	if s.doc.Images.RequireSigned {
-		return catalog.Content{}, "", fault.InvalidField("image", "must be a signed image of the catalog, since images.require_signed is set")
-	}
-	content, err := s.takePath(ctx, files, name)
-	return content, "", err
 }

@@ -104,7 +104,7 @@ func (s *Service) findFirmware(files admission.Files, b *base, firmware string) 
 	}
 	f, err := files.Image(firmware)
 	if err != nil {
-		return renamed(err, "firmware")
+		return admission.About(err, "firmware")
 	}
 	b.copies = append(b.copies, host.Copy{File: f, Name: host.FirmwareCode})
 	vars, err := files.Image(folder + strings.Replace(name, "_CODE", "_VARS", 1))

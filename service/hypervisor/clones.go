@@ -148,7 +148,7 @@ func (s *Service) unmake(ctx context.Context, id, why string) error {
 
 // makeCopy makes a VM whose row is there, with what fill puts into its folder.
 func (s *Service) makeCopy(ctx context.Context, a copyArgs, fill func(ctx context.Context, r *record.VM) error) error {
-	defer s.hold()()
+	defer s.catalog.Hold()()
 	return s.machines.With(ctx, a.VM, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
 		if r.State != vm.Creating {
 			return nil // it was made before the daemon ended
@@ -257,7 +257,7 @@ func (s *Service) shareable(r *record.VM, disk string) (int64, error) {
 	backing := ""
 	if r.DiskBase != "" {
 		backing = s.host.BasePath(r.DiskBase)
-	} else if content, err := s.contents.Get(r.Base); err == nil && content.Kind == catalog.Disk {
+	} else if content, err := s.catalog.Content(r.Base); err == nil && content.Kind == catalog.Disk {
 		backing = content.DiskPath()
 	}
 	info, err := image.InspectLayer(f, stat.Size(), backing)

@@ -3,7 +3,6 @@ package hypervisor
 import (
 	"context"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 
@@ -37,7 +36,7 @@ func (a api) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObje
 // AddImage begins to take in an image of the host.
 func (a api) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObject) (hypervisorapi.AddImageResponseObject, error) {
 	b := req.Body
-	op, err := a.s.Add(ctx, Addition{Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Signature: value(b.Signature)})
+	op, err := a.s.catalog.Add(ctx, catalog.Addition{Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Signature: value(b.Signature)})
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +45,7 @@ func (a api) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObje
 
 // BuildDemoImage begins to build the demonstration's guest.
 func (a api) BuildDemoImage(ctx context.Context, _ hypervisorapi.BuildDemoImageRequestObject) (hypervisorapi.BuildDemoImageResponseObject, error) {
-	op, err := a.s.Add(ctx, Addition{Name: demoImage, Demo: true})
+	op, err := a.s.catalog.Add(ctx, catalog.Addition{Name: catalog.DemoImage, Demo: true})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +62,7 @@ func (a api) UploadImage(ctx context.Context, req hypervisorapi.UploadImageReque
 	if len(value(req.Params.Signature)) > 4096 {
 		return nil, fault.InvalidField("signature", "is longer than 4096 bytes")
 	}
-	op, err := a.s.Upload(ctx, req.Name, value(req.Params.Signature), req.Body)
+	op, err := a.s.catalog.Upload(ctx, req.Name, value(req.Params.Signature), req.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +121,7 @@ func (a api) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageReque
 
 // CleanImages removes what nothing needs.
 func (a api) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequestObject) (hypervisorapi.CleanImagesResponseObject, error) {
-	files, bytes, err := a.s.CleanImages(ctx)
+	files, bytes, err := a.s.catalog.Clean(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,22 +130,11 @@ func (a api) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequest
 
 // ExportImage sends the disk of one.
 func (a api) ExportImage(ctx context.Context, req hypervisorapi.ExportImageRequestObject) (hypervisorapi.ExportImageResponseObject, error) {
-	i, err := a.s.store.Image(ctx, req.Name)
+	file, err := a.s.catalog.Export(ctx, req.Name)
 	if err != nil {
 		return nil, err
 	}
-	if i.Kind != string(catalog.Disk) {
-		return nil, fault.New(fault.Conflict, "the image %s is no disk", i.Name).WithCode("not_a_disk")
-	}
-	content, err := a.s.contents.Get(i.SHA256)
-	if err != nil {
-		return nil, err
-	}
-	file, err := os.Open(content.DiskPath())
-	if err != nil {
-		return nil, err
-	}
-	return download{file, i.Name + ".qcow2"}, nil
+	return download{file, req.Name + ".qcow2"}, nil
 }
 
 func setLength(w http.ResponseWriter, n int64) {

@@ -12,12 +12,6 @@ import (
 
 // operations registers what runs behind operations.
 func (s *Service) operations() {
-	operation.Register(s.operate, record.OperationImage, operation.Kind[Addition]{
-		Run: func(ctx context.Context, a Addition, progress func(float64)) error {
-			return s.runAddition(shell.As(ctx, a.Actor), a, progress)
-		},
-		Cancelled: func(_ context.Context, op *record.Operation) error { return s.contents.Drop(incomingOf(op.Job.Args)) },
-	})
 	operation.Register(s.operate, record.OperationBackup, operation.Kind[backupArgs]{
 		Run: func(ctx context.Context, a backupArgs, progress func(float64)) error {
 			return s.runBackup(shell.As(ctx, a.Actor), a, progress)

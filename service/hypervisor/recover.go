@@ -58,20 +58,7 @@ func (s *Service) restore(ctx context.Context) error {
 		})
 	}
 	work.Wait()
-	return errors.Join(s.host.Sweep(ctx, func(id string) bool { return known[id] }), s.sweepIncoming(ctx), s.sweepBackups(ctx), s.host.SweepBases(ctx))
-}
-
-// sweepIncoming removes what was being taken in and no operation goes on with.
-func (s *Service) sweepIncoming(ctx context.Context) error {
-	open, err := s.store.OpenArgs(ctx, record.OperationImage)
-	if err != nil {
-		return err
-	}
-	keep := map[string]bool{}
-	for _, args := range open {
-		keep[incomingOf(args)] = true
-	}
-	return s.contents.DropAll(func(id string) bool { return keep[id] })
+	return errors.Join(s.host.Sweep(ctx, func(id string) bool { return known[id] }), s.catalog.SweepIncoming(ctx), s.sweepBackups(ctx), s.host.SweepBases(ctx))
 }
 
 func (s *Service) restoreOne(ctx context.Context, r record.VM) error {

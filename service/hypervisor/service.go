@@ -61,7 +61,7 @@ type Service struct {
 	audit    *audit.Log
 	operate  *operation.Runner
 	store    *record.Store
-	contents *catalog.Store
+	catalog  *catalog.Catalog
 	policy   admission.Policy
 	host     *host.Host
 	gate     atomic.Pointer[gate] // replaced by reload
@@ -136,9 +136,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if err := s.openSecrets(ctx); err != nil {
 		return nil, err
 	}
-	if s.contents, err = catalog.Open(filepath.Join(s.data, "images"), int64(doc.Images.MaxGiB)*record.GiB); err != nil {
-		return nil, err
-	}
 	if deps.Backends == nil {
 		deps.Backends = s.localBackends()
 	}
@@ -146,6 +143,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.operate = operation.New(operation.Config{Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending()})
+	if s.catalog, err = catalog.Open(catalog.Config{Data: s.data, Images: &doc.Images, Policy: &s.policy, AgentProgram: s.agentProgram, Store: s.store, Operations: s.operate}); err != nil {
+		return nil, err
+	}
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
 	return s, s.openFleet()

@@ -40,3 +40,14 @@ func (s *Store) AcknowledgeAudit(ctx context.Context, through int64, note string
 		return s.audit.Acknowledge(ctx, tx, through, caller.From(ctx).Entry(audit.Entry{Message: note}))
 	})
 }
+
+// WithFiles is a message of the audit log with the paths of files of the host that the entry
+// is about, each after its field's name; empty paths are left out.
+func WithFiles(message string, named ...string) string {
+	for i := 0; i+1 < len(named); i += 2 {
+		if path := named[i+1]; path != "" {
+			message += "; " + named[i] + " " + path
+		}
+	}
+	return message
+}
