@@ -2,36 +2,26 @@ package hypervisor
 
 import (
 	"context"
-	"runtime"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 // capacity is what there is, and what is left of it.
 func (s *Service) capacity(ctx context.Context) (hypervisorapi.Host, error) {
-	given, err := s.store.Given(ctx)
-	if err != nil {
-		return hypervisorapi.Host{}, err
+	c, err := s.plan.Capacity(ctx)
+	h := hypervisorapi.Host{
+		Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
+		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs, Backends: []hypervisorapi.BackendInfo{},
 	}
-	h := hypervisorapi.Host{Name: s.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: runtime.NumCPU(), MemoryMib: host.Memory(), Vms: given.VMs, Backends: []hypervisorapi.BackendInfo{}}
-	if s.cfg.NodeVCPUs > 0 {
-		h.Vcpus = s.cfg.NodeVCPUs
+	for _, b := range c.Backends {
+		h.Backends = append(h.Backends, hypervisorapi.BackendInfo{
+			Name: hypervisorapi.Backend(b.Name), Available: b.Available, Version: some(b.Version), Detail: b.Detail,
+		})
 	}
-	if s.cfg.NodeMemoryMiB > 0 {
-		h.MemoryMib = s.cfg.NodeMemoryMiB
-	}
-	h.FreeVcpus, h.FreeMemoryMib = h.Vcpus-given.VCPUs, h.MemoryMib-given.MemoryMiB
-	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
-		if s.host.Backends()[name] != nil {
-			info := s.probe(ctx, name)
-			h.Backends = append(h.Backends, hypervisorapi.BackendInfo{Name: hypervisorapi.Backend(name), Available: info.Available, Version: some(info.Version), Detail: info.Detail})
-		}
-	}
-	return h, nil
+	return h, err
 }
 
 // heartbeat is what this host tells the registry.
@@ -67,5 +57,17 @@ func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message
 	ctx = context.WithoutCancel(ctx)
 	if err := s.store.Note(ctx, audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message}); err != nil {
 		s.log.Error("what was done on another host is not in this one's audit log", "action", action, "target", target, "error", err)
+	}
+}
+
+// admitted is called for each new VM.
+func (s *Service) admitted(r *record.VM) {
+	s.nudgeFleet()
+	if r.ExpiresAt.IsZero() {
+		return
+	}
+	select {
+	case s.timed <- struct{}{}:
+	default: // keepTime looks anyway
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -55,10 +56,9 @@ func (s *Service) Clone(ctx context.Context, id, name string, linked bool) (reco
 // admitCopy makes the row of a VM that is a copy, which is held against the policy like
 // any other.
 func (s *Service) admitCopy(ctx context.Context, name, tenant, backendName string, of *record.Spec, content, action string) (record.VM, error) {
-	req := Request{Name: name, Tenant: tenant, Backend: backendName, Spec: *of}
+	req := plan.Request{Name: name, Tenant: tenant, Backend: backendName, Spec: *of}
 	req.Spec.Network.IP = "" // two VMs cannot have one address
-	b := &base{sha256: content, boot: of.Boot}
-	return s.admit(ctx, &req, b, action)
+	return s.plan.Admit(ctx, &req, plan.Again(content, of.Boot), action)
 }
 
 // linkable says whether a VM's disk can be shared.

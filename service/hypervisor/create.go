@@ -3,56 +3,29 @@ package hypervisor
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Request asks for a VM.
-type Request struct {
-	Name, Tenant, Backend string
-	Spec                  record.Spec
-	MAC                   string // empty: one is made
-	Secret                string // the guest agent's; empty: one is made
-	Labels                map[string]string
-	Autostart             bool
-	Start                 bool // as soon as it is made
-}
-
 // Create makes a VM: it is stopped when Create returns, or starting if that is asked.
-func (s *Service) Create(ctx context.Context, req Request) (record.VM, error) {
-	if err := s.check(ctx, &req); err != nil {
-		return record.VM{}, err
-	}
-	if strings.Contains(req.Spec.Image, "/") {
-		// The file is copied before the size of the VM is known. To keep a burst of requests from
-		// filling the disk with copies, limits are checked first, and a tenant makes one copy at a time.
-		done, err := s.copying.take(ctx, req.Tenant)
-		if err != nil {
-			return record.VM{}, err
-		}
-		defer done()
-		if err := s.admitEarly(ctx, &req); err != nil {
-			return record.VM{}, err
-		}
-	}
-	content, err := s.findBase(ctx, &req)
+func (s *Service) Create(ctx context.Context, req plan.Request) (record.VM, error) {
+	sources, err := s.plan.Prepare(ctx, &req)
 	if err != nil {
 		return record.VM{}, err
 	}
-	defer content.release()
-	r, err := s.admit(ctx, &req, content, "vm.create")
+	defer sources.Release()
+	r, err := s.plan.Admit(ctx, &req, sources, "vm.create")
 	if err != nil {
 		return r, err
 	}
 	// From here on it is finished, or undone, whether or not the caller waits.
 	ctx = context.WithoutCancel(ctx)
 	err = s.machines.With(ctx, r.ID, in(vm.Creating), func(ctx context.Context, _ *machine.Machine, _ record.VM) error {
-		if err := s.host.Make(ctx, &r, host.Parts{Copies: content.copies, Disk: content.disk, Secret: req.Secret}); err != nil {
+		if err := s.host.Make(ctx, &r, sources.Parts(req.Secret)); err != nil {
 			return errors.Join(err, s.undo(ctx, r, fault.From(err).Message))
 		}
 		if r, err = s.store.Move(ctx, r.ID, vm.Made, "", "", nil); err != nil || !req.Start {

@@ -30,7 +30,7 @@ func (s *Service) openShell(deps Deps) error {
 		Ready: []shell.Check{
 			{Name: "database", Run: func(ctx context.Context) (string, error) { return "", s.db.Ping(ctx) }},
 			{Name: "VMs", Run: s.restoredVMs},
-			{Name: "backends", Run: s.usableBackends},
+			{Name: "backends", Run: s.plan.Usable},
 		},
 		Identify: s.identify, Admit: s.authorize, Around: s.rateLimit(), GuardMetrics: s.doc.Auth.Require && !s.doc.Auth.OpenMetrics,
 	})
@@ -55,19 +55,6 @@ func (s *Service) restoredVMs(context.Context) (string, error) {
 	default:
 		return "", fault.New(fault.Unavailable, "the VMs that there are are being brought back").WithCode("not_ready")
 	}
-}
-
-// usableBackends is ready if at least one backend can run VMs.
-func (s *Service) usableBackends(ctx context.Context) (string, error) {
-	detail := ""
-	for name := range s.host.Backends() {
-		info := s.probe(ctx, name)
-		if info.Available {
-			return s.StandsOn(ctx), nil
-		}
-		detail += "; " + name + ": " + info.Detail
-	}
-	return "", fault.New(fault.Unavailable, "no backend can run VMs%s", detail).WithCode("not_ready")
 }
 
 // rateLimit counts requests against who makes them, whether they are admitted or not.

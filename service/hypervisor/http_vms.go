@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -58,8 +59,8 @@ func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject
 }
 
 // requestOf is a request as the domain knows it, with the contract's defaults.
-func requestOf(b *hypervisorapi.VMSpec) Request {
-	req := Request{
+func requestOf(b *hypervisorapi.VMSpec) plan.Request {
+	req := plan.Request{
 		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)), Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
 		Spec: record.Spec{
 			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib), Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -67,7 +67,7 @@ type Service struct {
 	gate     atomic.Pointer[gate] // replaced by reload
 	tickets  *tickets
 	machines *machine.Set
-	probes   probes
+	plan     *plan.Planner
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
 	// reloading and settings are those of Deps.
@@ -77,7 +77,6 @@ type Service struct {
 	// url is where this daemon answers, once it listens.
 	url atomic.Pointer[string]
 
-	copying  turns        // by tenant: held while a file of the host is copied for a new VM
 	cleaning sync.RWMutex // held for reading by who uses contents that no VM stands on yet
 
 	timed chan struct{} // holds one: a VM with a time to live was made
@@ -107,8 +106,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	s := &Service{
 		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry,
 		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
-		probes: probes{answers: map[string]probed{}}, restored: make(chan struct{}),
-		timed: make(chan struct{}, 1),
+		restored: make(chan struct{}),
+		timed:    make(chan struct{}, 1),
 	}
 	s.gate.Store(newGate(&cfg, &doc.Auth, deps.Now))
 	s.begun = withoutCredentials(cfg, doc)
@@ -146,6 +145,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if s.catalog, err = catalog.Open(catalog.Config{Data: s.data, Images: &doc.Images, Policy: &s.policy, AgentProgram: s.agentProgram, Store: s.store, Operations: s.operate}); err != nil {
 		return nil, err
 	}
+	s.plan = plan.New(plan.Config{
+		Document: doc, Policy: &s.policy, Store: s.store, Host: s.host, Catalog: s.catalog, Now: s.now,
+		VCPUs: cfg.NodeVCPUs, MemoryMiB: cfg.NodeMemoryMiB, Admitted: s.admitted,
+	})
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
 	return s, s.openFleet()
@@ -211,24 +214,7 @@ func (s *Service) keepTime(ctx context.Context) {
 }
 
 // StandsOn says what VMs are run by, for example qemu (tcg).
-func (s *Service) StandsOn(ctx context.Context) string {
-	var found []string
-	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
-		if s.host.Backends()[name] == nil {
-			continue
-		}
-		if info := s.probe(ctx, name); info.Available {
-			if info.Accelerator != "" {
-				name += " (" + info.Accelerator + ")"
-			}
-			found = append(found, name)
-		}
-	}
-	if len(found) == 0 {
-		return "nothing that runs VMs: apt-get install qemu-system-x86 qemu-utils"
-	}
-	return strings.Join(found, ", ")
-}
+func (s *Service) StandsOn(ctx context.Context) string { return s.plan.StandsOn(ctx) }
 
 // Serve listens where the configuration says and answers requests until ctx ends. ready
 // is called with the URL once the service can be reached.

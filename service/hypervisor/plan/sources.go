@@ -1,4 +1,4 @@
-package hypervisor
+package plan
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
-// base is what a VM is made of.
-type base struct {
+// Sources are what a VM is made of.
+type Sources struct {
 	sha256 string
 	disk   *storage.Base // nil: an empty one, or none
 	boot   record.Boot
@@ -21,36 +21,49 @@ type base struct {
 	copies []host.Copy
 	// files are the fields that name files of the host, each with its path.
 	files []string
-	done  func()
+	held  func() // lets contents be cleaned again
+	turn  func() // ends the turn to copy; nil: there is none
 }
 
-// release gives back what findBase holds.
-func (b *base) release() {
+// Release gives back what is held for the VM that is being made.
+func (b *Sources) Release() {
 	for _, c := range b.copies {
 		_ = c.File.Close() // it was only read
 	}
-	if b.done != nil {
-		b.done()
+	b.held()
+	if b.turn != nil {
+		b.turn()
 	}
 }
 
-// findBase finds what a request names: an image of the catalog, or files of the host.
-func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err error) {
-	b, spec := &base{}, &req.Spec
+// Parts are what the host makes the VM of.
+func (b *Sources) Parts(secret string) host.Parts {
+	return host.Parts{Copies: b.copies, Disk: b.disk, Secret: secret}
+}
+
+// Again are the sources of a VM that is made of what another was made of.
+func Again(sha256 string, boot record.Boot) *Sources {
+	return &Sources{sha256: sha256, boot: boot, held: func() {}}
+}
+
+// find finds what a request names: an image of the catalog, or files of the host.
+func (p *Planner) find(ctx context.Context, req *Request) (_ *Sources, err error) {
+	b, spec := &Sources{held: p.catalog.Hold()}, &req.Spec
 	defer func() {
 		if err != nil {
-			b.release()
+			b.Release()
 		}
 	}()
-	b.done = s.catalog.Hold()
-	files := s.policy.Files(caller.From(ctx).NamesHostFiles(req.Tenant))
-	for _, one := range []struct{ field, path string }{{"image", spec.Image}, {"kernel", spec.Kernel}, {"initrd", spec.Initrd}, {"firmware", spec.Firmware}} {
+	files := p.policy.Files(caller.From(ctx).NamesHostFiles(req.Tenant))
+	for _, one := range []struct{ field, path string }{
+		{"image", spec.Image}, {"kernel", spec.Kernel}, {"initrd", spec.Initrd}, {"firmware", spec.Firmware},
+	} {
 		if strings.Contains(one.path, "/") {
 			b.files = append(b.files, one.field, one.path)
 		}
 	}
 	if spec.Image != "" {
-		content, args, err := s.catalog.Find(ctx, files, spec.Image)
+		content, args, err := p.catalog.Find(ctx, files, spec.Image)
 		if err != nil {
 			return nil, err
 		}
@@ -82,5 +95,5 @@ func (s *Service) findBase(ctx context.Context, req *Request) (_ *base, err erro
 		b.boot.KernelArgs = spec.KernelArgs
 	}
 	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
-	return b, s.findFirmware(files, b, spec.Firmware)
+	return b, p.findFirmware(files, b, spec.Firmware)
 }
