@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +24,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/rest"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 )
 
@@ -32,69 +33,39 @@ const (
 	maxOutput = 1 << 20
 	// maxStreamed is what a program may print when it is streamed.
 	maxStreamed = 1 << 30
-	// pingPatience is how long an agent may take to answer a ping.
-	pingPatience = 10 * time.Second
 )
 
 // PingAgent asks a guest's agent for an answer.
 func (a api) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestObject) (hypervisorapi.PingAgentResponseObject, error) {
-	client, err := a.s.Agent(ctx, req.Id)
+	version, took, err := a.s.agent.Ping(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingPatience)
-	defer cancel()
-	began := time.Now()
-	if err := client.Ping(ctx); err != nil {
-		return nil, agentFault(err)
-	}
-	return hypervisorapi.PingAgent200JSONResponse{Version: client.Version(), RoundTripMs: float32(time.Since(began).Seconds() * 1000)}, nil
+	return hypervisorapi.PingAgent200JSONResponse{Version: version, RoundTripMs: float32(took.Seconds() * 1000)}, nil
 }
-
-// command is a program to run, as the guest's client knows it.
-func command(b *hypervisorapi.Exec) guest.Command {
-	c := guest.Command{Argv: b.Argv, Dir: value(b.Cwd), Timeout: time.Duration(orElse(b.TimeoutSeconds, 60)) * time.Second}
-	for k, v := range value(b.Env) {
-		c.Env = append(c.Env, k+"="+v)
-	}
-	slices.Sort(c.Env)
-	if b.Stdin != nil {
-		c.Stdin = strings.NewReader(*b.Stdin)
-	}
-	return c
-}
-
-// execSlack is how much longer than a program's own time its end may take to be told.
-const execSlack = 15 * time.Second
 
 // Exec runs a program in a guest.
 func (a api) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hypervisorapi.ExecResponseObject, error) {
-	client, err := a.s.Agent(ctx, req.Id)
+	b := req.Body
+	c := guest.Command{Argv: b.Argv, Dir: value(b.Cwd), Timeout: time.Duration(orElse(b.TimeoutSeconds, 60)) * time.Second}
+	if b.Stdin != nil {
+		c.Stdin = strings.NewReader(*b.Stdin)
+	}
+	program, err := a.s.agent.Program(ctx, req.Id, c, value(b.Env))
 	if err != nil {
 		return nil, err
 	}
-	for key := range value(req.Body.Env) {
-		if key == "" || strings.ContainsAny(key, "=\x00") {
-			return nil, fault.InvalidField("env", "%q is no name of a variable", key)
-		}
+	if value(b.Stream) {
+		return streamed{ctx, program}, nil
 	}
-	// Only the program's name: arguments may hold secrets.
-	if err := a.s.noteAgent(ctx, req.Id, "vm.exec", req.Body.Argv[0]); err != nil {
-		return nil, err
-	}
-	c := command(req.Body)
-	if value(req.Body.Stream) {
-		return streamed{ctx, client, c}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout+execSlack)
-	defer cancel()
 	out, errs := &bounded{}, &bounded{}
-	c.Stdout, c.Stderr = out, errs
-	exit, err := client.Exec(ctx, c)
+	exit, err := program.Run(ctx, out, errs, 0)
 	if err != nil {
-		return nil, agentFault(err)
+		return nil, err
 	}
-	return hypervisorapi.Exec200JSONResponse{Stdout: out.String(), Stderr: errs.String(), ExitCode: exitCode(exit), Truncated: exit.Truncated || out.cut || errs.cut}, nil
+	return hypervisorapi.Exec200JSONResponse{
+		Stdout: out.String(), Stderr: errs.String(), ExitCode: exitCode(exit), Truncated: exit.Truncated || out.cut || errs.cut,
+	}, nil
 }
 
 // exitCode is how a program ended, as shells say it.
@@ -125,9 +96,8 @@ func (b *bounded) String() string { return strings.ToValidUTF8(b.Buffer.String()
 
 // streamed is an answer that is written while the program runs.
 type streamed struct {
-	ctx    context.Context
-	client *guest.Client
-	c      guest.Command
+	ctx     context.Context
+	program *agent.Program
 }
 
 // VisitExecResponse implements the contract's answer.
@@ -135,15 +105,12 @@ func (s streamed) VisitExecResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	p := &pieces{w: w, control: http.NewResponseController(w)}
-	ctx, cancel := context.WithTimeout(s.ctx, s.c.Timeout+execSlack)
-	defer cancel()
-	s.c.MaxOutput = maxStreamed
-	s.c.Stdout, s.c.Stderr = p.stream(hypervisorapi.ExecPieceStreamStdout), p.stream(hypervisorapi.ExecPieceStreamStderr)
-	exit, err := s.client.Exec(ctx, s.c)
+	stdout, stderr := p.stream(hypervisorapi.ExecPieceStreamStdout), p.stream(hypervisorapi.ExecPieceStreamStderr)
+	exit, err := s.program.Run(s.ctx, stdout, stderr, maxStreamed)
 	last := hypervisorapi.ExecPiece{}
 	switch {
 	case err != nil:
-		last.Error = ref(fault.From(agentFault(err)).Message)
+		last.Error = ref(fault.From(err).Message)
 	case exit.TimedOut:
 		last.ExitCode, last.Error = ref(exitCode(exit)), ref("the time was over")
 	default:
@@ -205,32 +172,24 @@ func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject
 	if err != nil {
 		return nil, fault.InvalidField("mode", "must be octal permissions such as 0644")
 	}
-	client, err := a.s.Agent(ctx, req.Id)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.s.noteAgent(ctx, req.Id, "vm.put_file", path); err != nil {
-		return nil, err
-	}
 	hash := sha256.New()
-	if err := client.PutFile(ctx, path, fs.FileMode(mode), size, io.TeeReader(body, hash)); err != nil {
-		return nil, agentFault(err)
+	if err := a.s.agent.PutFile(ctx, req.Id, path, fs.FileMode(mode), size, io.TeeReader(body, hash)); err != nil {
+		return nil, err
 	}
 	return hypervisorapi.PutFile200JSONResponse{Path: path, Mode: fmt.Sprintf("%04o", mode), Size: size, Sha256: hex.EncodeToString(hash.Sum(nil))}, nil
 }
 
 // fetched is an answer that is written while the file comes.
 type fetched struct {
-	ctx    context.Context
-	s      *Service
-	client *guest.Client
-	path   string
+	ctx  context.Context
+	log  *slog.Logger
+	file *agent.File
 }
 
 // VisitGetFileResponse implements the contract's answer.
 func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
 	begun := false
-	n, err := f.client.GetFileTo(f.ctx, f.path, func(file guest.File) (io.Writer, error) {
+	n, err := f.file.Read(f.ctx, func(file guest.File) (io.Writer, error) {
 		begun = true
 		h := w.Header()
 		h.Set("Content-Type", "application/octet-stream")
@@ -245,10 +204,10 @@ func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
 		return nil
 	}
 	if !begun {
-		return agentFault(err)
+		return err
 	}
 	if !errors.Is(err, syscall.EPIPE) && f.ctx.Err() == nil {
-		f.s.log.Warn("a file of a guest was cut off", "bytes", n, "error", err)
+		f.log.Warn("a file of a guest was cut off", "bytes", n, "error", err)
 	}
 	panic(http.ErrAbortHandler) // so that the caller does not take a part for the whole
 }
@@ -269,12 +228,9 @@ func (a api) GetFile(ctx context.Context, req hypervisorapi.GetFileRequestObject
 	if req.Body.Path[0] != '/' {
 		return nil, fault.InvalidField("path", "must be an absolute path")
 	}
-	client, err := a.s.Agent(ctx, req.Id)
+	file, err := a.s.agent.File(ctx, req.Id, req.Body.Path)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.s.noteAgent(ctx, req.Id, "vm.get_file", req.Body.Path); err != nil {
-		return nil, err
-	}
-	return fetched{ctx, a.s, client, req.Body.Path}, nil
+	return fetched{ctx, a.s.log, file}, nil
 }

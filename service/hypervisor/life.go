@@ -137,7 +137,7 @@ func (s *Service) adopt(ctx context.Context, m *machine.Machine, r record.VM, in
 		s.machines.Go("VM console", func() { s.machines.WatchConsole(m, instance) })
 	}
 	if r.Spec.V.Agent {
-		s.machines.Keep(s.machines.Ending(), "guest agent", func(context.Context) { s.keepAgent(m, r, instance) })
+		s.machines.Keep(s.machines.Ending(), "guest agent", func(context.Context) { s.agent.Keep(m, instance) })
 	}
 }
 

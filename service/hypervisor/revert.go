@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
@@ -192,32 +190,4 @@ func (s *Service) reverted(ctx context.Context, r *record.VM, m *machine.Machine
 		_ = client.Close() // it was with the guest as it was before
 	}
 	return s.settleRevert(ctx, r, "the VM is as in snapshot "+snap.Name)
-}
-
-// rotateSecret gives a guest's agent a new secret. Both are tried until that is known to
-// have worked, so that a daemon that is killed meanwhile is not locked out.
-func (s *Service) rotateSecret(ctx context.Context, m *machine.Machine) error {
-	r, err := s.store.VM(caller.ByItself(ctx), m.ID)
-	if err != nil {
-		return err
-	}
-	secrets, err := s.store.Secrets(ctx, m.ID)
-	if err != nil {
-		return err
-	}
-	client, err := m.Session()
-	if err != nil {
-		return err
-	}
-	fresh := auth.NewToken("")
-	if err := s.store.SetSecrets(ctx, m.ID, fresh, secrets[0]); err != nil {
-		return err
-	}
-	if err := s.host.WriteSeed(&r, fresh); err != nil {
-		return err
-	}
-	if _, err := client.RotateSecret(ctx, fresh); err != nil {
-		return err
-	}
-	return s.store.SetSecrets(ctx, m.ID, fresh)
 }

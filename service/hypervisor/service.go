@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
@@ -68,6 +69,7 @@ type Service struct {
 	tickets  *tickets
 	machines *machine.Set
 	plan     *plan.Planner
+	agent    *agent.Keeper
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
 	// reloading and settings are those of Deps.
@@ -149,6 +151,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		Document: doc, Policy: &s.policy, Store: s.store, Host: s.host, Catalog: s.catalog, Now: s.now,
 		VCPUs: cfg.NodeVCPUs, MemoryMiB: cfg.NodeMemoryMiB, Admitted: s.admitted,
 	})
+	s.agent = agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
 	s.operations()
 	s.metrics = newMetrics(deps.Registry, s)
 	return s, s.openFleet()
