@@ -63,11 +63,7 @@ func (s *Service) noteFleet(ctx context.Context, action, target, tenant, message
 // admitted is called for each new VM.
 func (s *Service) admitted(r *record.VM) {
 	s.nudgeFleet()
-	if r.ExpiresAt.IsZero() {
-		return
-	}
-	select {
-	case s.timed <- struct{}{}:
-	default: // keepTime looks anyway
+	if !r.ExpiresAt.IsZero() {
+		s.life.Timed()
 	}
 }

@@ -138,7 +138,7 @@ func (s *Service) unmake(ctx context.Context, id, why string) error {
 			if r.State != vm.Creating {
 				return nil
 			}
-			return s.undo(ctx, r, why)
+			return s.life.Undo(ctx, r, why)
 		})
 	if fault.Is(err, fault.NotFound) {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -25,7 +26,7 @@ func (s *Service) withDisk(ctx context.Context, id string, do func(ctx context.C
 			return err
 		}
 		err = do(ctx, r, d)
-		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errDeleted) {
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, life.ErrDeleted) {
 			err = cause
 		}
 		if !r.State.HasProcess() {
@@ -70,7 +71,7 @@ func (s *Service) openDisk(ctx context.Context, m *machine.Machine, r *record.VM
 	case vm.Stopped, vm.Failed:
 		d, err := keeper.OpenDisks(ctx, s.host.Spec(r))
 		if err != nil && ctx.Err() == nil && fault.From(err).Kind == fault.Internal {
-			err = fault.Wrap(fault.Conflict, err, "the VM's disk cannot be opened: %s", firstLine(err.Error())).WithCode("disk_broken")
+			err = fault.Wrap(fault.Conflict, err, "the VM's disk cannot be opened: %s", life.FirstLine(err.Error())).WithCode("disk_broken")
 		}
 		if err != nil {
 			return nil, err

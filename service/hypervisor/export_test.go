@@ -12,6 +12,3 @@ func (s *Service) RunIdle(ctx context.Context) error {
 	s.machines.Depart()
 	return nil
 }
-
-// EnoughRoom is the rule by which a VM goes on that was halted for want of room.
-var EnoughRoom = enoughRoom

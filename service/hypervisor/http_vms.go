@@ -86,7 +86,7 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 
 // CreateVM makes a VM.
 func (a api) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObject) (hypervisorapi.CreateVMResponseObject, error) {
-	r, err := a.s.Create(ctx, requestOf(req.Body))
+	r, err := a.s.life.Create(ctx, requestOf(req.Body))
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +104,12 @@ func (a api) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (h
 
 // DeleteVM removes a VM.
 func (a api) DeleteVM(ctx context.Context, req hypervisorapi.DeleteVMRequestObject) (hypervisorapi.DeleteVMResponseObject, error) {
-	return hypervisorapi.DeleteVM204Response{}, a.s.Delete(ctx, req.Id)
+	return hypervisorapi.DeleteVM204Response{}, a.s.life.Delete(ctx, req.Id)
 }
 
 // StartVM starts a VM.
 func (a api) StartVM(ctx context.Context, req hypervisorapi.StartVMRequestObject) (hypervisorapi.StartVMResponseObject, error) {
-	r, err := a.s.Start(ctx, req.Id)
+	r, err := a.s.life.Start(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (a api) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject) 
 		}
 		force = value(b.Force)
 	}
-	r, err := a.s.Stop(ctx, req.Id, grace, force)
+	r, err := a.s.life.Stop(ctx, req.Id, grace, force)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (a api) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject) 
 
 // PauseVM halts a VM.
 func (a api) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObject) (hypervisorapi.PauseVMResponseObject, error) {
-	r, err := a.s.Pause(ctx, req.Id)
+	r, err := a.s.life.Pause(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (a api) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObject
 
 // ResumeVM lets a VM go on.
 func (a api) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObject) (hypervisorapi.ResumeVMResponseObject, error) {
-	r, err := a.s.Resume(ctx, req.Id)
+	r, err := a.s.life.Resume(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (a api) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestOb
 
 // WaitVM waits for a state.
 func (a api) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject) (hypervisorapi.WaitVMResponseObject, error) {
-	r, err := a.s.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
+	r, err := a.s.life.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (a api) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject) 
 
 // GetVMMetrics tells what a VM uses.
 func (a api) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject) (hypervisorapi.GetVMMetricsResponseObject, error) {
-	m, err := a.s.Metrics(ctx, req.Id)
+	m, err := a.s.life.Metrics(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}

@@ -9,16 +9,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// metrics are what the daemon tells of itself at /metrics.
-type metrics struct {
-	starts *prometheus.HistogramVec // seconds from the request to processors that run
-}
-
-func newMetrics(reg *prometheus.Registry, s *Service) *metrics {
-	m := &metrics{starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "hypervisor_vm_start_seconds", Help: "From a start to processors that run, by backend and result.", Buckets: []float64{.05, .1, .2, .5, 1, 2, 5, 10, 30, 60},
-	}, []string{"backend", "result"})}
-	reg.MustRegister(m.starts, collector{s,
+// registerMetrics has the daemon tell of itself at /metrics.
+func registerMetrics(reg *prometheus.Registry, s *Service) {
+	reg.MustRegister(collector{s,
 		prometheus.NewDesc("hypervisor_vms", "VMs by state.", []string{"state"}, nil),
 		prometheus.NewDesc("hypervisor_vcpus_given", "Virtual processors of all VMs.", nil, nil),
 		prometheus.NewDesc("hypervisor_memory_given_bytes", "Memory of all VMs.", nil, nil),
@@ -32,7 +25,6 @@ func newMetrics(reg *prometheus.Registry, s *Service) *metrics {
 		}
 		return 0
 	}))
-	return m
 }
 
 // collector reads the rest from the database when it is asked.

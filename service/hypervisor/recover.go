@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
@@ -70,12 +71,12 @@ func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 		if _, err := s.store.Move(ctx, r.ID, vm.Crashed, "", "the daemon ended while the VM was made", nil); err != nil {
 			return err
 		}
-		return s.erase(ctx, r)
+		return s.life.Erase(ctx, r)
 	case vm.Deleting:
 		return nil // expire removes it
 	case vm.Starting:
 		s.host.Strip(ctx, &r)
-		return s.machines.WithInBackground(ctx, r.ID, "VM start", in(vm.Starting), s.bringUpAgain, func(err error) {
+		return s.machines.WithInBackground(ctx, r.ID, "VM start", life.In(vm.Starting), s.bringUpAgain, func(err error) {
 			if err != nil {
 				s.log.Warn("a VM did not start", "vm", r.ID, "error", err)
 			}
@@ -94,7 +95,7 @@ func (s *Service) restoreOne(ctx context.Context, r record.VM) error {
 		if err := s.meet(ctx, r, meetLimit); err != nil {
 			return err
 		}
-		return s.agree(ctx, r, "as it was found after the daemon came back")
+		return s.life.Agree(ctx, r, "as it was found after the daemon came back")
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func (s *Service) bringUpAgain(ctx context.Context, m *machine.Machine, r record
 			return err
 		}
 	}
-	_, err := s.bringUp(ctx, m, r)
+	_, err := s.life.BringUp(ctx, m, r)
 	return err
 }
 
@@ -164,7 +165,7 @@ func (s *Service) settleNow(ctx context.Context, m *machine.Machine, r record.VM
 			return err
 		}
 	}
-	return s.agree(ctx, r, "as it was found after the daemon came back")
+	return s.life.Agree(ctx, r, "as it was found after the daemon came back")
 }
 
 // meetLimit is how long a VM's process may take to answer when the daemon is back.
@@ -198,36 +199,15 @@ func (s *Service) meet(ctx context.Context, r record.VM, limit time.Duration) er
 		}
 	}
 	m := s.machines.Get(r.ID)
-	s.adopt(ctx, m, r, instance)
+	s.life.Adopt(ctx, m, r, instance)
 	if r.State == vm.Stopping {
 		s.machines.Go("VM stop", func() {
-			if err := s.bringDown(ctx, m, r, s.now().After(r.KillAt.Time)); err != nil {
+			if err := s.life.BringDown(ctx, m, r, s.now().After(r.KillAt.Time)); err != nil {
 				s.log.Error("a VM is not stopped", "vm", r.ID, "error", err)
 			}
 		})
 	}
 	return nil
-}
-
-// agree notes whether the processors of a VM that runs, or is paused, are halted, as its
-// backend says, and why.
-func (s *Service) agree(ctx context.Context, r record.VM, why string) error {
-	instance, _ := s.machines.Get(r.ID).Process()
-	if instance == nil || r.State != vm.Running && r.State != vm.Paused {
-		return nil // it has ended, or is about to
-	}
-	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
-	defer cancel()
-	paused, err := instance.Paused(ctx)
-	if err != nil {
-		return err
-	}
-	if paused == (r.State == vm.Paused) {
-		return nil
-	}
-	kind := map[bool]vm.Move{true: vm.Pause, false: vm.Resume}[paused]
-	_, err = s.store.Move(ctx, r.ID, kind, "", why, nil)
-	return err
 }
 
 // autostart starts the VMs that start with the host. After a restart of the daemon alone
@@ -250,52 +230,11 @@ func (s *Service) autostart(ctx context.Context) {
 		return
 	}
 	for _, id := range ids {
-		if _, err := s.Start(ctx, id); err != nil {
+		if _, err := s.life.Start(ctx, id); err != nil {
 			s.log.Error("a VM is not started with the host", "vm", id, "error", err)
 		}
 	}
 	if err := os.WriteFile(path, boot, 0o600); err != nil {
 		s.log.Error("the boot of the host is not noted", "error", err)
 	}
-}
-
-// expire begins to delete VMs whose time is over, and those whose deletion has failed. It waits
-// for none of them.
-func (s *Service) expire(ctx context.Context) error {
-	ctx = caller.ByItself(ctx)
-	due, err := s.store.Due(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range due {
-		if m := s.machines.Peek(r.ID); m != nil && m.IsBeingDeleted() {
-			continue
-		}
-		if r.State != vm.Deleting {
-			s.log.Info("a VM's time is over", "vm", r.ID)
-			var err error
-			if r, err = s.operate.Doom(ctx, r.ID); fault.Is(err, fault.NotFound) {
-				continue
-			} else if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-		}
-		s.machines.Go("VM delete", func() {
-			if err := s.destroy(ctx, r); err != nil && s.machines.Ending().Err() == nil {
-				s.log.Error("a VM is not removed; that is tried again", "vm", r.ID, "error", err)
-			}
-		})
-	}
-	return errors.Join(errs...)
-}
-
-// untilNextExpiry is how long to wait for the next VM whose time is over, at most limit.
-func (s *Service) untilNextExpiry(ctx context.Context, limit time.Duration) time.Duration {
-	next, err := s.store.NextExpiry(ctx)
-	if err != nil || next.IsZero() {
-		return limit
-	}
-	return min(max(next.Sub(s.now()), 0), limit)
 }

@@ -128,7 +128,7 @@ func (s *Service) loadNow(ctx context.Context, m *machine.Machine, r record.VM, 
 		return err
 	}
 	if err := d.RevertFull(ctx, snap.Name); err != nil {
-		if agreeErr := s.agree(ctx, r, "the snapshot "+snap.Name+" could not be loaded"); agreeErr != nil {
+		if agreeErr := s.life.Agree(ctx, r, "the snapshot "+snap.Name+" could not be loaded"); agreeErr != nil {
 			s.log.Warn("whether a VM is halted is not known", "vm", r.ID, "error", agreeErr)
 		}
 		return err
@@ -143,7 +143,7 @@ func (s *Service) startFrom(ctx context.Context, id string, snap *record.Snapsho
 		if _, err := s.store.Move(ctx, id, vm.Stop, "", "for the snapshot "+snap.Name, nil); err != nil {
 			return err
 		}
-		if err := s.kill(ctx, instance, ended); err != nil {
+		if err := s.life.Kill(ctx, instance, ended); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Service) bringUpFrom(ctx context.Context, m *machine.Machine, r record.
 		}
 		return nil, fault.New(fault.Conflict, "the backend %s has no full snapshots", r.Backend)
 	}
-	if _, err := s.bringUpBy(ctx, m, r, begin); err != nil {
+	if _, err := s.life.BringUpBy(ctx, m, r, begin); err != nil {
 		return err
 	}
 	return s.reverted(ctx, &r, m, snap)

@@ -29,6 +29,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
@@ -70,6 +71,7 @@ type Service struct {
 	machines *machine.Set
 	plan     *plan.Planner
 	agent    *agent.Keeper
+	life     *life.Life
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
 	// reloading and settings are those of Deps.
@@ -81,13 +83,10 @@ type Service struct {
 
 	cleaning sync.RWMutex // held for reading by who uses contents that no VM stands on yet
 
-	timed chan struct{} // holds one: a VM with a time to live was made
-
 	restored chan struct{} // closed when what was there before is brought back; operations wait for it
 
 	shell    *shell.Shell[caller.Caller]
 	registry *prometheus.Registry
-	metrics  *metrics
 }
 
 // Contract loads the service's contract.
@@ -109,7 +108,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry,
 		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
 		restored: make(chan struct{}),
-		timed:    make(chan struct{}, 1),
 	}
 	s.gate.Store(newGate(&cfg, &doc.Auth, deps.Now))
 	s.begun = withoutCredentials(cfg, doc)
@@ -152,8 +150,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		VCPUs: cfg.NodeVCPUs, MemoryMiB: cfg.NodeMemoryMiB, Admitted: s.admitted,
 	})
 	s.agent = agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
+	s.life = life.New(life.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: s.agent, Operations: s.operate,
+		Registry: deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
+	})
 	s.operations()
-	s.metrics = newMetrics(deps.Registry, s)
+	registerMetrics(deps.Registry, s)
 	return s, s.openFleet()
 }
 
@@ -172,7 +174,7 @@ func (s *Service) Run(ctx context.Context) error {
 	loops := map[string]func(context.Context){
 		"reload": s.keepReloading,
 		"jobs":   func(ctx context.Context) { jobsErr = s.operate.Run(ctx) },
-		"expiry": s.keepTime,
+		"expiry": s.life.KeepTime,
 		"audit":  s.audit.Run,
 		"forget operations": func(ctx context.Context) {
 			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log})
@@ -191,29 +193,6 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Wait()
 	s.machines.Depart()
 	return jobsErr
-}
-
-// keepTime deletes VMs when their time is over.
-func (s *Service) keepTime(ctx context.Context) {
-	const (
-		longest  = 30 * time.Second
-		afterErr = time.Second // so that a database that fails is not asked without a pause
-	)
-	for ctx.Err() == nil {
-		err := s.expire(ctx)
-		wait := s.untilNextExpiry(ctx, longest)
-		if err != nil && ctx.Err() == nil {
-			s.log.Error("VMs whose time is over are not deleted", "error", err)
-			wait = max(wait, afterErr)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-s.timed: // its time may be over before that of all others
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
 }
 
 // StandsOn says what VMs are run by, for example qemu (tcg).

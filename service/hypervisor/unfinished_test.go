@@ -19,7 +19,6 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/service/hypervisor"
 )
 
 // innerSnapshots are the names of those within a disk, whoever has it open.
@@ -389,21 +388,6 @@ func TestAGuestThatTheHostHasNoRoomForIsPausedWithTheReasonAndGoesOnWhenThereIs(
 	}
 	d.connected(vm.Id)
 	d.sh(vm.Id, "while [ ! -e /tmp/written ]; do sleep 0.05; done") // nothing that it wrote is lost
-}
-
-func TestAGuestGoesOnWithATwentiethOfTheFileSystemOrAGiB(t *testing.T) {
-	t.Parallel()
-	for _, it := range []struct {
-		free, size uint64
-		want       bool
-	}{
-		{5, 100, true}, {4, 100, false}, {0, 100, false}, {0, 0, true},
-		{1 << 30, 1 << 40, true}, {1<<30 - 1, 1 << 40, false}, {1 << 40, 1 << 40, true},
-	} {
-		if got := hypervisor.EnoughRoom(it.free, it.size); got != it.want {
-			t.Errorf("%d of %d bytes: %v", it.free, it.size, got)
-		}
-	}
 }
 
 func TestAVMThatSomebodyPausedStaysPaused(t *testing.T) {

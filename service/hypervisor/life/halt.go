@@ -1,4 +1,4 @@
-package hypervisor
+package life
 
 import (
 	"context"
@@ -20,19 +20,20 @@ const haltCheck = 2 * time.Second
 // followHalts has a VM that its backend halts of its own accord be paused, with the reason, and
 // has it go on when the host has room again. The disk that is full may be the database's: then
 // the VM is shown as it is (apiVM), and what happened is stored before the VM goes on.
-func (s *Service) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
+func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
 	for {
 		condition, changed := o.Condition()
 		var err error
 		if condition.Known {
 			m.SetHalt(condition.Halt)
-			err = s.noteHalt(ctx, m.ID, condition.Halt)
+			err = l.noteHalt(ctx, m.ID, condition.Halt)
 		}
 		if err == nil && condition.Halt == backend.HaltNoSpace {
-			err = s.resumeWithRoom(ctx, m, instance)
+			err = l.resumeWithRoom(ctx, m, instance)
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
-			s.log.Warn("a VM that the host halted is not looked after; that is tried again", "vm", m.ID, "halt", condition.Halt, "error", err)
+			l.log.Warn("a VM that the host halted is not looked after; that is tried again",
+				"vm", m.ID, "halt", condition.Halt, "error", err)
 		}
 		var again <-chan time.Time
 		if condition.Halt != "" || err != nil {
@@ -43,7 +44,7 @@ func (s *Service) followHalts(ctx context.Context, m *machine.Machine, instance 
 		case <-again:
 		case <-instance.Done():
 			return
-		case <-s.machines.Ending().Done():
+		case <-l.machines.Ending().Done():
 			return
 		}
 	}
@@ -51,27 +52,28 @@ func (s *Service) followHalts(ctx context.Context, m *machine.Machine, instance 
 
 // haltTexts are the reasons as events tell them.
 var haltTexts = map[backend.Halt]string{
-	backend.HaltNoSpace:  "the host has no room for what the guest writes to its disk; the VM goes on when there is room again",
+	backend.HaltNoSpace: "the host has no room for what the guest writes to its disk; " +
+		"the VM goes on when there is room again",
 	backend.HaltIOError:  "the host cannot read or write the VM's disk; look at the host's disks, then resume the VM",
 	backend.HaltInternal: "the virtual processor cannot go on; stop the VM by force, and start it again",
 }
 
 // noteHalt stores why a VM is halted, or that it is not any more. It does nothing for a VM that
 // somebody paused.
-func (s *Service) noteHalt(ctx context.Context, id string, halt backend.Halt) error {
-	r, err := s.store.VM(ctx, id)
+func (l *Life) noteHalt(ctx context.Context, id string, halt backend.Halt) error {
+	r, err := l.store.VM(ctx, id)
 	if err != nil {
 		return err
 	}
 	switch {
 	case halt != "" && r.State == vm.Running:
-		_, err = s.store.Move(ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) })
+		_, err = l.store.Move(ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) })
 	case halt != "" && r.State == vm.Paused && r.PauseReason != string(halt):
 		// The daemon found it so when it came back.
-		_, err = s.store.Change(ctx, id, record.EventState, "", "paused: "+haltTexts[halt],
+		_, err = l.store.Change(ctx, id, record.EventState, "", "paused: "+haltTexts[halt],
 			func(r *record.VM) { r.PauseReason = string(halt) })
 	case halt == "" && r.State == vm.Paused && r.PauseReason != "":
-		_, err = s.store.Move(ctx, id, vm.Resume, "", "the reason why the host halted it is gone", nil)
+		_, err = l.store.Move(ctx, id, vm.Resume, "", "the reason why the host halted it is gone", nil)
 	}
 	if fault.Is(err, fault.Conflict) {
 		return nil // it was stopped meanwhile
@@ -81,12 +83,12 @@ func (s *Service) noteHalt(ctx context.Context, id string, halt backend.Halt) er
 
 // resumeWithRoom lets a VM go on that was halted for want of room, once there is some. The move
 // to running is made when its backend says that it runs.
-func (s *Service) resumeWithRoom(ctx context.Context, m *machine.Machine, instance backend.Instance) error {
-	r, err := s.store.VM(ctx, m.ID)
+func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance backend.Instance) error {
+	r, err := l.store.VM(ctx, m.ID)
 	if err != nil || r.State != vm.Paused || r.Spec.V.Storage != storage.Dir {
 		return err // where else its disk is, and whether there is room, is not known here
 	}
-	room, err := hasRoom(s.host.Folder(m.ID))
+	room, err := hasRoom(l.host.Folder(m.ID))
 	if err != nil || !room {
 		return err
 	}
