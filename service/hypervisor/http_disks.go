@@ -30,7 +30,7 @@ func (a api) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsR
 // CreateSnapshot makes one.
 func (a api) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject) (hypervisorapi.CreateSnapshotResponseObject, error) {
 	b := req.Body
-	snap, err := a.s.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
+	snap, err := a.s.disk.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,12 @@ func (a api) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapsho
 
 // DeleteSnapshot removes one.
 func (a api) DeleteSnapshot(ctx context.Context, req hypervisorapi.DeleteSnapshotRequestObject) (hypervisorapi.DeleteSnapshotResponseObject, error) {
-	return hypervisorapi.DeleteSnapshot204Response{}, a.s.DeleteSnapshot(ctx, req.Id, req.Snapshot)
+	return hypervisorapi.DeleteSnapshot204Response{}, a.s.disk.DeleteSnapshot(ctx, req.Id, req.Snapshot)
 }
 
 // RevertSnapshot puts a VM back to one.
 func (a api) RevertSnapshot(ctx context.Context, req hypervisorapi.RevertSnapshotRequestObject) (hypervisorapi.RevertSnapshotResponseObject, error) {
-	r, err := a.s.RevertSnapshot(ctx, req.Id, req.Snapshot)
+	r, err := a.s.disk.RevertSnapshot(ctx, req.Id, req.Snapshot)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (a api) RevertSnapshot(ctx context.Context, req hypervisorapi.RevertSnapsho
 
 // ResizeVM makes a disk larger.
 func (a api) ResizeVM(ctx context.Context, req hypervisorapi.ResizeVMRequestObject) (hypervisorapi.ResizeVMResponseObject, error) {
-	r, err := a.s.Resize(ctx, req.Id, req.Body.DiskGib)
+	r, err := a.s.disk.Resize(ctx, req.Id, req.Body.DiskGib)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (a api) ResizeVM(ctx context.Context, req hypervisorapi.ResizeVMRequestObje
 
 // CloneVM begins a clone.
 func (a api) CloneVM(ctx context.Context, req hypervisorapi.CloneVMRequestObject) (hypervisorapi.CloneVMResponseObject, error) {
-	op, err := a.s.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
+	op, err := a.s.disk.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (a api) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupReq
 	if b := req.Body; b != nil {
 		kind, description = string(orElse(b.Kind, record.BackupFull)), value(b.Description)
 	}
-	op, err := a.s.CreateBackup(ctx, req.Id, kind, description)
+	op, err := a.s.disk.CreateBackup(ctx, req.Id, kind, description)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +106,12 @@ func (a api) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestOb
 
 // DeleteBackup removes one.
 func (a api) DeleteBackup(ctx context.Context, req hypervisorapi.DeleteBackupRequestObject) (hypervisorapi.DeleteBackupResponseObject, error) {
-	return hypervisorapi.DeleteBackup204Response{}, a.s.DeleteBackup(ctx, req.Backup)
+	return hypervisorapi.DeleteBackup204Response{}, a.s.disk.DeleteBackup(ctx, req.Backup)
 }
 
 // RestoreBackup begins a restore.
 func (a api) RestoreBackup(ctx context.Context, req hypervisorapi.RestoreBackupRequestObject) (hypervisorapi.RestoreBackupResponseObject, error) {
-	op, err := a.s.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
+	op, err := a.s.disk.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (d download) VisitExportImageResponse(w http.ResponseWriter) error { return
 
 // ExportBackup sends a backup as one file.
 func (a api) ExportBackup(ctx context.Context, req hypervisorapi.ExportBackupRequestObject) (hypervisorapi.ExportBackupResponseObject, error) {
-	file, err := a.s.ExportBackup(ctx, req.Backup)
+	file, err := a.s.disk.ExportBackup(ctx, req.Backup)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
@@ -34,6 +35,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
 )
 
 // Deps is what the service needs besides its settings.
@@ -72,6 +74,8 @@ type Service struct {
 	plan     *plan.Planner
 	agent    *agent.Keeper
 	life     *life.Life
+	disk     *disk.Manager
+	recovery *recovery.Recovery
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
 	// reloading and settings are those of Deps.
@@ -154,7 +158,14 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: s.agent, Operations: s.operate,
 		Registry: deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
 	})
-	s.operations()
+	s.disk = disk.New(disk.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: s.catalog,
+		Operations: s.operate, Policy: &s.policy, Log: s.log, Now: s.now,
+	})
+	s.recovery = recovery.New(recovery.Config{
+		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: s.catalog, Life: s.life,
+		Disk: s.disk, Log: s.log, Now: s.now,
+	})
 	registerMetrics(deps.Registry, s)
 	return s, s.openFleet()
 }
@@ -165,11 +176,11 @@ func (s *Service) Close() error { return s.db.Close() }
 // Run brings back the VMs that there are, and keeps them, until ctx ends. The VMs go on.
 func (s *Service) Run(ctx context.Context) error {
 	// It is not broken off: half of the VMs brought back is no state to leave.
-	if err := s.restore(context.WithoutCancel(ctx)); err != nil {
+	if err := s.recovery.Restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	close(s.restored)
-	s.machines.Go("autostart", func() { s.autostart(ctx) })
+	s.machines.Go("autostart", func() { s.recovery.Autostart(ctx) })
 	var jobsErr error
 	loops := map[string]func(context.Context){
 		"reload": s.keepReloading,

@@ -18,7 +18,9 @@ import (
 func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
 	var out record.VM
 	err := l.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
-		r, err := l.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) { r.LastError = "" })
+		r, err := l.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) {
+			r.LastError, r.Reverting = "", ""
+		})
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package hypervisor
+package disk
 
 import (
 	"context"
@@ -29,54 +29,57 @@ type (
 )
 
 // CreateSnapshot keeps a VM's disk as it is, and with full its memory too.
-func (s *Service) CreateSnapshot(ctx context.Context, id string, snap record.Snapshot) (record.Snapshot, error) {
-	r, err := s.store.VM(ctx, id)
+func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Snapshot) (record.Snapshot, error) {
+	r, err := w.store.VM(ctx, id)
 	if err != nil {
 		return snap, err
 	}
 	snap.VM = id
 	take := func(ctx context.Context, r record.VM, d backend.Disks) error {
-		if err := s.snapshotFits(ctx, &r, &snap); err != nil {
+		if err := w.snapshotFits(ctx, &r, &snap); err != nil {
 			return err
 		}
 		// Once it is begun it is finished.
 		ctx = context.WithoutCancel(ctx)
 		snap.Secret = r.Secret
-		if err := s.store.IntendSnapshot(ctx, &snap); err != nil {
+		if err := w.store.IntendSnapshot(ctx, &snap); err != nil {
 			return err
 		}
-		how, err := s.makeSnapshot(ctx, &r, d, &snap)
+		how, err := w.makeSnapshot(ctx, &r, d, &snap)
 		if err == nil {
-			err = s.store.SettleSnapshot(ctx, &snap, fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how))
+			err = w.store.SettleSnapshot(ctx, &snap, fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how))
 		}
 		if err == nil {
 			return nil
 		}
-		if dropErr := s.dropSnapshot(ctx, id, snap.Name, d, "", ""); dropErr != nil {
-			s.log.Warn("what there is of a snapshot that failed is not removed yet", "vm", id, "snapshot", snap.Name, "error", dropErr)
+		if dropErr := w.dropSnapshot(ctx, id, snap.Name, d, "", ""); dropErr != nil {
+			w.log.Warn("what there is of a snapshot that failed is not removed yet",
+				"vm", id, "snapshot", snap.Name, "error", dropErr)
 		}
 		return err
 	}
 	if r.Backend == backend.Sandbox {
-		err = s.withSandbox(ctx, id, take)
+		err = w.withSandbox(ctx, id, take)
 	} else {
-		err = s.withDisk(ctx, id, take)
+		err = w.withDisk(ctx, id, take)
 	}
 	return snap, err
 }
 
 // makeSnapshot makes a snapshot that is stored, and says how it went.
-func (s *Service) makeSnapshot(ctx context.Context, r *record.VM, d backend.Disks, snap *record.Snapshot) (how string, err error) {
+func (w *Manager) makeSnapshot(
+	ctx context.Context, r *record.VM, d backend.Disks, snap *record.Snapshot,
+) (how string, err error) {
 	switch {
 	case d == nil:
-		return "with its memory", s.checkpoint(ctx, r, snap)
+		return "with its memory", w.checkpoint(ctx, r, snap)
 	case snap.Kind == record.SnapshotFull:
 		// Memory and disk fit together as they are, and the guest shall not find its file
 		// systems at rest when it is back.
 		snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, true)
 		return "with its memory", err
 	}
-	return s.quiet(ctx, r, func() error {
+	return w.quiet(ctx, r, func() error {
 		_, err := d.Snapshot(ctx, snap.Name, false)
 		return err
 	})
@@ -84,22 +87,22 @@ func (s *Service) makeSnapshot(ctx context.Context, r *record.VM, d backend.Disk
 
 // dropSnapshot removes a snapshot, or what there is of one, and then its row, with an event and an
 // audit entry unless the message is empty. It can be repeated. d is nil for a sandbox.
-func (s *Service) dropSnapshot(ctx context.Context, id, name string, d backend.Disks, action, message string) error {
+func (w *Manager) dropSnapshot(ctx context.Context, id, name string, d backend.Disks, action, message string) error {
 	var err error
 	if d == nil {
-		err = os.RemoveAll(s.host.CheckpointFolder(id, name))
+		err = os.RemoveAll(w.host.CheckpointFolder(id, name))
 	} else {
 		err = d.DeleteSnapshot(ctx, name)
 	}
 	if err != nil {
 		return err
 	}
-	return s.store.SettleNoSnapshot(ctx, id, name, action, message)
+	return w.store.SettleNoSnapshot(ctx, id, name, action, message)
 }
 
 // tidy removes the snapshots that are not finished. The VM's work is locked; d is nil for a sandbox.
-func (s *Service) tidy(ctx context.Context, id string, d backend.Disks) error {
-	names, err := s.store.UnfinishedSnapshots(ctx, id)
+func (w *Manager) tidy(ctx context.Context, id string, d backend.Disks) error {
+	names, err := w.store.UnfinishedSnapshots(ctx, id)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -110,7 +113,7 @@ func (s *Service) tidy(ctx context.Context, id string, d backend.Disks) error {
 		}
 	}
 	for _, name := range names {
-		if err := s.dropSnapshot(ctx, id, name, d, "", "snapshot "+name+" was not finished, and is removed"); err != nil {
+		if err := w.dropSnapshot(ctx, id, name, d, "", "snapshot "+name+" was not finished, and is removed"); err != nil {
 			return err
 		}
 	}
@@ -118,12 +121,12 @@ func (s *Service) tidy(ctx context.Context, id string, d backend.Disks) error {
 }
 
 // tidyStopped is tidy for a VM whose disk nobody has open. The VM's work is locked.
-func (s *Service) tidyStopped(ctx context.Context, m *machine.Machine, r *record.VM) error {
-	names, err := s.store.UnfinishedSnapshots(ctx, r.ID)
+func (w *Manager) tidyStopped(ctx context.Context, m *machine.Machine, r *record.VM) error {
+	names, err := w.store.UnfinishedSnapshots(ctx, r.ID)
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	d, err := s.openDisk(ctx, m, r)
+	d, err := w.openDisk(ctx, m, r)
 	if err != nil {
 		return err
 	}
@@ -131,22 +134,22 @@ func (s *Service) tidyStopped(ctx context.Context, m *machine.Machine, r *record
 }
 
 // withSandbox is withDisk for a VM that has none.
-func (s *Service) withSandbox(ctx context.Context, id string, do func(ctx context.Context, r record.VM, d backend.Disks) error) error {
-	return s.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
-		if err := s.tidy(ctx, id, nil); err != nil {
+func (w *Manager) withSandbox(ctx context.Context, id string, do work) error {
+	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		if err := w.tidy(ctx, id, nil); err != nil {
 			return err
 		}
 		return do(ctx, r, nil)
 	})
 }
 
-func (s *Service) checkpoint(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
-	instance, _ := s.machines.Get(r.ID).Process()
+func (w *Manager) checkpoint(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
+	instance, _ := w.machines.Get(r.ID).Process()
 	c, ok := instance.(checkpointer)
 	if !ok {
 		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
 	}
-	folder := s.host.CheckpointFolder(r.ID, snap.Name)
+	folder := w.host.CheckpointFolder(r.ID, snap.Name)
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
 		return err
 	}
@@ -176,21 +179,21 @@ func sizeOf(folder string) (total int64, err error) {
 }
 
 // snapshotFits says whether a snapshot can be made of a VM as it is.
-func (s *Service) snapshotFits(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
+func (w *Manager) snapshotFits(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
 	if snap.Kind == record.SnapshotFull && r.State != vm.Running && r.State != vm.Paused {
 		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
 	}
 	if r.Backend == backend.Sandbox && snap.Kind != record.SnapshotFull {
 		return fault.InvalidField("kind", "a sandbox has no disk; only full snapshots can be made of it")
 	}
-	_, n, err := s.store.CountSnapshots(ctx, r.ID)
+	_, n, err := w.store.CountSnapshots(ctx, r.ID)
 	if err != nil {
 		return err
 	}
 	if n >= maxSnapshots {
 		return fault.New(fault.Conflict, "a VM may have %d snapshots; remove some", maxSnapshots)
 	}
-	_, err = s.store.Snapshot(ctx, r.ID, snap.Name)
+	_, err = w.store.Snapshot(ctx, r.ID, snap.Name)
 	switch {
 	case err == nil:
 		return fault.New(fault.Conflict, "the VM has a snapshot %s already", snap.Name).WithCode("name_taken")
@@ -201,26 +204,26 @@ func (s *Service) snapshotFits(ctx context.Context, r *record.VM, snap *record.S
 }
 
 // DeleteSnapshot removes a snapshot.
-func (s *Service) DeleteSnapshot(ctx context.Context, id, name string) error {
-	r, err := s.store.VM(ctx, id)
+func (w *Manager) DeleteSnapshot(ctx context.Context, id, name string) error {
+	r, err := w.store.VM(ctx, id)
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.Snapshot(ctx, id, name); err != nil {
+	if _, err := w.store.Snapshot(ctx, id, name); err != nil {
 		return err
 	}
 	forget := func(ctx context.Context, _ record.VM, d backend.Disks) error {
 		ctx = context.WithoutCancel(ctx)
-		if err := s.store.IntendNoSnapshot(ctx, id, name); err != nil {
+		if err := w.store.IntendNoSnapshot(ctx, id, name); err != nil {
 			return err
 		}
-		if err := s.dropSnapshot(ctx, id, name, d, "vm.snapshot.delete", "snapshot "+name+" removed"); err != nil {
-			return errors.Join(err, s.store.KeepSnapshot(ctx, id, name)) // to be removed once more
+		if err := w.dropSnapshot(ctx, id, name, d, "vm.snapshot.delete", "snapshot "+name+" removed"); err != nil {
+			return errors.Join(err, w.store.KeepSnapshot(ctx, id, name)) // to be removed once more
 		}
 		return nil
 	}
 	if r.Backend == backend.Sandbox {
-		return s.withSandbox(ctx, id, forget)
+		return w.withSandbox(ctx, id, forget)
 	}
-	return s.withDisk(ctx, id, forget)
+	return w.withDisk(ctx, id, forget)
 }

@@ -1,4 +1,4 @@
-package hypervisor
+package disk
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -20,12 +19,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
 // dropBackup removes a backup's files.
-func (s *Service) dropBackup(id string) error {
-	return errors.Join(os.RemoveAll(s.host.BackupBoot(id)), os.RemoveAll(s.host.BackupFile(id)))
+func (w *Manager) dropBackup(id string) error {
+	return errors.Join(os.RemoveAll(w.host.BackupBoot(id)), os.RemoveAll(w.host.BackupFile(id)))
 }
 
 // backupArgs are those of the job behind a backup.
@@ -35,35 +33,39 @@ type backupArgs struct {
 }
 
 // CreateBackup begins to copy a VM's disk.
-func (s *Service) CreateBackup(ctx context.Context, id, kind, description string) (record.Operation, error) {
-	r, err := s.store.VM(ctx, id)
+func (w *Manager) CreateBackup(ctx context.Context, id, kind, description string) (record.Operation, error) {
+	r, err := w.store.VM(ctx, id)
 	if err != nil {
 		return record.Operation{}, err
 	}
-	if _, err := s.diskKeeper(&r); err != nil {
+	if _, err := w.diskKeeper(&r); err != nil {
 		return record.Operation{}, err
 	}
 	args := backupArgs{Backup: record.NewID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
-	return s.operate.Begin(ctx, record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
+	op := record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}
+	return w.operate.Begin(ctx, op, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
 }
 
 // runBackup is the job behind a backup. If it is repeated, it begins anew.
-func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
-	if _, err := s.store.Backup(caller.ByItself(ctx), a.Backup); err == nil {
+func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
+	if _, err := w.store.Backup(caller.ByItself(ctx), a.Backup); err == nil {
 		return nil // it was stored before the daemon ended
 	}
-	return s.withDisk(ctx, a.VM, func(ctx context.Context, r record.VM, d backend.Disks) error {
-		b := record.Backup{ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: record.BackupFull, Bitmap: "backup-" + a.Backup, Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(s.now())}
-		parent, err := s.parentOf(ctx, &r, d, a.Kind)
+	return w.withDisk(ctx, a.VM, func(ctx context.Context, r record.VM, d backend.Disks) error {
+		b := record.Backup{
+			ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: record.BackupFull, Bitmap: "backup-" + a.Backup,
+			Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(w.now()),
+		}
+		parent, err := w.parentOf(ctx, &r, d, a.Kind)
 		if err != nil {
 			return err
 		}
-		work := s.host.WorkCopy(r.ID)
+		work := w.host.WorkCopy(r.ID)
 		defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
-		if b.VirtualSize, err = image.VirtualSize(s.host.Disk(&r).Target); err != nil {
+		if b.VirtualSize, err = image.VirtualSize(w.host.Disk(&r).Target); err != nil {
 			return err
 		}
-		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, s.host.Volume(&r)); err != nil {
+		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, w.host.Volume(&r)); err != nil {
 			return err
 		}
 		// Bitmaps of backups that were never stored are of no use.
@@ -75,19 +77,19 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		if err := d.DropBitmaps(ctx, keep...); err != nil {
 			return err
 		}
-		how, err := s.copyQuietly(ctx, &r, d, copying, progress)
+		how, err := w.copyQuietly(ctx, &r, d, copying, progress)
 		if err != nil {
 			return err
 		}
-		if err := s.keepBackup(ctx, &b, work, parent); err != nil {
-			return errors.Join(err, s.dropBackup(b.ID))
+		if err := w.keepBackup(ctx, &b, work, parent); err != nil {
+			return errors.Join(err, w.dropBackup(b.ID))
 		}
-		if err := s.store.AddBackup(context.WithoutCancel(ctx), &b, how); err != nil {
-			return errors.Join(err, s.dropBackup(b.ID))
+		if err := w.store.AddBackup(context.WithoutCancel(ctx), &b, how); err != nil {
+			return errors.Join(err, w.dropBackup(b.ID))
 		}
 		// Only now may the notes that this backup was made by go. What stays goes next time.
 		if err := d.DropBitmaps(context.WithoutCancel(ctx), b.Bitmap); err != nil {
-			s.log.Warn("a disk keeps notes that are of no use any more", "vm", r.ID, "error", err)
+			w.log.Warn("a disk keeps notes that are of no use any more", "vm", r.ID, "error", err)
 		}
 		return nil
 	})
@@ -95,11 +97,11 @@ func (s *Service) runBackup(ctx context.Context, a backupArgs, progress func(flo
 
 // parentOf is the backup that another can build on; nil: there is none, or none is wanted.
 // A VM whose process was killed from outside has lost the notes of what changed.
-func (s *Service) parentOf(ctx context.Context, r *record.VM, d backend.Disks, kind string) (*record.Backup, error) {
+func (w *Manager) parentOf(ctx context.Context, r *record.VM, d backend.Disks, kind string) (*record.Backup, error) {
 	if kind != record.BackupIncremental {
 		return nil, nil
 	}
-	b, err := s.store.LastNoted(ctx, r.ID)
+	b, err := w.store.LastNoted(ctx, r.ID)
 	if b == nil || err != nil {
 		return nil, err
 	}
@@ -110,48 +112,18 @@ func (s *Service) parentOf(ctx context.Context, r *record.VM, d backend.Disks, k
 	return b, nil
 }
 
-// copyQuietly copies a disk as it is while the guest's file systems are at rest: the
-// moment that is copied is the beginning, so they need not rest any longer.
-func (s *Service) copyQuietly(ctx context.Context, r *record.VM, d backend.Disks, c backend.DiskCopy, progress func(float64)) (how string, err error) {
-	thaw := func() {}
-	how = "as the disk was"
-	client, agentErr := s.machines.Get(r.ID).Session()
-	switch {
-	case r.State != vm.Running || !r.Spec.V.Agent: // nobody writes, or nobody can see to it
-	case agentErr != nil:
-		how = "as the disk was, since the guest's agent is not connected"
-	default:
-		freezing, cancel := context.WithTimeout(ctx, freezePatience)
-		_, err := client.Freeze(freezing, freezeLimit)
-		cancel()
-		if err != nil {
-			how = "as the disk was, since the guest's file systems could not be stopped"
-			break
-		}
-		how = "with the guest's file systems at rest"
-		thaw = sync.OnceFunc(func() {
-			thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
-			defer cancel()
-			_, _ = client.Thaw(thawing) // it thaws by itself else
-		})
-	}
-	c.Begun = thaw
-	defer thaw() // of a copy that did not begin
-	return how, d.Copy(ctx, c, progress)
-}
-
 // keepBackup puts a copy in its place, durably. The VM's process could write to the copy, and
 // may do so still: the backup is a file of the daemon's own, which was inspected.
-func (s *Service) keepBackup(ctx context.Context, b *record.Backup, work string, parent *record.Backup) error {
-	path := s.host.BackupFile(b.ID)
-	if err := s.dropBackup(b.ID); err != nil {
+func (w *Manager) keepBackup(ctx context.Context, b *record.Backup, work string, parent *record.Backup) error {
+	path := w.host.BackupFile(b.ID)
+	if err := w.dropBackup(b.ID); err != nil {
 		return err // it is begun anew
 	}
 	if boot := &b.Spec.V.Boot; len(host.BootFiles(boot)) > 0 {
-		if err := os.Mkdir(s.host.BackupBoot(b.ID), 0o700); err != nil {
+		if err := os.Mkdir(w.host.BackupBoot(b.ID), 0o700); err != nil {
 			return err
 		}
-		if err := host.CopyBoot(ctx, boot, s.host.Folder(b.VM), s.host.BackupBoot(b.ID), 0, 0); err != nil {
+		if err := host.CopyBoot(ctx, boot, w.host.Folder(b.VM), w.host.BackupBoot(b.ID), 0, 0); err != nil {
 			return err
 		}
 	}
@@ -160,7 +132,7 @@ func (s *Service) keepBackup(ctx context.Context, b *record.Backup, work string,
 	}
 	if parent != nil {
 		// The name begins at the file's folder, so that backups can be moved together.
-		if err := storage.SetBacking(ctx, path, filepath.Base(s.host.BackupFile(parent.ID))); err != nil {
+		if err := storage.SetBacking(ctx, path, filepath.Base(w.host.BackupFile(parent.ID))); err != nil {
 			return err
 		}
 	}
@@ -194,8 +166,8 @@ func sumOf(ctx context.Context, f *os.File) (size int64, sum string, err error) 
 
 // readBackup writes the disk of a backup to a new file, once the backup, and all that it
 // builds on, was found to be as it was stored.
-func (s *Service) readBackup(ctx context.Context, b *record.Backup, result string, progress func(float64)) error {
-	chain, err := s.chainOf(ctx, b)
+func (w *Manager) readBackup(ctx context.Context, b *record.Backup, result string, progress func(float64)) error {
+	chain, err := w.chainOf(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -203,27 +175,28 @@ func (s *Service) readBackup(ctx context.Context, b *record.Backup, result strin
 }
 
 // chainOf are the files of a backup and of those it builds on.
-func (s *Service) chainOf(ctx context.Context, b *record.Backup) (chain []string, err error) {
+func (w *Manager) chainOf(ctx context.Context, b *record.Backup) (chain []string, err error) {
 	for one := *b; ; {
-		if err := s.checkBackup(ctx, &one); err != nil {
+		if err := w.checkBackup(ctx, &one); err != nil {
 			return nil, err
 		}
-		if chain = append(chain, s.host.BackupFile(one.ID)); one.Parent == "" {
+		if chain = append(chain, w.host.BackupFile(one.ID)); one.Parent == "" {
 			return chain, nil
 		}
 		// It is in the scope of whoever sees the one that builds on it.
-		if one, err = s.store.Backup(caller.ByItself(ctx), one.Parent); err != nil {
+		if one, err = w.store.Backup(caller.ByItself(ctx), one.Parent); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // checkBackup refuses a backup that is not as it was stored, or refers to what it must not.
-func (s *Service) checkBackup(ctx context.Context, b *record.Backup) error {
+func (w *Manager) checkBackup(ctx context.Context, b *record.Backup) error {
 	damaged := func(cause error) error {
-		return fault.Wrap(fault.Conflict, cause, "the backup %s is damaged: its file is not the one that was stored", b.ID).WithCode("backup_damaged")
+		return fault.Wrap(fault.Conflict, cause,
+			"the backup %s is damaged: its file is not the one that was stored", b.ID).WithCode("backup_damaged")
 	}
-	f, err := os.Open(s.host.BackupFile(b.ID))
+	f, err := os.Open(w.host.BackupFile(b.ID))
 	if errors.Is(err, os.ErrNotExist) {
 		return damaged(err)
 	}
@@ -233,7 +206,7 @@ func (s *Service) checkBackup(ctx context.Context, b *record.Backup) error {
 	defer func() { _ = f.Close() }() // it was only read
 	backing := ""
 	if b.Parent != "" {
-		backing = filepath.Base(s.host.BackupFile(b.Parent))
+		backing = filepath.Base(w.host.BackupFile(b.Parent))
 	}
 	size, sum, err := sumOf(ctx, f)
 	if err != nil {
@@ -250,49 +223,49 @@ func (s *Service) checkBackup(ctx context.Context, b *record.Backup) error {
 
 // DeleteBackup removes a backup that no other builds on, nor may come to build on by an
 // operation that has begun.
-func (s *Service) DeleteBackup(ctx context.Context, id string) error {
-	if err := s.store.RemoveBackup(ctx, id); err != nil {
+func (w *Manager) DeleteBackup(ctx context.Context, id string) error {
+	if err := w.store.RemoveBackup(ctx, id); err != nil {
 		return err
 	}
-	return s.dropBackup(id)
+	return w.dropBackup(id)
 }
 
-// sweepBackups removes files of backups that were never stored.
-func (s *Service) sweepBackups(ctx context.Context) error {
-	ids, err := s.store.BackupIDs(ctx)
+// SweepBackups removes files of backups that were never stored.
+func (w *Manager) SweepBackups(ctx context.Context) error {
+	ids, err := w.store.BackupIDs(ctx)
 	if err != nil {
 		return err
 	}
 	known := map[string]bool{}
 	for _, id := range ids {
-		known[filepath.Base(s.host.BackupFile(id))], known[filepath.Base(s.host.BackupBoot(id))] = true, true
+		known[filepath.Base(w.host.BackupFile(id))], known[filepath.Base(w.host.BackupBoot(id))] = true, true
 	}
-	entries, err := os.ReadDir(s.host.BackupFolder())
+	entries, err := os.ReadDir(w.host.BackupFolder())
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if !known[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(s.data, "backups", e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(w.host.BackupFolder(), e.Name())))
 		}
 	}
 	return err
 }
 
 // ExportBackup is a backup's disk as one file, which is removed when the reader is closed.
-func (s *Service) ExportBackup(ctx context.Context, id string) (io.ReadCloser, error) {
-	b, err := s.store.Backup(ctx, id)
+func (w *Manager) ExportBackup(ctx context.Context, id string) (io.ReadCloser, error) {
+	b, err := w.store.Backup(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(s.host.BackupFolder(), ".export-")
+	folder, err := os.MkdirTemp(w.host.BackupFolder(), ".export-")
 	if err != nil {
 		return nil, err
 	}
 	// Without its name the file goes with its last reader, whatever happens to the daemon.
 	defer func() { _ = os.RemoveAll(folder) }()
 	path := filepath.Join(folder, "disk.qcow2")
-	if err := s.readBackup(ctx, &b, path, nil); err != nil {
+	if err := w.readBackup(ctx, &b, path, nil); err != nil {
 		return nil, err
 	}
 	return os.Open(path) //nolint:gosec // made above
