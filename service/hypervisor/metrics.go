@@ -18,9 +18,10 @@ func registerMetrics(reg *prometheus.Registry, s *Service) {
 		prometheus.NewDesc("hypervisor_agents_connected", "Guest agents with a session.", nil, nil),
 	})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "hypervisor_insecure", Help: "1 if everybody who reaches the daemon from elsewhere is an admin, since there are no credentials.",
+		Name: "hypervisor_insecure",
+		Help: "1 if everybody who reaches the daemon from elsewhere is an admin, since there are no credentials.",
 	}, func() float64 {
-		if s.exposed() {
+		if s.api.Exposed() {
 			return 1
 		}
 		return 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -13,23 +14,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/routine"
-	"github.com/mainstay-infra/mainstay/kit/shell"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
@@ -53,49 +50,33 @@ type Deps struct {
 	Settings func() (Config, error)
 }
 
-// Service is the daemon of one host.
+// Service is the daemon of one host: its settings, its loops, and the rooms that do the work.
 type Service struct {
 	cfg  Config
-	doc  *configfile.Config
 	data string // absolute
 	log  *slog.Logger
 	now  func() time.Time
 
 	db       *db.DB
 	audit    *audit.Log
-	operate  *operation.Runner
-	store    *record.Store
-	catalog  *catalog.Catalog
-	policy   admission.Policy
-	host     *host.Host
-	gate     atomic.Pointer[gate] // replaced by reload
-	tickets  *tickets
 	machines *machine.Set
+	operate  *operation.Runner
+	host     *host.Host
 	plan     *plan.Planner
-	agent    *agent.Keeper
 	life     *life.Life
-	disk     *disk.Manager
 	recovery *recovery.Recovery
+	store    *record.Store
+	api      *httpapi.API
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
+
 	// reloading and settings are those of Deps.
 	reloading <-chan struct{}
 	settings  func() (Config, error)
 	begun     restartable
 	// url is where this daemon answers, once it listens.
-	url atomic.Pointer[string]
-
-	cleaning sync.RWMutex // held for reading by who uses contents that no VM stands on yet
-
-	restored chan struct{} // closed when what was there before is brought back; operations wait for it
-
-	shell    *shell.Shell[caller.Caller]
-	registry *prometheus.Registry
-}
-
-// Contract loads the service's contract.
-func Contract() (*contract.Contract, error) {
-	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, AccessClasses)
+	url      atomic.Pointer[string]
+	restored chan struct{} // closed when what was there before is brought back; requests wait for it
 }
 
 // New opens the database and everything else that can fail at start. It starts no VM.
@@ -109,22 +90,16 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry,
-		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
-		restored: make(chan struct{}),
+		cfg: cfg, log: deps.Log, now: deps.Now, reloading: deps.Reload, settings: deps.Settings,
+		begun: withoutCredentials(cfg, doc), restored: make(chan struct{}),
 	}
-	s.gate.Store(newGate(&cfg, &doc.Auth, deps.Now))
-	s.begun = withoutCredentials(cfg, doc)
 	for _, warning := range cfg.warnings(doc) {
 		s.log.Warn(warning)
 	}
-	if err := s.openShell(deps); err != nil {
-		return nil, err
-	}
+	gate := httpapi.NewGate(cfg.credentials(doc), deps.Now)
 	if s.data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
-	s.policy = policyOf(doc, s.data)
 	if err := host.MakeFolders(s.data, &doc.Jailer); err != nil {
 		return nil, err
 	}
@@ -136,39 +111,81 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
-	if err := s.openSecrets(ctx); err != nil {
+	if err := s.openRooms(ctx, doc, gate, deps); err != nil {
 		return nil, err
+	}
+	registerMetrics(deps.Registry, s)
+	return s, nil
+}
+
+// openRooms makes the rooms, each of those that it stands on.
+func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *httpapi.Gate, deps Deps) error {
+	sealer, err := s.openKeys(ctx, deps.Registry)
+	if err != nil {
+		return err
+	}
+	policy := policyOf(doc, s.data)
+	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: policy, Now: s.now})
+	s.machines = machine.NewSet(s.store, s.log)
+	s.operate = operation.New(operation.Config{
+		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending(),
+	})
+	images, err := catalog.Open(catalog.Config{
+		Data: s.data, Images: &doc.Images, Policy: policy, AgentProgram: s.agentProgram,
+		Store: s.store, Operations: s.operate,
+	})
+	if err != nil {
+		return err
 	}
 	if deps.Backends == nil {
-		deps.Backends = s.localBackends()
+		deps.Backends = s.localBackends(doc)
 	}
-	if s.host, err = host.Open(host.Config{Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Store: s.store, Log: s.log}); err != nil {
-		return nil, err
-	}
-	s.operate = operation.New(operation.Config{Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending()})
-	if s.catalog, err = catalog.Open(catalog.Config{Data: s.data, Images: &doc.Images, Policy: &s.policy, AgentProgram: s.agentProgram, Store: s.store, Operations: s.operate}); err != nil {
-		return nil, err
+	s.host, err = host.Open(host.Config{
+		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Store: s.store, Log: s.log,
+	})
+	if err != nil {
+		return err
 	}
 	s.plan = plan.New(plan.Config{
-		Document: doc, Policy: &s.policy, Store: s.store, Host: s.host, Catalog: s.catalog, Now: s.now,
-		VCPUs: cfg.NodeVCPUs, MemoryMiB: cfg.NodeMemoryMiB, Admitted: s.admitted,
+		Document: doc, Policy: policy, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
+		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted,
 	})
-	s.agent = agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
+	guests := agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
 	s.life = life.New(life.Config{
-		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: s.agent, Operations: s.operate,
+		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: guests, Operations: s.operate,
 		Registry: deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
 	})
-	s.disk = disk.New(disk.Config{
-		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: s.catalog,
-		Operations: s.operate, Policy: &s.policy, Log: s.log, Now: s.now,
+	disks := disk.New(disk.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: images,
+		Operations: s.operate, Policy: policy, Log: s.log, Now: s.now,
 	})
 	s.recovery = recovery.New(recovery.Config{
-		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: s.catalog, Life: s.life,
-		Disk: s.disk, Log: s.log, Now: s.now,
+		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: images, Life: s.life,
+		Disk: disks, Log: s.log, Now: s.now,
 	})
-	registerMetrics(deps.Registry, s)
-	return s, s.openFleet()
+	if err := s.openFleet(); err != nil {
+		return err
+	}
+	s.api, err = httpapi.New(httpapi.Config{
+		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
+		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Auth: &doc.Auth, NodeName: s.cfg.NodeName,
+		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
+		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
+		Life: s.life, Disk: disks, Fleet: s.fleet,
+	}, gate)
+	return err
 }
+
+// admitted is called for each new VM.
+func (s *Service) admitted(r *record.VM) {
+	s.nudgeFleet()
+	if !r.ExpiresAt.IsZero() {
+		s.life.Timed()
+	}
+}
+
+// Handler answers all requests.
+func (s *Service) Handler() http.Handler { return s.api.Handler() }
 
 // Close gives back what New opened. Run must have ended.
 func (s *Service) Close() error { return s.db.Close() }
@@ -188,7 +205,9 @@ func (s *Service) Run(ctx context.Context) error {
 		"expiry": s.life.KeepTime,
 		"audit":  s.audit.Run,
 		"forget operations": func(ctx context.Context) {
-			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log})
+			jobs.Every(ctx, jobs.Periodic{
+				Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log,
+			})
 		},
 	}
 	if s.host.HasNetwork() {
@@ -216,10 +235,12 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	s.url.Store(ref(server.URL()))
+	url := server.URL()
+	s.url.Store(&url)
 	s.log.Info("listening on " + server.Listening())
-	if s.exposed() {
-		s.log.Warn("everybody who reaches this daemon is an admin: there are no credentials, and --insecure is set; set HYPERVISOR_TOKEN", "address", server.Listening())
+	if s.api.Exposed() {
+		s.log.Warn("everybody who reaches this daemon is an admin: there are no credentials, and --insecure is set; "+
+			"set HYPERVISOR_TOKEN", "address", server.Listening())
 	}
 	background, stop := context.WithCancel(context.Background())
 	defer stop()

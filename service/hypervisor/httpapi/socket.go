@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"context"
@@ -29,39 +29,39 @@ const (
 )
 
 // openConsole opens the serial console.
-func (a api) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	return a.s.serveConsole(w, r, r.PathValue("id"))
+func (a *API) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	return a.serveConsole(w, r, r.PathValue("id"))
 }
 
 // openScreen opens the screen.
-func (a api) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	found, err := a.s.store.VM(r.Context(), r.PathValue("id"))
+func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	found, err := a.store.VM(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return a.s.serveChannel(w, r, &found, backend.ScreenChannel)
+	return a.serveChannel(w, r, &found, backend.ScreenChannel)
 }
 
 // serveConsole answers with a socket to the VM's serial console.
-func (s *Service) serveConsole(w http.ResponseWriter, r *http.Request, id string) error {
-	found, err := s.store.VM(r.Context(), id)
+func (a *API) serveConsole(w http.ResponseWriter, r *http.Request, id string) error {
+	found, err := a.store.VM(r.Context(), id)
 	if err != nil {
 		return err
 	}
 	if found.Backend == backend.Sandbox {
-		return s.serveChannel(w, r, &found, backend.ConsoleChannel) // a shell of its own for each
+		return a.serveChannel(w, r, &found, backend.ConsoleChannel) // a shell of its own for each
 	}
-	console, err := s.machines.Get(id).Console(&found)
+	console, err := a.machines.Get(id).Console(&found)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = console.Close() }() // it never fails
-	return s.serveSocket(w, r, console)
+	return a.serveSocket(w, r, console)
 }
 
 // serveChannel answers with a socket to a channel of the VM that is this caller's alone.
-func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
-	instance, _ := s.machines.Get(found.ID).Process()
+func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
+	instance, _ := a.machines.Get(found.ID).Process()
 	if instance == nil {
 		return fault.New(fault.Conflict, "the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
 	}
@@ -69,11 +69,11 @@ func (s *Service) serveChannel(w http.ResponseWriter, r *http.Request, found *re
 	if err != nil {
 		return err
 	}
-	return s.serveSocket(w, r, stream)
+	return a.serveSocket(w, r, stream)
 }
 
 // serveSocket copies between a WebSocket and a stream until one of them ends.
-func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser) error {
+func (a *API) serveSocket(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser) error {
 	if err := httpserve.ReserveStream(r); err != nil {
 		return errors.Join(err, stream.Close())
 	}
@@ -93,12 +93,12 @@ func (s *Service) serveSocket(w http.ResponseWriter, r *http.Request, stream io.
 	} {
 		work.Go(func() {
 			defer func() { ended <- struct{}{} }()
-			_ = routine.Call(s.log, "socket", part) // either side has ended, which is what there is to know
+			_ = routine.Call(a.log, "socket", part) // either side has ended, which is what there is to know
 		})
 	}
 	select {
 	case <-ended:
-	case <-s.machines.Ending().Done():
+	case <-a.machines.Ending().Done():
 	}
 	_ = stream.Close() // so that reading from it ends
 	// The end is said before the context ends, which would cut the connection off.

@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 )
 
 // ListAudit tells who changed what.
-func (a api) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
+func (a *API) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
 	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
-		return a.s.store.AuditEntries(ctx, before, limit)
+		return a.store.AuditEntries(ctx, before, limit)
 	}, func(e audit.Entry) int64 { return e.Seq }, func(e audit.Entry) hypervisorapi.AuditEntry {
 		return hypervisorapi.AuditEntry{Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant, Result: string(e.Result), Message: e.Message}
 	})
@@ -20,8 +20,8 @@ func (a api) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestOb
 }
 
 // VerifyAudit recomputes the audit log's chain.
-func (a api) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditRequestObject) (hypervisorapi.VerifyAuditResponseObject, error) {
-	v, err := a.s.store.InspectAudit(ctx)
+func (a *API) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditRequestObject) (hypervisorapi.VerifyAuditResponseObject, error) {
+	v, err := a.store.InspectAudit(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func (a api) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditRequest
 }
 
 // AcknowledgeAudit ends the alarm of breaks that are known.
-func (a api) AcknowledgeAudit(ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
-	return hypervisorapi.AcknowledgeAudit204Response{}, a.s.store.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
+func (a *API) AcknowledgeAudit(ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
+	return hypervisorapi.AcknowledgeAudit204Response{}, a.store.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
 }
 
 func timeOrNil(t time.Time) *time.Time {

@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"crypto/tls"
@@ -43,24 +43,34 @@ func admits(class string, c caller.Caller) bool {
 	return false
 }
 
-// gate tells callers by their credentials.
-type gate struct {
+// Credentials are what callers show.
+type Credentials struct {
+	Token      string // an admin's; empty: there is none
+	FleetToken string // of the daemons of a fleet; empty: there is none
+	Document   *configfile.Auth
+	Names      []string // of this host, for those who come without credentials
+}
+
+// Gate tells callers by their credentials.
+type Gate struct {
 	tokens       map[string]caller.Caller // by the token's hash
 	certificates map[string]caller.Caller // by common name
 	oidc         *auth.TokenVerifier
 	tenantClaim  string
 	adminClaim   string
-	names        []string // of this host, for those who come without credentials
+	names        []string
 }
 
-func newGate(cfg *Config, doc *configfile.Auth, now func() time.Time) *gate {
-	g := &gate{tokens: map[string]caller.Caller{}, certificates: map[string]caller.Caller{}, names: cfg.names()}
-	if cfg.Token != "" {
-		g.tokens[auth.HashToken(cfg.Token)] = caller.Caller{Name: "admin", Admin: true}
+// NewGate makes a Gate.
+func NewGate(from Credentials, now func() time.Time) *Gate {
+	g := &Gate{tokens: map[string]caller.Caller{}, certificates: map[string]caller.Caller{}, names: from.Names}
+	if from.Token != "" {
+		g.tokens[auth.HashToken(from.Token)] = caller.Caller{Name: "admin", Admin: true}
 	}
-	if cfg.FleetToken != "" {
-		g.tokens[auth.HashToken(cfg.FleetToken)] = caller.Caller{Name: "fleet", Admin: true, Node: true}
+	if from.FleetToken != "" {
+		g.tokens[auth.HashToken(from.FleetToken)] = caller.Caller{Name: "fleet", Admin: true, Node: true}
 	}
+	doc := from.Document
 	for _, t := range doc.Tokens {
 		g.tokens[t.SHA256] = caller.Caller{Name: t.Name, Tenant: t.Tenant, Admin: t.Tenant == ""}
 	}
@@ -74,8 +84,23 @@ func newGate(cfg *Config, doc *configfile.Auth, now func() time.Time) *gate {
 	return g
 }
 
-// open says whether no credentials are configured, so that everybody may do everything.
-func (g *gate) open() bool { return len(g.tokens) == 0 && len(g.certificates) == 0 && g.oidc == nil }
+// Open says whether no credentials are configured, so that everybody may do everything.
+func (g *Gate) Open() bool { return len(g.tokens) == 0 && len(g.certificates) == 0 && g.oidc == nil }
+
+// KeepDaemons has the fleet's daemons admitted that another gate admits.
+func (g *Gate) KeepDaemons(of *Gate) {
+	for hash, c := range of.tokens {
+		if c.Node {
+			g.tokens[hash] = c
+		}
+	}
+}
+
+// Callers counts the callers that have credentials of their own, and says whether others can have them
+// of an OIDC provider.
+func (g *Gate) Callers() (n int, oidc bool) {
+	return len(g.tokens) + len(g.certificates), g.oidc != nil
+}
 
 var (
 	errNoCredentials = fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
@@ -83,8 +108,8 @@ var (
 )
 
 // caller tells who makes a request.
-func (g *gate) caller(r *http.Request) (caller.Caller, error) {
-	if g.open() {
+func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
+	if g.Open() {
 		// Without credentials, any page that a browser on this host shows could ask.
 		return caller.Anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
@@ -114,7 +139,7 @@ func (g *gate) caller(r *http.Request) (caller.Caller, error) {
 	return caller.Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
 }
 
-func (g *gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {
+func (g *Gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return caller.Caller{}, false
 	}
@@ -123,21 +148,21 @@ func (g *gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {
 }
 
 // identify says who calls. Nothing is done before the VMs that there are are brought back.
-func (s *Service) identify(r *http.Request, op *contract.Operation) (caller.Caller, error) {
+func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, error) {
 	select {
-	case <-s.restored:
+	case <-a.cfg.Restored:
 	case <-r.Context().Done():
 		return caller.Caller{}, r.Context().Err() // the caller has left
 	}
 	if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
-		return s.tickets.redeem(ticket, r.PathValue("id"))
+		return a.tickets.redeem(ticket, r.PathValue("id"))
 	}
-	return s.gate.Load().caller(r)
+	return a.gate.Load().caller(r)
 }
 
 // authorize says whether the caller may do op. An attempt on something that changes state is worth
 // remembering.
-func (s *Service) authorize(r *http.Request, op *contract.Operation, c caller.Caller) error {
+func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller) error {
 	if op == shell.Metrics {
 		if c.Admin {
 			return nil
@@ -152,7 +177,7 @@ func (s *Service) authorize(r *http.Request, op *contract.Operation, c caller.Ca
 		return denied
 	}
 	e := audit.Entry{Action: op.Audit, Target: r.PathValue("id"), Message: denied.Message}
-	if err := s.store.NoteDenied(r.Context(), httpserve.RemoteIP(r), c, e); err != nil {
+	if err := a.store.NoteDenied(r.Context(), httpserve.RemoteIP(r), c, e); err != nil {
 		return err
 	}
 	return denied

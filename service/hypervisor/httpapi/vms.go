@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
@@ -16,7 +17,7 @@ import (
 )
 
 // apiVM is a VM as callers see it.
-func (s *Service) apiVM(r record.VM) hypervisorapi.VM {
+func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 	v := &r.Spec.V
 	out := hypervisorapi.VM{
 		Id: r.ID, Name: r.Name, Tenant: r.Tenant, Backend: hypervisorapi.Backend(r.Backend), State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
@@ -29,7 +30,7 @@ func (s *Service) apiVM(r record.VM) hypervisorapi.VM {
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}
 	}
-	if m := s.machines.Peek(r.ID); m != nil && r.State.HasProcess() {
+	if m := a.machines.Peek(r.ID); m != nil && r.State.HasProcess() {
 		status := m.Status()
 		out.Pid = some(status.PID)
 		if r.State == vm.Running && status.Halt != "" {
@@ -42,7 +43,7 @@ func (s *Service) apiVM(r record.VM) hypervisorapi.VM {
 }
 
 // ListVMs lists VMs in scope.
-func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject) (hypervisorapi.ListVMsResponseObject, error) {
+func (a *API) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject) (hypervisorapi.ListVMsResponseObject, error) {
 	p := req.Params
 	labels := map[string]string{}
 	for _, l := range value(p.Label) {
@@ -53,8 +54,8 @@ func (a api) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject
 		labels[key] = v
 	}
 	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]record.VM, error) {
-		return a.s.store.VMs(ctx, record.Filter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
-	}, func(r record.VM) string { return r.ID }, a.s.apiVM)
+		return a.store.VMs(ctx, record.Filter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
+	}, func(r record.VM) string { return r.ID }, a.apiVM)
 	return hypervisorapi.ListVMs200JSONResponse{Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link}}, err
 }
 
@@ -85,112 +86,112 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 }
 
 // CreateVM makes a VM.
-func (a api) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObject) (hypervisorapi.CreateVMResponseObject, error) {
-	r, err := a.s.life.Create(ctx, requestOf(req.Body))
+func (a *API) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObject) (hypervisorapi.CreateVMResponseObject, error) {
+	r, err := a.life.Create(ctx, requestOf(req.Body))
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.CreateVM201JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.CreateVM201JSONResponse(a.apiVM(r)), nil
 }
 
 // GetVM reads one VM.
-func (a api) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (hypervisorapi.GetVMResponseObject, error) {
-	r, err := a.s.store.VM(ctx, req.Id)
+func (a *API) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (hypervisorapi.GetVMResponseObject, error) {
+	r, err := a.store.VM(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.GetVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.GetVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // DeleteVM removes a VM.
-func (a api) DeleteVM(ctx context.Context, req hypervisorapi.DeleteVMRequestObject) (hypervisorapi.DeleteVMResponseObject, error) {
-	return hypervisorapi.DeleteVM204Response{}, a.s.life.Delete(ctx, req.Id)
+func (a *API) DeleteVM(ctx context.Context, req hypervisorapi.DeleteVMRequestObject) (hypervisorapi.DeleteVMResponseObject, error) {
+	return hypervisorapi.DeleteVM204Response{}, a.life.Delete(ctx, req.Id)
 }
 
 // StartVM starts a VM.
-func (a api) StartVM(ctx context.Context, req hypervisorapi.StartVMRequestObject) (hypervisorapi.StartVMResponseObject, error) {
-	r, err := a.s.life.Start(ctx, req.Id)
+func (a *API) StartVM(ctx context.Context, req hypervisorapi.StartVMRequestObject) (hypervisorapi.StartVMResponseObject, error) {
+	r, err := a.life.Start(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.StartVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.StartVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // StopVM stops a VM.
-func (a api) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject) (hypervisorapi.StopVMResponseObject, error) {
-	grace, force := a.s.cfg.StopGrace, false
+func (a *API) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject) (hypervisorapi.StopVMResponseObject, error) {
+	grace, force := a.cfg.StopGrace, false
 	if b := req.Body; b != nil {
 		if b.GraceSeconds != nil {
 			grace = time.Duration(*b.GraceSeconds) * time.Second
 		}
 		force = value(b.Force)
 	}
-	r, err := a.s.life.Stop(ctx, req.Id, grace, force)
+	r, err := a.life.Stop(ctx, req.Id, grace, force)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.StopVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.StopVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // PauseVM halts a VM.
-func (a api) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObject) (hypervisorapi.PauseVMResponseObject, error) {
-	r, err := a.s.life.Pause(ctx, req.Id)
+func (a *API) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObject) (hypervisorapi.PauseVMResponseObject, error) {
+	r, err := a.life.Pause(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.PauseVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.PauseVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // ResumeVM lets a VM go on.
-func (a api) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObject) (hypervisorapi.ResumeVMResponseObject, error) {
-	r, err := a.s.life.Resume(ctx, req.Id)
+func (a *API) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObject) (hypervisorapi.ResumeVMResponseObject, error) {
+	r, err := a.life.Resume(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.ResumeVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.ResumeVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // EnableVM has a VM start with the host.
-func (a api) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObject) (hypervisorapi.EnableVMResponseObject, error) {
-	r, err := a.s.store.SetAutostart(ctx, req.Id, true)
+func (a *API) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObject) (hypervisorapi.EnableVMResponseObject, error) {
+	r, err := a.store.SetAutostart(ctx, req.Id, true)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.EnableVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.EnableVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // DisableVM undoes EnableVM.
-func (a api) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestObject) (hypervisorapi.DisableVMResponseObject, error) {
-	r, err := a.s.store.SetAutostart(ctx, req.Id, false)
+func (a *API) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestObject) (hypervisorapi.DisableVMResponseObject, error) {
+	r, err := a.store.SetAutostart(ctx, req.Id, false)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.DisableVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.DisableVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // WaitVM waits for a state.
-func (a api) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject) (hypervisorapi.WaitVMResponseObject, error) {
-	r, err := a.s.life.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
+func (a *API) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject) (hypervisorapi.WaitVMResponseObject, error) {
+	r, err := a.life.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.WaitVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.WaitVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // GetVMMetrics tells what a VM uses.
-func (a api) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject) (hypervisorapi.GetVMMetricsResponseObject, error) {
-	m, err := a.s.life.Metrics(ctx, req.Id)
+func (a *API) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject) (hypervisorapi.GetVMMetricsResponseObject, error) {
+	m, err := a.life.Metrics(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
 	return hypervisorapi.GetVMMetrics200JSONResponse{CpuSeconds: float32(m.CPUSeconds), MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes, DiskWrittenBytes: m.DiskWrittenBytes,
-		NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes, At: a.s.now().UTC()}, nil
+		NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes, At: a.now().UTC()}, nil
 }
 
 // ListVMEvents tells what happened to a VM.
-func (a api) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsRequestObject) (hypervisorapi.ListVMEventsResponseObject, error) {
+func (a *API) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsRequestObject) (hypervisorapi.ListVMEventsResponseObject, error) {
 	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]record.Event, error) {
-		return a.s.store.Events(ctx, req.Id, before, limit)
+		return a.store.Events(ctx, req.Id, before, limit)
 	}, func(e record.Event) int64 { return e.Seq }, func(e record.Event) hypervisorapi.Event {
 		return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
 	})
@@ -198,8 +199,8 @@ func (a api) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsReq
 }
 
 // CreateTicket makes a ticket for a socket.
-func (a api) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketRequestObject) (hypervisorapi.CreateTicketResponseObject, error) {
-	word, expires, err := a.s.Ticket(ctx, req.Id)
+func (a *API) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketRequestObject) (hypervisorapi.CreateTicketResponseObject, error) {
+	word, expires, err := a.ticket(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -207,15 +208,24 @@ func (a api) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketReq
 }
 
 // GetHost tells what the host can run.
-func (a api) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) (hypervisorapi.GetHostResponseObject, error) {
-	h, err := a.s.capacity(ctx)
-	return hypervisorapi.GetHost200JSONResponse(h), err
+func (a *API) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) (hypervisorapi.GetHostResponseObject, error) {
+	c, err := a.plan.Capacity(ctx)
+	h := hypervisorapi.GetHost200JSONResponse{
+		Name: a.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
+		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs, Backends: []hypervisorapi.BackendInfo{},
+	}
+	for _, b := range c.Backends {
+		h.Backends = append(h.Backends, hypervisorapi.BackendInfo{
+			Name: hypervisorapi.Backend(b.Name), Available: b.Available, Version: some(b.Version), Detail: b.Detail,
+		})
+	}
+	return h, err
 }
 
 // GetMe tells who calls.
-func (a api) GetMe(ctx context.Context, _ hypervisorapi.GetMeRequestObject) (hypervisorapi.GetMeResponseObject, error) {
+func (a *API) GetMe(ctx context.Context, _ hypervisorapi.GetMeRequestObject) (hypervisorapi.GetMeResponseObject, error) {
 	c := caller.From(ctx)
-	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.s.exposed()}, nil
+	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.Exposed()}, nil
 }
 
 // statuses of operations, by their jobs'.
@@ -237,16 +247,16 @@ func apiOperation(op record.Operation) hypervisorapi.Operation {
 }
 
 // ListOperations lists operations.
-func (a api) ListOperations(ctx context.Context, req hypervisorapi.ListOperationsRequestObject) (hypervisorapi.ListOperationsResponseObject, error) {
+func (a *API) ListOperations(ctx context.Context, req hypervisorapi.ListOperationsRequestObject) (hypervisorapi.ListOperationsResponseObject, error) {
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Operation, error) {
-		return a.s.store.Operations(ctx, after, limit)
+		return a.store.Operations(ctx, after, limit)
 	}, func(o record.Operation) string { return o.ID }, apiOperation)
 	return hypervisorapi.ListOperations200JSONResponse{Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link}}, err
 }
 
 // GetOperation reads one operation.
-func (a api) GetOperation(ctx context.Context, req hypervisorapi.GetOperationRequestObject) (hypervisorapi.GetOperationResponseObject, error) {
-	op, err := a.s.operate.Await(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
+func (a *API) GetOperation(ctx context.Context, req hypervisorapi.GetOperationRequestObject) (hypervisorapi.GetOperationResponseObject, error) {
+	op, err := a.operate.Await(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -254,8 +264,8 @@ func (a api) GetOperation(ctx context.Context, req hypervisorapi.GetOperationReq
 }
 
 // CancelOperation asks an operation to end.
-func (a api) CancelOperation(ctx context.Context, req hypervisorapi.CancelOperationRequestObject) (hypervisorapi.CancelOperationResponseObject, error) {
-	op, err := a.s.operate.Cancel(ctx, req.Operation)
+func (a *API) CancelOperation(ctx context.Context, req hypervisorapi.CancelOperationRequestObject) (hypervisorapi.CancelOperationResponseObject, error) {
+	op, err := a.operate.Cancel(ctx, req.Operation)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"bytes"
@@ -36,8 +36,8 @@ const (
 )
 
 // PingAgent asks a guest's agent for an answer.
-func (a api) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestObject) (hypervisorapi.PingAgentResponseObject, error) {
-	version, took, err := a.s.agent.Ping(ctx, req.Id)
+func (a *API) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestObject) (hypervisorapi.PingAgentResponseObject, error) {
+	version, took, err := a.agent.Ping(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -45,13 +45,13 @@ func (a api) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestOb
 }
 
 // Exec runs a program in a guest.
-func (a api) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hypervisorapi.ExecResponseObject, error) {
+func (a *API) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hypervisorapi.ExecResponseObject, error) {
 	b := req.Body
 	c := guest.Command{Argv: b.Argv, Dir: value(b.Cwd), Timeout: time.Duration(orElse(b.TimeoutSeconds, 60)) * time.Second}
 	if b.Stdin != nil {
 		c.Stdin = strings.NewReader(*b.Stdin)
 	}
-	program, err := a.s.agent.Program(ctx, req.Id, c, value(b.Env))
+	program, err := a.agent.Program(ctx, req.Id, c, value(b.Env))
 	if err != nil {
 		return nil, err
 	}
@@ -149,13 +149,13 @@ func (p *pieces) stream(name hypervisorapi.ExecPieceStream) io.Writer {
 var validMode = regexp.MustCompile(`^0?[0-7]{3,4}$`)
 
 // PutFile writes a file in a guest.
-func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject) (hypervisorapi.PutFileResponseObject, error) {
+func (a *API) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject) (hypervisorapi.PutFileResponseObject, error) {
 	path, modeText, body := value(req.Params.Path), orElse(req.Params.Mode, "0644"), req.Body
 	size := rest.SizeOf(req.Body)
 	if b := req.JSONBody; b != nil {
 		path, modeText, body, size = b.Path, orElse(b.Mode, "0644"), bytes.NewReader(b.Content), int64(len(b.Content))
 	}
-	if _, err := a.s.store.VM(ctx, req.Id); err != nil {
+	if _, err := a.store.VM(ctx, req.Id); err != nil {
 		return nil, err // before what is wrong with the rest
 	}
 	switch {
@@ -173,7 +173,7 @@ func (a api) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject
 		return nil, fault.InvalidField("mode", "must be octal permissions such as 0644")
 	}
 	hash := sha256.New()
-	if err := a.s.agent.PutFile(ctx, req.Id, path, fs.FileMode(mode), size, io.TeeReader(body, hash)); err != nil {
+	if err := a.agent.PutFile(ctx, req.Id, path, fs.FileMode(mode), size, io.TeeReader(body, hash)); err != nil {
 		return nil, err
 	}
 	return hypervisorapi.PutFile200JSONResponse{Path: path, Mode: fmt.Sprintf("%04o", mode), Size: size, Sha256: hex.EncodeToString(hash.Sum(nil))}, nil
@@ -224,13 +224,13 @@ func (w timedWriter) Write(b []byte) (int, error) {
 }
 
 // GetFile reads a file of a guest.
-func (a api) GetFile(ctx context.Context, req hypervisorapi.GetFileRequestObject) (hypervisorapi.GetFileResponseObject, error) {
+func (a *API) GetFile(ctx context.Context, req hypervisorapi.GetFileRequestObject) (hypervisorapi.GetFileResponseObject, error) {
 	if req.Body.Path[0] != '/' {
 		return nil, fault.InvalidField("path", "must be an absolute path")
 	}
-	file, err := a.s.agent.File(ctx, req.Id, req.Body.Path)
+	file, err := a.agent.File(ctx, req.Id, req.Body.Path)
 	if err != nil {
 		return nil, err
 	}
-	return fetched{ctx, a.s.log, file}, nil
+	return fetched{ctx, a.log, file}, nil
 }

@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"context"
@@ -15,8 +15,8 @@ func apiSnapshot(s record.Snapshot) hypervisorapi.Snapshot {
 }
 
 // ListSnapshots lists a VM's snapshots.
-func (a api) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsRequestObject) (hypervisorapi.ListSnapshotsResponseObject, error) {
-	all, err := a.s.store.Snapshots(ctx, req.Id)
+func (a *API) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsRequestObject) (hypervisorapi.ListSnapshotsResponseObject, error) {
+	all, err := a.store.Snapshots(ctx, req.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -28,9 +28,9 @@ func (a api) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsR
 }
 
 // CreateSnapshot makes one.
-func (a api) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject) (hypervisorapi.CreateSnapshotResponseObject, error) {
+func (a *API) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject) (hypervisorapi.CreateSnapshotResponseObject, error) {
 	b := req.Body
-	snap, err := a.s.disk.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
+	snap, err := a.disk.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
 	if err != nil {
 		return nil, err
 	}
@@ -38,31 +38,31 @@ func (a api) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapsho
 }
 
 // DeleteSnapshot removes one.
-func (a api) DeleteSnapshot(ctx context.Context, req hypervisorapi.DeleteSnapshotRequestObject) (hypervisorapi.DeleteSnapshotResponseObject, error) {
-	return hypervisorapi.DeleteSnapshot204Response{}, a.s.disk.DeleteSnapshot(ctx, req.Id, req.Snapshot)
+func (a *API) DeleteSnapshot(ctx context.Context, req hypervisorapi.DeleteSnapshotRequestObject) (hypervisorapi.DeleteSnapshotResponseObject, error) {
+	return hypervisorapi.DeleteSnapshot204Response{}, a.disk.DeleteSnapshot(ctx, req.Id, req.Snapshot)
 }
 
 // RevertSnapshot puts a VM back to one.
-func (a api) RevertSnapshot(ctx context.Context, req hypervisorapi.RevertSnapshotRequestObject) (hypervisorapi.RevertSnapshotResponseObject, error) {
-	r, err := a.s.disk.RevertSnapshot(ctx, req.Id, req.Snapshot)
+func (a *API) RevertSnapshot(ctx context.Context, req hypervisorapi.RevertSnapshotRequestObject) (hypervisorapi.RevertSnapshotResponseObject, error) {
+	r, err := a.disk.RevertSnapshot(ctx, req.Id, req.Snapshot)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.RevertSnapshot200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.RevertSnapshot200JSONResponse(a.apiVM(r)), nil
 }
 
 // ResizeVM makes a disk larger.
-func (a api) ResizeVM(ctx context.Context, req hypervisorapi.ResizeVMRequestObject) (hypervisorapi.ResizeVMResponseObject, error) {
-	r, err := a.s.disk.Resize(ctx, req.Id, req.Body.DiskGib)
+func (a *API) ResizeVM(ctx context.Context, req hypervisorapi.ResizeVMRequestObject) (hypervisorapi.ResizeVMResponseObject, error) {
+	r, err := a.disk.Resize(ctx, req.Id, req.Body.DiskGib)
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.ResizeVM200JSONResponse(a.s.apiVM(r)), nil
+	return hypervisorapi.ResizeVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // CloneVM begins a clone.
-func (a api) CloneVM(ctx context.Context, req hypervisorapi.CloneVMRequestObject) (hypervisorapi.CloneVMResponseObject, error) {
-	op, err := a.s.disk.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
+func (a *API) CloneVM(ctx context.Context, req hypervisorapi.CloneVMRequestObject) (hypervisorapi.CloneVMResponseObject, error) {
+	op, err := a.disk.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +75,12 @@ func apiBackup(b record.Backup) hypervisorapi.Backup {
 }
 
 // CreateBackup begins a backup.
-func (a api) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupRequestObject) (hypervisorapi.CreateBackupResponseObject, error) {
+func (a *API) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupRequestObject) (hypervisorapi.CreateBackupResponseObject, error) {
 	kind, description := record.BackupFull, ""
 	if b := req.Body; b != nil {
 		kind, description = string(orElse(b.Kind, record.BackupFull)), value(b.Description)
 	}
-	op, err := a.s.disk.CreateBackup(ctx, req.Id, kind, description)
+	op, err := a.disk.CreateBackup(ctx, req.Id, kind, description)
 	if err != nil {
 		return nil, err
 	}
@@ -88,16 +88,16 @@ func (a api) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupReq
 }
 
 // ListBackups lists backups.
-func (a api) ListBackups(ctx context.Context, req hypervisorapi.ListBackupsRequestObject) (hypervisorapi.ListBackupsResponseObject, error) {
+func (a *API) ListBackups(ctx context.Context, req hypervisorapi.ListBackupsRequestObject) (hypervisorapi.ListBackupsResponseObject, error) {
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Backup, error) {
-		return a.s.store.Backups(ctx, value(req.Params.Vm), after, limit)
+		return a.store.Backups(ctx, value(req.Params.Vm), after, limit)
 	}, func(b record.Backup) string { return b.ID }, apiBackup)
 	return hypervisorapi.ListBackups200JSONResponse{Body: out, Headers: hypervisorapi.ListBackups200ResponseHeaders{Link: link}}, err
 }
 
 // GetBackup reads one.
-func (a api) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestObject) (hypervisorapi.GetBackupResponseObject, error) {
-	b, err := a.s.store.Backup(ctx, req.Backup)
+func (a *API) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestObject) (hypervisorapi.GetBackupResponseObject, error) {
+	b, err := a.store.Backup(ctx, req.Backup)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +105,13 @@ func (a api) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestOb
 }
 
 // DeleteBackup removes one.
-func (a api) DeleteBackup(ctx context.Context, req hypervisorapi.DeleteBackupRequestObject) (hypervisorapi.DeleteBackupResponseObject, error) {
-	return hypervisorapi.DeleteBackup204Response{}, a.s.disk.DeleteBackup(ctx, req.Backup)
+func (a *API) DeleteBackup(ctx context.Context, req hypervisorapi.DeleteBackupRequestObject) (hypervisorapi.DeleteBackupResponseObject, error) {
+	return hypervisorapi.DeleteBackup204Response{}, a.disk.DeleteBackup(ctx, req.Backup)
 }
 
 // RestoreBackup begins a restore.
-func (a api) RestoreBackup(ctx context.Context, req hypervisorapi.RestoreBackupRequestObject) (hypervisorapi.RestoreBackupResponseObject, error) {
-	op, err := a.s.disk.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
+func (a *API) RestoreBackup(ctx context.Context, req hypervisorapi.RestoreBackupRequestObject) (hypervisorapi.RestoreBackupResponseObject, error) {
+	op, err := a.disk.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func (d download) VisitExportBackupResponse(w http.ResponseWriter) error { retur
 func (d download) VisitExportImageResponse(w http.ResponseWriter) error { return d.visit(w) }
 
 // ExportBackup sends a backup as one file.
-func (a api) ExportBackup(ctx context.Context, req hypervisorapi.ExportBackupRequestObject) (hypervisorapi.ExportBackupResponseObject, error) {
-	file, err := a.s.disk.ExportBackup(ctx, req.Backup)
+func (a *API) ExportBackup(ctx context.Context, req hypervisorapi.ExportBackupRequestObject) (hypervisorapi.ExportBackupResponseObject, error) {
+	file, err := a.disk.ExportBackup(ctx, req.Backup)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"context"
@@ -19,14 +19,14 @@ func apiImage(i record.Image) hypervisorapi.Image {
 }
 
 // ListImages lists the catalog.
-func (a api) ListImages(ctx context.Context, req hypervisorapi.ListImagesRequestObject) (hypervisorapi.ListImagesResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Image, error) { return a.s.store.Images(ctx, after, limit) }, func(i record.Image) string { return i.Name }, apiImage)
+func (a *API) ListImages(ctx context.Context, req hypervisorapi.ListImagesRequestObject) (hypervisorapi.ListImagesResponseObject, error) {
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Image, error) { return a.store.Images(ctx, after, limit) }, func(i record.Image) string { return i.Name }, apiImage)
 	return hypervisorapi.ListImages200JSONResponse{Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link}}, err
 }
 
 // GetImage reads one.
-func (a api) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObject) (hypervisorapi.GetImageResponseObject, error) {
-	i, err := a.s.store.Image(ctx, req.Name)
+func (a *API) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObject) (hypervisorapi.GetImageResponseObject, error) {
+	i, err := a.store.Image(ctx, req.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,9 @@ func (a api) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObje
 }
 
 // AddImage begins to take in an image of the host.
-func (a api) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObject) (hypervisorapi.AddImageResponseObject, error) {
+func (a *API) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObject) (hypervisorapi.AddImageResponseObject, error) {
 	b := req.Body
-	op, err := a.s.catalog.Add(ctx, catalog.Addition{Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Signature: value(b.Signature)})
+	op, err := a.catalog.Add(ctx, catalog.Addition{Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Signature: value(b.Signature)})
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (a api) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObje
 }
 
 // BuildDemoImage begins to build the demonstration's guest.
-func (a api) BuildDemoImage(ctx context.Context, _ hypervisorapi.BuildDemoImageRequestObject) (hypervisorapi.BuildDemoImageResponseObject, error) {
-	op, err := a.s.catalog.Add(ctx, catalog.Addition{Name: catalog.DemoImage, Demo: true})
+func (a *API) BuildDemoImage(ctx context.Context, _ hypervisorapi.BuildDemoImageRequestObject) (hypervisorapi.BuildDemoImageResponseObject, error) {
+	op, err := a.catalog.Add(ctx, catalog.Addition{Name: catalog.DemoImage, Demo: true})
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +55,14 @@ func (a api) BuildDemoImage(ctx context.Context, _ hypervisorapi.BuildDemoImageR
 var validImageName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.:-]{0,126}[A-Za-z0-9])?$`)
 
 // UploadImage takes in an image that the request carries.
-func (a api) UploadImage(ctx context.Context, req hypervisorapi.UploadImageRequestObject) (hypervisorapi.UploadImageResponseObject, error) {
+func (a *API) UploadImage(ctx context.Context, req hypervisorapi.UploadImageRequestObject) (hypervisorapi.UploadImageResponseObject, error) {
 	if !validImageName.MatchString(req.Name) {
 		return nil, fault.InvalidField("name", "must be 1 to 128 letters, digits, dots, colons, dashes and underscores")
 	}
 	if len(value(req.Params.Signature)) > 4096 {
 		return nil, fault.InvalidField("signature", "is longer than 4096 bytes")
 	}
-	op, err := a.s.catalog.Upload(ctx, req.Name, value(req.Params.Signature), req.Body)
+	op, err := a.catalog.Upload(ctx, req.Name, value(req.Params.Signature), req.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +70,13 @@ func (a api) UploadImage(ctx context.Context, req hypervisorapi.UploadImageReque
 }
 
 // RemoveImage removes one.
-func (a api) RemoveImage(ctx context.Context, req hypervisorapi.RemoveImageRequestObject) (hypervisorapi.RemoveImageResponseObject, error) {
-	return hypervisorapi.RemoveImage204Response{}, a.s.store.RemoveImage(ctx, req.Name)
+func (a *API) RemoveImage(ctx context.Context, req hypervisorapi.RemoveImageRequestObject) (hypervisorapi.RemoveImageResponseObject, error) {
+	return hypervisorapi.RemoveImage204Response{}, a.store.RemoveImage(ctx, req.Name)
 }
 
 // CloneImage gives one a second name.
-func (a api) CloneImage(ctx context.Context, req hypervisorapi.CloneImageRequestObject) (hypervisorapi.CloneImageResponseObject, error) {
-	i, err := a.s.store.CloneImage(ctx, req.Name, req.Body.Name)
+func (a *API) CloneImage(ctx context.Context, req hypervisorapi.CloneImageRequestObject) (hypervisorapi.CloneImageResponseObject, error) {
+	i, err := a.store.CloneImage(ctx, req.Name, req.Body.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (a api) CloneImage(ctx context.Context, req hypervisorapi.CloneImageRequest
 }
 
 // RenameImage changes one's name.
-func (a api) RenameImage(ctx context.Context, req hypervisorapi.RenameImageRequestObject) (hypervisorapi.RenameImageResponseObject, error) {
-	i, err := a.s.store.RenameImage(ctx, req.Name, req.Body.Name)
+func (a *API) RenameImage(ctx context.Context, req hypervisorapi.RenameImageRequestObject) (hypervisorapi.RenameImageResponseObject, error) {
+	i, err := a.store.RenameImage(ctx, req.Name, req.Body.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +93,8 @@ func (a api) RenameImage(ctx context.Context, req hypervisorapi.RenameImageReque
 }
 
 // SetImageReadOnly protects one, or lifts that.
-func (a api) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageReadOnlyRequestObject) (hypervisorapi.SetImageReadOnlyResponseObject, error) {
-	i, err := a.s.store.SetReadOnly(ctx, req.Name, req.Body.ReadOnly)
+func (a *API) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageReadOnlyRequestObject) (hypervisorapi.SetImageReadOnlyResponseObject, error) {
+	i, err := a.store.SetReadOnly(ctx, req.Name, req.Body.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (a api) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageRea
 }
 
 // LockImage lets no VM be made of one.
-func (a api) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestObject) (hypervisorapi.LockImageResponseObject, error) {
-	i, err := a.s.store.SetLocked(ctx, req.Name, true)
+func (a *API) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestObject) (hypervisorapi.LockImageResponseObject, error) {
+	i, err := a.store.SetLocked(ctx, req.Name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (a api) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestOb
 }
 
 // UnlockImage undoes LockImage.
-func (a api) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageRequestObject) (hypervisorapi.UnlockImageResponseObject, error) {
-	i, err := a.s.store.SetLocked(ctx, req.Name, false)
+func (a *API) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageRequestObject) (hypervisorapi.UnlockImageResponseObject, error) {
+	i, err := a.store.SetLocked(ctx, req.Name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (a api) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageReque
 }
 
 // CleanImages removes what nothing needs.
-func (a api) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequestObject) (hypervisorapi.CleanImagesResponseObject, error) {
-	files, bytes, err := a.s.catalog.Clean(ctx)
+func (a *API) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequestObject) (hypervisorapi.CleanImagesResponseObject, error) {
+	files, bytes, err := a.catalog.Clean(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func (a api) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequest
 }
 
 // ExportImage sends the disk of one.
-func (a api) ExportImage(ctx context.Context, req hypervisorapi.ExportImageRequestObject) (hypervisorapi.ExportImageResponseObject, error) {
-	file, err := a.s.catalog.Export(ctx, req.Name)
+func (a *API) ExportImage(ctx context.Context, req hypervisorapi.ExportImageRequestObject) (hypervisorapi.ExportImageResponseObject, error) {
+	file, err := a.catalog.Export(ctx, req.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package hypervisor
+package httpapi
 
 import (
 	"context"
@@ -67,15 +67,15 @@ func (t *tickets) redeem(word, vm string) (caller.Caller, error) {
 	return found.caller, nil
 }
 
-// Ticket makes a word that opens a socket to the VM.
-func (s *Service) Ticket(ctx context.Context, id string) (string, time.Time, error) {
-	r, err := s.store.VM(ctx, id)
+// ticket makes a word that opens a socket to the VM.
+func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) {
+	r, err := a.store.VM(ctx, id)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	word, expires, err := s.tickets.issue(id, caller.From(ctx))
+	word, expires, err := a.tickets.issue(id, caller.From(ctx))
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	return word, expires, s.store.Note(ctx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
+	return word, expires, a.store.Note(ctx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
 }
