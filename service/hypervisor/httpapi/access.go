@@ -103,8 +103,9 @@ func (g *Gate) Callers() (n int, oidc bool) {
 }
 
 var (
-	errNoCredentials = fault.New(fault.Unauthenticated, "this needs credentials: send the header Authorization: Bearer TOKEN")
-	errBadToken      = fault.New(fault.Unauthenticated, "the token is not valid")
+	errNoCredentials = fault.New(fault.Unauthenticated,
+		"this needs credentials: send the header Authorization: Bearer TOKEN")
+	errBadToken = fault.New(fault.Unauthenticated, "the token is not valid")
 )
 
 // caller tells who makes a request.
@@ -167,7 +168,8 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 		if c.Admin {
 			return nil
 		}
-		return fault.New(fault.Denied, "%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", c.Name)
+		return fault.New(fault.Denied,
+			"%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", c.Name)
 	}
 	if admits(op.Access, c) {
 		return nil

@@ -36,7 +36,9 @@ const (
 )
 
 // PingAgent asks a guest's agent for an answer.
-func (a *API) PingAgent(ctx context.Context, req hypervisorapi.PingAgentRequestObject) (hypervisorapi.PingAgentResponseObject, error) {
+func (a *API) PingAgent(
+	ctx context.Context, req hypervisorapi.PingAgentRequestObject,
+) (hypervisorapi.PingAgentResponseObject, error) {
 	version, took, err := a.agent.Ping(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -149,7 +151,9 @@ func (p *pieces) stream(name hypervisorapi.ExecPieceStream) io.Writer {
 var validMode = regexp.MustCompile(`^0?[0-7]{3,4}$`)
 
 // PutFile writes a file in a guest.
-func (a *API) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObject) (hypervisorapi.PutFileResponseObject, error) {
+func (a *API) PutFile(
+	ctx context.Context, req hypervisorapi.PutFileRequestObject,
+) (hypervisorapi.PutFileResponseObject, error) {
 	path, modeText, body := value(req.Params.Path), orElse(req.Params.Mode, "0644"), req.Body
 	size := rest.SizeOf(req.Body)
 	if b := req.JSONBody; b != nil {
@@ -164,7 +168,8 @@ func (a *API) PutFile(ctx context.Context, req hypervisorapi.PutFileRequestObjec
 	case !validMode.MatchString(modeText):
 		return nil, fault.InvalidField("mode", "must be octal permissions such as 0644")
 	case body == nil:
-		return nil, fault.New(fault.Invalid, "the body is missing: send the file as application/octet-stream, or as JSON with path and content")
+		return nil, fault.New(fault.Invalid,
+			"the body is missing: send the file as application/octet-stream, or as JSON with path and content")
 	case size < 0:
 		return nil, fault.InvalidField("content-length", "is required: how large the file is must be known before it is sent")
 	}
@@ -224,7 +229,9 @@ func (w timedWriter) Write(b []byte) (int, error) {
 }
 
 // GetFile reads a file of a guest.
-func (a *API) GetFile(ctx context.Context, req hypervisorapi.GetFileRequestObject) (hypervisorapi.GetFileResponseObject, error) {
+func (a *API) GetFile(
+	ctx context.Context, req hypervisorapi.GetFileRequestObject,
+) (hypervisorapi.GetFileResponseObject, error) {
 	if req.Body.Path[0] != '/' {
 		return nil, fault.InvalidField("path", "must be an absolute path")
 	}

@@ -10,17 +10,23 @@ import (
 )
 
 // ListAudit tells who changed what.
-func (a *API) ListAudit(ctx context.Context, req hypervisorapi.ListAuditRequestObject) (hypervisorapi.ListAuditResponseObject, error) {
+func (a *API) ListAudit(
+	ctx context.Context, req hypervisorapi.ListAuditRequestObject,
+) (hypervisorapi.ListAuditResponseObject, error) {
 	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
 		return a.store.AuditEntries(ctx, before, limit)
 	}, func(e audit.Entry) int64 { return e.Seq }, func(e audit.Entry) hypervisorapi.AuditEntry {
 		return hypervisorapi.AuditEntry{Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant, Result: string(e.Result), Message: e.Message}
 	})
-	return hypervisorapi.ListAudit200JSONResponse{Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.ListAudit200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link},
+	}, err
 }
 
 // VerifyAudit recomputes the audit log's chain.
-func (a *API) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditRequestObject) (hypervisorapi.VerifyAuditResponseObject, error) {
+func (a *API) VerifyAudit(
+	ctx context.Context, _ hypervisorapi.VerifyAuditRequestObject,
+) (hypervisorapi.VerifyAuditResponseObject, error) {
 	v, err := a.store.InspectAudit(ctx)
 	if err != nil {
 		return nil, err
@@ -42,7 +48,9 @@ func (a *API) VerifyAudit(ctx context.Context, _ hypervisorapi.VerifyAuditReques
 }
 
 // AcknowledgeAudit ends the alarm of breaks that are known.
-func (a *API) AcknowledgeAudit(ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
+func (a *API) AcknowledgeAudit(
+	ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject,
+) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
 	return hypervisorapi.AcknowledgeAudit204Response{}, a.store.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
 }
 

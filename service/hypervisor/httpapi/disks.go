@@ -15,7 +15,9 @@ func apiSnapshot(s record.Snapshot) hypervisorapi.Snapshot {
 }
 
 // ListSnapshots lists a VM's snapshots.
-func (a *API) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshotsRequestObject) (hypervisorapi.ListSnapshotsResponseObject, error) {
+func (a *API) ListSnapshots(
+	ctx context.Context, req hypervisorapi.ListSnapshotsRequestObject,
+) (hypervisorapi.ListSnapshotsResponseObject, error) {
 	all, err := a.store.Snapshots(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -28,7 +30,9 @@ func (a *API) ListSnapshots(ctx context.Context, req hypervisorapi.ListSnapshots
 }
 
 // CreateSnapshot makes one.
-func (a *API) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject) (hypervisorapi.CreateSnapshotResponseObject, error) {
+func (a *API) CreateSnapshot(
+	ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject,
+) (hypervisorapi.CreateSnapshotResponseObject, error) {
 	b := req.Body
 	snap, err := a.disk.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
 	if err != nil {
@@ -38,12 +42,16 @@ func (a *API) CreateSnapshot(ctx context.Context, req hypervisorapi.CreateSnapsh
 }
 
 // DeleteSnapshot removes one.
-func (a *API) DeleteSnapshot(ctx context.Context, req hypervisorapi.DeleteSnapshotRequestObject) (hypervisorapi.DeleteSnapshotResponseObject, error) {
+func (a *API) DeleteSnapshot(
+	ctx context.Context, req hypervisorapi.DeleteSnapshotRequestObject,
+) (hypervisorapi.DeleteSnapshotResponseObject, error) {
 	return hypervisorapi.DeleteSnapshot204Response{}, a.disk.DeleteSnapshot(ctx, req.Id, req.Snapshot)
 }
 
 // RevertSnapshot puts a VM back to one.
-func (a *API) RevertSnapshot(ctx context.Context, req hypervisorapi.RevertSnapshotRequestObject) (hypervisorapi.RevertSnapshotResponseObject, error) {
+func (a *API) RevertSnapshot(
+	ctx context.Context, req hypervisorapi.RevertSnapshotRequestObject,
+) (hypervisorapi.RevertSnapshotResponseObject, error) {
 	r, err := a.disk.RevertSnapshot(ctx, req.Id, req.Snapshot)
 	if err != nil {
 		return nil, err
@@ -52,7 +60,9 @@ func (a *API) RevertSnapshot(ctx context.Context, req hypervisorapi.RevertSnapsh
 }
 
 // ResizeVM makes a disk larger.
-func (a *API) ResizeVM(ctx context.Context, req hypervisorapi.ResizeVMRequestObject) (hypervisorapi.ResizeVMResponseObject, error) {
+func (a *API) ResizeVM(
+	ctx context.Context, req hypervisorapi.ResizeVMRequestObject,
+) (hypervisorapi.ResizeVMResponseObject, error) {
 	r, err := a.disk.Resize(ctx, req.Id, req.Body.DiskGib)
 	if err != nil {
 		return nil, err
@@ -61,7 +71,9 @@ func (a *API) ResizeVM(ctx context.Context, req hypervisorapi.ResizeVMRequestObj
 }
 
 // CloneVM begins a clone.
-func (a *API) CloneVM(ctx context.Context, req hypervisorapi.CloneVMRequestObject) (hypervisorapi.CloneVMResponseObject, error) {
+func (a *API) CloneVM(
+	ctx context.Context, req hypervisorapi.CloneVMRequestObject,
+) (hypervisorapi.CloneVMResponseObject, error) {
 	op, err := a.disk.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
 	if err != nil {
 		return nil, err
@@ -75,7 +87,9 @@ func apiBackup(b record.Backup) hypervisorapi.Backup {
 }
 
 // CreateBackup begins a backup.
-func (a *API) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupRequestObject) (hypervisorapi.CreateBackupResponseObject, error) {
+func (a *API) CreateBackup(
+	ctx context.Context, req hypervisorapi.CreateBackupRequestObject,
+) (hypervisorapi.CreateBackupResponseObject, error) {
 	kind, description := record.BackupFull, ""
 	if b := req.Body; b != nil {
 		kind, description = string(orElse(b.Kind, record.BackupFull)), value(b.Description)
@@ -88,15 +102,21 @@ func (a *API) CreateBackup(ctx context.Context, req hypervisorapi.CreateBackupRe
 }
 
 // ListBackups lists backups.
-func (a *API) ListBackups(ctx context.Context, req hypervisorapi.ListBackupsRequestObject) (hypervisorapi.ListBackupsResponseObject, error) {
+func (a *API) ListBackups(
+	ctx context.Context, req hypervisorapi.ListBackupsRequestObject,
+) (hypervisorapi.ListBackupsResponseObject, error) {
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Backup, error) {
 		return a.store.Backups(ctx, value(req.Params.Vm), after, limit)
 	}, func(b record.Backup) string { return b.ID }, apiBackup)
-	return hypervisorapi.ListBackups200JSONResponse{Body: out, Headers: hypervisorapi.ListBackups200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.ListBackups200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListBackups200ResponseHeaders{Link: link},
+	}, err
 }
 
 // GetBackup reads one.
-func (a *API) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestObject) (hypervisorapi.GetBackupResponseObject, error) {
+func (a *API) GetBackup(
+	ctx context.Context, req hypervisorapi.GetBackupRequestObject,
+) (hypervisorapi.GetBackupResponseObject, error) {
 	b, err := a.store.Backup(ctx, req.Backup)
 	if err != nil {
 		return nil, err
@@ -105,12 +125,16 @@ func (a *API) GetBackup(ctx context.Context, req hypervisorapi.GetBackupRequestO
 }
 
 // DeleteBackup removes one.
-func (a *API) DeleteBackup(ctx context.Context, req hypervisorapi.DeleteBackupRequestObject) (hypervisorapi.DeleteBackupResponseObject, error) {
+func (a *API) DeleteBackup(
+	ctx context.Context, req hypervisorapi.DeleteBackupRequestObject,
+) (hypervisorapi.DeleteBackupResponseObject, error) {
 	return hypervisorapi.DeleteBackup204Response{}, a.disk.DeleteBackup(ctx, req.Backup)
 }
 
 // RestoreBackup begins a restore.
-func (a *API) RestoreBackup(ctx context.Context, req hypervisorapi.RestoreBackupRequestObject) (hypervisorapi.RestoreBackupResponseObject, error) {
+func (a *API) RestoreBackup(
+	ctx context.Context, req hypervisorapi.RestoreBackupRequestObject,
+) (hypervisorapi.RestoreBackupResponseObject, error) {
 	op, err := a.disk.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
 	if err != nil {
 		return nil, err
@@ -150,7 +174,9 @@ func (d download) VisitExportBackupResponse(w http.ResponseWriter) error { retur
 func (d download) VisitExportImageResponse(w http.ResponseWriter) error { return d.visit(w) }
 
 // ExportBackup sends a backup as one file.
-func (a *API) ExportBackup(ctx context.Context, req hypervisorapi.ExportBackupRequestObject) (hypervisorapi.ExportBackupResponseObject, error) {
+func (a *API) ExportBackup(
+	ctx context.Context, req hypervisorapi.ExportBackupRequestObject,
+) (hypervisorapi.ExportBackupResponseObject, error) {
 	file, err := a.disk.ExportBackup(ctx, req.Backup)
 	if err != nil {
 		return nil, err

@@ -9,13 +9,17 @@ import (
 )
 
 // ListNodes lists the fleet.
-func (a *API) ListNodes(ctx context.Context, _ hypervisorapi.ListNodesRequestObject) (hypervisorapi.ListNodesResponseObject, error) {
+func (a *API) ListNodes(
+	ctx context.Context, _ hypervisorapi.ListNodesRequestObject,
+) (hypervisorapi.ListNodesResponseObject, error) {
 	nodes, err := a.fleet.Nodes(ctx)
 	return hypervisorapi.ListNodes200JSONResponse(nodes), err
 }
 
 // GetNode reads one host.
-func (a *API) GetNode(ctx context.Context, req hypervisorapi.GetNodeRequestObject) (hypervisorapi.GetNodeResponseObject, error) {
+func (a *API) GetNode(
+	ctx context.Context, req hypervisorapi.GetNodeRequestObject,
+) (hypervisorapi.GetNodeResponseObject, error) {
 	node, err := a.fleet.Node(ctx, req.Name)
 	if err != nil {
 		return nil, err
@@ -24,7 +28,9 @@ func (a *API) GetNode(ctx context.Context, req hypervisorapi.GetNodeRequestObjec
 }
 
 // Heartbeat takes in what a host says of itself.
-func (a *API) Heartbeat(ctx context.Context, req hypervisorapi.HeartbeatRequestObject) (hypervisorapi.HeartbeatResponseObject, error) {
+func (a *API) Heartbeat(
+	ctx context.Context, req hypervisorapi.HeartbeatRequestObject,
+) (hypervisorapi.HeartbeatResponseObject, error) {
 	node, sequence, err := a.fleet.Heartbeat(ctx, req.Name, *req.Body, value(req.Body.After))
 	if err != nil {
 		return nil, err
@@ -34,12 +40,16 @@ func (a *API) Heartbeat(ctx context.Context, req hypervisorapi.HeartbeatRequestO
 }
 
 // DeregisterNode forgets a host.
-func (a *API) DeregisterNode(ctx context.Context, req hypervisorapi.DeregisterNodeRequestObject) (hypervisorapi.DeregisterNodeResponseObject, error) {
+func (a *API) DeregisterNode(
+	ctx context.Context, req hypervisorapi.DeregisterNodeRequestObject,
+) (hypervisorapi.DeregisterNodeResponseObject, error) {
 	return hypervisorapi.DeregisterNode204Response{}, a.fleet.Deregister(ctx, req.Name, a.store.NoteNode(ctx, "node.deregister", req.Name))
 }
 
 // CordonNode keeps new VMs away from a host.
-func (a *API) CordonNode(ctx context.Context, req hypervisorapi.CordonNodeRequestObject) (hypervisorapi.CordonNodeResponseObject, error) {
+func (a *API) CordonNode(
+	ctx context.Context, req hypervisorapi.CordonNodeRequestObject,
+) (hypervisorapi.CordonNodeResponseObject, error) {
 	node, err := a.fleet.SetCordon(ctx, req.Name, true, a.store.NoteNode(ctx, "node.cordon", req.Name))
 	if err != nil {
 		return nil, err
@@ -48,7 +58,9 @@ func (a *API) CordonNode(ctx context.Context, req hypervisorapi.CordonNodeReques
 }
 
 // UncordonNode undoes CordonNode.
-func (a *API) UncordonNode(ctx context.Context, req hypervisorapi.UncordonNodeRequestObject) (hypervisorapi.UncordonNodeResponseObject, error) {
+func (a *API) UncordonNode(
+	ctx context.Context, req hypervisorapi.UncordonNodeRequestObject,
+) (hypervisorapi.UncordonNodeResponseObject, error) {
 	node, err := a.fleet.SetCordon(ctx, req.Name, false, a.store.NoteNode(ctx, "node.uncordon", req.Name))
 	if err != nil {
 		return nil, err
@@ -57,7 +69,9 @@ func (a *API) UncordonNode(ctx context.Context, req hypervisorapi.UncordonNodeRe
 }
 
 // ListNodeVMs lists the VMs of one host.
-func (a *API) ListNodeVMs(ctx context.Context, req hypervisorapi.ListNodeVMsRequestObject) (hypervisorapi.ListNodeVMsResponseObject, error) {
+func (a *API) ListNodeVMs(
+	ctx context.Context, req hypervisorapi.ListNodeVMsRequestObject,
+) (hypervisorapi.ListNodeVMsResponseObject, error) {
 	vms, err := a.fleet.NodeVMs(ctx, req.Name, caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
@@ -66,13 +80,17 @@ func (a *API) ListNodeVMs(ctx context.Context, req hypervisorapi.ListNodeVMsRequ
 }
 
 // ListFleetVMs lists the VMs of all hosts.
-func (a *API) ListFleetVMs(ctx context.Context, _ hypervisorapi.ListFleetVMsRequestObject) (hypervisorapi.ListFleetVMsResponseObject, error) {
+func (a *API) ListFleetVMs(
+	ctx context.Context, _ hypervisorapi.ListFleetVMsRequestObject,
+) (hypervisorapi.ListFleetVMsResponseObject, error) {
 	vms, err := a.fleet.VMs(ctx, caller.From(ctx).Tenant)
 	return hypervisorapi.ListFleetVMs200JSONResponse(vms), err
 }
 
 // CreateFleetVM makes a VM on one of the hosts.
-func (a *API) CreateFleetVM(ctx context.Context, req hypervisorapi.CreateFleetVMRequestObject) (hypervisorapi.CreateFleetVMResponseObject, error) {
+func (a *API) CreateFleetVM(
+	ctx context.Context, req hypervisorapi.CreateFleetVMRequestObject,
+) (hypervisorapi.CreateFleetVMResponseObject, error) {
 	made, err := a.fleet.Create(ctx, caller.From(ctx).Tenant, *req.Body)
 	if err != nil {
 		return nil, err
@@ -82,7 +100,9 @@ func (a *API) CreateFleetVM(ctx context.Context, req hypervisorapi.CreateFleetVM
 }
 
 // DeleteFleetVM removes a VM of a host.
-func (a *API) DeleteFleetVM(ctx context.Context, req hypervisorapi.DeleteFleetVMRequestObject) (hypervisorapi.DeleteFleetVMResponseObject, error) {
+func (a *API) DeleteFleetVM(
+	ctx context.Context, req hypervisorapi.DeleteFleetVMRequestObject,
+) (hypervisorapi.DeleteFleetVMResponseObject, error) {
 	if err := a.fleet.Delete(ctx, req.Node, req.Id, caller.From(ctx).Tenant); err != nil {
 		return nil, err
 	}
@@ -91,7 +111,9 @@ func (a *API) DeleteFleetVM(ctx context.Context, req hypervisorapi.DeleteFleetVM
 }
 
 // GetCapacity tells what the fleet has.
-func (a *API) GetCapacity(ctx context.Context, _ hypervisorapi.GetCapacityRequestObject) (hypervisorapi.GetCapacityResponseObject, error) {
+func (a *API) GetCapacity(
+	ctx context.Context, _ hypervisorapi.GetCapacityRequestObject,
+) (hypervisorapi.GetCapacityResponseObject, error) {
 	c, err := a.fleet.Capacity(ctx)
 	return hypervisorapi.GetCapacity200JSONResponse(c), err
 }

@@ -19,13 +19,19 @@ func apiImage(i record.Image) hypervisorapi.Image {
 }
 
 // ListImages lists the catalog.
-func (a *API) ListImages(ctx context.Context, req hypervisorapi.ListImagesRequestObject) (hypervisorapi.ListImagesResponseObject, error) {
+func (a *API) ListImages(
+	ctx context.Context, req hypervisorapi.ListImagesRequestObject,
+) (hypervisorapi.ListImagesResponseObject, error) {
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Image, error) { return a.store.Images(ctx, after, limit) }, func(i record.Image) string { return i.Name }, apiImage)
-	return hypervisorapi.ListImages200JSONResponse{Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.ListImages200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link},
+	}, err
 }
 
 // GetImage reads one.
-func (a *API) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObject) (hypervisorapi.GetImageResponseObject, error) {
+func (a *API) GetImage(
+	ctx context.Context, req hypervisorapi.GetImageRequestObject,
+) (hypervisorapi.GetImageResponseObject, error) {
 	i, err := a.store.Image(ctx, req.Name)
 	if err != nil {
 		return nil, err
@@ -34,7 +40,9 @@ func (a *API) GetImage(ctx context.Context, req hypervisorapi.GetImageRequestObj
 }
 
 // AddImage begins to take in an image of the host.
-func (a *API) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObject) (hypervisorapi.AddImageResponseObject, error) {
+func (a *API) AddImage(
+	ctx context.Context, req hypervisorapi.AddImageRequestObject,
+) (hypervisorapi.AddImageResponseObject, error) {
 	b := req.Body
 	op, err := a.catalog.Add(ctx, catalog.Addition{Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Signature: value(b.Signature)})
 	if err != nil {
@@ -44,7 +52,9 @@ func (a *API) AddImage(ctx context.Context, req hypervisorapi.AddImageRequestObj
 }
 
 // BuildDemoImage begins to build the demonstration's guest.
-func (a *API) BuildDemoImage(ctx context.Context, _ hypervisorapi.BuildDemoImageRequestObject) (hypervisorapi.BuildDemoImageResponseObject, error) {
+func (a *API) BuildDemoImage(
+	ctx context.Context, _ hypervisorapi.BuildDemoImageRequestObject,
+) (hypervisorapi.BuildDemoImageResponseObject, error) {
 	op, err := a.catalog.Add(ctx, catalog.Addition{Name: catalog.DemoImage, Demo: true})
 	if err != nil {
 		return nil, err
@@ -55,7 +65,9 @@ func (a *API) BuildDemoImage(ctx context.Context, _ hypervisorapi.BuildDemoImage
 var validImageName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.:-]{0,126}[A-Za-z0-9])?$`)
 
 // UploadImage takes in an image that the request carries.
-func (a *API) UploadImage(ctx context.Context, req hypervisorapi.UploadImageRequestObject) (hypervisorapi.UploadImageResponseObject, error) {
+func (a *API) UploadImage(
+	ctx context.Context, req hypervisorapi.UploadImageRequestObject,
+) (hypervisorapi.UploadImageResponseObject, error) {
 	if !validImageName.MatchString(req.Name) {
 		return nil, fault.InvalidField("name", "must be 1 to 128 letters, digits, dots, colons, dashes and underscores")
 	}
@@ -70,12 +82,16 @@ func (a *API) UploadImage(ctx context.Context, req hypervisorapi.UploadImageRequ
 }
 
 // RemoveImage removes one.
-func (a *API) RemoveImage(ctx context.Context, req hypervisorapi.RemoveImageRequestObject) (hypervisorapi.RemoveImageResponseObject, error) {
+func (a *API) RemoveImage(
+	ctx context.Context, req hypervisorapi.RemoveImageRequestObject,
+) (hypervisorapi.RemoveImageResponseObject, error) {
 	return hypervisorapi.RemoveImage204Response{}, a.store.RemoveImage(ctx, req.Name)
 }
 
 // CloneImage gives one a second name.
-func (a *API) CloneImage(ctx context.Context, req hypervisorapi.CloneImageRequestObject) (hypervisorapi.CloneImageResponseObject, error) {
+func (a *API) CloneImage(
+	ctx context.Context, req hypervisorapi.CloneImageRequestObject,
+) (hypervisorapi.CloneImageResponseObject, error) {
 	i, err := a.store.CloneImage(ctx, req.Name, req.Body.Name)
 	if err != nil {
 		return nil, err
@@ -84,7 +100,9 @@ func (a *API) CloneImage(ctx context.Context, req hypervisorapi.CloneImageReques
 }
 
 // RenameImage changes one's name.
-func (a *API) RenameImage(ctx context.Context, req hypervisorapi.RenameImageRequestObject) (hypervisorapi.RenameImageResponseObject, error) {
+func (a *API) RenameImage(
+	ctx context.Context, req hypervisorapi.RenameImageRequestObject,
+) (hypervisorapi.RenameImageResponseObject, error) {
 	i, err := a.store.RenameImage(ctx, req.Name, req.Body.Name)
 	if err != nil {
 		return nil, err
@@ -93,7 +111,9 @@ func (a *API) RenameImage(ctx context.Context, req hypervisorapi.RenameImageRequ
 }
 
 // SetImageReadOnly protects one, or lifts that.
-func (a *API) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageReadOnlyRequestObject) (hypervisorapi.SetImageReadOnlyResponseObject, error) {
+func (a *API) SetImageReadOnly(
+	ctx context.Context, req hypervisorapi.SetImageReadOnlyRequestObject,
+) (hypervisorapi.SetImageReadOnlyResponseObject, error) {
 	i, err := a.store.SetReadOnly(ctx, req.Name, req.Body.ReadOnly)
 	if err != nil {
 		return nil, err
@@ -102,7 +122,9 @@ func (a *API) SetImageReadOnly(ctx context.Context, req hypervisorapi.SetImageRe
 }
 
 // LockImage lets no VM be made of one.
-func (a *API) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestObject) (hypervisorapi.LockImageResponseObject, error) {
+func (a *API) LockImage(
+	ctx context.Context, req hypervisorapi.LockImageRequestObject,
+) (hypervisorapi.LockImageResponseObject, error) {
 	i, err := a.store.SetLocked(ctx, req.Name, true)
 	if err != nil {
 		return nil, err
@@ -111,7 +133,9 @@ func (a *API) LockImage(ctx context.Context, req hypervisorapi.LockImageRequestO
 }
 
 // UnlockImage undoes LockImage.
-func (a *API) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageRequestObject) (hypervisorapi.UnlockImageResponseObject, error) {
+func (a *API) UnlockImage(
+	ctx context.Context, req hypervisorapi.UnlockImageRequestObject,
+) (hypervisorapi.UnlockImageResponseObject, error) {
 	i, err := a.store.SetLocked(ctx, req.Name, false)
 	if err != nil {
 		return nil, err
@@ -120,7 +144,9 @@ func (a *API) UnlockImage(ctx context.Context, req hypervisorapi.UnlockImageRequ
 }
 
 // CleanImages removes what nothing needs.
-func (a *API) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesRequestObject) (hypervisorapi.CleanImagesResponseObject, error) {
+func (a *API) CleanImages(
+	ctx context.Context, _ hypervisorapi.CleanImagesRequestObject,
+) (hypervisorapi.CleanImagesResponseObject, error) {
 	files, bytes, err := a.catalog.Clean(ctx)
 	if err != nil {
 		return nil, err
@@ -129,7 +155,9 @@ func (a *API) CleanImages(ctx context.Context, _ hypervisorapi.CleanImagesReques
 }
 
 // ExportImage sends the disk of one.
-func (a *API) ExportImage(ctx context.Context, req hypervisorapi.ExportImageRequestObject) (hypervisorapi.ExportImageResponseObject, error) {
+func (a *API) ExportImage(
+	ctx context.Context, req hypervisorapi.ExportImageRequestObject,
+) (hypervisorapi.ExportImageResponseObject, error) {
 	file, err := a.catalog.Export(ctx, req.Name)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,8 @@ func (a *API) serveConsole(w http.ResponseWriter, r *http.Request, id string) er
 func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
 	instance, _ := a.machines.Get(found.ID).Process()
 	if instance == nil {
-		return fault.New(fault.Conflict, "the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
+		return fault.New(fault.Conflict,
+			"the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
 	}
 	stream, err := instance.Dial(r.Context(), channel)
 	if err != nil {

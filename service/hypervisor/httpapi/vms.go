@@ -43,7 +43,9 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 }
 
 // ListVMs lists VMs in scope.
-func (a *API) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObject) (hypervisorapi.ListVMsResponseObject, error) {
+func (a *API) ListVMs(
+	ctx context.Context, req hypervisorapi.ListVMsRequestObject,
+) (hypervisorapi.ListVMsResponseObject, error) {
 	p := req.Params
 	labels := map[string]string{}
 	for _, l := range value(p.Label) {
@@ -56,7 +58,9 @@ func (a *API) ListVMs(ctx context.Context, req hypervisorapi.ListVMsRequestObjec
 	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]record.VM, error) {
 		return a.store.VMs(ctx, record.Filter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
 	}, func(r record.VM) string { return r.ID }, a.apiVM)
-	return hypervisorapi.ListVMs200JSONResponse{Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.ListVMs200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link},
+	}, err
 }
 
 // requestOf is a request as the domain knows it, with the contract's defaults.
@@ -86,7 +90,9 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 }
 
 // CreateVM makes a VM.
-func (a *API) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObject) (hypervisorapi.CreateVMResponseObject, error) {
+func (a *API) CreateVM(
+	ctx context.Context, req hypervisorapi.CreateVMRequestObject,
+) (hypervisorapi.CreateVMResponseObject, error) {
 	r, err := a.life.Create(ctx, requestOf(req.Body))
 	if err != nil {
 		return nil, err
@@ -95,7 +101,9 @@ func (a *API) CreateVM(ctx context.Context, req hypervisorapi.CreateVMRequestObj
 }
 
 // GetVM reads one VM.
-func (a *API) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (hypervisorapi.GetVMResponseObject, error) {
+func (a *API) GetVM(
+	ctx context.Context, req hypervisorapi.GetVMRequestObject,
+) (hypervisorapi.GetVMResponseObject, error) {
 	r, err := a.store.VM(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -104,12 +112,16 @@ func (a *API) GetVM(ctx context.Context, req hypervisorapi.GetVMRequestObject) (
 }
 
 // DeleteVM removes a VM.
-func (a *API) DeleteVM(ctx context.Context, req hypervisorapi.DeleteVMRequestObject) (hypervisorapi.DeleteVMResponseObject, error) {
+func (a *API) DeleteVM(
+	ctx context.Context, req hypervisorapi.DeleteVMRequestObject,
+) (hypervisorapi.DeleteVMResponseObject, error) {
 	return hypervisorapi.DeleteVM204Response{}, a.life.Delete(ctx, req.Id)
 }
 
 // StartVM starts a VM.
-func (a *API) StartVM(ctx context.Context, req hypervisorapi.StartVMRequestObject) (hypervisorapi.StartVMResponseObject, error) {
+func (a *API) StartVM(
+	ctx context.Context, req hypervisorapi.StartVMRequestObject,
+) (hypervisorapi.StartVMResponseObject, error) {
 	r, err := a.life.Start(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -118,7 +130,9 @@ func (a *API) StartVM(ctx context.Context, req hypervisorapi.StartVMRequestObjec
 }
 
 // StopVM stops a VM.
-func (a *API) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject) (hypervisorapi.StopVMResponseObject, error) {
+func (a *API) StopVM(
+	ctx context.Context, req hypervisorapi.StopVMRequestObject,
+) (hypervisorapi.StopVMResponseObject, error) {
 	grace, force := a.cfg.StopGrace, false
 	if b := req.Body; b != nil {
 		if b.GraceSeconds != nil {
@@ -134,7 +148,9 @@ func (a *API) StopVM(ctx context.Context, req hypervisorapi.StopVMRequestObject)
 }
 
 // PauseVM halts a VM.
-func (a *API) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObject) (hypervisorapi.PauseVMResponseObject, error) {
+func (a *API) PauseVM(
+	ctx context.Context, req hypervisorapi.PauseVMRequestObject,
+) (hypervisorapi.PauseVMResponseObject, error) {
 	r, err := a.life.Pause(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -143,7 +159,9 @@ func (a *API) PauseVM(ctx context.Context, req hypervisorapi.PauseVMRequestObjec
 }
 
 // ResumeVM lets a VM go on.
-func (a *API) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObject) (hypervisorapi.ResumeVMResponseObject, error) {
+func (a *API) ResumeVM(
+	ctx context.Context, req hypervisorapi.ResumeVMRequestObject,
+) (hypervisorapi.ResumeVMResponseObject, error) {
 	r, err := a.life.Resume(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -152,7 +170,9 @@ func (a *API) ResumeVM(ctx context.Context, req hypervisorapi.ResumeVMRequestObj
 }
 
 // EnableVM has a VM start with the host.
-func (a *API) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObject) (hypervisorapi.EnableVMResponseObject, error) {
+func (a *API) EnableVM(
+	ctx context.Context, req hypervisorapi.EnableVMRequestObject,
+) (hypervisorapi.EnableVMResponseObject, error) {
 	r, err := a.store.SetAutostart(ctx, req.Id, true)
 	if err != nil {
 		return nil, err
@@ -161,7 +181,9 @@ func (a *API) EnableVM(ctx context.Context, req hypervisorapi.EnableVMRequestObj
 }
 
 // DisableVM undoes EnableVM.
-func (a *API) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestObject) (hypervisorapi.DisableVMResponseObject, error) {
+func (a *API) DisableVM(
+	ctx context.Context, req hypervisorapi.DisableVMRequestObject,
+) (hypervisorapi.DisableVMResponseObject, error) {
 	r, err := a.store.SetAutostart(ctx, req.Id, false)
 	if err != nil {
 		return nil, err
@@ -170,7 +192,9 @@ func (a *API) DisableVM(ctx context.Context, req hypervisorapi.DisableVMRequestO
 }
 
 // WaitVM waits for a state.
-func (a *API) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject) (hypervisorapi.WaitVMResponseObject, error) {
+func (a *API) WaitVM(
+	ctx context.Context, req hypervisorapi.WaitVMRequestObject,
+) (hypervisorapi.WaitVMResponseObject, error) {
 	r, err := a.life.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
 	if err != nil {
 		return nil, err
@@ -179,7 +203,9 @@ func (a *API) WaitVM(ctx context.Context, req hypervisorapi.WaitVMRequestObject)
 }
 
 // GetVMMetrics tells what a VM uses.
-func (a *API) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject) (hypervisorapi.GetVMMetricsResponseObject, error) {
+func (a *API) GetVMMetrics(
+	ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject,
+) (hypervisorapi.GetVMMetricsResponseObject, error) {
 	m, err := a.life.Metrics(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -189,17 +215,23 @@ func (a *API) GetVMMetrics(ctx context.Context, req hypervisorapi.GetVMMetricsRe
 }
 
 // ListVMEvents tells what happened to a VM.
-func (a *API) ListVMEvents(ctx context.Context, req hypervisorapi.ListVMEventsRequestObject) (hypervisorapi.ListVMEventsResponseObject, error) {
+func (a *API) ListVMEvents(
+	ctx context.Context, req hypervisorapi.ListVMEventsRequestObject,
+) (hypervisorapi.ListVMEventsResponseObject, error) {
 	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]record.Event, error) {
 		return a.store.Events(ctx, req.Id, before, limit)
 	}, func(e record.Event) int64 { return e.Seq }, func(e record.Event) hypervisorapi.Event {
 		return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
 	})
-	return hypervisorapi.ListVMEvents200JSONResponse{Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.ListVMEvents200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link},
+	}, err
 }
 
 // CreateTicket makes a ticket for a socket.
-func (a *API) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketRequestObject) (hypervisorapi.CreateTicketResponseObject, error) {
+func (a *API) CreateTicket(
+	ctx context.Context, req hypervisorapi.CreateTicketRequestObject,
+) (hypervisorapi.CreateTicketResponseObject, error) {
 	word, expires, err := a.ticket(ctx, req.Id)
 	if err != nil {
 		return nil, err
@@ -208,7 +240,9 @@ func (a *API) CreateTicket(ctx context.Context, req hypervisorapi.CreateTicketRe
 }
 
 // GetHost tells what the host can run.
-func (a *API) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject) (hypervisorapi.GetHostResponseObject, error) {
+func (a *API) GetHost(
+	ctx context.Context, _ hypervisorapi.GetHostRequestObject,
+) (hypervisorapi.GetHostResponseObject, error) {
 	c, err := a.plan.Capacity(ctx)
 	h := hypervisorapi.GetHost200JSONResponse{
 		Name: a.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
@@ -223,7 +257,9 @@ func (a *API) GetHost(ctx context.Context, _ hypervisorapi.GetHostRequestObject)
 }
 
 // GetMe tells who calls.
-func (a *API) GetMe(ctx context.Context, _ hypervisorapi.GetMeRequestObject) (hypervisorapi.GetMeResponseObject, error) {
+func (a *API) GetMe(
+	ctx context.Context, _ hypervisorapi.GetMeRequestObject,
+) (hypervisorapi.GetMeResponseObject, error) {
 	c := caller.From(ctx)
 	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.Exposed()}, nil
 }
@@ -247,15 +283,21 @@ func apiOperation(op record.Operation) hypervisorapi.Operation {
 }
 
 // ListOperations lists operations.
-func (a *API) ListOperations(ctx context.Context, req hypervisorapi.ListOperationsRequestObject) (hypervisorapi.ListOperationsResponseObject, error) {
+func (a *API) ListOperations(
+	ctx context.Context, req hypervisorapi.ListOperationsRequestObject,
+) (hypervisorapi.ListOperationsResponseObject, error) {
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Operation, error) {
 		return a.store.Operations(ctx, after, limit)
 	}, func(o record.Operation) string { return o.ID }, apiOperation)
-	return hypervisorapi.ListOperations200JSONResponse{Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link}}, err
+	return hypervisorapi.ListOperations200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link},
+	}, err
 }
 
 // GetOperation reads one operation.
-func (a *API) GetOperation(ctx context.Context, req hypervisorapi.GetOperationRequestObject) (hypervisorapi.GetOperationResponseObject, error) {
+func (a *API) GetOperation(
+	ctx context.Context, req hypervisorapi.GetOperationRequestObject,
+) (hypervisorapi.GetOperationResponseObject, error) {
 	op, err := a.operate.Await(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
 	if err != nil {
 		return nil, err
@@ -264,7 +306,9 @@ func (a *API) GetOperation(ctx context.Context, req hypervisorapi.GetOperationRe
 }
 
 // CancelOperation asks an operation to end.
-func (a *API) CancelOperation(ctx context.Context, req hypervisorapi.CancelOperationRequestObject) (hypervisorapi.CancelOperationResponseObject, error) {
+func (a *API) CancelOperation(
+	ctx context.Context, req hypervisorapi.CancelOperationRequestObject,
+) (hypervisorapi.CancelOperationResponseObject, error) {
 	op, err := a.operate.Cancel(ctx, req.Operation)
 	if err != nil {
 		return nil, err
