@@ -169,7 +169,8 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 			return nil
 		}
 		return fault.New(fault.Denied,
-			"%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document", c.Name)
+			"%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document",
+			c.Name)
 	}
 	if admits(op.Access, c) {
 		return nil

@@ -66,7 +66,8 @@ func (a *API) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hy
 		return nil, err
 	}
 	return hypervisorapi.Exec200JSONResponse{
-		Stdout: out.String(), Stderr: errs.String(), ExitCode: exitCode(exit), Truncated: exit.Truncated || out.cut || errs.cut,
+		Stdout: out.String(), Stderr: errs.String(), ExitCode: exitCode(exit),
+		Truncated: exit.Truncated || out.cut || errs.cut,
 	}, nil
 }
 
@@ -181,7 +182,9 @@ func (a *API) PutFile(
 	if err := a.agent.PutFile(ctx, req.Id, path, fs.FileMode(mode), size, io.TeeReader(body, hash)); err != nil {
 		return nil, err
 	}
-	return hypervisorapi.PutFile200JSONResponse{Path: path, Mode: fmt.Sprintf("%04o", mode), Size: size, Sha256: hex.EncodeToString(hash.Sum(nil))}, nil
+	return hypervisorapi.PutFile200JSONResponse{
+		Path: path, Mode: fmt.Sprintf("%04o", mode), Size: size, Sha256: hex.EncodeToString(hash.Sum(nil)),
+	}, nil
 }
 
 // fetched is an answer that is written while the file comes.

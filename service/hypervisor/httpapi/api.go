@@ -161,8 +161,11 @@ func (a *API) rateLimit() func(*contract.Operation, http.Handler) http.Handler {
 	if doc.RateLimitRPS == 0 {
 		return nil
 	}
-	limit := httpserve.RateLimit(httpserve.RateLimits{Rate: doc.RateLimitRPS, Burst: doc.RateLimitBurst, MaxKeys: 10_000, Key: whom, Now: a.now}, func(w http.ResponseWriter, r *http.Request, err error) {
-		a.shell.Fail(w, r, err)
+	limits := httpserve.RateLimits{
+		Rate: doc.RateLimitRPS, Burst: doc.RateLimitBurst, MaxKeys: 10_000, Key: whom, Now: a.now,
+	}
+	limit := httpserve.RateLimit(limits, func(w http.ResponseWriter, r *http.Request, err error) {
+		a.shell.Fail(w, r, err) // which is made by the time of a request
 	})
 	return func(_ *contract.Operation, next http.Handler) http.Handler { return limit(next) }
 }

@@ -11,7 +11,10 @@ import (
 )
 
 func apiSnapshot(s record.Snapshot) hypervisorapi.Snapshot {
-	return hypervisorapi.Snapshot{Name: s.Name, Kind: hypervisorapi.SnapshotKind(s.Kind), Description: s.Description, MemoryBytes: s.MemoryBytes, CreatedAt: s.CreatedAt.Time}
+	return hypervisorapi.Snapshot{
+		Name: s.Name, Kind: hypervisorapi.SnapshotKind(s.Kind), Description: s.Description,
+		MemoryBytes: s.MemoryBytes, CreatedAt: s.CreatedAt.Time,
+	}
 }
 
 // ListSnapshots lists a VM's snapshots.
@@ -34,7 +37,9 @@ func (a *API) CreateSnapshot(
 	ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject,
 ) (hypervisorapi.CreateSnapshotResponseObject, error) {
 	b := req.Body
-	snap, err := a.disk.CreateSnapshot(ctx, req.Id, record.Snapshot{Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description)})
+	snap, err := a.disk.CreateSnapshot(ctx, req.Id, record.Snapshot{
+		Name: b.Name, Kind: string(orElse(b.Kind, record.SnapshotDisk)), Description: value(b.Description),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +87,11 @@ func (a *API) CloneVM(
 }
 
 func apiBackup(b record.Backup) hypervisorapi.Backup {
-	return hypervisorapi.Backup{Id: b.ID, VmId: b.VM, VmName: b.VMName, Tenant: b.Tenant, Kind: hypervisorapi.BackupKind(b.Kind), ParentId: some(b.Parent), Description: b.Description,
-		CreatedAt: b.CreatedAt.Time, SizeBytes: b.Size, VirtualSizeBytes: b.VirtualSize, Sha256: b.SHA256}
+	return hypervisorapi.Backup{
+		Id: b.ID, VmId: b.VM, VmName: b.VMName, Tenant: b.Tenant, Kind: hypervisorapi.BackupKind(b.Kind),
+		ParentId: some(b.Parent), Description: b.Description, CreatedAt: b.CreatedAt.Time, SizeBytes: b.Size,
+		VirtualSizeBytes: b.VirtualSize, Sha256: b.SHA256,
+	}
 }
 
 // CreateBackup begins a backup.
@@ -105,9 +113,11 @@ func (a *API) CreateBackup(
 func (a *API) ListBackups(
 	ctx context.Context, req hypervisorapi.ListBackupsRequestObject,
 ) (hypervisorapi.ListBackupsResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Backup, error) {
-		return a.store.Backups(ctx, value(req.Params.Vm), after, limit)
-	}, func(b record.Backup) string { return b.ID }, apiBackup)
+	backups := func(before string, limit int) ([]record.Backup, error) {
+		return a.store.Backups(ctx, value(req.Params.Vm), before, limit)
+	}
+	id := func(b record.Backup) string { return b.ID }
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, backups, id, apiBackup)
 	return hypervisorapi.ListBackups200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListBackups200ResponseHeaders{Link: link},
 	}, err

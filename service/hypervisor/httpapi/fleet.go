@@ -35,15 +35,20 @@ func (a *API) Heartbeat(
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.Heartbeat200JSONResponse{Name: node.Name, Url: node.Url, Version: node.Version, Healthy: node.Healthy, Cordoned: node.Cordoned, Labels: node.Labels, Vcpus: node.Vcpus, MemoryMib: node.MemoryMib,
-		FreeVcpus: node.FreeVcpus, FreeMemoryMib: node.FreeMemoryMib, Vms: node.Vms, Backends: node.Backends, HeartbeatAt: node.HeartbeatAt, Sequence: sequence}, nil
+	return hypervisorapi.Heartbeat200JSONResponse{
+		Name: node.Name, Url: node.Url, Version: node.Version, Healthy: node.Healthy, Cordoned: node.Cordoned,
+		Labels: node.Labels, Vcpus: node.Vcpus, MemoryMib: node.MemoryMib, FreeVcpus: node.FreeVcpus,
+		FreeMemoryMib: node.FreeMemoryMib, Vms: node.Vms, Backends: node.Backends, HeartbeatAt: node.HeartbeatAt,
+		Sequence: sequence,
+	}, nil
 }
 
 // DeregisterNode forgets a host.
 func (a *API) DeregisterNode(
 	ctx context.Context, req hypervisorapi.DeregisterNodeRequestObject,
 ) (hypervisorapi.DeregisterNodeResponseObject, error) {
-	return hypervisorapi.DeregisterNode204Response{}, a.fleet.Deregister(ctx, req.Name, a.store.NoteNode(ctx, "node.deregister", req.Name))
+	noted := a.store.NoteNode(ctx, "node.deregister", req.Name)
+	return hypervisorapi.DeregisterNode204Response{}, a.fleet.Deregister(ctx, req.Name, noted)
 }
 
 // CordonNode keeps new VMs away from a host.
@@ -122,7 +127,9 @@ func (a *API) GetCapacity(
 // the answer is what that host says, whether or not it can be noted here too.
 func (a *API) noteFleet(ctx context.Context, action, target, tenant, message string) {
 	ctx = context.WithoutCancel(ctx)
-	if err := a.store.Note(ctx, audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message}); err != nil {
-		a.log.Error("what was done on another host is not in this one's audit log", "action", action, "target", target, "error", err)
+	e := audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message}
+	if err := a.store.Note(ctx, e); err != nil {
+		a.log.Error("what was done on another host is not in this one's audit log",
+			"action", action, "target", target, "error", err)
 	}
 }

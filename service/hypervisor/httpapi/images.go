@@ -14,15 +14,20 @@ import (
 )
 
 func apiImage(i record.Image) hypervisorapi.Image {
-	return hypervisorapi.Image{Name: i.Name, Kind: hypervisorapi.ImageKind(i.Kind), Source: i.Source, Sha256: i.SHA256, SizeBytes: i.Size, VirtualSizeBytes: i.VirtualSize,
-		SignatureValid: i.SignatureValid, SignedAt: i.SignedAt.Ptr(), ReadOnly: i.ReadOnly, Locked: i.Locked, AddedAt: i.AddedAt.Time}
+	return hypervisorapi.Image{
+		Name: i.Name, Kind: hypervisorapi.ImageKind(i.Kind), Source: i.Source, Sha256: i.SHA256, SizeBytes: i.Size,
+		VirtualSizeBytes: i.VirtualSize, SignatureValid: i.SignatureValid, SignedAt: i.SignedAt.Ptr(),
+		ReadOnly: i.ReadOnly, Locked: i.Locked, AddedAt: i.AddedAt.Time,
+	}
 }
 
 // ListImages lists the catalog.
 func (a *API) ListImages(
 	ctx context.Context, req hypervisorapi.ListImagesRequestObject,
 ) (hypervisorapi.ListImagesResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Image, error) { return a.store.Images(ctx, after, limit) }, func(i record.Image) string { return i.Name }, apiImage)
+	images := func(after string, limit int) ([]record.Image, error) { return a.store.Images(ctx, after, limit) }
+	name := func(i record.Image) string { return i.Name }
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, images, name, apiImage)
 	return hypervisorapi.ListImages200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link},
 	}, err
@@ -44,7 +49,10 @@ func (a *API) AddImage(
 	ctx context.Context, req hypervisorapi.AddImageRequestObject,
 ) (hypervisorapi.AddImageResponseObject, error) {
 	b := req.Body
-	op, err := a.catalog.Add(ctx, catalog.Addition{Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Signature: value(b.Signature)})
+	op, err := a.catalog.Add(ctx, catalog.Addition{
+		Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd),
+		KernelArgs: value(b.KernelArgs), Signature: value(b.Signature),
+	})
 	if err != nil {
 		return nil, err
 	}

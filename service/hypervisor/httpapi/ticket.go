@@ -77,5 +77,6 @@ func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) 
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	return word, expires, a.store.Note(ctx, audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name})
+	e := audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name}
+	return word, expires, a.store.Note(ctx, e)
 }

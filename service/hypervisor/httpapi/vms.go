@@ -20,10 +20,16 @@ import (
 func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 	v := &r.Spec.V
 	out := hypervisorapi.VM{
-		Id: r.ID, Name: r.Name, Tenant: r.Tenant, Backend: hypervisorapi.Backend(r.Backend), State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
-		Image: v.Image, Kernel: some(v.Kernel), Initrd: some(v.Initrd), Firmware: some(v.Firmware), KernelArgs: some(v.Boot.KernelArgs), TtlSeconds: some(v.TTLSeconds), Storage: v.Storage,
-		Network: hypervisorapi.Network{Mode: ref(hypervisorapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge), Mac: some(r.MAC), Ip: some(v.Network.IP)},
-		Labels:  r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
+		Id: r.ID, Name: r.Name, Tenant: r.Tenant, Backend: hypervisorapi.Backend(r.Backend),
+		State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
+		Image: v.Image, Kernel: some(v.Kernel), Initrd: some(v.Initrd), Firmware: some(v.Firmware),
+		KernelArgs: some(v.Boot.KernelArgs), TtlSeconds: some(v.TTLSeconds), Storage: v.Storage,
+		Network: hypervisorapi.Network{
+			Mode: ref(hypervisorapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge), Mac: some(r.MAC),
+			Ip: some(v.Network.IP),
+		},
+		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
+		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
 		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)),
 	}
@@ -56,7 +62,9 @@ func (a *API) ListVMs(
 		labels[key] = v
 	}
 	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]record.VM, error) {
-		return a.store.VMs(ctx, record.Filter{Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit})
+		return a.store.VMs(ctx, record.Filter{
+			Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit,
+		})
 	}, func(r record.VM) string { return r.ID }, a.apiVM)
 	return hypervisorapi.ListVMs200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link},
@@ -66,10 +74,13 @@ func (a *API) ListVMs(
 // requestOf is a request as the domain knows it, with the contract's defaults.
 func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 	req := plan.Request{
-		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)), Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
+		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)),
+		Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
 		Spec: record.Spec{
-			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib), Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
-			KernelArgs: value(b.KernelArgs), TTLSeconds: value(b.TtlSeconds), Storage: string(orElse(b.Storage, hypervisorapi.VMSpecStorageDir)), Agent: true,
+			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib),
+			Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
+			KernelArgs: value(b.KernelArgs), TTLSeconds: value(b.TtlSeconds),
+			Storage: string(orElse(b.Storage, hypervisorapi.VMSpecStorageDir)), Agent: true,
 		},
 	}
 	spec := &req.Spec
@@ -81,7 +92,9 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 		spec.Agent, req.Secret = orElse(g.Enabled, true), value(g.Token)
 	}
 	if c := b.CloudInit; c != nil {
-		spec.CloudInit = record.CloudInit{UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname)}
+		spec.CloudInit = record.CloudInit{
+			UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname),
+		}
 	}
 	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 {
 		spec.DiskGiB = 1 // an empty disk, for whoever installs something
@@ -195,7 +208,8 @@ func (a *API) DisableVM(
 func (a *API) WaitVM(
 	ctx context.Context, req hypervisorapi.WaitVMRequestObject,
 ) (hypervisorapi.WaitVMResponseObject, error) {
-	r, err := a.life.Wait(ctx, req.Id, vm.State(req.Params.State), time.Duration(orElse(req.Params.Timeout, 60))*time.Second)
+	limit := time.Duration(orElse(req.Params.Timeout, 60)) * time.Second
+	r, err := a.life.Wait(ctx, req.Id, vm.State(req.Params.State), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -210,22 +224,29 @@ func (a *API) GetVMMetrics(
 	if err != nil {
 		return nil, err
 	}
-	return hypervisorapi.GetVMMetrics200JSONResponse{CpuSeconds: float32(m.CPUSeconds), MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes, DiskWrittenBytes: m.DiskWrittenBytes,
-		NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes, At: a.now().UTC()}, nil
+	return hypervisorapi.GetVMMetrics200JSONResponse{
+		CpuSeconds: float32(m.CPUSeconds), MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes,
+		DiskWrittenBytes: m.DiskWrittenBytes, NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes,
+		At: a.now().UTC(),
+	}, nil
 }
 
 // ListVMEvents tells what happened to a VM.
 func (a *API) ListVMEvents(
 	ctx context.Context, req hypervisorapi.ListVMEventsRequestObject,
 ) (hypervisorapi.ListVMEventsResponseObject, error) {
-	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, func(before int64, limit int) ([]record.Event, error) {
+	events := func(before int64, limit int) ([]record.Event, error) {
 		return a.store.Events(ctx, req.Id, before, limit)
-	}, func(e record.Event) int64 { return e.Seq }, func(e record.Event) hypervisorapi.Event {
-		return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
-	})
+	}
+	number := func(e record.Event) int64 { return e.Seq }
+	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, events, number, apiEvent)
 	return hypervisorapi.ListVMEvents200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link},
 	}, err
+}
+
+func apiEvent(e record.Event) hypervisorapi.Event {
+	return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
 }
 
 // CreateTicket makes a ticket for a socket.
@@ -266,13 +287,17 @@ func (a *API) GetMe(
 
 // statuses of operations, by their jobs'.
 var operationStates = map[string]hypervisorapi.OperationState{
-	"available": hypervisorapi.OperationStateQueued, "running": hypervisorapi.OperationStateRunning, "succeeded": hypervisorapi.OperationStateSucceeded,
-	"failed": hypervisorapi.OperationStateFailed, "cancelled": hypervisorapi.OperationStateCancelled,
+	"available": hypervisorapi.OperationStateQueued, "running": hypervisorapi.OperationStateRunning,
+	"succeeded": hypervisorapi.OperationStateSucceeded, "failed": hypervisorapi.OperationStateFailed,
+	"cancelled": hypervisorapi.OperationStateCancelled,
 }
 
 func apiOperation(op record.Operation) hypervisorapi.Operation {
-	out := hypervisorapi.Operation{Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM), BackupId: some(op.Backup), Image: some(op.Image),
-		CreatedAt: op.CreatedAt.Time, FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error}
+	out := hypervisorapi.Operation{
+		Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM),
+		BackupId: some(op.Backup), Image: some(op.Image), CreatedAt: op.CreatedAt.Time,
+		FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error,
+	}
 	if op.Job.ProgressTotal > 0 {
 		out.Progress = float32(op.Job.ProgressDone) / float32(op.Job.ProgressTotal)
 	}
@@ -286,9 +311,11 @@ func apiOperation(op record.Operation) hypervisorapi.Operation {
 func (a *API) ListOperations(
 	ctx context.Context, req hypervisorapi.ListOperationsRequestObject,
 ) (hypervisorapi.ListOperationsResponseObject, error) {
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, func(after string, limit int) ([]record.Operation, error) {
-		return a.store.Operations(ctx, after, limit)
-	}, func(o record.Operation) string { return o.ID }, apiOperation)
+	operations := func(before string, limit int) ([]record.Operation, error) {
+		return a.store.Operations(ctx, before, limit)
+	}
+	id := func(o record.Operation) string { return o.ID }
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, operations, id, apiOperation)
 	return hypervisorapi.ListOperations200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link},
 	}, err
