@@ -321,6 +321,25 @@ func (d *daemon) shown(id, state string) hypervisorapi.VM {
 	}
 }
 
+func TestARevertOfADiskThatTheDaemonDidNotSurviveIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	id := d.withEmptyDisk("one").Id
+	path := "/v1/vms/" + id
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s", "kind": "disk"}).want(201)
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).want(200)
+	d.restart(func() { tamper(t, d.cfg.Data, "UPDATE vms SET reverting = 's'") }) // as a revert begins
+	for deadline := time.Now().Add(time.Minute); d.vm(id).DiskGib != 1; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the disk is not put back: %+v", d.vm(id))
+		}
+		time.Sleep(20 * time.Millisecond) // the daemon does it on its own
+	}
+	if !d.happened(id, "the disk is as in snapshot s") {
+		t.Error("nobody is told of it")
+	}
+}
+
 func TestAFullSnapshotForWhichThereIsNoRoomLeavesNothingAndTheGuestGoesOn(t *testing.T) {
 	t.Parallel()
 	d, folder := limited(t, "700")

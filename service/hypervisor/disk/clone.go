@@ -142,13 +142,20 @@ func (w *Manager) begin(
 // unmake removes the VM that an operation was to make and will not. A VM that was made, or
 // was there before, stays.
 func (w *Manager) unmake(ctx context.Context, id, why string) error {
-	err := w.machines.With(context.WithoutCancel(ctx), id, machine.Any,
-		func(ctx context.Context, _ *machine.Machine, r record.VM) error {
-			if r.State != vm.Creating {
-				return nil
-			}
-			return w.life.Undo(ctx, r, why)
-		})
+	ctx = context.WithoutCancel(ctx)
+	r, err := w.store.VM(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil || r.State != vm.Creating {
+		return err // who works on a VM that stays is not waited for
+	}
+	err = w.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		if r.State != vm.Creating {
+			return nil
+		}
+		return w.life.Undo(ctx, r, why)
+	})
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
