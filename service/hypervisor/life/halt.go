@@ -19,7 +19,7 @@ const haltCheck = 2 * time.Second
 
 // followHalts has a VM that its backend halts of its own accord be paused, with the reason, and
 // has it go on when the host has room again. The disk that is full may be the database's: then
-// the VM is shown as it is (apiVM), and what happened is stored before the VM goes on.
+// the VM is shown as it is (machine.Status), and what happened is stored before the VM goes on.
 func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
 	for {
 		condition, changed := o.Condition()

@@ -43,6 +43,7 @@ func (l *Life) BringUp(ctx context.Context, m *machine.Machine, r record.VM) (re
 	return l.BringUpBy(ctx, m, r, b.Start)
 }
 
+// BringUpBy is BringUp in another way. What failed leaves nothing, and the VM in state failed.
 func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, how Begin) (record.VM, error) {
 	began := l.now()
 	var instance backend.Instance

@@ -74,14 +74,14 @@ const restoredAtOnce = 16
 // was away for whatever reason:
 //
 //	creating            what there is of it is removed, unless an operation goes on with it
-//	deleting            removed, by expire
+//	deleting            removed, by life.KeepTime
 //	starting            its process is ended, if there is one, and it is started anew, from
 //	                    the snapshot that it was to be started from
 //	running, paused     its process is met again; without one it has stopped
 //	stopping            its process is met again, and stopped; without one it has stopped
 //	stopped, failed     nothing, but a process that was left is ended
 //
-// What was begun with its disk is finished or undone: see settle. It does not wait for what
+// What was begun with its disk is finished or undone: see disk.Settle. It does not wait for what
 // takes long. Folders and network devices of no VM are removed.
 func (y *Recovery) Restore(ctx context.Context) error {
 	ctx = caller.ByItself(ctx)
@@ -121,7 +121,7 @@ func (y *Recovery) restoreOne(ctx context.Context, r record.VM) error {
 		}
 		return y.life.Undo(ctx, r, "the daemon ended while the VM was made")
 	case vm.Deleting:
-		return nil // expire removes it
+		return nil // life.KeepTime removes it
 	case vm.Starting:
 		y.host.Strip(ctx, &r)
 		return y.machines.WithInBackground(ctx, r.ID, "VM start", life.In(vm.Starting), y.disk.BringUpAgain, func(err error) {
