@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/web"
 )
 
@@ -151,7 +152,7 @@ func hypervisorEngines() []engine {
 		{"QEMU", onPath("qemu-system-x86_64"), "no virtual machines", "apt-get install qemu-system-x86"},
 		{"qemu-img", onPath("qemu-img"), "no disks, images and backups of VMs", "apt-get install qemu-utils"},
 		{"UEFI firmware for VMs", func() (string, bool) {
-			found := hypervisor.Firmware()
+			found := plan.Firmware()
 			return found, found != ""
 		}, "VMs boot by BIOS only", "apt-get install ovmf"},
 		{"Demo guest", func() (string, bool) {

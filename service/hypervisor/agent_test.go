@@ -3,19 +3,11 @@
 package hypervisor_test
 
 import (
-	"context"
-	"io"
-	"log/slog"
-	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
-	"github.com/mainstay-infra/mainstay/service/hypervisor"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
 // agentIs waits until a VM's agent is shown as connected, or as not, without asking it anything.
@@ -85,82 +77,4 @@ func (d *daemon) printed(id string) string {
 	defer func() { _ = conn.CloseNow() }()
 	_, b, _ := conn.Read(d.Context()) // the last of it comes at once
 	return string(b)
-}
-
-// mute is an agent that greets, and answers pings while it may.
-func mute(t *testing.T, far net.Conn, answers <-chan bool) {
-	r := wire.NewReader(far)
-	nonce, err := r.Preamble(nil, 0)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	hello := wire.With(0, wire.OpHello, wire.Hello{Proto: wire.Proto, Version: "1"})
-	raw, err := hello.Encode()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	_, _ = far.Write(append(nonce.Preamble(), raw...))
-	for {
-		f, err := r.Frame()
-		if err != nil {
-			return // the daemon has had enough
-		}
-		if f.Op != wire.OpPing {
-			continue
-		}
-		if !<-answers {
-			_, _ = io.Copy(io.Discard, far)
-			return
-		}
-		pong := wire.With(f.ID, wire.OpResult, struct{}{})
-		if raw, err = pong.Encode(); err != nil {
-			t.Error(err)
-			return
-		}
-		_, _ = far.Write(raw)
-	}
-}
-
-func TestAnAgentThatDoesNotAnswerIsNotConnectedAndIsGivenUpUnlessItsGuestIsPaused(t *testing.T) {
-	t.Parallel()
-	for _, paused := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			host, far := net.Pipe()
-			answers := make(chan bool)
-			go mute(t, far, answers)
-			client, err := guest.Connect(t.Context(), host, "a-secret-of-this-test-alone")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = client.Close() }()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			connected, over := hypervisor.PingAgent(ctx, slog.New(slog.DiscardHandler), client, func() bool { return paused })
-			for range 3 {
-				time.Sleep(16 * time.Second) // a ping is due, and its answer too
-				if connected() {
-					t.Error("an agent that owes an answer is connected")
-				}
-				answers <- true
-				synctest.Wait()
-				if !connected() {
-					t.Error("an agent that answered is not connected")
-				}
-			}
-			time.Sleep(10 * time.Minute)
-			select {
-			case <-over:
-				if paused {
-					t.Error("the agent of a guest that is paused is given up")
-				}
-			default:
-				if !paused {
-					t.Error("an agent that does not answer is kept")
-				}
-			}
-			close(answers)
-		})
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 )
 
 // EnvPrefix precedes the names of the service's environment variables.
@@ -126,7 +127,7 @@ func (c *Config) Validate(doc *configfile.Config) error {
 
 // exposed says whether everybody who reaches the daemon from elsewhere is an admin.
 func (c *Config) exposed(doc *configfile.Config) bool {
-	return !c.server().Local() && newGate(c, &doc.Auth, time.Now).open()
+	return !c.server().Local() && httpapi.NewGate(c.credentials(doc), time.Now).Open()
 }
 
 // warnings tell of credentials that are accepted and should be better.
@@ -145,13 +146,18 @@ func (c *Config) checkRequired(doc *configfile.Config) error {
 	if !doc.Auth.Require {
 		return nil
 	}
-	if newGate(c, &doc.Auth, time.Now).open() {
+	if httpapi.NewGate(c.credentials(doc), time.Now).Open() {
 		return fault.New(fault.Invalid, "auth.require: there are no credentials: give HYPERVISOR_TOKEN, or auth.tokens, auth.oidc or auth.client_certificates in the document")
 	}
 	if !c.server().Local() && !doc.Jailer.Enabled {
 		return fault.New(fault.Invalid, "auth.require: listening on %s, which others reach, demands that VMs are confined: set jailer.enabled = true in the document, or listen on loopback", c.Listen)
 	}
 	return nil
+}
+
+// credentials are what callers show.
+func (c *Config) credentials(doc *configfile.Config) httpapi.Credentials {
+	return httpapi.Credentials{Token: c.Token, FleetToken: c.FleetToken, Document: &doc.Auth, Names: c.names()}
 }
 
 // names are those that this host is asked for by.

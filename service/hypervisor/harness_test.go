@@ -33,6 +33,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo/demotest"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 )
 
 const (
@@ -174,7 +175,7 @@ func (d *daemon) begin() {
 	d.Helper()
 	d.skew = new(atomic.Int64)
 	var err error
-	if d.contract, err = hypervisor.Contract(); err != nil {
+	if d.contract, err = httpapi.Contract(); err != nil {
 		d.Fatal(err)
 	}
 	d.recorder = contracttest.New(d.contract, hypervisorapi.BasePath)

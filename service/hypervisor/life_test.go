@@ -17,7 +17,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/require"
-	"github.com/mainstay-infra/mainstay/service/hypervisor"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 )
 
 func TestAVMIsStartedPausedResumedStoppedByItsGuestAndDeleted(t *testing.T) {
@@ -326,7 +326,7 @@ func TestListsArePagedAndFilteredByLabelStateAndTenant(t *testing.T) {
 func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
-	if hypervisor.Firmware() == "" {
+	if plan.Firmware() == "" {
 		require.Missing(t, "ovmf is not installed")
 	}
 	d := start(t, "")

@@ -9,30 +9,23 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// metrics are what the daemon tells of itself at /metrics.
-type metrics struct {
-	starts *prometheus.HistogramVec // seconds from the request to processors that run
-}
-
-func newMetrics(reg *prometheus.Registry, s *Service) *metrics {
-	m := &metrics{starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "hypervisor_vm_start_seconds", Help: "From a start to processors that run, by backend and result.", Buckets: []float64{.05, .1, .2, .5, 1, 2, 5, 10, 30, 60},
-	}, []string{"backend", "result"})}
-	reg.MustRegister(m.starts, collector{s,
+// registerMetrics has the daemon tell of itself at /metrics.
+func registerMetrics(reg *prometheus.Registry, s *Service) {
+	reg.MustRegister(collector{s,
 		prometheus.NewDesc("hypervisor_vms", "VMs by state.", []string{"state"}, nil),
 		prometheus.NewDesc("hypervisor_vcpus_given", "Virtual processors of all VMs.", nil, nil),
 		prometheus.NewDesc("hypervisor_memory_given_bytes", "Memory of all VMs.", nil, nil),
 		prometheus.NewDesc("hypervisor_agents_connected", "Guest agents with a session.", nil, nil),
 	})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "hypervisor_insecure", Help: "1 if everybody who reaches the daemon from elsewhere is an admin, since there are no credentials.",
+		Name: "hypervisor_insecure",
+		Help: "1 if everybody who reaches the daemon from elsewhere is an admin, since there are no credentials.",
 	}, func() float64 {
-		if s.exposed() {
+		if s.api.Exposed() {
 			return 1
 		}
 		return 0
 	}))
-	return m
 }
 
 // collector reads the rest from the database when it is asked.
@@ -52,30 +45,19 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var rows []struct {
-		State  vm.State `db:"state"`
-		N      int      `db:"n"`
-		VCPUs  int      `db:"vcpus"`
-		Memory int64    `db:"memory"`
-	}
-	if err := c.s.db.Select(ctx, &rows, "SELECT state, COUNT(*) AS n, SUM(vcpus) AS vcpus, SUM(memory_mib) AS memory FROM vms GROUP BY state"); err != nil {
+	rows, err := c.s.store.GivenByState(ctx)
+	if err != nil {
 		ch <- prometheus.NewInvalidMetric(c.vms, err)
 		return
 	}
 	counts, vcpus, memory := map[vm.State]int{}, 0, int64(0)
 	for _, r := range rows {
-		counts[r.State], vcpus, memory = r.N, vcpus+r.VCPUs, memory+r.Memory
+		counts[r.State], vcpus, memory = r.VMs, vcpus+r.VCPUs, memory+int64(r.MemoryMiB)
 	}
 	for _, state := range vm.States() {
 		ch <- prometheus.MustNewConstMetric(c.vms, prometheus.GaugeValue, float64(counts[state]), string(state))
 	}
-	connected := 0
-	for _, m := range c.s.machines.all() {
-		if _, err := m.agent(); err == nil {
-			connected++
-		}
-	}
 	ch <- prometheus.MustNewConstMetric(c.vcpus, prometheus.GaugeValue, float64(vcpus))
 	ch <- prometheus.MustNewConstMetric(c.memory, prometheus.GaugeValue, float64(memory<<20))
-	ch <- prometheus.MustNewConstMetric(c.agents, prometheus.GaugeValue, float64(connected))
+	ch <- prometheus.MustNewConstMetric(c.agents, prometheus.GaugeValue, float64(c.s.machines.ConnectedAgents()))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 )
 
 // keepReloading reads credentials again whenever it is asked to.
@@ -43,22 +44,20 @@ func (s *Service) reload() error {
 	waiting := changed(reflect.ValueOf(s.begun), reflect.ValueOf(withoutCredentials(cfg, doc)))
 	warnings := cfg.warnings(doc)
 	// Registry and reporter have the fleet's token from the start; the rest is names.
-	before, adopted := s.gate.Load(), s.cfg
+	before, adopted := s.api.Gate(), s.cfg
 	adopted.Token = cfg.Token
-	g := newGate(&adopted, &doc.Auth, s.now)
-	for hash, caller := range before.tokens {
-		if caller.Node {
-			g.tokens[hash] = caller
-		}
-	}
-	if g.open() && !before.open() {
-		return fault.New(fault.Invalid, "no credentials would be left, and everybody would be an admin; give some, or restart")
+	g := httpapi.NewGate(adopted.credentials(doc), s.now)
+	g.KeepDaemons(before)
+	if g.Open() && !before.Open() {
+		return fault.New(fault.Invalid,
+			"no credentials would be left, and everybody would be an admin; give some, or restart")
 	}
 	for _, warning := range warnings {
 		s.log.Warn(warning)
 	}
-	s.gate.Store(g)
-	s.log.Info("credentials are reloaded", "callers", len(g.tokens)+len(g.certificates), "oidc", g.oidc != nil)
+	s.api.SetGate(g)
+	callers, oidc := g.Callers()
+	s.log.Info("credentials are reloaded", "callers", callers, "oidc", oidc)
 	if len(waiting) > 0 {
 		s.log.Warn("what else has changed takes a restart", "changed", strings.Join(waiting, ", "))
 	}
@@ -101,6 +100,3 @@ func changed(before, now reflect.Value) (names []string) {
 	}
 	return slices.Sorted(slices.Values(names))
 }
-
-// exposed says whether everybody who reaches the daemon from elsewhere is an admin.
-func (s *Service) exposed() bool { return s.gate.Load().open() && !s.cfg.server().Local() }

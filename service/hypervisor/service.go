@@ -5,9 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	mathrand "math/rand/v2"
+	"net/http"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,23 +14,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
-	"github.com/mainstay-infra/mainstay/kit/auth"
-	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/routine"
-	"github.com/mainstay-infra/mainstay/kit/shell"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
 )
 
 // Deps is what the service needs besides its settings.
@@ -49,59 +50,33 @@ type Deps struct {
 	Settings func() (Config, error)
 }
 
-// Service is the daemon of one host.
+// Service is the daemon of one host: its settings, its loops, and the rooms that do the work.
 type Service struct {
 	cfg  Config
-	doc  *configfile.Config
 	data string // absolute
 	log  *slog.Logger
 	now  func() time.Time
 
 	db       *db.DB
 	audit    *audit.Log
-	jobs     *jobs.Runner
-	secrets  *auth.Sealer
-	contents *catalog.Store
-	policy   admission.Policy
-	backends map[string]backend.Backend
-	pools    map[string]storage.Pool
-	network  *network.Manager     // nil: networks of mode bridge and tap are not to be had
-	groups   *cgroup.Hierarchy    // nil: VMs are not confined, or the host grants none
-	gate     atomic.Pointer[gate] // replaced by reload
-	tickets  *tickets
-	machines machines
-	probes   probes
+	machines *machine.Set
+	operate  *operation.Runner
+	host     *host.Host
+	plan     *plan.Planner
+	life     *life.Life
+	recovery *recovery.Recovery
+	store    *record.Store
+	api      *httpapi.API
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
+
 	// reloading and settings are those of Deps.
 	reloading <-chan struct{}
 	settings  func() (Config, error)
 	begun     restartable
 	// url is where this daemon answers, once it listens.
-	url atomic.Pointer[string]
-
-	admission sync.Mutex   // held while a request is held against what is there already
-	copying   turns        // by tenant: held while a file of the host is copied for a new VM
-	cleaning  sync.RWMutex // held for reading by who uses contents that no VM stands on yet
-
-	timed chan struct{} // holds one: a VM with a time to live was made
-
-	// watchers are the goroutines that follow VMs, until leaving is closed.
-	watchers sync.WaitGroup
-	leaving  chan struct{}
-	leave    sync.Once
-	restored chan struct{}   // closed when what was there before is brought back; operations wait for it
-	ending   context.Context // as leaving, for who waits with a context
-	end      context.CancelFunc
-
-	shell    *shell.Shell[Caller]
-	registry *prometheus.Registry
-	metrics  *metrics
-}
-
-// Contract loads the service's contract.
-func Contract() (*contract.Contract, error) {
-	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, AccessClasses)
+	url      atomic.Pointer[string]
+	restored chan struct{} // closed when what was there before is brought back; requests wait for it
 }
 
 // New opens the database and everything else that can fail at start. It starts no VM.
@@ -115,25 +90,17 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, doc: doc, log: deps.Log, now: deps.Now, registry: deps.Registry,
-		reloading: deps.Reload, settings: deps.Settings, tickets: newTickets(deps.Now),
-		machines: machines{byID: map[string]*machine{}}, probes: probes{answers: map[string]probed{}}, leaving: make(chan struct{}), restored: make(chan struct{}),
-		timed: make(chan struct{}, 1),
+		cfg: cfg, log: deps.Log, now: deps.Now, reloading: deps.Reload, settings: deps.Settings,
+		begun: withoutCredentials(cfg, doc), restored: make(chan struct{}),
 	}
-	s.gate.Store(newGate(&cfg, &doc.Auth, deps.Now))
-	s.begun = withoutCredentials(cfg, doc)
 	for _, warning := range cfg.warnings(doc) {
 		s.log.Warn(warning)
 	}
-	s.ending, s.end = context.WithCancel(context.Background())
-	if err := s.openShell(deps); err != nil {
-		return nil, err
-	}
+	gate := httpapi.NewGate(cfg.credentials(doc), deps.Now)
 	if s.data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
-	s.policy = policyOf(doc, s.data)
-	if err := s.openFolders(); err != nil {
+	if err := host.MakeFolders(s.data, &doc.Jailer); err != nil {
 		return nil, err
 	}
 	if s.db, err = openDatabase(ctx, s.data); err != nil {
@@ -144,25 +111,81 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
-	if err := s.openSecrets(ctx); err != nil {
+	if err := s.openRooms(ctx, doc, gate, deps); err != nil {
 		return nil, err
 	}
-	if s.contents, err = catalog.Open(filepath.Join(s.data, "images"), int64(doc.Images.MaxGiB)*gib); err != nil {
-		return nil, err
-	}
-	s.openPools()
-	if err := s.openNetwork(); err != nil {
-		return nil, err
-	}
-	if err := s.openGroups(); err != nil {
-		return nil, err
-	}
-	s.openBackends(deps.Backends)
-	s.jobs = jobs.New(jobs.Config{DB: s.db, Queues: map[string]int{queue: workers}, PerGroup: map[string]int{queue: workersOfTenant}, Lease: 10 * time.Second, Worker: newID(), Log: s.log, Registry: deps.Registry, Now: s.now, Rand: mathrand.Float64})
-	s.operations()
-	s.metrics = newMetrics(deps.Registry, s)
-	return s, s.openFleet()
+	registerMetrics(deps.Registry, s)
+	return s, nil
 }
+
+// openRooms makes the rooms, each of those that it stands on.
+func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *httpapi.Gate, deps Deps) error {
+	sealer, err := s.openKeys(ctx, deps.Registry)
+	if err != nil {
+		return err
+	}
+	policy := policyOf(doc, s.data)
+	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: policy, Now: s.now})
+	s.machines = machine.NewSet(s.store, s.log)
+	s.operate = operation.New(operation.Config{
+		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending(),
+	})
+	images, err := catalog.Open(catalog.Config{
+		Data: s.data, Images: &doc.Images, Policy: policy, AgentProgram: s.agentProgram,
+		Store: s.store, Operations: s.operate,
+	})
+	if err != nil {
+		return err
+	}
+	if deps.Backends == nil {
+		deps.Backends = s.localBackends(doc)
+	}
+	s.host, err = host.Open(host.Config{
+		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Store: s.store, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.plan = plan.New(plan.Config{
+		Document: doc, Policy: policy, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
+		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted,
+	})
+	guests := agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
+	s.life = life.New(life.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: guests, Operations: s.operate,
+		Registry: deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
+	})
+	disks := disk.New(disk.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: images,
+		Operations: s.operate, Policy: policy, Log: s.log, Now: s.now,
+	})
+	s.recovery = recovery.New(recovery.Config{
+		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: images, Life: s.life,
+		Disk: disks, Log: s.log, Now: s.now,
+	})
+	if err := s.openFleet(); err != nil {
+		return err
+	}
+	s.api, err = httpapi.New(httpapi.Config{
+		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
+		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Auth: &doc.Auth, NodeName: s.cfg.NodeName,
+		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
+		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
+		Life: s.life, Disk: disks, Fleet: s.fleet,
+	}, gate)
+	return err
+}
+
+// admitted is called for each new VM.
+func (s *Service) admitted(r *record.VM) {
+	s.nudgeFleet()
+	if !r.ExpiresAt.IsZero() {
+		s.life.Timed()
+	}
+}
+
+// Handler answers all requests.
+func (s *Service) Handler() http.Handler { return s.api.Handler() }
 
 // Close gives back what New opened. Run must have ended.
 func (s *Service) Close() error { return s.db.Close() }
@@ -170,23 +193,25 @@ func (s *Service) Close() error { return s.db.Close() }
 // Run brings back the VMs that there are, and keeps them, until ctx ends. The VMs go on.
 func (s *Service) Run(ctx context.Context) error {
 	// It is not broken off: half of the VMs brought back is no state to leave.
-	if err := s.restore(context.WithoutCancel(ctx)); err != nil {
+	if err := s.recovery.Restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	close(s.restored)
-	s.inBackground("autostart", func() { s.autostart(ctx) })
+	s.machines.Go("autostart", func() { s.recovery.Autostart(ctx) })
 	var jobsErr error
 	loops := map[string]func(context.Context){
 		"reload": s.keepReloading,
-		"jobs":   func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) },
-		"expiry": s.keepTime,
+		"jobs":   func(ctx context.Context) { jobsErr = s.operate.Run(ctx) },
+		"expiry": s.life.KeepTime,
 		"audit":  s.audit.Run,
 		"forget operations": func(ctx context.Context) {
-			jobs.Every(ctx, jobs.Periodic{Name: "forget operations", Interval: time.Hour, Run: s.expireOperations, Log: s.log})
+			jobs.Every(ctx, jobs.Periodic{
+				Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log,
+			})
 		},
 	}
-	if s.network != nil {
-		loops["network"] = s.keepNetwork
+	if s.host.HasNetwork() {
+		loops["network"] = s.host.KeepNetwork
 	}
 	if s.reporter != nil {
 		loops["heartbeats"] = s.reporter.Run
@@ -196,75 +221,12 @@ func (s *Service) Run(ctx context.Context) error {
 		work.Go(func() { routine.Keep(ctx, s.log, name, loop) })
 	}
 	work.Wait()
-	s.depart()
+	s.machines.Depart()
 	return jobsErr
 }
 
-// inBackground calls f in a goroutine of its own, which depart waits for.
-func (s *Service) inBackground(name string, f func()) {
-	s.watchers.Go(func() {
-		_ = routine.Run(s.log, name, f) // logged
-	})
-}
-
-// keepNetwork answers guests that ask for addresses.
-func (s *Service) keepNetwork(ctx context.Context) {
-	if err := s.network.Run(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("guests get no addresses: the DHCP server ended", "error", err)
-	}
-}
-
-// depart has all who follow VMs let go of them.
-func (s *Service) depart() {
-	s.leave.Do(func() {
-		close(s.leaving)
-		s.end()
-	})
-	s.watchers.Wait()
-}
-
-// keepTime deletes VMs when their time is over.
-func (s *Service) keepTime(ctx context.Context) {
-	const (
-		longest  = 30 * time.Second
-		afterErr = time.Second // so that a database that fails is not asked without a pause
-	)
-	for ctx.Err() == nil {
-		err := s.expire(ctx)
-		wait := s.untilNextExpiry(ctx, longest)
-		if err != nil && ctx.Err() == nil {
-			s.log.Error("VMs whose time is over are not deleted", "error", err)
-			wait = max(wait, afterErr)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-s.timed: // its time may be over before that of all others
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-}
-
 // StandsOn says what VMs are run by, for example qemu (tcg).
-func (s *Service) StandsOn(ctx context.Context) string {
-	var found []string
-	for _, name := range []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox} {
-		if s.backends[name] == nil {
-			continue
-		}
-		if info := s.probe(ctx, name); info.Available {
-			if info.Accelerator != "" {
-				name += " (" + info.Accelerator + ")"
-			}
-			found = append(found, name)
-		}
-	}
-	if len(found) == 0 {
-		return "nothing that runs VMs: apt-get install qemu-system-x86 qemu-utils"
-	}
-	return strings.Join(found, ", ")
-}
+func (s *Service) StandsOn(ctx context.Context) string { return s.plan.StandsOn(ctx) }
 
 // Serve listens where the configuration says and answers requests until ctx ends. ready
 // is called with the URL once the service can be reached.
@@ -273,10 +235,12 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	s.url.Store(ref(server.URL()))
+	url := server.URL()
+	s.url.Store(&url)
 	s.log.Info("listening on " + server.Listening())
-	if s.exposed() {
-		s.log.Warn("everybody who reaches this daemon is an admin: there are no credentials, and --insecure is set; set HYPERVISOR_TOKEN", "address", server.Listening())
+	if s.api.Exposed() {
+		s.log.Warn("everybody who reaches this daemon is an admin: there are no credentials, and --insecure is set; "+
+			"set HYPERVISOR_TOKEN", "address", server.Listening())
 	}
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -288,12 +252,7 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	defer cancel()
 	context.AfterFunc(background, cancel) // what cannot run does not serve
 	// Those who wait for something are told to come back, so that the server can drain.
-	stopWaiting := context.AfterFunc(serving, func() {
-		s.leave.Do(func() {
-			close(s.leaving)
-			s.end()
-		})
-	})
+	stopWaiting := context.AfterFunc(serving, s.machines.Leave)
 	defer stopWaiting()
 	ready(server.URL())
 	err = server.Run(serving)

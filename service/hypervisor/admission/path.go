@@ -210,3 +210,14 @@ func unwrapped(err error) error {
 	}
 	return err
 }
+
+// About is a fault about an image as one about another field of a request.
+func About(err error, field string) error {
+	f := fault.From(err)
+	if f.Field != "image" {
+		return err
+	}
+	named := fault.InvalidField(field, "%s", strings.TrimPrefix(f.Message, "image: ")).WithLimit(f.Limit)
+	named.Code = f.Code
+	return named
+}

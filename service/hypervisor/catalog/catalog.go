@@ -2,297 +2,168 @@ package catalog
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/durable"
+	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Kind is what a content is.
-type Kind string
-
-// The kinds of contents.
-const (
-	Disk   Kind = "disk"
-	Kernel Kind = "kernel"
-	RootFS Kind = "rootfs"
-)
-
-// Content is something that VMs can be made of.
-type Content struct {
-	SHA256      string `json:"sha256"` // of what was taken in
-	Kind        Kind   `json:"kind"`
-	Size        int64  `json:"size"`         // on the host, in bytes
-	VirtualSize int64  `json:"virtual_size"` // of a disk, as its guest sees it
-	HasInitrd   bool   `json:"has_initrd,omitempty"`
-
-	folder string
+// Config is what a Catalog stands on.
+type Config struct {
+	Data   string // the daemon's folder
+	Images *configfile.Images
+	Policy *admission.Policy
+	// AgentProgram is the path of the guest agent's program; empty: there is none now.
+	AgentProgram func() string
+	Store        *record.Store
+	Operations   *operation.Runner
 }
 
-// DiskPath is a disk's file, qcow2.
-func (c *Content) DiskPath() string { return filepath.Join(c.folder, "disk.qcow2") }
-
-// KernelPath is a kernel's file.
-func (c *Content) KernelPath() string { return filepath.Join(c.folder, "kernel") }
-
-// InitrdPath is the file of the initial RAM disk beside a kernel; empty: there is none.
-func (c *Content) InitrdPath() string {
-	if !c.HasInitrd {
-		return ""
-	}
-	return filepath.Join(c.folder, "initrd")
+// Catalog is the images of this host.
+type Catalog struct {
+	data     string
+	images   *configfile.Images
+	policy   *admission.Policy
+	agent    func() string
+	store    *record.Store
+	operate  *operation.Runner
+	contents *Contents
+	cleaning sync.RWMutex // held for reading by who uses contents that no VM stands on yet
 }
 
-// RootFSPath is the folder of a root file system.
-func (c *Content) RootFSPath() string { return filepath.Join(c.folder, "rootfs") }
-
-// Store is the contents in a folder.
-type Store struct {
-	folder string
-	// MaxVirtualSize is the largest disk that is taken in, in bytes as its guest sees it.
-	maxVirtualSize int64
-}
-
-// Open makes the folder if it is not there.
-func Open(folder string, maxVirtualSize int64) (*Store, error) {
-	s := &Store{folder, maxVirtualSize}
-	for _, sub := range []string{"content", "incoming"} {
-		if err := os.MkdirAll(filepath.Join(folder, sub), 0o711); err != nil { //nolint:gosec // VMs under other uids read contents
-			return nil, err
-		}
-	}
-	return s, os.Chmod(filepath.Join(folder, "incoming"), 0o700)
-}
-
-var validSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// Get reads what is known of a content.
-func (s *Store) Get(sum string) (Content, error) {
-	if !validSum.MatchString(sum) {
-		return Content{}, fault.New(fault.NotFound, "there is no such content")
-	}
-	folder := filepath.Join(s.folder, "content", sum)
-	raw, err := os.ReadFile(filepath.Join(folder, "content.json")) //nolint:gosec // below our own folder
-	if errors.Is(err, fs.ErrNotExist) {
-		return Content{}, fault.New(fault.NotFound, "the content %s is not on this host", sum)
-	}
+// Open makes the folder of the catalog if it is not there, and registers what takes images in.
+func Open(cfg Config) (*Catalog, error) {
+	contents, err := OpenContents(filepath.Join(cfg.Data, "images"), int64(cfg.Images.MaxGiB)*record.GiB)
 	if err != nil {
-		return Content{}, err
+		return nil, err
 	}
-	c := Content{folder: folder}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return Content{}, fmt.Errorf("content %s: %w", sum, err)
+	c := &Catalog{
+		data: cfg.Data, images: cfg.Images, policy: cfg.Policy, agent: cfg.AgentProgram,
+		store: cfg.Store, operate: cfg.Operations, contents: contents,
 	}
+	operation.Register(c.operate, record.OperationImage, operation.Kind[Addition]{
+		Run: func(ctx context.Context, a Addition, progress func(float64)) error {
+			return c.run(shell.As(ctx, a.Actor), a, progress)
+		},
+		Cancelled: func(_ context.Context, op *record.Operation) error { return contents.Drop(incomingOf(op.Job.Args)) },
+	})
 	return c, nil
 }
 
-// Incoming is the folder for one thing that is taken in, made if it is not there. Drop
-// removes it.
-func (s *Store) Incoming(id string) (string, error) {
-	folder := filepath.Join(s.folder, "incoming", filepath.Base(id))
-	return folder, os.MkdirAll(folder, 0o700)
+// files are the files of the host, as the caller may name them.
+func (c *Catalog) files(ctx context.Context) admission.Files {
+	return c.policy.Files(caller.From(ctx).NamesHostFiles(""))
 }
 
-// Drop removes what is there of something that was not, or was, taken in.
-func (s *Store) Drop(id string) error {
-	return os.RemoveAll(filepath.Join(s.folder, "incoming", filepath.Base(id)))
-}
+// Content is what is known of a content.
+func (c *Catalog) Content(sum string) (Content, error) { return c.contents.Get(sum) }
 
-// DropAll removes all that is being taken in, but what keep says.
-func (s *Store) DropAll(keep func(id string) bool) error {
-	entries, err := os.ReadDir(filepath.Join(s.folder, "incoming"))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !keep(e.Name()) {
-			err = errors.Join(err, s.Drop(e.Name()))
+// Find is what an image's name or path stands for, and the arguments of its kernel.
+func (c *Catalog) Find(ctx context.Context, files admission.Files, name string) (Content, string, error) {
+	if !strings.Contains(name, "/") {
+		i, err := c.store.Image(ctx, name)
+		if fault.Is(err, fault.NotFound) {
+			return Content{}, "", fault.InvalidField("image",
+				"there is no image %q in the catalog; it may also be an absolute path", name)
 		}
-	}
-	return err
-}
-
-// Keep copies what r holds, at most limit bytes, to a new file and says its SHA-256.
-func Keep(ctx context.Context, r io.Reader, path string, limit int64) (sum string, err error) {
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a file of our own
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(heedful{ctx, r}, limit+1))
-	if err != nil {
-		return "", err
-	}
-	if n > limit {
-		return "", errTooLarge
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-var errTooLarge = fault.New(fault.TooLarge, "the image is larger than is allowed; see images.max_gib in the daemon's document")
-
-// heedful is a reader that ends with its context.
-type heedful struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (h heedful) Read(b []byte) (int, error) {
-	if err := h.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return h.r.Read(b)
-}
-
-// MaxSize is the most bytes that a file to take in may have.
-func (s *Store) MaxSize() int64 { return s.maxVirtualSize + s.maxVirtualSize/8 + 1<<20 }
-
-const convertCPU = 4 * time.Hour
-
-// TakeDisk makes a content of a disk image that lies in a folder of Incoming, where
-// nobody else can change it. The file stays until Drop, so that this can be repeated.
-func (s *Store) TakeDisk(ctx context.Context, path, sum string, progress func(float64)) (Content, error) {
-	if c, err := s.Get(sum); err == nil {
-		return c, nil
-	}
-	f, err := os.Open(path) //nolint:gosec // below our own folder
-	if err != nil {
-		return Content{}, err
-	}
-	info, err := inspect(f)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return Content{}, err
-	}
-	work := filepath.Join(filepath.Dir(path), "content")
-	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o711)); err != nil { //nolint:gosec // VMs under other uids read contents
-		return Content{}, err
-	}
-	c := Content{SHA256: sum, Kind: Disk, VirtualSize: info.VirtualSize, folder: work}
-	limits := image.Limits{VirtualSize: s.maxVirtualSize, Written: s.MaxSize(), CPU: convertCPU, Memory: image.DefaultMemory}
-	if err := image.Convert(ctx, path, info, c.DiskPath(), limits, progress); err != nil {
-		return Content{}, err
-	}
-	return s.publish(c, nil)
-}
-
-func inspect(f *os.File) (image.Info, error) {
-	stat, err := f.Stat()
-	if err != nil {
-		return image.Info{}, err
-	}
-	return image.Inspect(f, stat.Size())
-}
-
-// TakeKernel makes a content of a kernel and, unless that is nil, an initial RAM disk.
-// The id names the folder in which it works. The sum is that of both files.
-func (s *Store) TakeKernel(ctx context.Context, id string, kernel, initrd io.Reader) (Content, error) {
-	folder, err := s.Incoming(id)
-	if err != nil {
-		return Content{}, err
-	}
-	work := filepath.Join(folder, "content")
-	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o711)); err != nil { //nolint:gosec // VMs under other uids read contents
-		return Content{}, err
-	}
-	c := Content{Kind: Kernel, HasInitrd: initrd != nil, folder: work}
-	const mostBytes = 2 << 30
-	sums, err := Keep(ctx, kernel, c.KernelPath(), mostBytes)
-	if err == nil && initrd != nil {
-		var second string
-		second, err = Keep(ctx, initrd, c.InitrdPath(), mostBytes)
-		sums += second
-	}
-	if err != nil {
-		return Content{}, err
-	}
-	both := sha256.Sum256([]byte(sums))
-	c.SHA256 = hex.EncodeToString(both[:])
-	return s.publish(c, nil)
-}
-
-// publish puts a finished content in its place, durably.
-func (s *Store) publish(c Content, err error) (Content, error) {
-	if err != nil {
-		return Content{}, err
-	}
-	work := c.folder
-	if err := filepath.WalkDir(work, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		info, err := e.Info()
 		if err != nil {
-			return err
+			return Content{}, "", err
 		}
-		c.Size += info.Size()
-		if c.Kind == RootFS {
-			return nil // its permissions are its own
+		if err := c.usable(&i); err != nil {
+			return Content{}, "", err
 		}
-		return os.Chmod(path, 0o644) //nolint:gosec // VMs under other uids read contents
-	}); err != nil {
-		return Content{}, err
+		content, err := c.contents.Get(i.SHA256)
+		return content, i.KernelArgs, err
 	}
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return Content{}, err
+	if c.images.RequireSigned {
+		return Content{}, "", fault.InvalidField("image",
+			"must be a signed image of the catalog, since images.require_signed is set")
 	}
-	if err := durable.Create(filepath.Join(work, "content.json"), raw, 0o644); err != nil {
-		return Content{}, err
-	}
-	syscall.Sync() // the files are qemu-img's and ours, and must not be empty after a loss of power
-	c.folder = filepath.Join(s.folder, "content", c.SHA256)
-	if err := os.Rename(work, c.folder); err != nil {
-		if existing, getErr := s.Get(c.SHA256); getErr == nil {
-			return existing, os.RemoveAll(work) // somebody was quicker
-		}
-		return Content{}, err
-	}
-	return c, syncFolder(filepath.Dir(c.folder))
+	content, err := c.takePath(ctx, files, name)
+	return content, "", err
 }
 
-func syncFolder(path string) error {
-	f, err := os.Open(path) //nolint:gosec // our own
-	if err != nil {
-		return err
+// usable says whether VMs may be made of an image.
+func (c *Catalog) usable(i *record.Image) error {
+	switch {
+	case i.Locked:
+		return fault.New(fault.Conflict, "the image %s is locked", i.Name).WithCode("image_locked")
+	case c.images.RequireSigned && (i.SignatureValid == nil || !*i.SignatureValid):
+		return admission.RefuseField("images.require_signed", "image",
+			"%s has no good signature, which images.require_signed demands", i.Name)
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return nil
 }
 
-// Clean removes the contents that keep does not name, and says how many files and bytes
-// that were.
-func (s *Store) Clean(keep map[string]bool) (files int, bytes int64, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.folder, "content"))
+// Hold keeps contents from being cleaned until what it returns is called.
+func (c *Catalog) Hold() func() {
+	c.cleaning.RLock()
+	return c.cleaning.RUnlock
+}
+
+// Clean removes from disk what no image and no VM needs, and says how many contents
+// and bytes that were.
+func (c *Catalog) Clean(ctx context.Context) (files int, bytes int64, err error) {
+	// Waiting in line would hold up all who make VMs behind an image that is being taken in.
+	for patience := 50; !c.cleaning.TryLock(); patience-- {
+		if patience == 0 {
+			return 0, 0, fault.New(fault.Conflict,
+				"images are being taken in, or VMs made; try again when that is over").WithCode("images_in_use")
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		}
+	}
+	defer c.cleaning.Unlock()
+	needed, err := c.store.NeededContents(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, e := range entries {
-		if keep[e.Name()] {
-			continue
-		}
-		c, getErr := s.Get(e.Name())
-		path := filepath.Join(s.folder, "content", e.Name())
-		if strings.HasPrefix(e.Name(), ".") || getErr != nil && !validSum.MatchString(e.Name()) {
-			continue // not ours
-		}
-		if removeErr := os.RemoveAll(path); removeErr != nil {
-			err = errors.Join(err, removeErr)
-			continue
-		}
-		files, bytes = files+1, bytes+c.Size
+	if files, bytes, err = c.contents.Clean(needed); err != nil {
+		return files, bytes, err
 	}
-	return files, bytes, err
+	message := fmt.Sprintf("%d contents, %d bytes", files, bytes)
+	return files, bytes, c.store.Note(ctx, audit.Entry{Action: "image.clean", Message: message})
+}
+
+// Export opens the disk of an image.
+func (c *Catalog) Export(ctx context.Context, name string) (*os.File, error) {
+	i, err := c.store.Image(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if i.Kind != string(Disk) {
+		return nil, fault.New(fault.Conflict, "the image %s is no disk", i.Name).WithCode("not_a_disk")
+	}
+	content, err := c.contents.Get(i.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(content.DiskPath())
+}
+
+// SweepIncoming removes what was being taken in and no operation goes on with.
+func (c *Catalog) SweepIncoming(ctx context.Context) error {
+	open, err := c.store.OpenArgs(ctx, record.OperationImage)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, args := range open {
+		keep[incomingOf(args)] = true
+	}
+	return c.contents.DropAll(func(id string) bool { return keep[id] })
 }

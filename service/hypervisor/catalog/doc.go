@@ -1,6 +1,11 @@
 // Package catalog keeps what VMs are made of: disk images, kernels with initial RAM
 // disks, and root file systems of sandboxes, each by the SHA-256 of what was taken in.
-// Names for them, and who uses them, are the service's business.
+// Images are names for contents, which are stored (package record).
+//
+//	catalog.go     the Catalog: what an image stands for, and cleaning up what nothing needs
+//	addition.go    taking images in, as operations
+//	signature.go   minisign
+//	contents.go, rootfs.go   the Contents in their folders:
 //
 //	content/SHA256/content.json   what it is
 //	content/SHA256/disk.qcow2     a disk, as qemu-img wrote it
@@ -15,4 +20,7 @@
 //     the look and the use.
 //   - A VM reads contents and writes none: they are readable by all, and their owner is
 //     the daemon.
+//   - What is used and no VM stands on yet is held (Hold), so that it is not cleaned meanwhile.
+//
+// It imports caller, record, operation, admission, image, demo and backend/sandbox.
 package catalog

@@ -17,7 +17,7 @@ import (
 // links are kept; devices, sockets and pipes are left out, since a sandbox makes its own.
 // The sum is that of a listing of all names, permissions and bytes. What check refuses is
 // not copied, and nor is anything else then. prepare adds to the copy what is not part of the sum.
-func (s *Store) TakeRootFS(ctx context.Context, id string, root *os.File, check func(fs.FileInfo) error, prepare func(*os.Root) error) (Content, error) {
+func (s *Contents) TakeRootFS(ctx context.Context, id string, root *os.File, check func(fs.FileInfo) error, prepare func(*os.Root) error) (Content, error) {
 	folder, err := s.Incoming(id)
 	if err != nil {
 		return Content{}, err

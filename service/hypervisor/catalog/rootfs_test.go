@@ -13,7 +13,7 @@ import (
 // A folder that was looked at may hold another by the time it is copied, or by a mount.
 func TestWhatIsRefusedBelowARootFileSystemIsNotTakenIn(t *testing.T) {
 	t.Parallel()
-	store, err := catalog.Open(filepath.Join(t.TempDir(), "images"), 1<<30)
+	store, err := catalog.OpenContents(filepath.Join(t.TempDir(), "images"), 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}

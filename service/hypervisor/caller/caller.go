@@ -1,0 +1,73 @@
+// Package caller says who asks for what is done, what belongs to the caller's scope, and as whom
+// the audit log names the caller.
+//
+// # Invariants
+//
+//   - Who calls is in the context (package shell), never an argument beside it. A context without
+//     a caller is that of nobody, who sees nothing.
+//   - Another tenant's things are not there for a caller: Sees is the only rule of that.
+//   - What the daemon does of its own accord, it does as Daemon (ByItself).
+//
+// It imports nothing of the service.
+package caller
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/shell"
+)
+
+// Caller is who makes a request.
+type Caller struct {
+	Name   string // the token's, the OIDC subject or the certificate's common name
+	Tenant string // of all that the caller sees; empty: everything
+	Admin  bool   // belongs to no tenant
+	Node   bool   // another daemon of the fleet
+}
+
+// Anonymous is everybody where no credentials are configured.
+var Anonymous = Caller{Name: "anonymous-admin", Admin: true, Node: true}
+
+// Daemon is the daemon itself, acting on its own.
+var Daemon = Caller{Name: "mainstay", Admin: true}
+
+// From is who asks for what is done in ctx; the zero Caller if nobody is known.
+func From(ctx context.Context) Caller {
+	c, _ := shell.Caller[Caller](ctx)
+	return c
+}
+
+// ByItself is the context in which the daemon acts on its own.
+func ByItself(ctx context.Context) context.Context { return shell.As(ctx, Daemon) }
+
+// Sees says whether what belongs to a tenant is in the caller's scope.
+func (c Caller) Sees(tenant string) bool { return c.Admin || c.Tenant != "" && c.Tenant == tenant }
+
+// NamesHostFiles says whether the caller may name every file of the host in a request for a tenant.
+//
+// An admin may name what tenants may not. The fleet's token is an admin's, and carries what
+// callers ask of a registry, who may be a tenant's: what it asks for a tenant, the tenant asks.
+func (c Caller) NamesHostFiles(tenant string) bool {
+	forTenant := c.Tenant != "" || c.Node && c != Anonymous && tenant != ""
+	return c.Admin && !forTenant
+}
+
+// Entry completes an audit entry with what is known of the caller.
+func (c Caller) Entry(e audit.Entry) audit.Entry {
+	e.Actor, e.ActorType = c.Name, c.actorType()
+	if e.Tenant == "" {
+		e.Tenant = c.Tenant
+	}
+	return e
+}
+
+func (c Caller) actorType() audit.ActorType {
+	switch {
+	case c.Name == Daemon.Name:
+		return audit.System
+	case c.Node && c != Anonymous:
+		return audit.Agent
+	}
+	return audit.Admin
+}

@@ -1,0 +1,272 @@
+package disk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+)
+
+// dropBackup removes a backup's files.
+func (w *Manager) dropBackup(id string) error {
+	return errors.Join(os.RemoveAll(w.host.BackupBoot(id)), os.RemoveAll(w.host.BackupFile(id)))
+}
+
+// backupArgs are those of the job behind a backup.
+type backupArgs struct {
+	Backup, VM, Kind, Description string
+	Actor                         caller.Caller
+}
+
+// CreateBackup begins to copy a VM's disk.
+func (w *Manager) CreateBackup(ctx context.Context, id, kind, description string) (record.Operation, error) {
+	r, err := w.store.VM(ctx, id)
+	if err != nil {
+		return record.Operation{}, err
+	}
+	if _, err := w.diskKeeper(&r); err != nil {
+		return record.Operation{}, err
+	}
+	args := backupArgs{Backup: record.NewID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
+	op := record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}
+	return w.operate.Begin(ctx, op, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
+}
+
+// runBackup is the job behind a backup. If it is repeated, it begins anew.
+func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
+	if _, err := w.store.Backup(caller.ByItself(ctx), a.Backup); err == nil {
+		return nil // it was stored before the daemon ended
+	}
+	return w.withDisk(ctx, a.VM, func(ctx context.Context, r record.VM, d backend.Disks) error {
+		b := record.Backup{
+			ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: record.BackupFull, Bitmap: "backup-" + a.Backup,
+			Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(w.now()),
+		}
+		parent, err := w.parentOf(ctx, &r, d, a.Kind)
+		if err != nil {
+			return err
+		}
+		work := w.host.WorkCopy(r.ID)
+		defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
+		if b.VirtualSize, err = image.VirtualSize(w.host.Disk(&r).Target); err != nil {
+			return err
+		}
+		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, w.host.Volume(&r)); err != nil {
+			return err
+		}
+		// Bitmaps of backups that were never stored are of no use.
+		keep := []string{}
+		copying := backend.DiskCopy{Target: work, Note: b.Bitmap}
+		if parent != nil {
+			b.Kind, b.Parent, copying.Since, keep = record.BackupIncremental, parent.ID, parent.Bitmap, []string{parent.Bitmap}
+		}
+		if err := d.DropBitmaps(ctx, keep...); err != nil {
+			return err
+		}
+		how, err := w.copyQuietly(ctx, &r, d, copying, progress)
+		if err != nil {
+			return err
+		}
+		if err := w.keepBackup(ctx, &b, work, parent); err != nil {
+			return errors.Join(err, w.dropBackup(b.ID))
+		}
+		if err := w.store.AddBackup(context.WithoutCancel(ctx), &b, how); err != nil {
+			return errors.Join(err, w.dropBackup(b.ID))
+		}
+		// Only now may the notes that this backup was made by go. What stays goes next time.
+		if err := d.DropBitmaps(context.WithoutCancel(ctx), b.Bitmap); err != nil {
+			w.log.Warn("a disk keeps notes that are of no use any more", "vm", r.ID, "error", err)
+		}
+		return nil
+	})
+}
+
+// parentOf is the backup that another can build on; nil: there is none, or none is wanted.
+// A VM whose process was killed from outside has lost the notes of what changed.
+func (w *Manager) parentOf(ctx context.Context, r *record.VM, d backend.Disks, kind string) (*record.Backup, error) {
+	if kind != record.BackupIncremental {
+		return nil, nil
+	}
+	b, err := w.store.LastNoted(ctx, r.ID)
+	if b == nil || err != nil {
+		return nil, err
+	}
+	usable, err := d.HasBitmap(ctx, b.Bitmap)
+	if err != nil || !usable {
+		return nil, err
+	}
+	return b, nil
+}
+
+// keepBackup puts a copy in its place, durably. The VM's process could write to the copy, and
+// may do so still: the backup is a file of the daemon's own, which was inspected.
+func (w *Manager) keepBackup(ctx context.Context, b *record.Backup, work string, parent *record.Backup) error {
+	path := w.host.BackupFile(b.ID)
+	if err := w.dropBackup(b.ID); err != nil {
+		return err // it is begun anew
+	}
+	if boot := &b.Spec.V.Boot; len(host.BootFiles(boot)) > 0 {
+		if err := os.Mkdir(w.host.BackupBoot(b.ID), 0o700); err != nil {
+			return err
+		}
+		if err := host.CopyBoot(ctx, boot, w.host.Folder(b.VM), w.host.BackupBoot(b.ID), 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := image.Adopt(ctx, work, path, image.LimitsOf(b.VirtualSize)); err != nil {
+		return err
+	}
+	if parent != nil {
+		// The name begins at the file's folder, so that backups can be moved together.
+		if err := storage.SetBacking(ctx, path, filepath.Base(w.host.BackupFile(parent.ID))); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(path) //nolint:gosec // our own folder
+	if err != nil {
+		return err
+	}
+	b.Size, b.SHA256, err = sumOf(ctx, f)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// sumOf is the length and SHA-256 of what a file holds.
+func sumOf(ctx context.Context, f *os.File) (size int64, sum string, err error) {
+	hash := sha256.New()
+	buffer := make([]byte, 1<<20)
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, "", err
+		}
+		n, err := f.Read(buffer)
+		size += int64(n)
+		hash.Write(buffer[:n])
+		if errors.Is(err, io.EOF) {
+			return size, hex.EncodeToString(hash.Sum(nil)), nil
+		}
+		if err != nil {
+			return 0, "", err
+		}
+	}
+}
+
+// readBackup writes the disk of a backup to a new file, once the backup, and all that it
+// builds on, was found to be as it was stored.
+func (w *Manager) readBackup(ctx context.Context, b *record.Backup, result string, progress func(float64)) error {
+	chain, err := w.chainOf(ctx, b)
+	if err != nil {
+		return err
+	}
+	return image.Flatten(ctx, chain, result, image.LimitsOf(b.VirtualSize), progress)
+}
+
+// chainOf are the files of a backup and of those it builds on.
+func (w *Manager) chainOf(ctx context.Context, b *record.Backup) (chain []string, err error) {
+	for one := *b; ; {
+		if err := w.checkBackup(ctx, &one); err != nil {
+			return nil, err
+		}
+		if chain = append(chain, w.host.BackupFile(one.ID)); one.Parent == "" {
+			return chain, nil
+		}
+		// It is in the scope of whoever sees the one that builds on it.
+		if one, err = w.store.Backup(caller.ByItself(ctx), one.Parent); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// checkBackup refuses a backup that is not as it was stored, or refers to what it must not.
+func (w *Manager) checkBackup(ctx context.Context, b *record.Backup) error {
+	damaged := func(cause error) error {
+		return fault.Wrap(fault.Conflict, cause,
+			"the backup %s is damaged: its file is not the one that was stored", b.ID).WithCode("backup_damaged")
+	}
+	f, err := os.Open(w.host.BackupFile(b.ID))
+	if errors.Is(err, os.ErrNotExist) {
+		return damaged(err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	backing := ""
+	if b.Parent != "" {
+		backing = filepath.Base(w.host.BackupFile(b.Parent))
+	}
+	size, sum, err := sumOf(ctx, f)
+	if err != nil {
+		return err
+	}
+	if size != b.Size || sum != b.SHA256 {
+		return damaged(fmt.Errorf("it has %d bytes and the SHA-256 %s", size, sum))
+	}
+	if _, err := image.InspectLayer(f, size, backing); err != nil {
+		return damaged(err)
+	}
+	return nil
+}
+
+// DeleteBackup removes a backup that no other builds on, nor may come to build on by an
+// operation that has begun.
+func (w *Manager) DeleteBackup(ctx context.Context, id string) error {
+	if err := w.store.RemoveBackup(ctx, id); err != nil {
+		return err
+	}
+	return w.dropBackup(id)
+}
+
+// SweepBackups removes files of backups that were never stored.
+func (w *Manager) SweepBackups(ctx context.Context) error {
+	ids, err := w.store.BackupIDs(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, id := range ids {
+		known[filepath.Base(w.host.BackupFile(id))], known[filepath.Base(w.host.BackupBoot(id))] = true, true
+	}
+	entries, err := os.ReadDir(w.host.BackupFolder())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(w.host.BackupFolder(), e.Name())))
+		}
+	}
+	return err
+}
+
+// ExportBackup is a backup's disk as one file, which is removed when the reader is closed.
+func (w *Manager) ExportBackup(ctx context.Context, id string) (io.ReadCloser, error) {
+	b, err := w.store.Backup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp(w.host.BackupFolder(), ".export-")
+	if err != nil {
+		return nil, err
+	}
+	// Without its name the file goes with its last reader, whatever happens to the daemon.
+	defer func() { _ = os.RemoveAll(folder) }()
+	path := filepath.Join(folder, "disk.qcow2")
+	if err := w.readBackup(ctx, &b, path, nil); err != nil {
+		return nil, err
+	}
+	return os.Open(path) //nolint:gosec // made above
+}

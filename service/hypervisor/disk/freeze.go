@@ -1,0 +1,73 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// freezeLimit is how long a guest's file systems may stand still for a snapshot, and
+// freezePatience how long the guest may take to stop them.
+const (
+	freezeLimit    = 30 * time.Second
+	freezePatience = 10 * time.Second
+)
+
+// quiet does something while the file systems of a guest that runs stand still, if its
+// agent can see to that, and says how it went.
+func (w *Manager) quiet(ctx context.Context, r *record.VM, do func() error) (how string, err error) {
+	client, agentErr := w.machines.Get(r.ID).Session()
+	if r.State != vm.Running || agentErr != nil {
+		return "as the disk was", do()
+	}
+	freezing, cancel := context.WithTimeout(ctx, freezePatience)
+	n, freezeErr := client.Freeze(freezing, freezeLimit)
+	cancel()
+	err = do()
+	if freezeErr != nil {
+		return "as the disk was, since the guest's file systems could not be stopped", err
+	}
+	thawing, cancel := context.WithTimeout(ctx, freezePatience)
+	defer cancel()
+	if thawed, thawErr := client.Thaw(thawing); thawErr != nil || thawed < n {
+		return "as the disk was: the guest's file systems did not stand still to the end", err
+	}
+	return fmt.Sprintf("with the guest's %d file systems at rest", n), err
+}
+
+// copyQuietly copies a disk as it is while the guest's file systems are at rest: the
+// moment that is copied is the beginning, so they need not rest any longer.
+func (w *Manager) copyQuietly(
+	ctx context.Context, r *record.VM, d backend.Disks, c backend.DiskCopy, progress func(float64),
+) (how string, err error) {
+	thaw := func() {}
+	how = "as the disk was"
+	client, agentErr := w.machines.Get(r.ID).Session()
+	switch {
+	case r.State != vm.Running || !r.Spec.V.Agent: // nobody writes, or nobody can see to it
+	case agentErr != nil:
+		how = "as the disk was, since the guest's agent is not connected"
+	default:
+		freezing, cancel := context.WithTimeout(ctx, freezePatience)
+		_, err := client.Freeze(freezing, freezeLimit)
+		cancel()
+		if err != nil {
+			how = "as the disk was, since the guest's file systems could not be stopped"
+			break
+		}
+		how = "with the guest's file systems at rest"
+		thaw = sync.OnceFunc(func() {
+			thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
+			defer cancel()
+			_, _ = client.Thaw(thawing) // it thaws by itself else
+		})
+	}
+	c.Begun = thaw
+	defer thaw() // of a copy that did not begin
+	return how, d.Copy(ctx, c, progress)
+}

@@ -1,0 +1,212 @@
+package disk
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// RevertSnapshot puts a VM back to a snapshot: a full one leaves it running.
+func (w *Manager) RevertSnapshot(ctx context.Context, id, name string) (record.VM, error) {
+	r, err := w.store.VM(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	snap, err := w.store.Snapshot(ctx, id, name)
+	if err != nil {
+		return r, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case snap.Kind == record.SnapshotDisk:
+		err = w.revertDisk(ctx, id, &snap)
+	case r.Backend == backend.Sandbox, r.State != vm.Running && r.State != vm.Paused:
+		err = w.startFrom(ctx, id, &snap)
+	default:
+		err = w.revertRunning(ctx, id, &snap)
+	}
+	if err != nil {
+		return r, err
+	}
+	return w.store.VM(ctx, id)
+}
+
+// revertDisk puts the disk of a VM that is stopped back.
+func (w *Manager) revertDisk(ctx context.Context, id string, snap *record.Snapshot) error {
+	atRest := func(_ context.Context, r *record.VM) error {
+		if r.State != vm.Stopped && r.State != vm.Failed {
+			return fault.New(fault.Conflict, "the VM is %s; stop it before its disk is put back, "+
+				"or revert to a full snapshot", r.State).WithCode("wrong_state")
+		}
+		return nil
+	}
+	return w.machines.With(ctx, id, atRest, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		return w.revertDiskOf(ctx, m, r, snap)
+	})
+}
+
+// revertDiskOf can be repeated. The VM's work is locked.
+func (w *Manager) revertDiskOf(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
+	err := w.intending(ctx, snap, func() error {
+		// What the bitmaps noted does not fit the disk afterwards: the next backup is a full one.
+		if err := w.forgetBitmaps(ctx, m, &r); err != nil {
+			return err
+		}
+		return storage.DirPool{}.Revert(ctx, w.host.Volume(&r), snap.Name)
+	})
+	if err != nil {
+		return err
+	}
+	return w.settleRevert(ctx, &r, "the disk is as in snapshot "+snap.Name)
+}
+
+// intending stores that a VM is being put back to a snapshot before that is done, so that a daemon
+// that is killed meanwhile does it again: it may have left the disk half put back, or the VM halted.
+// settleRevert ends it. The VM's work is locked.
+func (w *Manager) intending(ctx context.Context, snap *record.Snapshot, act func() error) error {
+	if err := w.store.SetReverting(ctx, snap.VM, snap.Name); err != nil {
+		return err
+	}
+	if err := act(); err != nil {
+		return errors.Join(err, w.store.SetReverting(ctx, snap.VM, ""))
+	}
+	return nil
+}
+
+// settleRevert stores that a VM is as in a snapshot. The snapshot brought back the size, too, that
+// the disk had.
+func (w *Manager) settleRevert(ctx context.Context, r *record.VM, message string) error {
+	size := r.Spec.V.DiskGiB
+	if size != 0 && r.HasDisk() {
+		bytes, err := image.VirtualSize(w.host.Disk(r).Target)
+		if err != nil {
+			return err
+		}
+		size = int((bytes + record.GiB - 1) / record.GiB)
+	}
+	_, err := w.store.Change(ctx, r.ID, record.EventDisk, "vm.snapshot.revert", message, func(r *record.VM) {
+		r.Spec.V.DiskGiB, r.Reverting = size, ""
+	})
+	return err
+}
+
+// forgetBitmaps has the next backup be a full one. The VM's work is locked.
+func (w *Manager) forgetBitmaps(ctx context.Context, m *machine.Machine, r *record.VM) error {
+	if err := w.store.ForgetBitmaps(ctx, r.ID); err != nil {
+		return err
+	}
+	d, err := w.openDisk(ctx, m, r)
+	if err != nil {
+		return err
+	}
+	err = d.DropBitmaps(ctx)
+	if !r.State.HasProcess() {
+		err = errors.Join(err, d.Close())
+	}
+	return err
+}
+
+// revertRunning loads a full snapshot into a VM that runs.
+func (w *Manager) revertRunning(ctx context.Context, id string, snap *record.Snapshot) error {
+	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		return w.load(ctx, m, r, snap)
+	})
+}
+
+// load puts a VM that runs back to a full snapshot. It can be repeated. The VM's work is locked.
+func (w *Manager) load(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
+	if err := w.intending(ctx, snap, func() error { return w.loadNow(ctx, m, r, snap) }); err != nil {
+		return err
+	}
+	if r.State == vm.Paused {
+		if _, err := w.store.Move(ctx, r.ID, vm.Resume, "", "reverted to snapshot "+snap.Name, nil); err != nil {
+			return err
+		}
+	}
+	return w.reverted(ctx, &r, m, snap)
+}
+
+func (w *Manager) loadNow(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
+	if err := w.forgetBitmaps(ctx, m, &r); err != nil {
+		return err
+	}
+	d, err := w.openDisk(ctx, m, &r)
+	if err != nil {
+		return err
+	}
+	if err := w.store.ExpectSecretOf(ctx, snap); err != nil {
+		return err
+	}
+	if err := d.RevertFull(ctx, snap.Name); err != nil {
+		if agreeErr := w.life.Agree(ctx, r, "the snapshot "+snap.Name+" could not be loaded"); agreeErr != nil {
+			w.log.Warn("whether a VM is halted is not known", "vm", r.ID, "error", agreeErr)
+		}
+		return err
+	}
+	return nil
+}
+
+// startFrom starts a VM from a full snapshot. A sandbox that runs is ended before.
+func (w *Manager) startFrom(ctx context.Context, id string, snap *record.Snapshot) error {
+	m := w.machines.Get(id)
+	if instance, ended := m.Process(); instance != nil {
+		if _, err := w.store.Move(ctx, id, vm.Stop, "", "for the snapshot "+snap.Name, nil); err != nil {
+			return err
+		}
+		if err := w.life.Kill(ctx, instance, ended); err != nil {
+			return err
+		}
+	}
+	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
+		r, err := w.store.Move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *record.VM) {
+			r.LastError, r.Reverting = "", snap.Name
+		})
+		if err != nil {
+			return err
+		}
+		return w.bringUpFrom(ctx, m, r, snap)
+	})
+}
+
+// bringUpFrom starts the process of a VM in state starting from a full snapshot. The VM's work
+// is locked.
+func (w *Manager) bringUpFrom(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
+	if err := w.store.ExpectSecretOf(ctx, snap); err != nil {
+		return err
+	}
+	b, err := w.host.Backend(&r)
+	if err != nil {
+		return err
+	}
+	begin := func(ctx context.Context, spec *backend.Spec) (backend.Instance, error) {
+		if restores, ok := b.(restorer); ok {
+			return restores.Restore(ctx, spec, w.host.CheckpointFolder(r.ID, snap.Name))
+		}
+		if keeper, ok := b.(backend.DiskKeeper); ok {
+			return keeper.StartFrom(ctx, spec, snap.Name)
+		}
+		return nil, fault.New(fault.Conflict, "the backend %s has no full snapshots", r.Backend)
+	}
+	if _, err := w.life.BringUpBy(ctx, m, r, begin); err != nil {
+		return err
+	}
+	return w.reverted(ctx, &r, m, snap)
+}
+
+// reverted notes that a VM is in the state of a full snapshot, and has its agent get a new
+// secret: whoever has seen the old one may have been the reason to revert.
+func (w *Manager) reverted(ctx context.Context, r *record.VM, m *machine.Machine, snap *record.Snapshot) error {
+	// Asked for before the session ends: the next one begins at once, and has to know.
+	m.SetRotate(true)
+	if client, err := m.Session(); err == nil {
+		_ = client.Close() // it was with the guest as it was before
+	}
+	return w.settleRevert(ctx, r, "the VM is as in snapshot "+snap.Name)
+}

@@ -1,0 +1,77 @@
+package disk
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Settle finishes or undoes what was begun with a VM's disk before the daemon ended: a snapshot
+// that was not finished is removed, and a revert is done again. The VM's process, if it has one, was
+// met again, and its work is locked.
+func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) error {
+	if r.Backend == backend.Sandbox {
+		return w.tidy(ctx, r.ID, nil)
+	}
+	if r.State == vm.Stopping || r.State == vm.Deleting {
+		return nil // the disk is used by nobody until that is over
+	}
+	d, err := w.openDisk(ctx, m, &r) // which tidies up
+	if err != nil {
+		return err
+	}
+	instance, _ := m.Process()
+	if instance == nil {
+		if err := d.Close(); err != nil {
+			return err
+		}
+	}
+	snap, err := w.reverting(ctx, &r)
+	switch {
+	case err != nil:
+		return err
+	case snap != nil && instance != nil:
+		return w.load(ctx, m, r, snap)
+	case snap != nil && snap.Kind == record.SnapshotDisk:
+		return w.revertDiskOf(ctx, m, r, snap)
+	case instance == nil:
+		return nil
+	}
+	if r.State == vm.Running {
+		// What was begun had halted it, and nobody else did.
+		if err := instance.Resume(ctx); err != nil {
+			return err
+		}
+	}
+	return w.life.Agree(ctx, r, "as it was found after the daemon came back")
+}
+
+// BringUpAgain starts the process of a VM in state starting, from the snapshot that it was to be
+// started from. The VM's work is locked.
+func (w *Manager) BringUpAgain(ctx context.Context, m *machine.Machine, r record.VM) error {
+	snap, err := w.reverting(ctx, &r)
+	if err != nil {
+		return err
+	}
+	if snap != nil {
+		return w.bringUpFrom(ctx, m, r, snap)
+	}
+	_, err = w.life.BringUp(ctx, m, r)
+	return err
+}
+
+// reverting is the snapshot that a VM is being put back to; nil: it is not, or that is gone.
+func (w *Manager) reverting(ctx context.Context, r *record.VM) (*record.Snapshot, error) {
+	if r.Reverting == "" {
+		return nil, nil
+	}
+	snap, err := w.store.Snapshot(ctx, r.ID, r.Reverting)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return &snap, err
+}

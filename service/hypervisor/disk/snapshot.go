@@ -1,0 +1,229 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// maxSnapshots bounds those of one VM.
+const maxSnapshots = 100
+
+// checkpointer is a VM that keeps its state in a folder, and restorer its backend.
+type (
+	checkpointer interface {
+		Checkpoint(ctx context.Context, folder string) error
+	}
+	restorer interface {
+		Restore(ctx context.Context, s *backend.Spec, folder string) (backend.Instance, error)
+	}
+)
+
+// CreateSnapshot keeps a VM's disk as it is, and with full its memory too.
+func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Snapshot) (record.Snapshot, error) {
+	r, err := w.store.VM(ctx, id)
+	if err != nil {
+		return snap, err
+	}
+	snap.VM = id
+	take := func(ctx context.Context, r record.VM, d backend.Disks) error {
+		if err := w.snapshotFits(ctx, &r, &snap); err != nil {
+			return err
+		}
+		// Once it is begun it is finished.
+		ctx = context.WithoutCancel(ctx)
+		snap.Secret = r.Secret
+		if err := w.store.IntendSnapshot(ctx, &snap); err != nil {
+			return err
+		}
+		how, err := w.makeSnapshot(ctx, &r, d, &snap)
+		if err == nil {
+			err = w.store.SettleSnapshot(ctx, &snap, fmt.Sprintf("snapshot %s (%s), %s", snap.Name, snap.Kind, how))
+		}
+		if err == nil {
+			return nil
+		}
+		if dropErr := w.dropSnapshot(ctx, id, snap.Name, d, "", ""); dropErr != nil {
+			w.log.Warn("what there is of a snapshot that failed is not removed yet",
+				"vm", id, "snapshot", snap.Name, "error", dropErr)
+		}
+		return err
+	}
+	if r.Backend == backend.Sandbox {
+		err = w.withSandbox(ctx, id, take)
+	} else {
+		err = w.withDisk(ctx, id, take)
+	}
+	return snap, err
+}
+
+// makeSnapshot makes a snapshot that is stored, and says how it went.
+func (w *Manager) makeSnapshot(
+	ctx context.Context, r *record.VM, d backend.Disks, snap *record.Snapshot,
+) (how string, err error) {
+	switch {
+	case d == nil:
+		return "with its memory", w.checkpoint(ctx, r, snap)
+	case snap.Kind == record.SnapshotFull:
+		// Memory and disk fit together as they are, and the guest shall not find its file
+		// systems at rest when it is back.
+		snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, true)
+		return "with its memory", err
+	}
+	return w.quiet(ctx, r, func() error {
+		_, err := d.Snapshot(ctx, snap.Name, false)
+		return err
+	})
+}
+
+// dropSnapshot removes a snapshot, or what there is of one, and then its row, with an event and an
+// audit entry unless the message is empty. It can be repeated. d is nil for a sandbox.
+func (w *Manager) dropSnapshot(ctx context.Context, id, name string, d backend.Disks, action, message string) error {
+	var err error
+	if d == nil {
+		err = os.RemoveAll(w.host.CheckpointFolder(id, name))
+	} else {
+		err = d.DeleteSnapshot(ctx, name)
+	}
+	if err != nil {
+		return err
+	}
+	return w.store.SettleNoSnapshot(ctx, id, name, action, message)
+}
+
+// tidy removes the snapshots that are not finished. The VM's work is locked; d is nil for a sandbox.
+func (w *Manager) tidy(ctx context.Context, id string, d backend.Disks) error {
+	names, err := w.store.UnfinishedSnapshots(ctx, id)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	ctx = caller.ByItself(context.WithoutCancel(ctx))
+	if d != nil {
+		if err := d.Recover(ctx); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := w.dropSnapshot(ctx, id, name, d, "", "snapshot "+name+" was not finished, and is removed"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidyStopped is tidy for a VM whose disk nobody has open. The VM's work is locked.
+func (w *Manager) tidyStopped(ctx context.Context, m *machine.Machine, r *record.VM) error {
+	names, err := w.store.UnfinishedSnapshots(ctx, r.ID)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	d, err := w.openDisk(ctx, m, r)
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// withSandbox is withDisk for a VM that has none.
+func (w *Manager) withSandbox(ctx context.Context, id string, do work) error {
+	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		if err := w.tidy(ctx, id, nil); err != nil {
+			return err
+		}
+		return do(ctx, r, nil)
+	})
+}
+
+func (w *Manager) checkpoint(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
+	instance, _ := w.machines.Get(r.ID).Process()
+	c, ok := instance.(checkpointer)
+	if !ok {
+		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
+	}
+	folder := w.host.CheckpointFolder(r.ID, snap.Name)
+	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB))
+	defer cancel()
+	if err := c.Checkpoint(limited, folder); err != nil {
+		return errors.Join(err, os.RemoveAll(folder))
+	}
+	size, err := sizeOf(folder)
+	snap.MemoryBytes = size
+	return err
+}
+
+func sizeOf(folder string) (total int64, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return 0, err
+		}
+		total += info.Size()
+	}
+	return total, nil
+}
+
+// snapshotFits says whether a snapshot can be made of a VM as it is.
+func (w *Manager) snapshotFits(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
+	if snap.Kind == record.SnapshotFull && r.State != vm.Running && r.State != vm.Paused {
+		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
+	}
+	if r.Backend == backend.Sandbox && snap.Kind != record.SnapshotFull {
+		return fault.InvalidField("kind", "a sandbox has no disk; only full snapshots can be made of it")
+	}
+	_, n, err := w.store.CountSnapshots(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	if n >= maxSnapshots {
+		return fault.New(fault.Conflict, "a VM may have %d snapshots; remove some", maxSnapshots)
+	}
+	_, err = w.store.Snapshot(ctx, r.ID, snap.Name)
+	switch {
+	case err == nil:
+		return fault.New(fault.Conflict, "the VM has a snapshot %s already", snap.Name).WithCode("name_taken")
+	case fault.Is(err, fault.NotFound):
+		return nil
+	}
+	return err
+}
+
+// DeleteSnapshot removes a snapshot.
+func (w *Manager) DeleteSnapshot(ctx context.Context, id, name string) error {
+	r, err := w.store.VM(ctx, id)
+	if err != nil {
+		return err
+	}
+	if _, err := w.store.Snapshot(ctx, id, name); err != nil {
+		return err
+	}
+	forget := func(ctx context.Context, _ record.VM, d backend.Disks) error {
+		ctx = context.WithoutCancel(ctx)
+		if err := w.store.IntendNoSnapshot(ctx, id, name); err != nil {
+			return err
+		}
+		if err := w.dropSnapshot(ctx, id, name, d, "vm.snapshot.delete", "snapshot "+name+" removed"); err != nil {
+			return errors.Join(err, w.store.KeepSnapshot(ctx, id, name)) // to be removed once more
+		}
+		return nil
+	}
+	if r.Backend == backend.Sandbox {
+		return w.withSandbox(ctx, id, forget)
+	}
+	return w.withDisk(ctx, id, forget)
+}

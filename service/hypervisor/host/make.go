@@ -1,0 +1,176 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+)
+
+// Parts are what a new VM is made of.
+type Parts struct {
+	Copies []Copy        // what becomes the VM's own
+	Disk   *storage.Base // what its disk begins with; nil: it is empty, or there is none
+	Secret string        // of its agent; empty: it has none
+}
+
+// Copy is an open file, which was checked, and its name in the VM's folder.
+type Copy struct {
+	File *os.File
+	Name string
+}
+
+// Make gives a VM its folder, disk and seed.
+func (h *Host) Make(ctx context.Context, r *record.VM, p Parts) error {
+	folder := h.Folder(r.ID)
+	if err := os.Mkdir(folder, 0o711); err != nil { //nolint:gosec // its process, under another uid, passes through
+		return err
+	}
+	uid, gid := h.Owner(r)
+	for _, c := range p.Copies {
+		path := filepath.Join(folder, c.Name)
+		if _, err := catalog.Keep(ctx, c.File, path, 2<<30); err != nil {
+			return err
+		}
+		if err := chown(path, uid, gid); err != nil {
+			return err
+		}
+	}
+	if r.HasDisk() {
+		if err := h.pool(r).Create(ctx, h.Volume(r), p.Disk); err != nil {
+			return err
+		}
+	}
+	return h.WriteSeed(r, p.Secret)
+}
+
+// MakeFolderAnew gives a VM an empty folder, whatever an earlier attempt has left there.
+func (h *Host) MakeFolderAnew(id string) error {
+	folder := h.Folder(id)
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	return os.Mkdir(folder, 0o711) //nolint:gosec // its process, under another uid, passes through
+}
+
+func chown(path string, uid, gid int) error {
+	if uid == 0 {
+		return nil
+	}
+	return os.Lchown(path, uid, gid)
+}
+
+// The files in a VM's folder.
+const (
+	seedFile   = "seed.iso"
+	secretFile = "secret"
+)
+
+// WriteSeed makes the disk from which the guest learns who it is. A sandbox gets the
+// secret as a file.
+func (h *Host) WriteSeed(r *record.VM, secret string) error {
+	uid, gid := h.Owner(r)
+	if r.Backend == backend.Sandbox {
+		if secret == "" {
+			return nil
+		}
+		path := filepath.Join(h.Folder(r.ID), secretFile)
+		return errors.Join(os.WriteFile(path, []byte(secret+"\n"), 0o600), chown(path, uid, gid))
+	}
+	ci := &r.Spec.V.CloudInit
+	content := seed.Content{
+		InstanceID: r.ID, Hostname: ci.Hostname, UserData: ci.UserData, SSHAuthorizedKeys: ci.SSHAuthorizedKeys,
+		Secret: secret,
+	}
+	if content.Hostname == "" {
+		content.Hostname = strings.ReplaceAll(r.Name, "_", "-")
+	}
+	if secret != "" && r.Spec.V.Boot.Kernel == "" {
+		content.Agent = h.agent() // a guest with a disk has none of its own, perhaps
+	}
+	path := filepath.Join(h.Folder(r.ID), seedFile)
+	if err := seed.Write(path, content); err != nil {
+		return err
+	}
+	return chown(path, uid, gid)
+}
+
+// The firmware of a VM whose request named its files.
+const (
+	FirmwareCode = "firmware_CODE.fd"
+	FirmwareVars = "firmware_VARS.fd"
+)
+
+// BootFiles are the files in a VM's own folder that it boots from, and in which its firmware
+// remembers how.
+func BootFiles(boot *record.Boot) (names []string) {
+	for _, name := range []string{boot.Kernel, boot.Initrd, boot.Firmware} {
+		if name != "" && !filepath.IsAbs(name) {
+			names = append(names, name)
+		}
+	}
+	if boot.Firmware != "" && !filepath.IsAbs(boot.Firmware) {
+		names = append(names, FirmwareVars)
+	}
+	if boot.Firmware != "" {
+		names = append(names, backend.VarsFile)
+	}
+	return names
+}
+
+// CopyBoot copies them from one folder to another, to files of a user's; 0: the daemon's.
+func CopyBoot(ctx context.Context, boot *record.Boot, from, to string, uid, gid int) error {
+	for _, name := range BootFiles(boot) {
+		limit := int64(2 << 30)
+		if name == backend.VarsFile || name == FirmwareVars {
+			limit = 64 << 20 // OVMF's take half a MiB
+		}
+		err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name), limit)
+		if errors.Is(err, os.ErrNotExist) && name == backend.VarsFile {
+			continue // the VM has never run
+		}
+		if err != nil {
+			return err
+		}
+		if err := chown(filepath.Join(to, name), uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(ctx context.Context, from, to string, limit int64) error {
+	f, err := os.Open(from) //nolint:gosec // our own folder
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	_, err = catalog.Keep(ctx, f, to, limit)
+	return err
+}
+
+// sweepFolders removes folders of VMs that never were, and copies of disks that a killed daemon
+// left: the operation may not be repeated, as when the VM that was to be made is gone.
+func (h *Host) sweepFolders(known func(id string) bool) error {
+	entries, err := os.ReadDir(filepath.Join(h.data, "vms"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !known(e.Name()) {
+			err = errors.Join(err, os.RemoveAll(h.Folder(e.Name())))
+			continue
+		}
+		if left := os.Remove(filepath.Join(h.Folder(e.Name()), workCopy)); !errors.Is(left, os.ErrNotExist) {
+			err = errors.Join(err, left)
+		}
+	}
+	return err
+}

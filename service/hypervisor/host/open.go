@@ -1,0 +1,172 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+)
+
+// Config is what a Host stands on.
+type Config struct {
+	Data     string // absolute; MakeFolders has made it
+	Document *configfile.Config
+	Backends map[string]backend.Backend
+	// AgentProgram is the path of the guest agent's program; empty: there is none now.
+	AgentProgram func() string
+	Store        *record.Store
+	Log          *slog.Logger
+}
+
+// Host is what this host has for VMs.
+type Host struct {
+	data     string
+	doc      *configfile.Config
+	store    *record.Store
+	log      *slog.Logger
+	agent    func() string
+	backends map[string]backend.Backend
+	pools    map[string]storage.Pool
+	network  *network.Manager  // nil: networks of mode bridge and tap are not to be had
+	groups   *cgroup.Hierarchy // nil: VMs are not confined, or the host grants none
+}
+
+// Open looks what there is on this host.
+func Open(c Config) (*Host, error) {
+	h := &Host{data: c.Data, doc: c.Document, store: c.Store, log: c.Log, agent: c.AgentProgram, backends: c.Backends}
+	h.openPools()
+	if err := h.openNetwork(); err != nil {
+		return nil, err
+	}
+	return h, h.openGroups()
+}
+
+// MakeFolders makes the data's folder. VMs that run under own uids pass through it.
+func MakeFolders(data string, jailer *configfile.Jailer) error {
+	if err := os.MkdirAll(data, 0o711); err != nil { //nolint:gosec // what is in it keeps its own permissions
+		return fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", data)
+	}
+	for name, mode := range map[string]os.FileMode{"vms": 0o711, "backups": 0o700, "bases": 0o711, "state": 0o700} {
+		if err := os.MkdirAll(filepath.Join(data, name), mode); err != nil {
+			return fault.Wrap(fault.Invalid, err, "data: cannot make a folder in %s", data)
+		}
+	}
+	if !jailer.Enabled {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return fault.New(fault.Invalid, "jailer.enabled: running VMs under uids of their own takes root")
+	}
+	for dir := data; dir != "/"; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fault.New(fault.Invalid,
+				"jailer.enabled: VMs under uids of their own cannot pass through %s: chmod o+x %s", dir, dir)
+		}
+	}
+	return nil
+}
+
+func (h *Host) openPools() {
+	h.pools = map[string]storage.Pool{storage.Dir: storage.DirPool{}}
+	st := &h.doc.Storage
+	if st.LVMVolumeGroup != "" {
+		h.pools[storage.LVMThin] = storage.LVMPool{Group: st.LVMVolumeGroup, Thin: st.LVMThinPool}
+	}
+	if st.NBDServer != "" {
+		h.pools[storage.NBD] = storage.NBDPool{Server: st.NBDServer}
+	}
+	if st.CephPool != "" {
+		pool := storage.RBDPool{Pool: st.CephPool, User: st.CephUser, Conf: st.CephConf}
+		h.pools[storage.CephRBD] = pool
+		pool.InPlace = true
+		h.pools[storage.CephRBDInPlace] = pool
+	}
+}
+
+// openGroups looks whether the host grants control groups, where VMs are confined.
+func (h *Host) openGroups() error {
+	if !h.doc.Jailer.Enabled {
+		return nil
+	}
+	name := sha256.Sum256([]byte(h.data))
+	groups, err := cgroup.Open(fmt.Sprintf("mainstay-%x", name[:4]))
+	if err != nil {
+		if h.doc.Jailer.Enforce {
+			return fault.New(fault.Invalid, "jailer.enforce: %s", fault.From(err).Message)
+		}
+		h.log.Warn("VMs run without limits by control groups", "reason", fault.From(err).Message)
+		return nil
+	}
+	h.groups = groups
+	return nil
+}
+
+// openNetwork looks at nothing but its own file: VMs without a bridge need no more.
+func (h *Host) openNetwork() error {
+	subnet, err := netip.ParsePrefix(h.doc.Network.Subnet)
+	if err != nil {
+		return err
+	}
+	o := network.Options{
+		Log: h.log, Owner: h.data, ShareBridge: h.doc.Network.ShareBridge, Bridge: h.doc.Network.Bridge,
+		LeaseFile: filepath.Join(h.data, "state", "leases.json"), NoNAT: h.doc.Network.DisableNAT,
+		Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()),
+	}
+	for _, server := range h.doc.Network.DNS {
+		addr, err := netip.ParseAddr(server)
+		if err != nil {
+			return err
+		}
+		o.DNS = append(o.DNS, addr)
+	}
+	manager, err := network.New(o)
+	if err != nil {
+		return err
+	}
+	if err := manager.Check(); err != nil {
+		h.log.Info("VMs can have no network of mode bridge or tap here", "reason", fault.From(err).Message)
+		return nil
+	}
+	h.network = manager
+	return nil
+}
+
+// KeepNetwork answers guests that ask for addresses, until ctx ends.
+func (h *Host) KeepNetwork(ctx context.Context) {
+	if h.network == nil {
+		return
+	}
+	if err := h.network.Run(ctx); err != nil && ctx.Err() == nil {
+		h.log.Error("guests get no addresses: the DHCP server ended", "error", err)
+	}
+}
+
+// HasNetwork says whether VMs can have networks of mode bridge and tap.
+func (h *Host) HasNetwork() bool { return h.network != nil }
+
+// HasStorage says whether a storage is configured.
+func (h *Host) HasStorage(name string) bool { return h.pools[name] != nil }
+
+// Backends are the backends of this host by their names.
+func (h *Host) Backends() map[string]backend.Backend { return h.backends }
+
+// AgentProgram is the path of the guest agent's program; empty: there is none.
+func (h *Host) AgentProgram() string { return h.agent() }
+
+// UsableAddress says whether a guest on the daemon's own bridge can have an address.
+func (h *Host) UsableAddress(a netip.Addr) bool { return h.network == nil || h.network.Usable(a) }

@@ -1,0 +1,65 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// tapCounters are what went through a tap device: what the host sends is what the guest
+// receives.
+func tapCounters(device string) (received, sent int64) {
+	read := func(name string) int64 {
+		path := filepath.Join("/sys/class/net", filepath.Base(device), "statistics", name)
+		raw, err := os.ReadFile(path) //nolint:gosec // a device's name
+		if err != nil {
+			return 0 // the device has gone with its VM
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	return read("tx_bytes"), read("rx_bytes")
+}
+
+// memoryOfHost is the host's memory in MiB.
+func memoryOfHost() int {
+	raw, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			if err != nil {
+				return 0
+			}
+			return kib >> 10
+		}
+	}
+	return 0
+}
+
+// descendants are the processes below one.
+func descendants(pid int) []int {
+	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	if err != nil {
+		return nil
+	}
+	var all []int
+	for _, list := range lists {
+		raw, err := os.ReadFile(list) //nolint:gosec // of /proc
+		if err != nil {
+			continue // it has ended
+		}
+		for field := range strings.FieldsSeq(string(raw)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(append(all, child), descendants(child)...)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,170 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+)
+
+// Equip gives a VM what it has on the host while it runs, and says how it is started.
+// Strip takes it away.
+func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
+	r.Tap, r.IPs.V = "", []string{}
+	if mode := r.Spec.V.Network.Mode; r.HasTap() {
+		if h.network == nil {
+			return nil, fault.New(fault.Unavailable,
+				"networks of mode %s take root on the host; network.mode user and none work without", mode)
+		}
+		mac, err := net.ParseMAC(r.MAC)
+		if err != nil {
+			return nil, err
+		}
+		uid, _ := h.Owner(r)
+		owner := uint32(uid) //nolint:gosec // checked with the document
+		port := network.Port{VM: r.ID, Tenant: r.Tenant, MAC: mac, OwnerUID: owner, Hostname: r.Name}
+		if b := r.Spec.V.Network.Bridge; b != h.doc.Network.Bridge {
+			port.Bridge = b
+		}
+		if ip := r.Spec.V.Network.IP; ip != "" {
+			if port.IP, err = netip.ParseAddr(ip); err != nil {
+				return nil, err
+			}
+		}
+		attached, err := h.network.Attach(ctx, port)
+		if err != nil {
+			return nil, err
+		}
+		r.Tap = attached.Tap
+		if attached.IP.IsValid() {
+			r.IPs.V = []string{attached.IP.String()}
+		}
+		if port.IP.IsValid() && attached.IP != port.IP {
+			h.Strip(ctx, r)
+			return nil, fault.New(fault.Conflict,
+				"the address %s is another VM's, or not one of the bridge's network", port.IP)
+		}
+	}
+	return h.Spec(r), nil
+}
+
+// Confine bounds what a VM's processes may take. What is missing for that is told in the
+// VM's events, or with jailer.enforce the reason not to run it.
+func (h *Host) Confine(ctx context.Context, r *record.VM, instance backend.Instance) error {
+	if h.groups == nil {
+		return nil
+	}
+	err := h.groups.Create(r.ID, limitsOf(r))
+	for _, pid := range append([]int{instance.PID()}, descendants(instance.PID())...) {
+		if err == nil {
+			err = h.groups.Add(r.ID, pid)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if h.doc.Jailer.Enforce {
+		return fault.Wrap(fault.Unavailable, err, "the VM cannot be confined (jailer.enforce): %v", err)
+	}
+	_, tellErr := h.store.Change(caller.ByItself(ctx), r.ID, record.EventConfinement, "",
+		"not confined by control groups: "+err.Error(), nil)
+	return tellErr
+}
+
+// limitsOf is what a VM's processes may take: what the guest may, and what running it
+// takes beside: translated code, buffers, devices.
+func limitsOf(r *record.VM) cgroup.Limits {
+	const beside = 5 << 28 // 1.25 GiB, most of it for TCG's translated code
+	memory := int64(r.MemoryMiB) << 20
+	return cgroup.Limits{Memory: memory + memory/8 + beside, CPUs: r.VCPUs + 1, Processes: 4096}
+}
+
+// Strip takes away what a VM without a process has on the host beside its folder.
+func (h *Host) Strip(ctx context.Context, r *record.VM) {
+	remains, group, device := h.takeAway(ctx, r)
+	if remains != nil {
+		h.log.Error("a VM's remains on the host", "vm", r.ID, "error", remains)
+	}
+	if group != nil {
+		h.log.Error("a VM's control group is not removed", "vm", r.ID, "error", group)
+	}
+	if device != nil {
+		h.log.Error("a VM's network device is not removed", "vm", r.ID, "error", device)
+	}
+}
+
+func (h *Host) takeAway(ctx context.Context, r *record.VM) (remains, group, device error) {
+	if b, err := h.Backend(r); err == nil {
+		remains = b.Clean(ctx, h.Spec(r))
+	}
+	if h.groups != nil {
+		group = h.groups.Remove(r.ID)
+	}
+	// The row names the device only once the VM runs: a daemon that is killed before leaves it unnamed.
+	if h.network != nil && r.HasTap() {
+		device = h.network.Detach(ctx, r.ID)
+	}
+	return remains, group, device
+}
+
+// CleanLimit is how long removing a VM's remains may take.
+const CleanLimit = time.Minute
+
+// Clean takes away all that a VM without a process has on the host: its address, its disk and its
+// folder, too. It can be repeated.
+func (h *Host) Clean(ctx context.Context, r *record.VM) error {
+	if err := h.release(ctx, r); err != nil {
+		return err
+	}
+	if r.HasDisk() {
+		if err := h.pool(r).Remove(ctx, h.Volume(r)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(h.Folder(r.ID))
+}
+
+// release is Strip for good.
+func (h *Host) release(ctx context.Context, r *record.VM) error {
+	ctx, cancel := context.WithTimeout(ctx, CleanLimit)
+	defer cancel()
+	err := errors.Join(h.takeAway(ctx, r))
+	if h.network != nil && r.HasTap() {
+		err = errors.Join(err, h.network.Release(ctx, r.ID))
+	}
+	return err
+}
+
+// Sweep removes folders, network devices and control groups of VMs that are not known, and copies
+// of disks that a killed daemon left.
+func (h *Host) Sweep(ctx context.Context, known func(id string) bool) error {
+	if h.network != nil {
+		swept, err := h.network.Sweep(ctx, known)
+		if err != nil {
+			h.log.Error("network devices of VMs that are gone are not removed", "error", err)
+		} else if swept.Taps > 0 {
+			h.log.Info("removed network devices of VMs that are gone", "devices", swept.Taps)
+		}
+	}
+	if h.groups != nil {
+		if _, err := h.groups.Sweep(known); err != nil {
+			h.log.Error("control groups of VMs that are gone are not removed", "error", err)
+		}
+	}
+	return h.sweepFolders(known)
+}
+
+// NetworkCounters are what a VM's network device has received and sent.
+func NetworkCounters(r *record.VM) (received, sent int64) { return tapCounters(r.Tap) }
+
+// Memory is the memory of the host in MiB.
+func Memory() int { return memoryOfHost() }

@@ -1,0 +1,200 @@
+// Package httpapi translates between the contract and the rooms of the daemon: requests to calls,
+// rows to answers, and sockets to what is behind them.
+//
+//	api.go       the API, and what it stands on
+//	access.go    who calls, and whether they may: the Gate
+//	ticket.go    tickets, in place of credentials where there can be no header
+//	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   an operation of the contract each
+//	socket.go    consoles and screens
+//
+// # Invariants
+//
+//   - It decides nothing: what is refused beside the form of a request is refused by a room.
+//   - It knows neither SQL nor transactions.
+//   - Nothing is served before the VMs of before are brought back.
+//
+// It imports the rooms whose methods it calls. None imports it.
+package httpapi
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+)
+
+// Config is what an API stands on.
+type Config struct {
+	Log         *slog.Logger
+	Registry    *prometheus.Registry
+	Tracer      trace.TracerProvider // nil: no traces
+	Console     fs.FS                // the built web console; nil: none
+	Now         func() time.Time
+	AccessLog   string
+	MaxInFlight int
+	Auth        *configfile.Auth
+	NodeName    string
+	StopGrace   time.Duration // of a request that says nothing of it
+	Local       bool          // nobody reaches the daemon but from this host
+	// Restored is closed when the VMs of before are brought back.
+	Restored <-chan struct{}
+	// Ping says why the database does not answer.
+	Ping func(ctx context.Context) error
+
+	Store      *record.Store
+	Machines   *machine.Set
+	Operations *operation.Runner
+	Catalog    *catalog.Catalog
+	Plan       *plan.Planner
+	Agent      *agent.Keeper
+	Life       *life.Life
+	Disk       *disk.Manager
+	Fleet      *fleet.Registry
+}
+
+// API answers requests.
+type API struct {
+	cfg      Config
+	log      *slog.Logger
+	now      func() time.Time
+	shell    *shell.Shell[caller.Caller]
+	gate     atomic.Pointer[Gate]
+	tickets  *tickets
+	store    *record.Store
+	machines *machine.Set
+	operate  *operation.Runner
+	catalog  *catalog.Catalog
+	plan     *plan.Planner
+	agent    *agent.Keeper
+	life     *life.Life
+	disk     *disk.Manager
+	fleet    *fleet.Registry
+}
+
+var _ hypervisorapi.Server = (*API)(nil)
+
+// Contract loads the service's contract.
+func Contract() (*contract.Contract, error) {
+	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, AccessClasses)
+}
+
+// New puts the contract's operations behind a gate and the rate limit.
+func New(cfg Config, gate *Gate) (*API, error) {
+	a := &API{
+		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: newTickets(cfg.Now), store: cfg.Store, machines: cfg.Machines,
+		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
+		fleet: cfg.Fleet,
+	}
+	a.gate.Store(gate)
+	c, err := Contract()
+	if err != nil {
+		return nil, err
+	}
+	a.shell, err = shell.New(shell.Config[caller.Caller]{
+		Name: "hypervisor", Contract: c, Log: cfg.Log, Registry: cfg.Registry, Errors: problem.Flat,
+		AccessLog: cfg.AccessLog, MaxInFlight: cfg.MaxInFlight, MaxBody: maxBody, Tracer: cfg.Tracer, Console: cfg.Console,
+		Ready: []shell.Check{
+			{Name: "database", Run: func(ctx context.Context) (string, error) { return "", cfg.Ping(ctx) }},
+			{Name: "VMs", Run: a.restoredVMs},
+			{Name: "backends", Run: cfg.Plan.Usable},
+		},
+		Identify: a.identify, Admit: a.authorize, Around: a.rateLimit(),
+		GuardMetrics: cfg.Auth.Require && !cfg.Auth.OpenMetrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	hypervisorapi.Register(a.shell, hypervisorapi.BasePath, a, a.shell.Fail)
+	a.shell.Raw("GET /v1/vms/{id}/console", a.openConsole)
+	a.shell.Raw("GET /v1/vms/{id}/vnc", a.openScreen)
+	return a, nil
+}
+
+// Handler answers all requests.
+func (a *API) Handler() http.Handler { return a.shell.Handler() }
+
+// Gate is the gate that is in force.
+func (a *API) Gate() *Gate { return a.gate.Load() }
+
+// SetGate puts another gate into force. Who holds a connection keeps it.
+func (a *API) SetGate(g *Gate) { a.gate.Store(g) }
+
+// Exposed says whether everybody who reaches the daemon from elsewhere is an admin.
+func (a *API) Exposed() bool { return a.Gate().Open() && !a.cfg.Local }
+
+// restoredVMs is ready once the VMs of before are back.
+func (a *API) restoredVMs(context.Context) (string, error) {
+	select {
+	case <-a.cfg.Restored:
+		return "", nil
+	default:
+		return "", fault.New(fault.Unavailable, "the VMs that there are are being brought back").WithCode("not_ready")
+	}
+}
+
+// rateLimit counts requests against who makes them, whether they are admitted or not.
+func (a *API) rateLimit() func(*contract.Operation, http.Handler) http.Handler {
+	doc := a.cfg.Auth
+	if doc.RateLimitRPS == 0 {
+		return nil
+	}
+	limits := httpserve.RateLimits{
+		Rate: doc.RateLimitRPS, Burst: doc.RateLimitBurst, MaxKeys: 10_000, Key: whom, Now: a.now,
+	}
+	limit := httpserve.RateLimit(limits, func(w http.ResponseWriter, r *http.Request, err error) {
+		a.shell.Fail(w, r, err) // which is made by the time of a request
+	})
+	return func(_ *contract.Operation, next http.Handler) http.Handler { return limit(next) }
+}
+
+// value is what a pointer points to, or zero.
+func value[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// orElse is what a pointer points to, or what is usual.
+func orElse[T any](p *T, usual T) T {
+	if p == nil {
+		return usual
+	}
+	return *p
+}
+
+// ref points to a copy of v.
+func ref[T any](v T) *T { return &v }
+
+// some points to a copy of v, unless it is zero.
+func some[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}

@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/list"
+)
+
+// ListAudit tells who changed what.
+func (a *API) ListAudit(
+	ctx context.Context, req hypervisorapi.ListAuditRequestObject,
+) (hypervisorapi.ListAuditResponseObject, error) {
+	entries := func(before int64, limit int) ([]audit.Entry, error) { return a.store.AuditEntries(ctx, before, limit) }
+	number := func(e audit.Entry) int64 { return e.Seq }
+	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, entries, number, apiEntry)
+	return hypervisorapi.ListAudit200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link},
+	}, err
+}
+
+func apiEntry(e audit.Entry) hypervisorapi.AuditEntry {
+	return hypervisorapi.AuditEntry{
+		Seq: e.Seq, Time: e.Time.Time, Actor: e.Actor, Action: e.Action, Target: e.Target, Tenant: e.Tenant,
+		Result: string(e.Result), Message: e.Message,
+	}
+}
+
+// VerifyAudit recomputes the audit log's chain.
+func (a *API) VerifyAudit(
+	ctx context.Context, _ hypervisorapi.VerifyAuditRequestObject,
+) (hypervisorapi.VerifyAuditResponseObject, error) {
+	v, err := a.store.InspectAudit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	points := v.Checkpoints
+	out := hypervisorapi.VerifyAudit200JSONResponse{
+		Ok: v.OK, Entries: v.Entries, Verified: v.Verified, Reason: v.Reason, Genesis: v.Genesis,
+		HeadSeq: v.HeadSeq, HeadHash: v.HeadHash,
+		Segments: []hypervisorapi.AuditSegment{}, Breaks: []hypervisorapi.AuditBreak{},
+		Checkpoints: hypervisorapi.AuditCheckpoints{
+			Count: points.Count, Since: timeOrNil(points.First.Time), NewestAt: timeOrNil(points.Newest.Time),
+			NewestSeq: points.Newest.Seq, Cut: points.Cut,
+		},
+	}
+	for _, s := range v.Segments {
+		out.Segments = append(out.Segments, hypervisorapi.AuditSegment{
+			Number: s.Number, BegunAt: s.Time, First: s.First, Last: s.Last, Verified: s.Verified,
+		})
+	}
+	for _, b := range v.Breaks {
+		out.Breaks = append(out.Breaks, hypervisorapi.AuditBreak{
+			Segment: b.Segment, Seq: b.Seq, Reason: b.Reason, Recorded: b.Recorded, FoundAt: b.FoundAt,
+			AcknowledgedAt: timeOrNil(b.AcknowledgedAt), AcknowledgedBy: b.AcknowledgedBy, Note: b.Note,
+		})
+	}
+	return out, nil
+}
+
+// AcknowledgeAudit ends the alarm of breaks that are known.
+func (a *API) AcknowledgeAudit(
+	ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject,
+) (hypervisorapi.AcknowledgeAuditResponseObject, error) {
+	return hypervisorapi.AcknowledgeAudit204Response{}, a.store.AcknowledgeAudit(ctx, req.Body.Through, req.Body.Note)
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

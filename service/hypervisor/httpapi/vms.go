@@ -1,0 +1,344 @@
+package httpapi
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// apiVM is a VM as callers see it.
+func (a *API) apiVM(r record.VM) hypervisorapi.VM {
+	v := &r.Spec.V
+	out := hypervisorapi.VM{
+		Id: r.ID, Name: r.Name, Tenant: r.Tenant, Backend: hypervisorapi.Backend(r.Backend),
+		State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
+		Image: v.Image, Kernel: some(v.Kernel), Initrd: some(v.Initrd), Firmware: some(v.Firmware),
+		KernelArgs: some(v.Boot.KernelArgs), TtlSeconds: some(v.TTLSeconds), Storage: v.Storage,
+		Network: hypervisorapi.Network{
+			Mode: ref(hypervisorapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge), Mac: some(r.MAC),
+			Ip: some(v.Network.IP),
+		},
+		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
+		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
+		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
+		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)),
+	}
+	if out.Ips == nil || !r.State.HasProcess() {
+		out.Ips = []string{}
+	}
+	if m := a.machines.Peek(r.ID); m != nil && r.State.HasProcess() {
+		status := m.Status()
+		out.Pid = some(status.PID)
+		if r.State == vm.Running && status.Halt != "" {
+			out.State, out.PauseReason = hypervisorapi.State(vm.Paused), some(hypervisorapi.PauseReason(status.Halt))
+		}
+		out.Agent.Connected = status.Connected && out.State != hypervisorapi.State(vm.Paused)
+		out.Agent.Version = status.Version
+	}
+	return out
+}
+
+// ListVMs lists VMs in scope.
+func (a *API) ListVMs(
+	ctx context.Context, req hypervisorapi.ListVMsRequestObject,
+) (hypervisorapi.ListVMsResponseObject, error) {
+	p := req.Params
+	labels := map[string]string{}
+	for _, l := range value(p.Label) {
+		key, v, ok := strings.Cut(l, "=")
+		if !ok {
+			return nil, fault.InvalidField("label", "must have the form KEY=VALUE")
+		}
+		labels[key] = v
+	}
+	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]record.VM, error) {
+		return a.store.VMs(ctx, record.Filter{
+			Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit,
+		})
+	}, func(r record.VM) string { return r.ID }, a.apiVM)
+	return hypervisorapi.ListVMs200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link},
+	}, err
+}
+
+// requestOf is a request as the domain knows it, with the contract's defaults.
+func requestOf(b *hypervisorapi.VMSpec) plan.Request {
+	req := plan.Request{
+		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)),
+		Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
+		Spec: record.Spec{
+			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib),
+			Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
+			KernelArgs: value(b.KernelArgs), TTLSeconds: value(b.TtlSeconds),
+			Storage: string(orElse(b.Storage, hypervisorapi.VMSpecStorageDir)), Agent: true,
+		},
+	}
+	spec := &req.Spec
+	if n := b.Network; n != nil {
+		spec.Network = record.Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
+		req.MAC = value(n.Mac)
+	}
+	if g := b.Agent; g != nil {
+		spec.Agent, req.Secret = orElse(g.Enabled, true), value(g.Token)
+	}
+	if c := b.CloudInit; c != nil {
+		spec.CloudInit = record.CloudInit{
+			UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname),
+		}
+	}
+	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 {
+		spec.DiskGiB = 1 // an empty disk, for whoever installs something
+	}
+	return req
+}
+
+// CreateVM makes a VM.
+func (a *API) CreateVM(
+	ctx context.Context, req hypervisorapi.CreateVMRequestObject,
+) (hypervisorapi.CreateVMResponseObject, error) {
+	r, err := a.life.Create(ctx, requestOf(req.Body))
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CreateVM201JSONResponse(a.apiVM(r)), nil
+}
+
+// GetVM reads one VM.
+func (a *API) GetVM(
+	ctx context.Context, req hypervisorapi.GetVMRequestObject,
+) (hypervisorapi.GetVMResponseObject, error) {
+	r, err := a.store.VM(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// DeleteVM removes a VM.
+func (a *API) DeleteVM(
+	ctx context.Context, req hypervisorapi.DeleteVMRequestObject,
+) (hypervisorapi.DeleteVMResponseObject, error) {
+	return hypervisorapi.DeleteVM204Response{}, a.life.Delete(ctx, req.Id)
+}
+
+// StartVM starts a VM.
+func (a *API) StartVM(
+	ctx context.Context, req hypervisorapi.StartVMRequestObject,
+) (hypervisorapi.StartVMResponseObject, error) {
+	r, err := a.life.Start(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.StartVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// StopVM stops a VM.
+func (a *API) StopVM(
+	ctx context.Context, req hypervisorapi.StopVMRequestObject,
+) (hypervisorapi.StopVMResponseObject, error) {
+	grace, force := a.cfg.StopGrace, false
+	if b := req.Body; b != nil {
+		if b.GraceSeconds != nil {
+			grace = time.Duration(*b.GraceSeconds) * time.Second
+		}
+		force = value(b.Force)
+	}
+	r, err := a.life.Stop(ctx, req.Id, grace, force)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.StopVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// PauseVM halts a VM.
+func (a *API) PauseVM(
+	ctx context.Context, req hypervisorapi.PauseVMRequestObject,
+) (hypervisorapi.PauseVMResponseObject, error) {
+	r, err := a.life.Pause(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.PauseVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// ResumeVM lets a VM go on.
+func (a *API) ResumeVM(
+	ctx context.Context, req hypervisorapi.ResumeVMRequestObject,
+) (hypervisorapi.ResumeVMResponseObject, error) {
+	r, err := a.life.Resume(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.ResumeVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// EnableVM has a VM start with the host.
+func (a *API) EnableVM(
+	ctx context.Context, req hypervisorapi.EnableVMRequestObject,
+) (hypervisorapi.EnableVMResponseObject, error) {
+	r, err := a.store.SetAutostart(ctx, req.Id, true)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.EnableVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// DisableVM undoes EnableVM.
+func (a *API) DisableVM(
+	ctx context.Context, req hypervisorapi.DisableVMRequestObject,
+) (hypervisorapi.DisableVMResponseObject, error) {
+	r, err := a.store.SetAutostart(ctx, req.Id, false)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.DisableVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// WaitVM waits for a state.
+func (a *API) WaitVM(
+	ctx context.Context, req hypervisorapi.WaitVMRequestObject,
+) (hypervisorapi.WaitVMResponseObject, error) {
+	limit := time.Duration(orElse(req.Params.Timeout, 60)) * time.Second
+	r, err := a.life.Wait(ctx, req.Id, vm.State(req.Params.State), limit)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.WaitVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// GetVMMetrics tells what a VM uses.
+func (a *API) GetVMMetrics(
+	ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject,
+) (hypervisorapi.GetVMMetricsResponseObject, error) {
+	m, err := a.life.Metrics(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetVMMetrics200JSONResponse{
+		CpuSeconds: float32(m.CPUSeconds), MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes,
+		DiskWrittenBytes: m.DiskWrittenBytes, NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes,
+		At: a.now().UTC(),
+	}, nil
+}
+
+// ListVMEvents tells what happened to a VM.
+func (a *API) ListVMEvents(
+	ctx context.Context, req hypervisorapi.ListVMEventsRequestObject,
+) (hypervisorapi.ListVMEventsResponseObject, error) {
+	events := func(before int64, limit int) ([]record.Event, error) {
+		return a.store.Events(ctx, req.Id, before, limit)
+	}
+	number := func(e record.Event) int64 { return e.Seq }
+	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, events, number, apiEvent)
+	return hypervisorapi.ListVMEvents200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListVMEvents200ResponseHeaders{Link: link},
+	}, err
+}
+
+func apiEvent(e record.Event) hypervisorapi.Event {
+	return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
+}
+
+// CreateTicket makes a ticket for a socket.
+func (a *API) CreateTicket(
+	ctx context.Context, req hypervisorapi.CreateTicketRequestObject,
+) (hypervisorapi.CreateTicketResponseObject, error) {
+	word, expires, err := a.ticket(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CreateTicket201JSONResponse{Ticket: word, ExpiresAt: expires}, nil
+}
+
+// GetHost tells what the host can run.
+func (a *API) GetHost(
+	ctx context.Context, _ hypervisorapi.GetHostRequestObject,
+) (hypervisorapi.GetHostResponseObject, error) {
+	c, err := a.plan.Capacity(ctx)
+	h := hypervisorapi.GetHost200JSONResponse{
+		Name: a.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
+		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs, Backends: []hypervisorapi.BackendInfo{},
+	}
+	for _, b := range c.Backends {
+		h.Backends = append(h.Backends, hypervisorapi.BackendInfo{
+			Name: hypervisorapi.Backend(b.Name), Available: b.Available, Version: some(b.Version), Detail: b.Detail,
+		})
+	}
+	return h, err
+}
+
+// GetMe tells who calls.
+func (a *API) GetMe(
+	ctx context.Context, _ hypervisorapi.GetMeRequestObject,
+) (hypervisorapi.GetMeResponseObject, error) {
+	c := caller.From(ctx)
+	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.Exposed()}, nil
+}
+
+// statuses of operations, by their jobs'.
+var operationStates = map[string]hypervisorapi.OperationState{
+	"available": hypervisorapi.OperationStateQueued, "running": hypervisorapi.OperationStateRunning,
+	"succeeded": hypervisorapi.OperationStateSucceeded, "failed": hypervisorapi.OperationStateFailed,
+	"cancelled": hypervisorapi.OperationStateCancelled,
+}
+
+func apiOperation(op record.Operation) hypervisorapi.Operation {
+	out := hypervisorapi.Operation{
+		Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM),
+		BackupId: some(op.Backup), Image: some(op.Image), CreatedAt: op.CreatedAt.Time,
+		FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error,
+	}
+	if op.Job.ProgressTotal > 0 {
+		out.Progress = float32(op.Job.ProgressDone) / float32(op.Job.ProgressTotal)
+	}
+	if out.State == hypervisorapi.OperationStateSucceeded {
+		out.Progress = 1
+	}
+	return out
+}
+
+// ListOperations lists operations.
+func (a *API) ListOperations(
+	ctx context.Context, req hypervisorapi.ListOperationsRequestObject,
+) (hypervisorapi.ListOperationsResponseObject, error) {
+	operations := func(before string, limit int) ([]record.Operation, error) {
+		return a.store.Operations(ctx, before, limit)
+	}
+	id := func(o record.Operation) string { return o.ID }
+	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, operations, id, apiOperation)
+	return hypervisorapi.ListOperations200JSONResponse{
+		Body: out, Headers: hypervisorapi.ListOperations200ResponseHeaders{Link: link},
+	}, err
+}
+
+// GetOperation reads one operation.
+func (a *API) GetOperation(
+	ctx context.Context, req hypervisorapi.GetOperationRequestObject,
+) (hypervisorapi.GetOperationResponseObject, error) {
+	op, err := a.operate.Await(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetOperation200JSONResponse(apiOperation(op)), nil
+}
+
+// CancelOperation asks an operation to end.
+func (a *API) CancelOperation(
+	ctx context.Context, req hypervisorapi.CancelOperationRequestObject,
+) (hypervisorapi.CancelOperationResponseObject, error) {
+	op, err := a.operate.Cancel(ctx, req.Operation)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CancelOperation200JSONResponse(apiOperation(op)), nil
+}

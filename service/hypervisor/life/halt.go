@@ -1,0 +1,118 @@
+package life
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// haltCheck is how long after the last look a VM that was halted is looked at again.
+const haltCheck = 2 * time.Second
+
+// followHalts has a VM that its backend halts of its own accord be paused, with the reason, and
+// has it go on when the host has room again. The disk that is full may be the database's: then
+// the VM is shown as it is (machine.Status), and what happened is stored before the VM goes on.
+func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
+	for {
+		condition, changed := o.Condition()
+		var err error
+		if condition.Known {
+			m.SetHalt(condition.Halt)
+			err = l.noteHalt(ctx, m.ID, condition.Halt)
+		}
+		if err == nil && condition.Halt == backend.HaltNoSpace {
+			err = l.resumeWithRoom(ctx, m, instance)
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			l.log.Warn("a VM that the host halted is not looked after; that is tried again",
+				"vm", m.ID, "halt", condition.Halt, "error", err)
+		}
+		var again <-chan time.Time
+		if condition.Halt != "" || err != nil {
+			again = time.After(haltCheck)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-instance.Done():
+			return
+		case <-l.machines.Ending().Done():
+			return
+		}
+	}
+}
+
+// haltTexts are the reasons as events tell them.
+var haltTexts = map[backend.Halt]string{
+	backend.HaltNoSpace: "the host has no room for what the guest writes to its disk; " +
+		"the VM goes on when there is room again",
+	backend.HaltIOError:  "the host cannot read or write the VM's disk; look at the host's disks, then resume the VM",
+	backend.HaltInternal: "the virtual processor cannot go on; stop the VM by force, and start it again",
+}
+
+// noteHalt stores why a VM is halted, or that it is not any more. It does nothing for a VM that
+// somebody paused.
+func (l *Life) noteHalt(ctx context.Context, id string, halt backend.Halt) error {
+	r, err := l.store.VM(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case halt != "" && r.State == vm.Running:
+		_, err = l.store.Move(ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) })
+	case halt != "" && r.State == vm.Paused && r.PauseReason != string(halt):
+		// The daemon found it so when it came back.
+		_, err = l.store.Change(ctx, id, record.EventState, "", "paused: "+haltTexts[halt],
+			func(r *record.VM) { r.PauseReason = string(halt) })
+	case halt == "" && r.State == vm.Paused && r.PauseReason != "":
+		_, err = l.store.Move(ctx, id, vm.Resume, "", "the reason why the host halted it is gone", nil)
+	}
+	if fault.Is(err, fault.Conflict) {
+		return nil // it was stopped meanwhile
+	}
+	return err
+}
+
+// resumeWithRoom lets a VM go on that was halted for want of room, once there is some. The move
+// to running is made when its backend says that it runs.
+func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance backend.Instance) error {
+	r, err := l.store.VM(ctx, m.ID)
+	if err != nil || r.State != vm.Paused || r.Spec.V.Storage != storage.Dir {
+		return err // where else its disk is, and whether there is room, is not known here
+	}
+	room, err := hasRoom(l.host.Folder(m.ID))
+	if err != nil || !room {
+		return err
+	}
+	release, ok := m.TryWork()
+	if !ok {
+		return nil // it is being worked on; the next look is soon
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
+	defer cancel()
+	return instance.Resume(ctx)
+}
+
+// hasRoom says whether the file system of a folder has so much room that a guest which was
+// halted for want of it should go on.
+func hasRoom(folder string) (bool, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(folder, &fs); err != nil {
+		return false, err
+	}
+	unit := uint64(fs.Bsize) //nolint:gosec // a block's size is positive
+	return enoughRoom(fs.Bavail*unit, fs.Blocks*unit), nil
+}
+
+// enoughRoom is the rule of hasRoom, in bytes: a twentieth of the file system, at most 1 GiB.
+// With less, the guest would be halted again at once.
+func enoughRoom(free, size uint64) bool { return free >= min(size/20, record.GiB) }

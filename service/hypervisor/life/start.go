@@ -1,0 +1,174 @@
+package life
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Start starts a VM, and answers when its processors run.
+func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
+	var out record.VM
+	err := l.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
+		r, err := l.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) {
+			r.LastError, r.Reverting = "", ""
+		})
+		if err != nil {
+			return err
+		}
+		// From here on it is finished whether or not the caller waits.
+		out, err = l.BringUp(context.WithoutCancel(ctx), m, r)
+		return err
+	})
+	return out, err
+}
+
+// Begin is how a process is started: anew, or from a snapshot.
+type Begin func(ctx context.Context, spec *backend.Spec) (backend.Instance, error)
+
+// BringUp starts the process of a VM in state starting. The VM's work is locked.
+func (l *Life) BringUp(ctx context.Context, m *machine.Machine, r record.VM) (record.VM, error) {
+	b, err := l.host.Backend(&r)
+	if err != nil {
+		return r, err
+	}
+	return l.BringUpBy(ctx, m, r, b.Start)
+}
+
+// BringUpBy is BringUp in another way. What failed leaves nothing, and the VM in state failed.
+func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, how Begin) (record.VM, error) {
+	began := l.now()
+	var instance backend.Instance
+	// After a panic the VM has failed, too: in state starting nobody could do anything with it.
+	err := routine.Call(l.log, "VM start", func() (err error) {
+		instance, r, err = l.launch(ctx, r, how)
+		return err
+	})
+	result := map[bool]string{true: "ok", false: "error"}[err == nil]
+	l.starts.WithLabelValues(r.Backend, result).Observe(l.now().Sub(began).Seconds())
+	if err != nil {
+		why := startMessage(err)
+		failed, moveErr := l.store.Move(ctx, r.ID, vm.Crashed, "", why, func(r *record.VM) { r.LastError = why })
+		if moveErr != nil && !fault.Is(moveErr, fault.Conflict) && !fault.Is(moveErr, fault.NotFound) { // it is being deleted
+			l.log.Error("a VM that did not start is not noted as failed", "vm", r.ID, "error", moveErr)
+		}
+		return failed, startFault(err)
+	}
+	l.Adopt(ctx, m, r, instance)
+	up, err := l.store.Move(ctx, r.ID, vm.CameUp, "", "", func(up *record.VM) {
+		up.StartedAt, up.Tap, up.IPs = db.At(l.now()), r.Tap, r.IPs
+	})
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+		// It was stopped or deleted meanwhile, by somebody who waits for its work.
+		return r, fault.New(fault.Conflict, "the VM was stopped while it started")
+	}
+	return up, err
+}
+
+// startFault is what a caller is told of a start that failed.
+func startFault(err error) error {
+	if f := fault.From(err); f.Kind != fault.Internal {
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, err, "the VM did not start: %s", startMessage(err)).WithCode("start_failed")
+}
+
+// startMessage is why a VM did not start, for who may see it: QEMU's own words matter.
+func startMessage(err error) string {
+	if f := fault.From(err); f.Kind != fault.Internal {
+		return f.Message
+	}
+	return FirstLine(err.Error())
+}
+
+// FirstLine is the first line of what a program said.
+func FirstLine(text string) string {
+	const longest = 500
+	for i, r := range text {
+		if r == '\n' || i >= longest {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// launch gives a VM what it has on the host while it runs, and starts its process. What
+// failed leaves nothing.
+func (l *Life) launch(ctx context.Context, r record.VM, how Begin) (backend.Instance, record.VM, error) {
+	spec, err := l.host.Equip(ctx, &r)
+	if err != nil {
+		return nil, r, err
+	}
+	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB)) // memory may be loaded
+	instance, err := how(starting, spec)
+	cancel()
+	if err != nil {
+		l.host.Strip(ctx, &r)
+		return nil, r, err
+	}
+	if err := l.host.Confine(ctx, &r, instance); err != nil {
+		if killErr := instance.Kill(ctx); killErr != nil {
+			return nil, r, errors.Join(err, killErr)
+		}
+		<-instance.Done()
+		_ = instance.Close() // it has ended
+		l.host.Strip(ctx, &r)
+		return nil, r, err
+	}
+	return instance, r, nil
+}
+
+// Adopt takes a running VM under the daemon's eyes.
+func (l *Life) Adopt(ctx context.Context, m *machine.Machine, r record.VM, instance backend.Instance) {
+	m.Attach(instance)
+	ctx = caller.ByItself(context.WithoutCancel(ctx))
+	// Without it, nobody would learn that the VM has ended.
+	l.machines.Keep(ctx, "VM end", func(ctx context.Context) { l.follow(ctx, m, r, instance) })
+	if o, ok := instance.(backend.Observer); ok {
+		l.machines.Keep(l.machines.Ending(), "VM halt", func(context.Context) { l.followHalts(ctx, m, instance, o) })
+	}
+	if r.Backend != backend.Sandbox {
+		l.machines.Go("VM console", func() { l.machines.WatchConsole(m, instance) })
+	}
+	if r.Spec.V.Agent {
+		l.machines.Keep(l.machines.Ending(), "guest agent", func(context.Context) { l.agent.Keep(m, instance) })
+	}
+}
+
+// follow waits for the end of a VM's process, and draws the conclusion.
+func (l *Life) follow(ctx context.Context, m *machine.Machine, r record.VM, instance backend.Instance) {
+	select {
+	case <-instance.Done():
+	case <-l.machines.Ending().Done():
+		// The daemon ends; the VM goes on.
+		if err := instance.Close(); err != nil {
+			l.log.Warn("letting go of a VM", "vm", r.ID, "error", err)
+		}
+		return
+	}
+	end := instance.Ended()
+	l.host.Strip(ctx, &r)
+	kind, message := vm.Ended, end.Reason
+	if !end.Clean {
+		kind = vm.Crashed
+	}
+	_, err := l.store.Move(ctx, r.ID, kind, "", message, func(r *record.VM) {
+		r.StartedAt, r.KillAt = db.Time{}, db.Time{}
+		if !end.Clean {
+			r.LastError = end.Reason
+		}
+	})
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) {
+		l.log.Error("the end of a VM is not noted", "vm", r.ID, "error", err)
+	}
+	_ = instance.Close() // it has ended
+	m.Detach()
+}

@@ -1,0 +1,60 @@
+package life
+
+import (
+	"context"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Wait answers when a VM is in a state, at once if it is, or fails with a conflict when
+// the time is over.
+func (l *Life) Wait(ctx context.Context, id string, state vm.State, limit time.Duration) (record.VM, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		m := l.machines.Get(id)
+		bell := m.Bell() // before the row is read, so that no change is missed
+		r, err := l.store.VM(ctx, id)
+		if err != nil {
+			l.machines.Forget(id) // unless it is there, and another's; then nobody holds it
+			return r, err
+		}
+		if r.State == state {
+			return r, nil
+		}
+		select {
+		case <-bell:
+		case <-timer.C:
+			return r, fault.New(fault.Conflict, "the VM is %s, and was not %s in time", r.State, state).WithCode("wait_timeout")
+		case <-l.machines.Ending().Done():
+			return r, machine.ErrEnding
+		case <-ctx.Done():
+			return r, ctx.Err()
+		}
+	}
+}
+
+// Metrics are what a VM uses now.
+func (l *Life) Metrics(ctx context.Context, id string) (backend.Metrics, error) {
+	r, err := l.store.VM(ctx, id)
+	if err != nil {
+		return backend.Metrics{}, err
+	}
+	instance, _ := l.machines.Get(id).Process()
+	if instance == nil {
+		return backend.Metrics{}, fault.New(fault.Conflict, "the VM is %s and uses nothing", r.State)
+	}
+	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
+	defer cancel()
+	metrics, err := instance.Metrics(ctx)
+	if err == nil && r.Tap != "" {
+		metrics.NetReceivedBytes, metrics.NetSentBytes = host.NetworkCounters(&r)
+	}
+	return metrics, err
+}

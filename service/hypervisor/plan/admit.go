@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// admitEarly refuses a request that exceeds a limit whatever its image is. It reserves nothing; Admit
+// checks again.
+func (p *Planner) admitEarly(ctx context.Context, req *Request) error {
+	usage, err := p.store.Usage(ctx, req.Tenant)
+	if err != nil {
+		return err
+	}
+	policy, spec := *p.policy, &req.Spec
+	policy.AllowedBackends = nil // it is not chosen yet
+	return policy.Check(admission.Request{
+		Tenant: req.Tenant, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB, DiskGiB: spec.DiskGiB,
+		TTL: time.Duration(spec.TTLSeconds) * time.Second,
+	}, usage)
+}
+
+// Admit holds a request against the policy and, if it passes, makes the VM's row: under
+// one lock and in one transaction, so that two requests cannot pass a cap together.
+func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, action string) (record.VM, error) {
+	if mode := &req.Spec.Network.Mode; *mode == "" {
+		*mode = record.NetworkUser
+		if content.boot.RootFS != "" {
+			*mode = record.NetworkNone // a sandbox has no other
+		}
+	}
+	name, why, err := p.choose(ctx, req, content)
+	if err != nil {
+		return record.VM{}, err
+	}
+	spec := &req.Spec
+	spec.Boot = content.boot
+	disk := spec.DiskGiB
+	if disk == 0 && content.disk != nil {
+		disk = int((content.disk.Size + record.GiB - 1) / record.GiB)
+	}
+	if content.disk != nil && int64(spec.DiskGiB)*record.GiB < content.disk.Size && spec.DiskGiB != 0 {
+		return record.VM{}, fault.InvalidField("disk_gib", "is smaller than the image, which has %d GiB",
+			(content.disk.Size+record.GiB-1)/record.GiB)
+	}
+	now := p.now()
+	r := record.VM{
+		ID: record.NewID(), Name: req.Name, Tenant: req.Tenant, Backend: name, State: vm.Creating, Base: content.sha256,
+		VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB, MAC: req.MAC, Autostart: req.Autostart, Generation: 1,
+		CreatedAt: db.At(now),
+	}
+	if spec.TTLSeconds != 0 {
+		r.ExpiresAt = db.At(now.Add(time.Duration(spec.TTLSeconds) * time.Second))
+	}
+	if spec.Network.Mode == record.NetworkNone {
+		r.MAC = ""
+	} else if r.MAC == "" {
+		r.MAC = newMAC()
+	}
+	r.Spec.V, r.Labels.V, r.IPs.V = *spec, req.Labels, []string{}
+	if r.Labels.V == nil {
+		r.Labels.V = map[string]string{}
+	}
+	if spec.Agent {
+		if req.Secret == "" {
+			req.Secret = auth.NewToken("")
+		}
+		r.Secret = p.store.Seal(r.ID, req.Secret)
+	}
+	message := record.WithFiles(r.Name, content.files...)
+	a := record.Admission{VM: &r, DiskGiB: disk, Why: why, Action: action, Message: message}
+	if err := p.store.Admit(ctx, a); err != nil {
+		return r, err
+	}
+	p.cfg.Admitted(&r)
+	return r, nil
+}
+
+// newMAC makes an address out of QEMU's range, which is locally administered.
+func newMAC() string {
+	var b [3]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", b[0], b[1], b[2])
+}

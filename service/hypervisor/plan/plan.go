@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+)
+
+// Config is what a Planner stands on.
+type Config struct {
+	Document *configfile.Config
+	Policy   *admission.Policy
+	Store    *record.Store
+	Host     *host.Host
+	Catalog  *catalog.Catalog
+	Now      func() time.Time
+	// VCPUs and MemoryMiB are what VMs of this host may have in all; 0: what the host has.
+	VCPUs, MemoryMiB int
+	// Admitted is called for each VM whose row was made.
+	Admitted func(r *record.VM)
+}
+
+// Planner plans the VMs of this host.
+type Planner struct {
+	cfg     Config
+	doc     *configfile.Config
+	policy  *admission.Policy
+	store   *record.Store
+	host    *host.Host
+	catalog *catalog.Catalog
+	now     func() time.Time
+	probes  probes
+	copying turns // by tenant: held while a file of the host is copied for a new VM
+}
+
+// New makes a Planner.
+func New(c Config) *Planner {
+	return &Planner{
+		cfg: c, doc: c.Document, policy: c.Policy, store: c.Store, host: c.Host, catalog: c.Catalog, now: c.Now,
+		probes: probes{answers: map[string]probed{}},
+	}
+}
+
+// Prepare completes a request, refuses what makes no sense, and finds what the VM is made of.
+func (p *Planner) Prepare(ctx context.Context, req *Request) (*Sources, error) {
+	if err := p.check(ctx, req); err != nil {
+		return nil, err
+	}
+	if !strings.Contains(req.Spec.Image, "/") {
+		return p.find(ctx, req)
+	}
+	// The file is copied before the size of the VM is known. To keep a burst of requests from
+	// filling the disk with copies, limits are checked first, and a tenant makes one copy at a time.
+	done, err := p.copying.take(ctx, req.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	err = p.admitEarly(ctx, req)
+	var found *Sources
+	if err == nil {
+		found, err = p.find(ctx, req)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	found.turn = done
+	return found, nil
+}

@@ -1,0 +1,33 @@
+package record
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// ShareDisk stores that a VM's disk becomes a base, which the VM itself and its linked clones stand
+// on. What its bitmaps note does not fit the disk that the VM has from then on.
+func (s *Store) ShareDisk(ctx context.Context, vmID, base string) error {
+	const message = "the disk is shared with linked clones"
+	_, err := s.changeWith(ctx, vmID, EventDisk, "", message, func(tx *db.Tx, r *VM) error {
+		if _, err := tx.Exec(ctx, forgetBitmaps, vmID); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "INSERT INTO bases (id, parent, content) VALUES (?, ?, ?)", base, r.DiskBase, r.Base)
+		r.DiskBase = base
+		return err
+	})
+	return err
+}
+
+// UnusedBases are those that neither a VM nor another base stands on.
+func (s *Store) UnusedBases(ctx context.Context) (ids []string, err error) {
+	return ids, s.db.Select(ctx, &ids, `SELECT id FROM bases b WHERE NOT EXISTS (SELECT 1 FROM vms WHERE disk_base = b.id)
+		AND NOT EXISTS (SELECT 1 FROM bases c WHERE c.parent = b.id)`)
+}
+
+// ForgetBase removes the row of a base whose file is gone.
+func (s *Store) ForgetBase(ctx context.Context, id string) error {
+	return s.exec(ctx, "DELETE FROM bases WHERE id = ?", id)
+}

@@ -1,0 +1,135 @@
+package record
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// save writes a VM's changed row. Generations count changes.
+func save(ctx context.Context, tx *db.Tx, r *VM) error {
+	r.Generation++
+	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
+		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
+		base = ?, disk_base = ?, pause_reason = ?, reverting = ? WHERE id = ?`,
+		r.Name, r.Backend, r.State, r.Spec, r.Secret, r.MAC, r.Tap, r.IPs, r.Autostart,
+		r.Generation, r.LastError, r.StartedAt, r.KillAt, r.Events, r.VCPUs, r.MemoryMiB,
+		r.Base, r.DiskBase, r.PauseReason, r.Reverting, r.ID)
+	return err
+}
+
+// Move stores the next state of a VM, which vm.Next allows or refuses, with what else
+// changes, an event and, if action is not empty, an audit entry. What is done about it
+// comes after.
+func (s *Store) Move(ctx context.Context, id string, m vm.Move, action, message string, change func(*VM)) (VM, error) {
+	var r VM
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		r, err = s.moveIn(ctx, tx, id, m, action, message, change)
+		return err
+	})
+	if err == nil {
+		s.moved(id)
+	}
+	return r, err
+}
+
+func (s *Store) moveIn(
+	ctx context.Context, tx *db.Tx, id string, m vm.Move, action, message string, change func(*VM),
+) (VM, error) {
+	r, err := vmIn(ctx, tx, id)
+	if err != nil {
+		return r, err
+	}
+	next, err := vm.Next(r.State, m)
+	if err != nil {
+		return r, err
+	}
+	from := r.State
+	r.State = next
+	if next != vm.Paused {
+		r.PauseReason = ""
+	}
+	if !next.HasProcess() {
+		r.Reverting = ""
+	}
+	if change != nil {
+		change(&r)
+	}
+	text := fmt.Sprintf("%s, was %s", next, from)
+	if message != "" {
+		text += ": " + message
+	}
+	if err := s.tell(ctx, tx, &r, EventState, text); err != nil {
+		return r, err
+	}
+	if action != "" {
+		if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name}); err != nil {
+			return r, err
+		}
+	}
+	return r, save(ctx, tx, &r)
+}
+
+// Change stores something about a VM beside its state, with an event and, if action is not empty,
+// an audit entry, which names the VM. A change that is nil changes nothing else.
+func (s *Store) Change(ctx context.Context, id, kind, action, message string, change func(*VM)) (VM, error) {
+	return s.changeWith(ctx, id, kind, action, message, func(_ *db.Tx, r *VM) error {
+		if change != nil {
+			change(r)
+		}
+		return nil
+	})
+}
+
+// changeWith is Change together with changes of other rows.
+func (s *Store) changeWith(
+	ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *VM) error,
+) (VM, error) {
+	var r VM
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = vmIn(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := do(tx, &r); err != nil {
+			return err
+		}
+		if err := s.tell(ctx, tx, &r, kind, message); err != nil {
+			return err
+		}
+		if action != "" {
+			e := audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name + ": " + message}
+			if err := s.note(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+		return save(ctx, tx, &r)
+	})
+	return r, err
+}
+
+// SetAutostart says whether a VM starts with the host.
+func (s *Store) SetAutostart(ctx context.Context, id string, on bool) (VM, error) {
+	action := map[bool]string{true: "vm.enable", false: "vm.disable"}[on]
+	var r VM
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = vmIn(ctx, tx, id); err != nil {
+			return err
+		}
+		if r.Autostart != on {
+			r.Autostart = on
+			if err := save(ctx, tx, &r); err != nil {
+				return err
+			}
+		}
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name})
+	})
+	return r, err
+}
+
+// SetReverting stores which snapshot a VM is being put back to; empty: none.
+func (s *Store) SetReverting(ctx context.Context, id, snapshot string) error {
+	return s.exec(ctx, "UPDATE vms SET reverting = ? WHERE id = ?", snapshot, id)
+}

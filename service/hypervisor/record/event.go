@@ -1,0 +1,58 @@
+package record
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+)
+
+// Event is something that happened to a VM.
+type Event struct {
+	VM      string  `db:"vm_id"`
+	Seq     int64   `db:"seq"`
+	At      db.Time `db:"at"`
+	Kind    string  `db:"kind"`
+	Message string  `db:"message"`
+	Actor   string  `db:"actor"` // empty: nobody
+}
+
+// maxEvents is how many events of a VM are kept.
+const maxEvents = 1000
+
+// The kinds of events.
+const (
+	EventState       = "state"
+	EventBackend     = "backend"
+	EventDisk        = "disk"
+	EventConfinement = "confinement"
+)
+
+// tell notes an event of a VM whose row is saved afterwards.
+func (s *Store) tell(ctx context.Context, tx *db.Tx, r *VM, kind, message string) error {
+	r.Events++
+	const longest = 2000
+	if len(message) > longest {
+		message = message[:longest] + "…"
+	}
+	event := Event{VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: caller.From(ctx).Name}
+	if err := tx.Insert(ctx, "events", event); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, "DELETE FROM events WHERE vm_id = ? AND seq <= ?", r.ID, r.Events-maxEvents)
+	return err
+}
+
+// Events lists what happened to a VM, newest first, before an event's number; 0: from the newest.
+func (s *Store) Events(ctx context.Context, id string, before int64, limit int) ([]Event, error) {
+	if _, err := s.VM(ctx, id); err != nil {
+		return nil, err
+	}
+	if before == 0 {
+		before = 1 << 62
+	}
+	var events []Event
+	err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE vm_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?",
+		id, before, limit)
+	return events, err
+}

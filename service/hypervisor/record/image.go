@@ -1,0 +1,151 @@
+package record
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Image is a name in the catalog.
+type Image struct {
+	Name           string  `db:"name"`
+	Kind           string  `db:"kind"` // disk, kernel or rootfs
+	Source         string  `db:"source"`
+	SHA256         string  `db:"sha256"`
+	KernelArgs     string  `db:"kernel_args"`
+	Size           int64   `db:"size"`
+	VirtualSize    int64   `db:"virtual_size"`
+	SignatureValid *bool   `db:"signature_valid"` // nil: it has no signature
+	SignedAt       db.Time `db:"signed_at"`
+	ReadOnly       bool    `db:"read_only"`
+	Locked         bool    `db:"locked"`
+	AddedAt        db.Time `db:"added_at"`
+}
+
+// Image reads an image by its name.
+func (s *Store) Image(ctx context.Context, name string) (Image, error) {
+	return imageIn(ctx, s.db, name)
+}
+
+func imageIn(ctx context.Context, q db.Querier, name string) (Image, error) {
+	var i Image
+	err := q.Get(ctx, &i, "SELECT * FROM images WHERE name = ?", name)
+	return i, db.NotFound(err, "there is no image %s", name)
+}
+
+// Images lists the catalog by name.
+func (s *Store) Images(ctx context.Context, after string, limit int) ([]Image, error) {
+	var images []Image
+	err := s.db.Select(ctx, &images, "SELECT * FROM images WHERE name > ? ORDER BY name LIMIT ?", after, limit)
+	return images, err
+}
+
+// errReadOnly is the answer to whoever would change an image that is protected.
+func errReadOnly(name string) error {
+	return fault.New(fault.Conflict, "the image %s is read-only", name).WithCode("image_read_only")
+}
+
+// changeImage changes an image's row, with an audit entry.
+func (s *Store) changeImage(
+	ctx context.Context, name, action string, change func(ctx context.Context, tx *db.Tx, i *Image) error,
+) (Image, error) {
+	var i Image
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if i, err = imageIn(ctx, tx, name); err != nil {
+			return err
+		}
+		if err := change(ctx, tx, &i); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: action, Target: name})
+	})
+	return i, err
+}
+
+// SetReadOnly protects an image against change and removal, or lifts that.
+func (s *Store) SetReadOnly(ctx context.Context, name string, on bool) (Image, error) {
+	return s.changeImage(ctx, name, "image.read_only", func(ctx context.Context, tx *db.Tx, i *Image) error {
+		i.ReadOnly = on
+		_, err := tx.Exec(ctx, "UPDATE images SET read_only = ? WHERE name = ?", on, name)
+		return err
+	})
+}
+
+// SetLocked lets no VM be made of an image, or lifts that.
+func (s *Store) SetLocked(ctx context.Context, name string, on bool) (Image, error) {
+	action := map[bool]string{true: "image.lock", false: "image.unlock"}[on]
+	return s.changeImage(ctx, name, action, func(ctx context.Context, tx *db.Tx, i *Image) error {
+		i.Locked = on
+		_, err := tx.Exec(ctx, "UPDATE images SET locked = ? WHERE name = ?", on, name)
+		return err
+	})
+}
+
+// RenameImage changes an image's name.
+func (s *Store) RenameImage(ctx context.Context, name, to string) (Image, error) {
+	return s.changeImage(ctx, name, "image.rename", func(ctx context.Context, tx *db.Tx, i *Image) error {
+		if i.ReadOnly {
+			return errReadOnly(name)
+		}
+		if to == name {
+			return nil
+		}
+		i.Name = to
+		_, err := tx.Exec(ctx, "UPDATE images SET name = ? WHERE name = ?", to, name)
+		return nameTaken(err, to)
+	})
+}
+
+func nameTaken(err error, name string) error {
+	if db.IsUnique(err) {
+		return fault.New(fault.Conflict, "there is an image named %s already", name).WithCode("name_taken")
+	}
+	return err
+}
+
+// CloneImage gives what an image stands for a second name.
+func (s *Store) CloneImage(ctx context.Context, name, to string) (Image, error) {
+	return s.changeImage(ctx, name, "image.clone", func(ctx context.Context, tx *db.Tx, i *Image) error {
+		i.Name, i.ReadOnly, i.Locked, i.AddedAt = to, false, false, db.At(s.now())
+		return nameTaken(tx.Insert(ctx, "images", *i), to)
+	})
+}
+
+// RemoveImage removes a name. What it stood for stays until it is cleaned, once no VM stands on it.
+func (s *Store) RemoveImage(ctx context.Context, name string) error {
+	_, err := s.changeImage(ctx, name, "image.remove", func(ctx context.Context, tx *db.Tx, i *Image) error {
+		if i.ReadOnly {
+			return errReadOnly(name)
+		}
+		_, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ?", name)
+		return err
+	})
+	return err
+}
+
+// AddImage stores a name. With replace it takes the place of one that is not protected.
+func (s *Store) AddImage(ctx context.Context, i *Image, replace bool) error {
+	i.AddedAt = db.At(s.now())
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		if replace {
+			if _, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ? AND read_only = FALSE", i.Name); err != nil {
+				return err
+			}
+		}
+		return nameTaken(tx.Insert(ctx, "images", *i), i.Name)
+	})
+}
+
+// NeededContents are the contents that an image, a VM, a shared disk or a backup stands on.
+func (s *Store) NeededContents(ctx context.Context) (needed map[string]bool, err error) {
+	var sums []string
+	err = s.db.Select(ctx, &sums, `SELECT sha256 FROM images UNION SELECT base FROM vms
+		UNION SELECT content FROM bases UNION SELECT base FROM backups`)
+	needed = map[string]bool{}
+	for _, sum := range sums {
+		needed[sum] = true
+	}
+	return needed, err
+}

@@ -1,0 +1,78 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+// NewSealer makes what seals the secrets of guest agents with the daemon's key.
+func NewSealer(key []byte) (*auth.Sealer, error) {
+	return auth.NewSealer(key, "hypervisor guest secrets")
+}
+
+// KeyFits holds a key against a database that knows no fingerprint yet: the secret of a VM's agent
+// opens with the right one.
+func KeyFits(ctx context.Context, q db.Querier, key []byte) (used, fits bool, err error) {
+	var vm struct {
+		ID     string `db:"id"`
+		Secret string `db:"secret"`
+	}
+	err = q.Get(ctx, &vm, "SELECT id, secret FROM vms WHERE secret <> '' ORDER BY id LIMIT 1")
+	if errors.Is(err, db.ErrNoRows) {
+		return false, true, nil
+	}
+	if err != nil || key == nil {
+		return true, false, err
+	}
+	sealer, err := NewSealer(key)
+	if err != nil {
+		return true, false, err
+	}
+	_, err = sealer.Open(vm.Secret, vm.ID)
+	return true, err == nil, nil
+}
+
+// Seal seals the secret of a VM's agent, for its row.
+func (s *Store) Seal(id, secret string) string { return s.sealer.Seal([]byte(secret), id) }
+
+// Secrets are the secrets that a VM's agent may have: one, or while it is being rotated the new
+// one and the old.
+func (s *Store) Secrets(ctx context.Context, id string) ([]string, error) {
+	return s.secretsIn(ctx, s.db, id)
+}
+
+func (s *Store) secretsIn(ctx context.Context, q db.Querier, id string) ([]string, error) {
+	var sealed string
+	if err := q.Get(ctx, &sealed, "SELECT secret FROM vms WHERE id = ?", id); err != nil {
+		return nil, db.NotFound(err, "there is no such VM")
+	}
+	plain, err := s.sealer.Open(sealed, id)
+	return strings.Split(string(plain), "\n"), err
+}
+
+// SetSecrets stores the secrets that a VM's agent may have, the likeliest first.
+func (s *Store) SetSecrets(ctx context.Context, id string, secrets ...string) error {
+	return s.exec(ctx, "UPDATE vms SET secret = ? WHERE id = ?", s.Seal(id, strings.Join(secrets, "\n")), id)
+}
+
+// ExpectSecretOf has the secret tried that a snapshot's memory holds, beside the one that the VM
+// has now.
+func (s *Store) ExpectSecretOf(ctx context.Context, snap *Snapshot) error {
+	old, err := s.sealer.Open(snap.Secret, snap.VM)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		now, err := s.secretsIn(ctx, tx, snap.VM)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "UPDATE vms SET secret = ? WHERE id = ?",
+			s.Seal(snap.VM, string(old)+"\n"+now[0]), snap.VM)
+		return err
+	})
+}

@@ -1,0 +1,207 @@
+package record
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Spec is what was asked for of a VM, completed with what was decided about it when it
+// was made. It never changes but for the size of its disk.
+type Spec struct {
+	VCPUs      int       `json:"vcpus"`
+	MemoryMiB  int       `json:"memory_mib"`
+	DiskGiB    int       `json:"disk_gib"` // 0: no disk of its own
+	Image      string    `json:"image,omitempty"`
+	Kernel     string    `json:"kernel,omitempty"`
+	Initrd     string    `json:"initrd,omitempty"`
+	Firmware   string    `json:"firmware,omitempty"`
+	KernelArgs string    `json:"kernel_args,omitempty"`
+	TTLSeconds int64     `json:"ttl_seconds,omitempty"`
+	Storage    string    `json:"storage"`
+	Network    Network   `json:"network"`
+	Agent      bool      `json:"agent"`
+	CloudInit  CloudInit `json:"cloud_init"`
+	Boot       Boot      `json:"boot"`
+}
+
+// Network is how a VM reaches others.
+type Network struct {
+	Mode   string `json:"mode"` // none, user, bridge or tap
+	Bridge string `json:"bridge,omitempty"`
+	IP     string `json:"ip,omitempty"`
+}
+
+// The modes of a network.
+const (
+	NetworkNone   = "none"
+	NetworkUser   = "user"
+	NetworkBridge = "bridge"
+	NetworkTap    = "tap"
+)
+
+// CloudInit is what the guest's cloud-init is told.
+type CloudInit struct {
+	UserData          string   `json:"user_data,omitempty"`
+	SSHAuthorizedKeys []string `json:"ssh_authorized_keys,omitempty"`
+	Hostname          string   `json:"hostname,omitempty"`
+}
+
+// Boot is what a VM boots from, as it was found when the VM was made.
+type Boot struct {
+	Kernel, Initrd, KernelArgs string
+	Firmware                   string
+	RootFS                     string
+	Disk                       bool // it has a disk of its own
+}
+
+// VM is a VM as it is stored.
+type VM struct {
+	ID          string                     `db:"id"`
+	Name        string                     `db:"name"`
+	Tenant      string                     `db:"tenant"`
+	Backend     string                     `db:"backend"`
+	State       vm.State                   `db:"state"`
+	Spec        db.JSON[Spec]              `db:"spec"`
+	Base        string                     `db:"base"`      // the content of the catalog that it stands on
+	DiskBase    string                     `db:"disk_base"` // the disk that it shares with linked clones
+	Labels      db.JSON[map[string]string] `db:"labels"`
+	VCPUs       int                        `db:"vcpus"`
+	MemoryMiB   int                        `db:"memory_mib"`
+	Slot        int                        `db:"slot"`
+	Secret      string                     `db:"secret"` // sealed
+	MAC         string                     `db:"mac"`
+	Tap         string                     `db:"tap"`
+	IPs         db.JSON[[]string]          `db:"ips"`
+	Autostart   bool                       `db:"autostart"`
+	Generation  int64                      `db:"generation"`
+	LastError   string                     `db:"last_error"`
+	CreatedAt   db.Time                    `db:"created_at"`
+	StartedAt   db.Time                    `db:"started_at"`
+	ExpiresAt   db.Time                    `db:"expires_at"`
+	KillAt      db.Time                    `db:"kill_at"`
+	Events      int64                      `db:"events"`       // how many there were
+	PauseReason string                     `db:"pause_reason"` // why it is paused though nobody asked for it
+	Reverting   string                     `db:"reverting"`    // the full snapshot that it is being put back to
+}
+
+// GiB is a GiB in bytes.
+const GiB = 1 << 30
+
+// HasDisk says whether a VM has a disk of its own: sandboxes have none, and what boots a kernel
+// only if there is an image or it was asked for.
+func (r *VM) HasDisk() bool { return r.Spec.V.Boot.Disk }
+
+// HasTap says whether the VM has a network device on the host while it runs.
+func (r *VM) HasTap() bool { return r.Spec.V.Network.HasTap() }
+
+// HasTap says whether a network of this mode takes a device on the host.
+func (n *Network) HasTap() bool { return n.Mode == NetworkBridge || n.Mode == NetworkTap }
+
+// VM reads a VM in the caller's scope.
+func (s *Store) VM(ctx context.Context, id string) (VM, error) { return vmIn(ctx, s.db, id) }
+
+func vmIn(ctx context.Context, q db.Querier, id string) (VM, error) {
+	var r VM
+	err := q.Get(ctx, &r, "SELECT * FROM vms WHERE id = ?", id)
+	if err == nil && !caller.From(ctx).Sees(r.Tenant) {
+		err = db.ErrNoRows
+	}
+	return r, db.NotFound(err, "there is no such VM")
+}
+
+// AllVMs are all VMs of the host, oldest first.
+func (s *Store) AllVMs(ctx context.Context) (all []VM, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT * FROM vms ORDER BY id")
+}
+
+// Due are the VMs whose time is over, and those that are being deleted.
+func (s *Store) Due(ctx context.Context) (due []VM, err error) {
+	return due, s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at",
+		db.At(s.now()), vm.Deleting)
+}
+
+// NextExpiry is when the time of the next VM is over; zero: there is none that has one.
+func (s *Store) NextExpiry(ctx context.Context) (next db.Time, err error) {
+	return next, s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ?", vm.Deleting)
+}
+
+// StartWithHost are the ids of the VMs that start with the host and do not run.
+func (s *Store) StartWithHost(ctx context.Context) (ids []string, err error) {
+	return ids, s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE autostart = TRUE AND state IN (?, ?) ORDER BY id",
+		vm.Stopped, vm.Failed)
+}
+
+// Given is what VMs have been given in all.
+type Given struct {
+	State     vm.State `db:"state"`
+	VMs       int      `db:"vms"`
+	VCPUs     int      `db:"vcpus"`
+	MemoryMiB int      `db:"memory_mib"`
+}
+
+// Given is what all VMs have.
+func (s *Store) Given(ctx context.Context) (all Given, err error) {
+	return all, s.db.Get(ctx, &all, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus,
+		COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms`)
+}
+
+// GivenByState is what the VMs of each state have.
+func (s *Store) GivenByState(ctx context.Context) (all []Given, err error) {
+	return all, s.db.Select(ctx, &all, `SELECT state, COUNT(*) AS vms, SUM(vcpus) AS vcpus,
+		SUM(memory_mib) AS memory_mib FROM vms GROUP BY state`)
+}
+
+// Filter selects VMs; zero fields select all.
+type Filter struct {
+	Tenant string
+	State  string
+	Labels map[string]string
+	After  string // the id before the page
+	Limit  int
+}
+
+// VMs lists VMs in the caller's scope, oldest first.
+func (s *Store) VMs(ctx context.Context, f Filter) ([]VM, error) {
+	query, args := "SELECT * FROM vms WHERE id > ?", []any{f.After}
+	if c := caller.From(ctx); c.Tenant != "" {
+		query, args = query+" AND tenant = ?", append(args, c.Tenant)
+	}
+	if f.Tenant != "" {
+		query, args = query+" AND tenant = ?", append(args, f.Tenant)
+	}
+	if f.State != "" {
+		query, args = query+" AND state = ?", append(args, f.State)
+	}
+	var found []VM
+	for len(found) < f.Limit {
+		// Labels are compared here, so that both engines do it alike; a page is filled from
+		// as many rows as it takes.
+		var rows []VM
+		page := append(args[:len(args):len(args)], f.Limit)
+		if err := s.db.Select(ctx, &rows, query+" ORDER BY id LIMIT ?", page...); err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if hasLabels(r.Labels.V, f.Labels) && len(found) < f.Limit {
+				found = append(found, r)
+			}
+		}
+		if len(rows) < f.Limit {
+			break
+		}
+		args[0] = rows[len(rows)-1].ID
+	}
+	return found, nil
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,220 @@
+// Package recovery brings what is stored and what the host has together when the daemon is back: it
+// meets the processes of VMs again, finishes or undoes what was under way, and starts what starts
+// with the host. It stands above life and disk, whose steps it repeats, so that neither has to know
+// of the other's.
+//
+// # Invariants
+//
+//   - Nothing is started twice: what may be left of a process is ended before a new one is started.
+//   - One VM's trouble is not the others', and a process that does not answer holds nobody up.
+//   - It can be repeated: a daemon that is killed meanwhile begins anew.
+//
+// It imports life, disk, catalog, and what those stand on.
+package recovery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Config is what a Recovery stands on.
+type Config struct {
+	Data     string
+	Store    *record.Store
+	Machines *machine.Set
+	Host     *host.Host
+	Catalog  *catalog.Catalog
+	Life     *life.Life
+	Disk     *disk.Manager
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Recovery brings back the VMs of this host.
+type Recovery struct {
+	data     string
+	store    *record.Store
+	machines *machine.Set
+	host     *host.Host
+	catalog  *catalog.Catalog
+	life     *life.Life
+	disk     *disk.Manager
+	log      *slog.Logger
+	now      func() time.Time
+}
+
+// New makes a Recovery.
+func New(c Config) *Recovery {
+	return &Recovery{
+		data: c.Data, store: c.Store, machines: c.Machines, host: c.Host, catalog: c.Catalog,
+		life: c.Life, disk: c.Disk, log: c.Log, now: c.Now,
+	}
+}
+
+// restoredAtOnce is how many VMs are brought back at once.
+const restoredAtOnce = 16
+
+// Restore brings what the database says and what the host has together, after the daemon
+// was away for whatever reason:
+//
+//	creating            what there is of it is removed, unless an operation goes on with it
+//	deleting            removed, by life.KeepTime
+//	starting            its process is ended, if there is one, and it is started anew, from
+//	                    the snapshot that it was to be started from
+//	running, paused     its process is met again; without one it has stopped
+//	stopping            its process is met again, and stopped; without one it has stopped
+//	stopped, failed     nothing, but a process that was left is ended
+//
+// What was begun with its disk is finished or undone: see disk.Settle. It does not wait for what
+// takes long. Folders and network devices of no VM are removed.
+func (y *Recovery) Restore(ctx context.Context) error {
+	ctx = caller.ByItself(ctx)
+	all, err := y.store.AllVMs(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	var work sync.WaitGroup
+	places := make(chan struct{}, restoredAtOnce)
+	for i := range all {
+		known[all[i].ID] = true
+		places <- struct{}{}
+		work.Go(func() {
+			defer func() { <-places }()
+			// One VM's trouble is not the others', and a process that does not answer does not
+			// hold them up.
+			_ = routine.Run(y.log, "VM restore", func() { // logged
+				if err := y.restoreOne(ctx, all[i]); err != nil {
+					y.log.Error("a VM could not be brought back", "vm", all[i].ID, "state", all[i].State, "error", err)
+				}
+			})
+		})
+	}
+	work.Wait()
+	return errors.Join(
+		y.host.Sweep(ctx, func(id string) bool { return known[id] }),
+		y.catalog.SweepIncoming(ctx), y.disk.SweepBackups(ctx), y.host.SweepBases(ctx),
+	)
+}
+
+func (y *Recovery) restoreOne(ctx context.Context, r record.VM) error {
+	switch r.State {
+	case vm.Creating:
+		if y.store.IsBeingMade(ctx, r.ID) {
+			return nil
+		}
+		return y.life.Undo(ctx, r, "the daemon ended while the VM was made")
+	case vm.Deleting:
+		return nil // life.KeepTime removes it
+	case vm.Starting:
+		y.host.Strip(ctx, &r)
+		return y.machines.WithInBackground(ctx, r.ID, "VM start", life.In(vm.Starting), y.disk.BringUpAgain, func(err error) {
+			if err != nil {
+				y.log.Warn("a VM did not start", "vm", r.ID, "error", err)
+			}
+		})
+	case vm.Running, vm.Paused, vm.Stopping:
+	case vm.Stopped, vm.Failed:
+		y.host.Strip(ctx, &r)
+	}
+	names, err := y.store.UnfinishedSnapshots(ctx, r.ID)
+	switch {
+	case err != nil:
+		return err
+	case len(names) > 0 || r.Reverting != "":
+		return y.settle(ctx, r)
+	case r.State.HasProcess():
+		if err := y.meet(ctx, r, meetLimit); err != nil {
+			return err
+		}
+		return y.life.Agree(ctx, r, "as it was found after the daemon came back")
+	}
+	return nil
+}
+
+// settle brings back a VM whose disk the daemon was working on when it was killed: a snapshot
+// that was not finished is removed, and a revert is done again. The process may be busy with
+// that until then, and answers nothing; nobody else works on the VM meanwhile.
+func (y *Recovery) settle(ctx context.Context, r record.VM) error {
+	return y.machines.WithInBackground(ctx, r.ID, "VM restore", machine.Any, y.settleNow, func(err error) {
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			y.log.Error("what was begun with a VM's disk before the daemon ended is not cleaned up; "+
+				"that is tried again when the disk is used", "vm", r.ID, "error", err)
+		}
+	})
+}
+
+func (y *Recovery) settleNow(ctx context.Context, m *machine.Machine, r record.VM) error {
+	if r.State.HasProcess() {
+		if err := y.meet(ctx, r, backend.MemoryLimit(r.MemoryMiB)); err != nil {
+			return err
+		}
+		var err error
+		if r, err = y.store.VM(ctx, r.ID); err != nil {
+			return err
+		}
+	}
+	return y.disk.Settle(ctx, m, r)
+}
+
+// meetLimit is how long a VM's process may take to answer when the daemon is back.
+const meetLimit = time.Minute
+
+// meet finds the process of a VM again, which must answer within a limit.
+func (y *Recovery) meet(ctx context.Context, r record.VM, limit time.Duration) error {
+	b, err := y.host.Backend(&r)
+	if err != nil {
+		return err
+	}
+	finding, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	instance, err := b.Find(finding, y.host.Spec(&r))
+	if err != nil {
+		// It cannot be told what it does: an end is better than a VM that nobody keeps.
+		y.log.Error("a VM's process does not answer and is ended", "vm", r.ID, "error", err)
+		y.host.Strip(ctx, &r)
+		_, err = y.store.Move(ctx, r.ID, vm.Crashed, "", err.Error(), func(r *record.VM) {
+			r.LastError = "the process did not answer after the daemon came back"
+		})
+		return err
+	}
+	if instance == nil {
+		y.host.Strip(ctx, &r)
+		_, err := y.store.Move(ctx, r.ID, vm.Ended, "", "its process ended while the daemon was away", func(r *record.VM) {
+			r.StartedAt, r.KillAt = db.Time{}, db.Time{}
+		})
+		return err
+	}
+	if r.Tap != "" && y.host.HasNetwork() {
+		// Its rules are made anew, should the host have lost them.
+		if _, err := y.host.Equip(ctx, &r); err != nil {
+			y.log.Error("a VM's network is not as it was", "vm", r.ID, "error", err)
+		}
+	}
+	m := y.machines.Get(r.ID)
+	y.life.Adopt(ctx, m, r, instance)
+	if r.State == vm.Stopping {
+		y.machines.Go("VM stop", func() {
+			if err := y.life.BringDown(ctx, m, r, y.now().After(r.KillAt.Time)); err != nil {
+				y.log.Error("a VM is not stopped", "vm", r.ID, "error", err)
+			}
+		})
+	}
+	return nil
+}
