@@ -16,8 +16,8 @@ import (
 
 var (
 	devServices = regexp.MustCompile(`(?m)^  (edge|lb|hypervisor) +(http://\S+)`)
-	familyName = regexp.MustCompile(`(?m)^# TYPE (\S+) `)
-	labelName  = regexp.MustCompile(`[{,]([a-z_]+)="`)
+	familyName  = regexp.MustCompile(`(?m)^# TYPE (\S+) `)
+	labelName   = regexp.MustCompile(`[{,]([a-z_]+)="`)
 )
 
 // unbounded are labels whose values a client could choose, so that the number of series would have no

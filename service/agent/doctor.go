@@ -98,9 +98,8 @@ func diagnoseFolder(cfg Config, add adder) {
 		add("disk space", Warning, "", "cannot be told: %v", err)
 		return
 	}
-	free := int64(fs.Bavail) * int64(
-		fs.Bsize,
-	) //nolint:gosec,unconvert // its types differ between systems; no disk has 8 EiB
+	// Its types differ between systems, and no disk has 8 EiB.
+	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // see above
 	taken := int64(0)
 	if info, err := os.Stat(filepath.Join(cfg.Data, "agent.db")); err == nil {
 		taken = info.Size()

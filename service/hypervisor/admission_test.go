@@ -81,11 +81,21 @@ max_vms_total = 4
 	without := with(object{"name": "c"})
 	delete(without, "ttl_seconds")
 	d.call("POST", "/v1/vms", adminToken, without).refused(400, "policy_limit", "", "policy.max_ttl_seconds")
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "vcpus": 2})).refused(400, "policy_limit", "", "policy.tenants[acme].max_vcpus_total")
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": outside})).refused(400, "policy_limit", "", "policy.allowed_image_dirs")
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/../secret"})).refused(400, "policy_limit", "", "policy.allowed_image_dirs")
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/link"})).refused(400, "invalid", "image", "")
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "kernel": outside})).refused(400, "policy_limit", "", "policy.allowed_image_dirs")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "vcpus": 2})).refused(
+		400, "policy_limit", "", "policy.tenants[acme].max_vcpus_total",
+	)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": outside})).refused(
+		400, "policy_limit", "", "policy.allowed_image_dirs",
+	)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/../secret"})).refused(
+		400, "policy_limit", "", "policy.allowed_image_dirs",
+	)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/link"})).refused(
+		400, "invalid", "image", "",
+	)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "kernel": outside})).refused(
+		400, "policy_limit", "", "policy.allowed_image_dirs",
+	)
 	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/disk.raw"})).want(201)
 	d.call("POST", "/v1/vms", adminToken, with(object{"name": "d", "tenant": "free", "memory_mib": 1024})).want(201)
 	if n := len(d.vms()); n != 4 {
@@ -135,7 +145,12 @@ func TestABurstThatPassesACapMakesOneCopyOfAnImageAtATime(t *testing.T) {
 	if err := os.WriteFile(image, bytes.Repeat([]byte("some content"), 4<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := start(t, usualDocument+fmt.Sprintf("[policy]\nallowed_image_dirs = [%q]\n[[policy.tenants]]\ntenant = \"acme\"\nmax_vms_total = 2\n", dir))
+	d := start(
+		t,
+		usualDocument+fmt.Sprintf(
+			"[policy]\nallowed_image_dirs = [%q]\n[[policy.tenants]]\ntenant = \"acme\"\nmax_vms_total = 2\n", dir,
+		),
+	)
 	over := make(chan struct{})
 	most := make(chan int)
 	go func() {
@@ -155,7 +170,9 @@ func TestABurstThatPassesACapMakesOneCopyOfAnImageAtATime(t *testing.T) {
 	var made atomic.Int64
 	for i := range 8 {
 		work.Go(func() {
-			if a := d.call("POST", "/v1/vms", acmeToken, object{"name": fmt.Sprintf("vm-%d", i), "memory_mib": 64, "image": image}); a.status == 201 {
+			if a := d.call(
+				"POST", "/v1/vms", acmeToken, object{"name": fmt.Sprintf("vm-%d", i), "memory_mib": 64, "image": image},
+			); a.status == 201 {
 				made.Add(1)
 			}
 		})
@@ -166,14 +183,18 @@ func TestABurstThatPassesACapMakesOneCopyOfAnImageAtATime(t *testing.T) {
 		t.Errorf("%d copies at once, %d VMs", seen, made.Load())
 	}
 	// And what is beyond the cap is refused before the image is looked for.
-	d.call("POST", "/v1/vms", acmeToken, object{"name": "more", "memory_mib": 64, "image": filepath.Join(dir, "gone.raw")}).refused(400, "policy_limit", "", "policy.tenants[acme].max_vms_total")
+	d.call(
+		"POST", "/v1/vms", acmeToken, object{"name": "more", "memory_mib": 64, "image": filepath.Join(dir, "gone.raw")},
+	).refused(400, "policy_limit", "", "policy.tenants[acme].max_vms_total")
 }
 
 func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
 	t.Parallel()
 	provider := newIssuer(t)
 	d := start(t, provider.document())
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64, "tenant": "other"}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64, "tenant": "other"}).want(201),
+	)
 	if vm.Tenant != "acme" {
 		t.Errorf("the VM is %q's", vm.Tenant)
 	}
@@ -190,7 +211,9 @@ func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
 	d.call("GET", path, provider.token(object{"org": "acme"}), nil).want(200)
 	d.call("GET", path, provider.token(object{"org": "other", "root": true}), nil).want(404)
 	d.call("GET", path, provider.token(object{"root": true}), nil).want(200)
-	d.call("GET", path, provider.token(object{"org": "acme", "aud": "somebody else"}), nil).refused(401, "unauthenticated", "", "")
+	d.call("GET", path, provider.token(object{"org": "acme", "aud": "somebody else"}), nil).refused(
+		401, "unauthenticated", "", "",
+	)
 	d.call("GET", path, provider.token(object{"org": "acme", "exp": 1}), nil).refused(401, "unauthenticated", "", "")
 	d.call("GET", path, newIssuer(t).token(object{"org": "acme"}), nil).refused(401, "unauthenticated", "", "")
 	d.call("GET", path, "wrong", nil).refused(401, "unauthenticated", "", "")
@@ -204,7 +227,8 @@ func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
 func TestWithoutCredentialsEverybodyIsAnonymousAdmin(t *testing.T) {
 	t.Parallel()
 	d := start(t, "", func(cfg *hypervisor.Config) { cfg.Token, cfg.FleetToken = "", "" })
-	if me := as[hypervisorapi.Me](d.call("GET", "/v1/me", "", nil).want(200)); me.Name != "anonymous-admin" || !me.Admin {
+	if me := as[hypervisorapi.Me](d.call("GET", "/v1/me", "", nil).want(200)); me.Name != "anonymous-admin" ||
+		!me.Admin {
 		t.Errorf("%+v", me)
 	}
 }
@@ -236,7 +260,9 @@ func TestAuthRequireDemandsCredentialsAndBeyondLoopbackTheJailer(t *testing.T) {
 		cfg := settings(t, t.TempDir(), document)
 		cfg.Token, cfg.FleetToken = "", ""
 		change(&cfg)
-		svc, err := hypervisor.New(t.Context(), cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: now})
+		svc, err := hypervisor.New(
+			t.Context(), cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: now},
+		)
 		if err == nil {
 			_ = svc.Close()
 		}
@@ -305,7 +331,9 @@ func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
 	refused("labels", object{"labels": object{"a": "b\x00"}})
 	refused("labels", object{"labels": object{"a\x1b": "b"}})
 	refused("cloud_init.user_data", object{"cloud_init": object{"user_data": "#cloud-config\x00"}})
-	d.call("POST", "/v1/images/catalog", adminToken, object{"name": "x", "kernel": "/boot/x", "kernel_args": "a\x00"}).refused(400, "invalid", "kernel_args", "")
+	d.call(
+		"POST", "/v1/images/catalog", adminToken, object{"name": "x", "kernel": "/boot/x", "kernel_args": "a\x00"},
+	).refused(400, "invalid", "kernel_args", "")
 	if os.Geteuid() == 0 {
 		for _, ip := range []string{"10.87.0.0", "10.87.0.1", "10.87.255.255", "8.8.8.8", "127.0.0.1"} {
 			refused("network.ip", object{"network": object{"mode": "bridge", "ip": ip}})
@@ -319,9 +347,16 @@ func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
 func TestAClientCertificatesHolderIsToldByItsCommonName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cfg := settings(t, dir, "[[auth.client_certificates]]\ncommon_name = \"ops\"\n[[auth.client_certificates]]\ncommon_name = \"acme\"\ntenant = \"acme\"\n")
-	cfg.TLSClientCA, cfg.TLSSelfSigned = filepath.Join(dir, "ca.pem"), true // the server's business, which has verified whom it lets through
-	svc, err := hypervisor.New(t.Context(), cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: now})
+	cfg := settings(
+		t, dir,
+		"[[auth.client_certificates]]\ncommon_name = \"ops\"\n[[auth.client_certificates]]\ncommon_name = \"acme\"\ntenant = \"acme\"\n",
+	)
+	cfg.TLSClientCA, cfg.TLSSelfSigned = filepath.Join(
+		dir, "ca.pem",
+	), true // the server's business, which has verified whom it lets through
+	svc, err := hypervisor.New(
+		t.Context(), cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: now},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

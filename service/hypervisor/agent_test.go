@@ -53,14 +53,19 @@ func TestAnAgentThatIsStartedAnewIsMetAgain(t *testing.T) {
 	vm := d.boot("one", nil)
 	for range 3 {
 		before := d.sh(vm.Id, "cat /tmp/agent 2>/dev/null || true")
-		d.alone(vm.Id, "sleep 2; kill -9 $(ps | grep [m]ainstay-guest | head -n 1 | awk \"{print \\$1}\"); echo x >>/tmp/agent; mainstay-guest >/dev/console 2>&1")
+		d.alone(
+			vm.Id,
+			"sleep 2; kill -9 $(ps | grep [m]ainstay-guest | head -n 1 | awk \"{print \\$1}\"); echo x >>/tmp/agent; mainstay-guest >/dev/console 2>&1",
+		)
 		// It may be gone for a moment only, which nobody need see.
 		after := ""
 		for deadline := time.Now().Add(90 * time.Second); len(after) <= len(before); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				d.Fatalf("the agent is not met again: %+v; the console:\n%s", d.vm(vm.Id), d.printed(vm.Id))
 			}
-			a := d.call("POST", "/v1/vms/"+vm.Id+"/agent/exec", adminToken, object{"argv": []string{"cat", "/tmp/agent"}})
+			a := d.call(
+				"POST", "/v1/vms/"+vm.Id+"/agent/exec", adminToken, object{"argv": []string{"cat", "/tmp/agent"}},
+			)
 			if a.status == 200 {
 				after = as[hypervisorapi.ExecOutcome](a).Stdout
 			}

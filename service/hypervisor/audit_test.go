@@ -33,7 +33,8 @@ func TestAWipedAuditLogIsFoundByItsCheckpoints(t *testing.T) {
 	d := start(t, usualDocument)
 	d.call("POST", "/v1/images/clean", adminToken, nil).want(200)
 	d.restart(func() {
-		if info, err := os.Stat(filepath.Join(d.cfg.Data, "audit-checkpoints.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(filepath.Join(d.cfg.Data, "audit-checkpoints.jsonl")); err != nil ||
+			info.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v", info, err)
 		}
 		for _, table := range []string{"audit_entries", "audit_segments", "audit_head"} {
@@ -52,7 +53,9 @@ func TestAuditEntriesOfADiskNameItsVM(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).want(201),
+	)
 	path := "/v1/vms/" + vm.Id
 	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).want(201)
 	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
@@ -70,13 +73,19 @@ func TestABackupIsNotPutIntoAVMThatRunsAndTheErrorSaysToStopIt(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
+		).want(201),
+	)
 	path := "/v1/vms/" + vm.Id
 	backup := d.finished(d.call("POST", path+"/backups", adminToken, nil))
 	d.call("POST", path+"/start", adminToken, nil).want(200)
 	a := d.call("POST", "/v1/backups/"+*backup.BackupId+"/restore", adminToken, object{"vm": vm.Id})
 	a.refused(409, "wrong_state", "", "")
-	if said := string(a.body); !strings.Contains(said, "the VM is running: stop it") || strings.Contains(said, "clone") {
+	if said := string(a.body); !strings.Contains(said, "the VM is running: stop it") ||
+		strings.Contains(said, "clone") {
 		t.Error(said)
 	}
 }

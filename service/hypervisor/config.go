@@ -91,7 +91,8 @@ func (c *Config) Validate(doc *configfile.Config) error {
 		if u == "" {
 			continue
 		}
-		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
+		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" ||
+			parsed.Host == "" {
 			return fault.InvalidField(key, "must be a URL such as https://registry.example.com:7070")
 		}
 	}
@@ -120,7 +121,11 @@ func (c *Config) Validate(doc *configfile.Config) error {
 		return err
 	}
 	if c.exposed(doc) && !c.Insecure {
-		return fault.New(fault.Invalid, "listen: others reach %s, and without credentials each of them would be an admin: set HYPERVISOR_TOKEN or HYPERVISOR_TOKEN_FILE, or give auth.tokens, auth.oidc or auth.client_certificates in the document; or listen on 127.0.0.1; --insecure starts all the same", c.Listen)
+		return fault.New(
+			fault.Invalid,
+			"listen: others reach %s, and without credentials each of them would be an admin: set HYPERVISOR_TOKEN or HYPERVISOR_TOKEN_FILE, or give auth.tokens, auth.oidc or auth.client_certificates in the document; or listen on 127.0.0.1; --insecure starts all the same",
+			c.Listen,
+		)
 	}
 	return nil
 }
@@ -147,10 +152,17 @@ func (c *Config) checkRequired(doc *configfile.Config) error {
 		return nil
 	}
 	if httpapi.NewGate(c.credentials(doc), time.Now).Open() {
-		return fault.New(fault.Invalid, "auth.require: there are no credentials: give HYPERVISOR_TOKEN, or auth.tokens, auth.oidc or auth.client_certificates in the document")
+		return fault.New(
+			fault.Invalid,
+			"auth.require: there are no credentials: give HYPERVISOR_TOKEN, or auth.tokens, auth.oidc or auth.client_certificates in the document",
+		)
 	}
 	if !c.server().Local() && !doc.Jailer.Enabled {
-		return fault.New(fault.Invalid, "auth.require: listening on %s, which others reach, demands that VMs are confined: set jailer.enabled = true in the document, or listen on loopback", c.Listen)
+		return fault.New(
+			fault.Invalid,
+			"auth.require: listening on %s, which others reach, demands that VMs are confined: set jailer.enabled = true in the document, or listen on loopback",
+			c.Listen,
+		)
 	}
 	return nil
 }
@@ -188,7 +200,15 @@ func (c *Config) labels() (map[string]string, error) {
 }
 
 func (c *Config) server() httpserve.Config {
-	server := httpserve.Config{Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, ClientCA: c.TLSClientCA, MaxInFlight: c.MaxInFlight, TrustedProxies: c.TrustedProxies}
+	server := httpserve.Config{
+		Listen:         c.Listen,
+		TLSCert:        c.TLSCert,
+		TLSKey:         c.TLSKey,
+		SelfSigned:     c.TLSSelfSigned,
+		ClientCA:       c.TLSClientCA,
+		MaxInFlight:    c.MaxInFlight,
+		TrustedProxies: c.TrustedProxies,
+	}
 	server.Defaults()
 	return server
 }

@@ -30,7 +30,9 @@ func TestEachVMsProcessHasAnOwnUIDLimitsAndAccessToItsOwnFilesOnly(t *testing.T)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(data) })
-	d := start(t, "[jailer]\nenabled = true\nenforce = true\nuid = 310000\n", func(cfg *hypervisor.Config) { cfg.Data = data }).withDemo()
+	d := start(
+		t, "[jailer]\nenabled = true\nenforce = true\nuid = 310000\n", func(cfg *hypervisor.Config) { cfg.Data = data },
+	).withDemo()
 	one, two := d.boot("one", object{"disk_gib": 1}), d.boot("two", object{"disk_gib": 1})
 	status := func(vm hypervisorapi.VM, field string) string {
 		t.Helper()
@@ -47,8 +49,13 @@ func TestEachVMsProcessHasAnOwnUIDLimitsAndAccessToItsOwnFilesOnly(t *testing.T)
 	}
 	for i, vm := range []hypervisorapi.VM{one, two} {
 		uid := strings.Fields(status(vm, "Uid"))[0]
-		if uid != fmt.Sprint(310000+i) || strings.Fields(status(vm, "Gid"))[0] != "310000" || status(vm, "Seccomp") != "2" || strings.Trim(status(vm, "CapEff"), "0") != "" {
-			t.Errorf("uid %s, gid %s, seccomp %s, capabilities %s", uid, status(vm, "Gid"), status(vm, "Seccomp"), status(vm, "CapEff"))
+		if uid != fmt.Sprint(310000+i) || strings.Fields(status(vm, "Gid"))[0] != "310000" ||
+			status(vm, "Seccomp") != "2" ||
+			strings.Trim(status(vm, "CapEff"), "0") != "" {
+			t.Errorf(
+				"uid %s, gid %s, seccomp %s, capabilities %s", uid, status(vm, "Gid"), status(vm, "Seccomp"),
+				status(vm, "CapEff"),
+			)
 		}
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", *vm.Pid))
 		if err != nil || !strings.Contains(string(raw), vm.Id) {

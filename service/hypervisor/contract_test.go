@@ -62,7 +62,10 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	// Nobody's, and somebody's who belongs to nothing.
 	nobody := provider.token(nil)
 	for _, op := range d.contract.Operations() {
-		path := strings.NewReplacer("{id}", "some-id", "{name}", "some-name", "{snapshot}", "s", "{backup}", "b", "{operation}", "o", "{node}", "n").Replace(op.Path)
+		path := strings.NewReplacer(
+			"{id}", "some-id", "{name}", "some-name", "{snapshot}", "s", "{backup}", "b", "{operation}", "o",
+			"{node}", "n",
+		).Replace(op.Path)
 		d.call(op.Method, path, "", nil).refused(http.StatusUnauthorized, "unauthenticated", "", "")
 		d.call(op.Method, path, nobody, nil).refused(http.StatusForbidden, "denied", "", "")
 		if op.Access == "admin" {
@@ -84,7 +87,21 @@ func takeTour(tr *tour) {
 		tr.Errorf("%+v", me)
 	}
 	tr.ok("GetHost", "/v1/host", nil, 200)
-	made := as[hypervisorapi.VM](tr.ok("CreateVM", "/v1/vms", object{"name": "one", "image": "demo", "memory_mib": 192, "disk_gib": 1, "labels": object{"role": "web"}, "unknown": 1}, 201))
+	made := as[hypervisorapi.VM](
+		tr.ok(
+			"CreateVM",
+			"/v1/vms",
+			object{
+				"name":       "one",
+				"image":      "demo",
+				"memory_mib": 192,
+				"disk_gib":   1,
+				"labels":     object{"role": "web"},
+				"unknown":    1,
+			},
+			201,
+		),
+	)
 	vm := "/v1/vms/" + made.Id
 	tr.ok("ListVMs", "/v1/vms?label=role=web&state=stopped", nil, 200)
 	tr.ok("GetVM", vm, nil, 200)
@@ -94,7 +111,8 @@ func takeTour(tr *tour) {
 	tr.ok("PingAgent", vm+"/agent/ping", nil, 200)
 	tr.ok("Exec", vm+"/agent/exec", object{"argv": []string{"/bin/sh", "-c", "exit 0"}}, 200)
 	tr.ok("PutFile", vm+"/agent/put-file", object{"path": "/tmp/f", "content": []byte("hello"), "mode": "0600"}, 200)
-	if a := tr.ok("GetFile", vm+"/agent/get-file", object{"path": "/tmp/f"}, 200); string(a.body) != "hello" || a.header.Get("X-File-Mode") != "0600" {
+	if a := tr.ok("GetFile", vm+"/agent/get-file", object{"path": "/tmp/f"}, 200); string(a.body) != "hello" ||
+		a.header.Get("X-File-Mode") != "0600" {
 		tr.Errorf("%q, mode %s", a.body, a.header.Get("X-File-Mode"))
 	}
 	tr.ok("GetVMMetrics", vm+"/metrics", nil, 200)
@@ -122,7 +140,9 @@ func takeTour(tr *tour) {
 
 	ticket := as[hypervisorapi.Ticket](tr.ok("CreateTicket", vm+"/tickets", nil, 201))
 	tr.dial(vm+"/console?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
-	screen := as[hypervisorapi.VM](tr.call("POST", "/v1/vms", adminToken, object{"name": "screen", "memory_mib": 64, "start": true}).want(201))
+	screen := as[hypervisorapi.VM](
+		tr.call("POST", "/v1/vms", adminToken, object{"name": "screen", "memory_mib": 64, "start": true}).want(201),
+	)
 	tr.await(screen.Id, "running")
 	ticket = as[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).want(201))
 	tr.dial("/v1/vms/"+screen.Id+"/vnc?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
@@ -165,21 +185,36 @@ func tourImages(tr *tour, dir string) {
 	if broken.Ok || len(broken.Breaks) != 1 {
 		tr.Fatalf("tampering was not found: %+v", broken)
 	}
-	tr.ok("AcknowledgeAudit", "/v1/audit/acknowledge", object{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204)
+	tr.ok(
+		"AcknowledgeAudit", "/v1/audit/acknowledge",
+		object{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204,
+	)
 }
 
 func tourFleet(tr *tour) {
 	tr.Helper()
-	beat := object{"url": tr.url, "version": "1", "vcpus": 8, "memory_mib": 8192, "free_vcpus": 8, "free_memory_mib": 8192, "vms": 0, "backends": []string{"qemu"}}
+	beat := object{
+		"url":             tr.url,
+		"version":         "1",
+		"vcpus":           8,
+		"memory_mib":      8192,
+		"free_vcpus":      8,
+		"free_memory_mib": 8192,
+		"vms":             0,
+		"backends":        []string{"qemu"},
+	}
 	tr.ok("Heartbeat", "/fleet/nodes/host/heartbeat", beat, 200)
 	tr.ok("ListNodes", "/fleet/nodes", nil, 200)
 	tr.ok("GetNode", "/fleet/nodes/host", nil, 200)
 	tr.ok("GetCapacity", "/fleet/capacity", nil, 200)
 	tr.ok("CordonNode", "/fleet/nodes/host/cordon", nil, 200)
 	tr.ok("UncordonNode", "/fleet/nodes/host/uncordon", nil, 200)
-	made := as[hypervisorapi.FleetVM](tr.ok("CreateFleetVM", "/fleet/vms", object{"name": "placed", "image": "demo", "memory_mib": 64}, 201))
+	made := as[hypervisorapi.FleetVM](
+		tr.ok("CreateFleetVM", "/fleet/vms", object{"name": "placed", "image": "demo", "memory_mib": 64}, 201),
+	)
 	tr.ok("ListNodeVMs", "/fleet/nodes/host/vms", nil, 200)
-	if all := as[hypervisorapi.FleetVMs](tr.ok("ListFleetVMs", "/fleet/vms", nil, 200)); len(all.Items) < 1 || len(all.UnreachableNodes) != 0 {
+	if all := as[hypervisorapi.FleetVMs](tr.ok("ListFleetVMs", "/fleet/vms", nil, 200)); len(all.Items) < 1 ||
+		len(all.UnreachableNodes) != 0 {
 		tr.Errorf("%+v", all)
 	}
 	tr.ok("DeleteFleetVM", "/fleet/vms/host/"+made.Id, nil, 204)

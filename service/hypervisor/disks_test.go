@@ -29,7 +29,9 @@ func (d *daemon) bootWithDisk(name string) hypervisorapi.VM {
 	guest := bootable(d.T)
 	if d.call("GET", "/v1/images/catalog/blank", adminToken, nil).status == 404 {
 		raw := filepath.Join(d.TempDir(), "blank.raw")
-		if out, err := exec.CommandContext(d.Context(), "mke2fs", "-q", "-t", "ext4", raw, "128M").CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		if out, err := exec.CommandContext(
+			d.Context(), "mke2fs", "-q", "-t", "ext4", raw, "128M",
+		).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 			d.Fatalf("%v: %s", err, out)
 		}
 		d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "blank", "path": raw}))
@@ -53,7 +55,9 @@ func TestADiskSnapshotBringsBackWhatTheDiskHeld(t *testing.T) {
 	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).refused(409, "wrong_state", "", "")
 	d.call("POST", path+"/snapshots/nope/revert", adminToken, nil).refused(404, "not_found", "", "")
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2", "kind": "full"}).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2", "kind": "full"}).refused(
+		409, "wrong_state", "", "",
+	)
 	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2"}).want(201) // of a VM that is stopped
 	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
 	read := func() string {
@@ -72,7 +76,10 @@ func TestADiskSnapshotBringsBackWhatTheDiskHeld(t *testing.T) {
 	if got := read(); got != "second" {
 		t.Errorf("after reverting to s2: %q", got)
 	}
-	if left := as[[]hypervisorapi.Snapshot](d.call("GET", path+"/snapshots", adminToken, nil).want(200)); len(left) != 1 || left[0].Name != "s2" {
+	if left := as[[]hypervisorapi.Snapshot](
+		d.call("GET", path+"/snapshots", adminToken, nil).want(200),
+	); len(left) != 1 ||
+		left[0].Name != "s2" {
 		t.Errorf("%+v", left)
 	}
 }
@@ -85,7 +92,9 @@ func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
 	secret := func() string { return d.sh(vm.Id, "cat /run/mainstay-guest/secret") }
 	old := secret()
 	d.sh(vm.Id, "echo kept >/tmp/in-memory")
-	snap := as[hypervisorapi.Snapshot](d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201))
+	snap := as[hypervisorapi.Snapshot](
+		d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201),
+	)
 	if snap.MemoryBytes < 1<<20 {
 		t.Errorf("%+v", snap)
 	}
@@ -124,7 +133,9 @@ func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
 func checksum(t *testing.T, path string) string {
 	t.Helper()
 	raw := filepath.Join(t.TempDir(), "raw")
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", "convert", "-U", "-O", "raw", path, raw).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+	if out, err := exec.CommandContext(
+		t.Context(), "qemu-img", "convert", "-U", "-O", "raw", path, raw,
+	).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 		t.Fatalf("%v: %s", err, out)
 	}
 	f, err := os.Open(raw)
@@ -174,7 +185,8 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 	fourth := backup("incremental")
 	want[fourth.Id] = checksum(t, disk)
 	for i, b := range []hypervisorapi.Backup{third, fourth} {
-		if b.Kind != "incremental" || deref(b.ParentId) != []string{second.Id, third.Id}[i] || b.SizeBytes > first.SizeBytes/4 {
+		if b.Kind != "incremental" || deref(b.ParentId) != []string{second.Id, third.Id}[i] ||
+			b.SizeBytes > first.SizeBytes/4 {
 			t.Errorf("%+v", b)
 		}
 	}
@@ -184,7 +196,9 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 			t.Errorf("backup %s is restored as %s, was %s", id, got, sum)
 		}
 		exported := filepath.Join(t.TempDir(), "exported.qcow2")
-		if err := os.WriteFile(exported, d.call("GET", "/v1/backups/"+id+"/export", adminToken, nil).want(200).body, 0o600); err != nil {
+		if err := os.WriteFile(
+			exported, d.call("GET", "/v1/backups/"+id+"/export", adminToken, nil).want(200).body, 0o600,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if got := checksum(t, exported); got != sum {
@@ -208,7 +222,9 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 		t.Errorf("%+v", b)
 	}
 	// Put back into the VM itself; what was noted is of no use then.
-	d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}).refused(409, "wrong_state", "", "")
+	d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}).refused(
+		409, "wrong_state", "", "",
+	)
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
 	d.finished(d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}))
 	if got := checksum(t, disk); got != want[second.Id] {
@@ -233,19 +249,26 @@ func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
 	d.sh(vm.Id, mounted+"; echo original >/mnt/f; sync; umount /mnt")
 	secret := d.sh(vm.Id, "cat /run/mainstay-guest/secret")
 	full := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})) // of one that runs
-	d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}).refused(
+		409, "wrong_state", "", "",
+	)
 	d.call("POST", path+"/clone", adminToken, object{"name": "full"}).refused(409, "name_taken", "", "")
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
 	linked := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}))
-	again := d.finished(d.call("POST", "/v1/vms/"+*linked.VmId+"/clone", adminToken, object{"name": "again", "linked": true}))
-	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", *linked.VmId, "disk.qcow2")); err != nil || info.Size() > 1<<20 {
+	again := d.finished(
+		d.call("POST", "/v1/vms/"+*linked.VmId+"/clone", adminToken, object{"name": "again", "linked": true}),
+	)
+	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", *linked.VmId, "disk.qcow2")); err != nil ||
+		info.Size() > 1<<20 {
 		t.Errorf("a linked clone takes %v, %v", info, err)
 	}
 	// Each goes its own way, and the original can go.
 	for name, id := range map[string]string{"one": vm.Id, "full": *full.VmId, "linked": *linked.VmId, "again": *again.VmId} {
 		d.call("POST", "/v1/vms/"+id+"/start", adminToken, nil).want(200)
 		d.connected(id)
-		if got := d.sh(id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f; echo "+name+" >/mnt/f; sync; umount /mnt"); got != "original" {
+		if got := d.sh(
+			id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f; echo "+name+" >/mnt/f; sync; umount /mnt",
+		); got != "original" {
 			t.Errorf("%s: %q", name, got)
 		}
 		if own := d.sh(id, "cat /run/mainstay-guest/secret"); (own == secret) != (name == "one") {
@@ -287,7 +310,9 @@ func TestADiskGrowsAlsoWhileTheVMRunsAndNeverShrinks(t *testing.T) {
 		t.Errorf("%d GiB; the guest sees %s sectors", grown.DiskGib, got)
 	}
 	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).refused(400, "invalid", "disk_gib", "")
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 5}).refused(400, "policy_limit", "disk_gib", "policy.max_disk_gib")
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 5}).refused(
+		400, "policy_limit", "disk_gib", "policy.max_disk_gib",
+	)
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
 	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 3}).want(200)
 	d.call("POST", path+"/start", adminToken, nil).want(200)
@@ -304,20 +329,28 @@ func TestBackupsAndClonesKeepTheFirmwareAndWhatItRemembers(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, usualDocument)
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "firmware": firmwareAt(t, t.TempDir())}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "firmware": firmwareAt(t, t.TempDir())},
+		).want(201),
+	)
 	path, folder := "/v1/vms/"+vm.Id, func(id string) string { return filepath.Join(d.cfg.Data, "vms", id) }
 	never := d.finished(d.call("POST", path+"/backups", adminToken, nil)) // it has no variables yet
 	if err := os.WriteFile(filepath.Join(folder(vm.Id), "vars.fd"), []byte("what it remembers"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	backup := d.finished(d.call("POST", path+"/backups", adminToken, nil))
-	made := map[string]string{"full clone": *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})).VmId}
+	made := map[string]string{
+		"full clone": *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})).VmId,
+	}
 	made["linked clone"] = *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true})).VmId
 	d.call("DELETE", path, adminToken, nil).want(204)
 	d.restart(nil) // which sweeps what is of no backup
 	made["restored"] = *d.finished(d.call("POST", "/v1/backups/"+*backup.BackupId+"/restore", adminToken, object{"name": "restored"})).VmId
 	for what, id := range made {
-		if got, err := os.ReadFile(filepath.Join(folder(id), "vars.fd")); err != nil || string(got) != "what it remembers" {
+		if got, err := os.ReadFile(filepath.Join(folder(id), "vars.fd")); err != nil ||
+			string(got) != "what it remembers" {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 		if info, err := os.Stat(filepath.Join(folder(id), "firmware_CODE.fd")); err != nil || info.Size() != 1<<20 {
@@ -343,7 +376,9 @@ func TestARevertBringsBackTheSizeOfTheDiskToo(t *testing.T) {
 	if reverted.DiskGib != 1 {
 		t.Errorf("%d GiB after the revert", reverted.DiskGib)
 	}
-	if again := as[hypervisorapi.VM](d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 2}).want(200)); again.DiskGib != 2 {
+	if again := as[hypervisorapi.VM](
+		d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 2}).want(200),
+	); again.DiskGib != 2 {
 		t.Errorf("%d GiB", again.DiskGib)
 	}
 	// With its memory, of a VM that runs.
@@ -390,7 +425,8 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	await(1, "answer 42")
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
 	for err := error(nil); err == nil; {
-		if _, _, err = one.Read(t.Context()); err != nil && websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		if _, _, err = one.Read(t.Context()); err != nil &&
+			websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 			t.Errorf("the console ended with %v", err)
 		}
 	}
@@ -402,7 +438,12 @@ func TestTheScreenSpeaksRFB(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "start": true, "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "start": true, "network": object{"mode": "none"}},
+		).want(201),
+	)
 	d.await(vm.Id, "running")
 	ticket := as[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+vm.Id+"/tickets", adminToken, nil).want(201)).Ticket
 	conn := d.dial("/v1/vms/" + vm.Id + "/vnc?ticket=" + ticket)

@@ -50,8 +50,15 @@ func (s *Service) heartbeat(ctx context.Context) (hypervisorapi.Heartbeat, error
 	}
 	labels := hypervisorapi.Labels(given)
 	out := hypervisorapi.Heartbeat{
-		Url: s.advertised(), Version: telemetry.BuildInfo().Version, Labels: &labels, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
-		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs, Backends: []hypervisorapi.Backend{},
+		Url:           s.advertised(),
+		Version:       telemetry.BuildInfo().Version,
+		Labels:        &labels,
+		Vcpus:         c.VCPUs,
+		MemoryMib:     c.MemoryMiB,
+		FreeVcpus:     c.FreeVCPUs,
+		FreeMemoryMib: c.FreeMemoryMiB,
+		Vms:           c.VMs,
+		Backends:      []hypervisorapi.Backend{},
 	}
 	for _, b := range c.Backends {
 		if b.Available {

@@ -103,7 +103,9 @@ func agentProgram(t testing.TB) string {
 	t.Helper()
 	built.once.Do(func() {
 		built.agent = filepath.Join(built.folder, "mainstay-guest")
-		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", built.agent, "../../cmd/mainstay-guest") //nolint:gosec // the test's own
+		build := exec.Command(
+			"go", "build", "-ldflags", "-s -w", "-o", built.agent, "../../cmd/mainstay-guest",
+		) //nolint:gosec // the test's own
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
@@ -121,7 +123,10 @@ func bootable(t testing.TB) demo.Guest {
 	agent := agentProgram(t)
 	built.guestOnce.Do(func() {
 		guest := demotest.GuestWith(t, agent)
-		built.guest = demo.Guest{Kernel: filepath.Join(built.folder, "vmlinuz"), Initrd: filepath.Join(built.folder, "initrd.gz")}
+		built.guest = demo.Guest{
+			Kernel: filepath.Join(built.folder, "vmlinuz"),
+			Initrd: filepath.Join(built.folder, "initrd.gz"),
+		}
 		for from, to := range map[string]string{guest.Kernel: built.guest.Kernel, guest.Initrd: built.guest.Initrd} {
 			if err := os.Rename(from, to); err != nil {
 				t.Fatal(err)
@@ -155,7 +160,9 @@ func settings(t testing.TB, dir, document string) hypervisor.Config {
 	if err := os.WriteFile(cfg.ConfigFile, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Data, cfg.Token, cfg.FleetToken, cfg.NodeName, cfg.Accel, cfg.GuestAgent = filepath.Join(dir, "data"), adminToken, fleetToken, "host", "tcg", agentProgram(t)
+	cfg.Data, cfg.Token, cfg.FleetToken, cfg.NodeName, cfg.Accel, cfg.GuestAgent = filepath.Join(
+		dir, "data",
+	), adminToken, fleetToken, "host", "tcg", agentProgram(t)
 	return cfg
 }
 
@@ -203,8 +210,10 @@ func (d *daemon) idle() {
 func (d *daemon) serve(run func(*hypervisor.Service, context.Context) error) {
 	d.Helper()
 	deps := hypervisor.Deps{
-		Log: slog.New(slog.NewTextHandler(d.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(),
-		Now: func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) }, Backends: d.backends,
+		Log:      slog.New(slog.NewTextHandler(d.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Registry: prometheus.NewRegistry(),
+		Now:      func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
+		Backends: d.backends,
 	}
 	if d.deps != nil {
 		d.deps(&deps)
@@ -237,7 +246,9 @@ func beMortal(settings string) error {
 		return err
 	}
 	svc, err := hypervisor.New(context.Background(), cfg, hypervisor.Deps{
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Registry: prometheus.NewRegistry(), Now: time.Now,
+		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Registry: prometheus.NewRegistry(),
+		Now:      time.Now,
 	})
 	if err != nil {
 		return err
@@ -424,7 +435,12 @@ func (d *daemon) withDemo() *daemon {
 	d.Helper()
 	need(d.T, "qemu-system-x86_64", "qemu-img")
 	guest := bootable(d.T)
-	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "demo", "kernel": guest.Kernel, "initrd": guest.Initrd}))
+	d.finished(
+		d.call(
+			"POST", "/v1/images/catalog", adminToken,
+			object{"name": "demo", "kernel": guest.Kernel, "initrd": guest.Initrd},
+		),
+	)
 	return d
 }
 
@@ -459,7 +475,11 @@ func (d *daemon) connected(id string) {
 // sh runs a script in a guest and returns what it prints.
 func (d *daemon) sh(id, script string) string {
 	d.Helper()
-	out := as[hypervisorapi.ExecOutcome](d.call("POST", "/v1/vms/"+id+"/agent/exec", adminToken, object{"argv": []string{"/bin/sh", "-ec", script}}).want(200))
+	out := as[hypervisorapi.ExecOutcome](
+		d.call(
+			"POST", "/v1/vms/"+id+"/agent/exec", adminToken, object{"argv": []string{"/bin/sh", "-ec", script}},
+		).want(200),
+	)
 	if out.ExitCode != 0 {
 		d.Fatalf("%s: %+v", script, out)
 	}

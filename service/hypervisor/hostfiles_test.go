@@ -16,7 +16,9 @@ import (
 func firmwareAt(t *testing.T, folder string) string {
 	t.Helper()
 	for _, name := range []string{"OVMF_CODE.fd", "OVMF_VARS.fd"} {
-		if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, name), make([]byte, 1<<20), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, name), make([]byte, 1<<20), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,7 +31,12 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 	dir := t.TempDir()
 	file, code := rawImage(t, "the host's", 1<<20), firmwareAt(t, dir)
 	fields := map[string]object{
-		"image": {"image": file}, "kernel": {"kernel": file}, "initrd": {"kernel": file, "initrd": file}, "firmware": {"firmware": code},
+		"image": {
+			"image": file,
+		},
+		"kernel":   {"kernel": file},
+		"initrd":   {"kernel": file, "initrd": file},
+		"firmware": {"firmware": code},
 	}
 	ask := func(field, tenant string) object {
 		spec := object{"name": "vm-" + field, "memory_mib": 64, "tenant": tenant}
@@ -44,14 +51,20 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 		if field == "initrd" {
 			named = "kernel" // it is looked at first
 		}
-		d.call("POST", "/v1/vms", acmeToken, ask(field, "acme")).refused(400, "policy_limit", named, "policy.allowed_image_dirs")
+		d.call("POST", "/v1/vms", acmeToken, ask(field, "acme")).refused(
+			400, "policy_limit", named, "policy.allowed_image_dirs",
+		)
 		// A registry asks with the fleet's token for whoever asked it.
-		d.call("POST", "/v1/vms", fleetToken, ask(field, "acme")).refused(400, "policy_limit", named, "policy.allowed_image_dirs")
+		d.call("POST", "/v1/vms", fleetToken, ask(field, "acme")).refused(
+			400, "policy_limit", named, "policy.allowed_image_dirs",
+		)
 		d.call("POST", "/v1/vms", adminToken, ask(field, "acme")).want(201)
 	}
 	// A folder, one that is not there and one that is cannot be told from each other.
 	for _, path := range []string{dir, filepath.Join(dir, "none"), "/etc/shadow"} {
-		d.call("POST", "/v1/vms", acmeToken, object{"name": "vm", "image": path}).refused(400, "policy_limit", "image", "policy.allowed_image_dirs")
+		d.call("POST", "/v1/vms", acmeToken, object{"name": "vm", "image": path}).refused(
+			400, "policy_limit", "image", "policy.allowed_image_dirs",
+		)
 	}
 	if n := len(d.vms()); n != len(fields) {
 		t.Errorf("%d VMs", n)
@@ -62,7 +75,8 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 		log.WriteString(e.Action + " " + e.Message + "\n")
 	}
 	for field, with := range fields {
-		if entry := "vm.create vm-" + field; !strings.Contains(log.String(), entry) || !strings.Contains(log.String(), field+" "+with[field].(string)) {
+		if entry := "vm.create vm-" + field; !strings.Contains(log.String(), entry) ||
+			!strings.Contains(log.String(), field+" "+with[field].(string)) {
 			t.Errorf("%s is not in the log: %s", field, log.String())
 		}
 	}
@@ -81,7 +95,11 @@ func TestNothingOfTheDataFolderBecomesAnImageForAnybody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t, document)
-			other := as[hypervisorapi.VM](d.call("POST", "/v1/vms", otherToken, object{"name": "other", "memory_mib": 64, "disk_gib": 1}).want(201))
+			other := as[hypervisorapi.VM](
+				d.call(
+					"POST", "/v1/vms", otherToken, object{"name": "other", "memory_mib": 64, "disk_gib": 1},
+				).want(201),
+			)
 			data, outside := d.cfg.Data, t.TempDir()
 			link := filepath.Join(outside, "link")
 			if err := os.Symlink(data, link); err != nil {
@@ -97,20 +115,33 @@ func TestNothingOfTheDataFolderBecomesAnImageForAnybody(t *testing.T) {
 				for _, top := range []string{data, link, "/proc/self/root" + data, filepath.Join(outside, "..", filepath.Base(outside), "link")} {
 					for _, below := range []string{"", "vms", filepath.Join("vms", other.Id), disk, "secret.key", "state/hypervisor.db"} {
 						path := filepath.Join(top, below)
-						d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path}).refused(400, "invalid", "image", "")
+						d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path}).refused(
+							400, "invalid", "image", "",
+						)
 					}
-					d.call("POST", "/v1/vms", token, object{"name": "vm", "kernel": filepath.Join(top, "secret.key")}).refused(400, "invalid", "kernel", "")
-					d.call("POST", "/v1/vms", token, object{"name": "vm", "firmware": filepath.Join(top, "state", filepath.Base(code))}).refused(400, "invalid", "firmware", "")
+					d.call(
+						"POST", "/v1/vms", token, object{"name": "vm", "kernel": filepath.Join(top, "secret.key")},
+					).refused(400, "invalid", "kernel", "")
+					d.call(
+						"POST", "/v1/vms", token,
+						object{"name": "vm", "firmware": filepath.Join(top, "state", filepath.Base(code))},
+					).refused(400, "invalid", "firmware", "")
 				}
 				// Folders that hold the data, which a sandbox would be given with the rest.
 				for _, path := range []string{filepath.Dir(data), "/"} {
-					d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path, "backend": "sandbox"}).refused(400, "invalid", "image", "")
+					d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path, "backend": "sandbox"}).refused(
+						400, "invalid", "image", "",
+					)
 				}
 			}
 			for field, path := range map[string]string{"path": filepath.Join(link, disk), "kernel": filepath.Join(data, "secret.key")} {
-				d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", field: path}).refused(400, "invalid", field, "")
+				d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", field: path}).refused(
+					400, "invalid", field, "",
+				)
 			}
-			d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", "path": link}).refused(400, "invalid", "path", "")
+			d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", "path": link}).refused(
+				400, "invalid", "path", "",
+			)
 			if left, err := filepath.Glob(filepath.Join(data, "images", "*", "*")); err != nil || len(left) > 0 {
 				t.Errorf("taken in: %v, %v", left, err)
 			}

@@ -43,14 +43,26 @@ func (d *takenOverDisks) Copy(ctx context.Context, c backend.DiskCopy, progress 
 func withTakenOver(t *testing.T) (*daemon, *takenOver, hypervisorapi.VM) {
 	t.Helper()
 	need(t, "qemu-system-x86_64", "qemu-img")
-	b := &takenOver{qemu.New(qemu.Options{Program: "qemu-system-x86_64", Accel: "tcg", Log: discard}), func(string) error { return nil }}
-	d := &daemon{T: t, cfg: settings(t, t.TempDir(), usualDocument), backends: map[string]backend.Backend{backend.QEMU: b}}
+	b := &takenOver{
+		qemu.New(qemu.Options{Program: "qemu-system-x86_64", Accel: "tcg", Log: discard}),
+		func(string) error { return nil },
+	}
+	d := &daemon{
+		T:        t,
+		cfg:      settings(t, t.TempDir(), usualDocument),
+		backends: map[string]backend.Backend{backend.QEMU: b},
+	}
 	d.begin()
-	return d, b, as[hypervisorapi.VM](d.call("POST", "/v1/vms", acmeToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).want(201))
+	return d, b, as[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", acmeToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).want(201),
+	)
 }
 
 func qemuImgOn(args ...string) error {
-	out, err := exec.CommandContext(context.Background(), "qemu-img", args...).CombinedOutput() //nolint:gosec // the test's own
+	out, err := exec.CommandContext(
+		context.Background(),
+		"qemu-img",
+		args...).CombinedOutput() //nolint:gosec // the test's own
 	if err != nil {
 		return errors.Join(err, errors.New(string(out)))
 	}
@@ -67,7 +79,8 @@ func TestWhatATakenOverQEMUWritesIntoACopyOpensNoFileOfTheHost(t *testing.T) {
 		return func(target string) error {
 			made := target + ".made"
 			defer func() { _ = os.Remove(made) }()
-			if err := qemuImgOn(append(append([]string{"create", "-q", "-f", "qcow2"}, args...), made, "1G")...); err != nil {
+			if err := qemuImgOn(
+				append(append([]string{"create", "-q", "-f", "qcow2"}, args...), made, "1G")...); err != nil {
 				return err
 			}
 			raw, err := os.ReadFile(made)
@@ -98,7 +111,8 @@ func TestWhatATakenOverQEMUWritesIntoACopyOpensNoFileOfTheHost(t *testing.T) {
 				t.Errorf("%s: %s: %s", what, a.what, why)
 			}
 		}
-		if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "backups")); err != nil || len(left) != 1 || left[0].Name() != *first.BackupId+".qcow2" {
+		if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "backups")); err != nil || len(left) != 1 ||
+			left[0].Name() != *first.BackupId+".qcow2" {
 			t.Errorf("%s: left: %v, %v", what, left, err)
 		}
 	}
@@ -136,7 +150,8 @@ func TestATakenOverQEMUCannotChangeABackupOrACloneLater(t *testing.T) {
 		if after, err := os.ReadFile(kept); err != nil || string(after) != string(before) {
 			t.Errorf("%s was changed: %v", kept, err)
 		}
-		if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Nlink != 1 {
+		if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 ||
+			info.Sys().(*syscall.Stat_t).Nlink != 1 {
 			t.Errorf("%s: %v, %v", kept, info, err)
 		}
 		_ = held[i].Close()
@@ -171,7 +186,9 @@ func TestABackupThatIsNotAsItWasStoredIsNotRead(t *testing.T) {
 		for _, id := range []string{*full.BackupId, *second.BackupId} {
 			d.call("GET", "/v1/backups/"+id+"/export", acmeToken, nil).refused(409, "backup_damaged", "", "")
 			for _, into := range []object{{"name": "again"}, {"vm": vm.Id}} {
-				if why := d.failed(d.call("POST", "/v1/backups/"+id+"/restore", acmeToken, into)); !strings.Contains(why, "is damaged") {
+				if why := d.failed(d.call("POST", "/v1/backups/"+id+"/restore", acmeToken, into)); !strings.Contains(
+					why, "is damaged",
+				) {
 					t.Errorf("%s: %v: %s", what, into, why)
 				}
 			}
@@ -192,8 +209,13 @@ func TestADiskThatWasMadeToStandOnAnotherFileIsNotShared(t *testing.T) {
 	t.Parallel()
 	d, _, vm := withTakenOver(t)
 	secret := rawImage(t, "TOP SECRET", 1<<30)
-	qemuImg(t, "rebase", "-u", "-f", "qcow2", "-b", secret, "-F", "raw", filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2"))
-	if why := d.failed(d.call("POST", "/v1/vms/"+vm.Id+"/clone", acmeToken, object{"name": "linked", "linked": true})); !strings.Contains(why, "backing file") {
+	qemuImg(
+		t, "rebase", "-u", "-f", "qcow2", "-b", secret, "-F", "raw",
+		filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2"),
+	)
+	if why := d.failed(
+		d.call("POST", "/v1/vms/"+vm.Id+"/clone", acmeToken, object{"name": "linked", "linked": true}),
+	); !strings.Contains(why, "backing file") {
 		t.Errorf("%s", why)
 	}
 	if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "bases")); err != nil || len(left) > 0 {

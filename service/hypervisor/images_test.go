@@ -26,7 +26,10 @@ import (
 func qemuImg(t *testing.T, args ...string) {
 	t.Helper()
 	need(t, "qemu-img")
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+	if out, err := exec.CommandContext(
+		t.Context(),
+		"qemu-img",
+		args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 		t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -55,8 +58,13 @@ func TestAnImageIsKeptByWhatItHoldsUnderAnyNumberOfNames(t *testing.T) {
 	sum := sha256.Sum256(raw)
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}))
 	d.finished(d.call("POST", "/v1/images/catalog/two/upload", adminToken, raw))
-	one, two := as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200)), as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/two", adminToken, nil).want(200))
-	if one.Sha256 != hex.EncodeToString(sum[:]) || two.Sha256 != one.Sha256 || one.VirtualSizeBytes != 4<<20 || one.SizeBytes >= 4<<20 || one.SignatureValid != nil || one.Source != path {
+	one, two := as[hypervisorapi.Image](
+		d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200),
+	), as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/two", adminToken, nil).want(200))
+	if one.Sha256 != hex.EncodeToString(sum[:]) || two.Sha256 != one.Sha256 || one.VirtualSizeBytes != 4<<20 ||
+		one.SizeBytes >= 4<<20 ||
+		one.SignatureValid != nil ||
+		one.Source != path {
 		t.Errorf("%+v\n%+v", one, two)
 	}
 	contents := func() int {
@@ -70,25 +78,34 @@ func TestAnImageIsKeptByWhatItHoldsUnderAnyNumberOfNames(t *testing.T) {
 	if n := contents(); n != 1 {
 		t.Errorf("%d contents for one image", n)
 	}
-	d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}).refused(409, "name_taken", "", "")
+	d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}).refused(
+		409, "name_taken", "", "",
+	)
 	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "two"}).refused(409, "name_taken", "", "")
-	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "two"}).refused(409, "name_taken", "", "")
+	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "two"}).refused(
+		409, "name_taken", "", "",
+	)
 	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "three"}).want(201)
 	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "uno"}).want(200)
 	d.call("GET", "/v1/images/catalog/one", adminToken, nil).refused(404, "not_found", "", "")
 	// What is protected stays as it is.
 	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": true}).want(200)
 	d.call("DELETE", "/v1/images/catalog/uno", adminToken, nil).refused(409, "image_read_only", "", "")
-	d.call("POST", "/v1/images/catalog/uno/rename", adminToken, object{"name": "one"}).refused(409, "image_read_only", "", "")
+	d.call("POST", "/v1/images/catalog/uno/rename", adminToken, object{"name": "one"}).refused(
+		409, "image_read_only", "", "",
+	)
 	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{}).refused(400, "invalid", "read_only", "")
-	d.call("POST", "/v1/images/catalog/nope/read-only", adminToken, object{"read_only": true}).refused(404, "not_found", "", "")
+	d.call("POST", "/v1/images/catalog/nope/read-only", adminToken, object{"read_only": true}).refused(
+		404, "not_found", "", "",
+	)
 	// What is locked makes no VMs.
 	vm := object{"name": "vm", "image": "two", "memory_mib": 64}
 	d.call("POST", "/v1/images/catalog/two/lock", adminToken, nil).want(200)
 	d.call("POST", "/v1/vms", adminToken, vm).refused(409, "image_locked", "", "")
 	d.call("POST", "/v1/images/catalog/two/unlock", adminToken, nil).want(200)
 	made := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, vm).want(201))
-	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", made.Id, "disk.qcow2")); err != nil || info.Size() > 1<<20 {
+	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", made.Id, "disk.qcow2")); err != nil ||
+		info.Size() > 1<<20 {
 		t.Errorf("the VM's disk takes %v, %v", info, err)
 	}
 	// Names go one by one, what they stand for when no VM needs it any more.
@@ -96,11 +113,17 @@ func TestAnImageIsKeptByWhatItHoldsUnderAnyNumberOfNames(t *testing.T) {
 	for _, name := range []string{"uno", "two", "three"} {
 		d.call("DELETE", "/v1/images/catalog/"+name, adminToken, nil).want(204)
 	}
-	if gone := as[hypervisorapi.Cleaned](d.call("POST", "/v1/images/clean", adminToken, nil).want(200)); gone.Files != 0 || contents() != 1 {
+	if gone := as[hypervisorapi.Cleaned](
+		d.call("POST", "/v1/images/clean", adminToken, nil).want(200),
+	); gone.Files != 0 ||
+		contents() != 1 {
 		t.Errorf("%+v while a VM stands on it", gone)
 	}
 	d.call("DELETE", "/v1/vms/"+made.Id, adminToken, nil).want(204)
-	if gone := as[hypervisorapi.Cleaned](d.call("POST", "/v1/images/clean", adminToken, nil).want(200)); gone.Files != 1 || gone.Bytes == 0 || contents() != 0 {
+	if gone := as[hypervisorapi.Cleaned](
+		d.call("POST", "/v1/images/clean", adminToken, nil).want(200),
+	); gone.Files != 1 || gone.Bytes == 0 ||
+		contents() != 0 {
 		t.Errorf("%+v", gone)
 	}
 }
@@ -128,11 +151,16 @@ func TestAHostileImageReadsNoFileOfTheHostAndFillsNoDisk(t *testing.T) {
 	secret := rawImage(t, "TOP SECRET", 1<<20)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	qemuImg(t, "create", "-q", "-f", "qcow2", "-b", secret, "-F", "raw", path("backing.qcow2"))
-	qemuImg(t, "create", "-q", "-f", "qcow2", "-o", "data_file="+path("data")+",data_file_raw=on", path("data.qcow2"), "1M")
+	qemuImg(
+		t, "create", "-q", "-f", "qcow2", "-o", "data_file="+path("data")+",data_file_raw=on", path("data.qcow2"), "1M",
+	)
 	qemuImg(t, "create", "-q", "-f", "qcow2", path("huge.qcow2"), "4T")
 	qemuImg(t, "create", "-q", "-f", "vmdk", path("other.vmdk"), "1M")
 	for name, want := range map[string]string{"backing.qcow2": "backing", "data.qcow2": "another file", "huge.qcow2": "are allowed", "other.vmdk": "vmdk"} {
-		if why := d.failed(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "bad", "path": path(name)})); !strings.Contains(strings.ToLower(why), want) || strings.Contains(why, "SECRET") {
+		if why := d.failed(
+			d.call("POST", "/v1/images/catalog", adminToken, object{"name": "bad", "path": path(name)}),
+		); !strings.Contains(strings.ToLower(why), want) ||
+			strings.Contains(why, "SECRET") {
 			t.Errorf("%s: %s", name, why)
 		}
 		a := d.call("POST", "/v1/vms", adminToken, object{"name": "bad", "image": path(name)})
@@ -143,7 +171,9 @@ func TestAHostileImageReadsNoFileOfTheHostAndFillsNoDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := d.failed(d.call("POST", "/v1/images/catalog/bad/upload", adminToken, raw)); !strings.Contains(strings.ToLower(why), want) {
+		if why := d.failed(d.call("POST", "/v1/images/catalog/bad/upload", adminToken, raw)); !strings.Contains(
+			strings.ToLower(why), want,
+		) {
 			t.Errorf("%s, uploaded: %s", name, why)
 		}
 	}
@@ -192,8 +222,15 @@ func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
 	d.finished(d.call("POST", "/v1/images/catalog/uploaded/upload?signature="+url.QueryEscape(good), adminToken, raw))
 	d.finished(d.call("POST", "/v1/images/catalog/strange/upload?signature="+url.QueryEscape(bad), adminToken, raw))
 	d.finished(d.call("POST", "/v1/images/catalog/unsigned/upload", adminToken, raw))
-	d.finished(d.call("POST", "/v1/images/catalog/changed/upload?signature="+url.QueryEscape(good), adminToken, append([]byte("x"), raw[1:]...)))
-	if why := d.failed(d.call("POST", "/v1/images/catalog/garbage/upload?signature=x", adminToken, raw)); !strings.Contains(why, "minisign") {
+	d.finished(
+		d.call(
+			"POST", "/v1/images/catalog/changed/upload?signature="+url.QueryEscape(good), adminToken,
+			append([]byte("x"), raw[1:]...),
+		),
+	)
+	if why := d.failed(
+		d.call("POST", "/v1/images/catalog/garbage/upload?signature=x", adminToken, raw),
+	); !strings.Contains(why, "minisign") {
 		t.Errorf("%s", why)
 	}
 	yes, no := true, false
@@ -212,7 +249,9 @@ func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
 			a.refused(400, "policy_limit", "image", "images.require_signed")
 		}
 	}
-	d.call("POST", "/v1/vms", adminToken, object{"name": "path", "image": path, "memory_mib": 64}).refused(400, "invalid", "image", "")
+	d.call("POST", "/v1/vms", adminToken, object{"name": "path", "image": path, "memory_mib": 64}).refused(
+		400, "invalid", "image", "",
+	)
 }
 
 func TestCleaningUpDoesNotHoldUpOthersBehindAnImageThatIsTakenIn(t *testing.T) {
@@ -265,7 +304,9 @@ func TestAnUploadThatTheDaemonsEndInterruptedIsTakenInWhenItIsBack(t *testing.T)
 		t.Fatalf("%+v", op)
 	}
 	sum := sha256.Sum256(content)
-	if i := as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200)); i.Sha256 != hex.EncodeToString(sum[:]) {
+	if i := as[hypervisorapi.Image](
+		d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200),
+	); i.Sha256 != hex.EncodeToString(sum[:]) {
 		t.Errorf("%+v", i)
 	}
 	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "images", "incoming", "*")); err != nil || len(left) > 0 {

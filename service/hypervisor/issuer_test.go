@@ -40,16 +40,39 @@ func newIssuer(t *testing.T) *issuer {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	i.url = server.URL
-	mux.HandleFunc("/.well-known/openid-configuration", answer(object{"issuer": i.url, "jwks_uri": i.url + "/keys", "authorization_endpoint": i.url + "/a", "token_endpoint": i.url + "/t", "id_token_signing_alg_values_supported": []string{"RS256"}}))
-	mux.HandleFunc("/keys", answer(object{"keys": []any{object{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1",
-		"n": base64.RawURLEncoding.EncodeToString(key.N.Bytes()), "e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(key.E)).Bytes())}}}))
+	mux.HandleFunc(
+		"/.well-known/openid-configuration",
+		answer(object{
+			"issuer":                                i.url,
+			"jwks_uri":                              i.url + "/keys",
+			"authorization_endpoint":                i.url + "/a",
+			"token_endpoint":                        i.url + "/t",
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		}),
+	)
+	mux.HandleFunc("/keys", answer(object{"keys": []any{
+		object{
+			"kty": "RSA",
+			"alg": "RS256",
+			"use": "sig",
+			"kid": "1",
+			"n":   base64.RawURLEncoding.EncodeToString(key.N.Bytes()),
+			"e":   base64.RawURLEncoding.EncodeToString(big.NewInt(int64(key.E)).Bytes()),
+		},
+	}}))
 	return i
 }
 
 // token signs claims, beside those that every token has.
 func (i *issuer) token(claims object) string {
 	i.Helper()
-	all := object{"iss": i.url, "sub": "somebody", "aud": "mainstay", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	all := object{
+		"iss": i.url,
+		"sub": "somebody",
+		"aud": "mainstay",
+		"iat": time.Now().Unix(),
+		"exp": time.Now().Add(time.Hour).Unix(),
+	}
 	for k, v := range claims {
 		all[k] = v
 	}

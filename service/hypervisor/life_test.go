@@ -25,7 +25,8 @@ func TestAVMIsStartedPausedResumedStoppedByItsGuestAndDeleted(t *testing.T) {
 	d := start(t, "").withDemo()
 	vm := d.boot("one", object{"labels": object{"role": "web"}, "disk_gib": 1})
 	path := "/v1/vms/" + vm.Id
-	if vm.State != "running" || vm.Pid == nil || vm.StartedAt == nil || !vm.Agent.Connected || vm.Agent.Version == "" || vm.Backend != "qemu" {
+	if vm.State != "running" || vm.Pid == nil || vm.StartedAt == nil || !vm.Agent.Connected || vm.Agent.Version == "" ||
+		vm.Backend != "qemu" {
 		t.Errorf("%+v", vm)
 	}
 	d.call("POST", path+"/start", adminToken, nil).refused(409, "wrong_state", "", "")
@@ -34,7 +35,10 @@ func TestAVMIsStartedPausedResumedStoppedByItsGuestAndDeleted(t *testing.T) {
 	d.call("POST", path+"/pause", adminToken, nil).refused(409, "wrong_state", "", "")
 	before := as[hypervisorapi.VMMetrics](d.call("GET", path+"/metrics", adminToken, nil).want(200))
 	time.Sleep(300 * time.Millisecond) // for a guest that stands still to spend something, if it did not
-	if now := as[hypervisorapi.VMMetrics](d.call("GET", path+"/metrics", adminToken, nil).want(200)); now.CpuSeconds-before.CpuSeconds > 0.1 || now.MemoryBytes == 0 {
+	if now := as[hypervisorapi.VMMetrics](
+		d.call("GET", path+"/metrics", adminToken, nil).want(200),
+	); now.CpuSeconds-before.CpuSeconds > 0.1 ||
+		now.MemoryBytes == 0 {
 		t.Errorf("a VM that is paused spent %v s of processor", now.CpuSeconds-before.CpuSeconds)
 	}
 	d.call("POST", path+"/resume", adminToken, nil).want(200)
@@ -88,7 +92,12 @@ func TestAGuestThatDoesNotHearIsKilledWhenItsTimeIsOverOrSomebodyHasLessPatience
 	d := start(t, "").withDemo()
 	// Nothing boots from an empty disk, so nobody listens to the power button.
 	deaf := func(name string) string {
-		vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": name, "memory_mib": 64, "start": true, "network": object{"mode": "none"}}).want(201))
+		vm := as[hypervisorapi.VM](
+			d.call(
+				"POST", "/v1/vms", adminToken,
+				object{"name": name, "memory_mib": 64, "start": true, "network": object{"mode": "none"}},
+			).want(201),
+		)
 		d.await(vm.Id, "running")
 		return "/v1/vms/" + vm.Id
 	}
@@ -112,14 +121,20 @@ func TestTheEventOfAStartThatFailedTellsWhy(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
 	need(t, "qemu-system-x86_64", "qemu-img")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
+		).want(201),
+	)
 	if err := os.Truncate(filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2"), 0); err != nil {
 		t.Fatal(err)
 	}
 	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).refused(503, "start_failed", "", "")
 	failed := d.vm(vm.Id)
 	events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events?limit=1", adminToken, nil).want(200))
-	if !strings.Contains(failed.LastError, "Image is not in qcow2 format") || len(events) != 1 || !strings.HasSuffix(events[0].Message, failed.LastError) {
+	if !strings.Contains(failed.LastError, "Image is not in qcow2 format") || len(events) != 1 ||
+		!strings.HasSuffix(events[0].Message, failed.LastError) {
 		t.Errorf("%q, %+v", failed.LastError, events)
 	}
 }
@@ -135,7 +150,10 @@ func TestAVMWhoseProcessDiesHasFailedAndCanBeStartedAgain(t *testing.T) {
 	if failed.LastError == "" || failed.Pid != nil {
 		t.Errorf("%+v", failed)
 	}
-	if again := as[hypervisorapi.VM](d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).want(200)); again.LastError != "" || again.State != "running" {
+	if again := as[hypervisorapi.VM](
+		d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).want(200),
+	); again.LastError != "" ||
+		again.State != "running" {
 		t.Errorf("%+v", again)
 	}
 	d.connected(vm.Id)
@@ -146,7 +164,15 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 	d := start(t, "").withDemo()
 	var ids []string
 	for _, name := range []string{"stays", "paused", "ends", "dies"} {
-		vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": name, "image": "demo", "memory_mib": 160, "network": object{"mode": "none"}, "start": true}).want(201))
+		vm := as[hypervisorapi.VM](
+			d.call("POST", "/v1/vms", adminToken, object{
+				"name":       name,
+				"image":      "demo",
+				"memory_mib": 160,
+				"network":    object{"mode": "none"},
+				"start":      true,
+			}).want(201),
+		)
 		ids = append(ids, vm.Id)
 	}
 	for _, id := range ids {
@@ -174,7 +200,9 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 	d.call("POST", "/v1/vms/"+ids[1]+"/resume", adminToken, nil).want(200)
 	d.connected(ids[1])
 	d.await(ids[2], "stopped")
-	if events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+ids[2]+"/events?limit=1", adminToken, nil)); !strings.Contains(events[0].Message, "powered off") {
+	if events := as[[]hypervisorapi.Event](
+		d.call("GET", "/v1/vms/"+ids[2]+"/events?limit=1", adminToken, nil),
+	); !strings.Contains(events[0].Message, "powered off") {
 		t.Errorf("%+v", events)
 	}
 	d.await(ids[3], "stopped")
@@ -183,7 +211,9 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 func TestAVMWithATimeToLiveIsDeletedWhenItIsOver(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "short", "memory_mib": 64, "ttl_seconds": 3600}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", adminToken, object{"name": "short", "memory_mib": 64, "ttl_seconds": 3600}).want(201),
+	)
 	if vm.ExpiresAt == nil || vm.ExpiresAt.Sub(vm.CreatedAt) != time.Hour {
 		t.Errorf("%+v", vm)
 	}
@@ -202,7 +232,12 @@ func TestEnabledVMsStartWithTheHostAndNotWithTheDaemon(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
 	make := func(name string, autostart bool) string {
-		return as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": name, "memory_mib": 64, "autostart": autostart, "network": object{"mode": "none"}}).want(201)).Id
+		return as[hypervisorapi.VM](
+			d.call(
+				"POST", "/v1/vms", adminToken,
+				object{"name": name, "memory_mib": 64, "autostart": autostart, "network": object{"mode": "none"}},
+			).want(201),
+		).Id
 	}
 	on, off := make("on", true), make("off", false)
 	d.call("POST", "/v1/vms/"+off+"/enable", adminToken, nil).want(200)
@@ -225,7 +260,11 @@ func TestEnabledVMsStartWithTheHostAndNotWithTheDaemon(t *testing.T) {
 func TestACopyThatAKilledDaemonLeftGoesThoughNobodyRepeatsTheOperation(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "network": object{"mode": "none"}},
+		).want(201),
+	)
 	left := filepath.Join(d.cfg.Data, "vms", vm.Id, "copy.qcow2")
 	d.restart(func() {
 		if err := os.WriteFile(left, []byte("half a disk"), 0o600); err != nil {
@@ -244,17 +283,26 @@ func TestFilesOfAnySizeGoIntoAGuestAndComeBack(t *testing.T) {
 	vm := d.boot("one", object{"memory_mib": 512})
 	content := make([]byte, 100<<20)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // it never fails
-	put := as[hypervisorapi.File](d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/tmp/big&mode=0640", adminToken, content).want(200))
-	if put.Size != int64(len(content)) || put.Mode != "0640" || !strings.HasPrefix(d.sh(vm.Id, "sha256sum /tmp/big; stat -c %a /tmp/big"), put.Sha256) {
+	put := as[hypervisorapi.File](
+		d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/tmp/big&mode=0640", adminToken, content).want(200),
+	)
+	if put.Size != int64(len(content)) || put.Mode != "0640" ||
+		!strings.HasPrefix(d.sh(vm.Id, "sha256sum /tmp/big; stat -c %a /tmp/big"), put.Sha256) {
 		t.Errorf("%+v", put)
 	}
 	got := d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/tmp/big"}).want(200)
 	if !bytes.Equal(got.body, content) || got.header.Get("X-File-Mode") != "0640" {
 		t.Errorf("%d bytes, mode %s", len(got.body), got.header.Get("X-File-Mode"))
 	}
-	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=relative", adminToken, []byte("x")).refused(400, "invalid", "path", "")
-	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/a&mode=rw", adminToken, []byte("x")).refused(400, "invalid", "mode", "")
-	d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/nope"}).refused(400, "agent_not_found", "", "")
+	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=relative", adminToken, []byte("x")).refused(
+		400, "invalid", "path", "",
+	)
+	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/a&mode=rw", adminToken, []byte("x")).refused(
+		400, "invalid", "mode", "",
+	)
+	d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/nope"}).refused(
+		400, "agent_not_found", "", "",
+	)
 }
 
 func TestAProgramsOutputIsStreamedAndItsEndIsTold(t *testing.T) {
@@ -262,21 +310,46 @@ func TestAProgramsOutputIsStreamedAndItsEndIsTold(t *testing.T) {
 	d := start(t, "").withDemo()
 	vm := d.boot("one", nil)
 	exec := func(body object) answer { return d.call("POST", "/v1/vms/"+vm.Id+"/agent/exec", adminToken, body) }
-	out := as[hypervisorapi.ExecOutcome](exec(object{"argv": []string{"sh", "-c", "cat; echo $A; pwd; echo e >&2; exit 3"}, "stdin": "in\n", "env": object{"A": "b c"}, "cwd": "/tmp"}).want(200))
+	out := as[hypervisorapi.ExecOutcome](
+		exec(object{
+			"argv":  []string{"sh", "-c", "cat; echo $A; pwd; echo e >&2; exit 3"},
+			"stdin": "in\n",
+			"env":   object{"A": "b c"},
+			"cwd":   "/tmp",
+		}).want(200),
+	)
 	if out.Stdout != "in\nb c\n/tmp\n" || out.Stderr != "e\n" || out.ExitCode != 3 {
 		t.Errorf("%+v", out)
 	}
-	if out := as[hypervisorapi.ExecOutcome](exec(object{"argv": []string{"sh", "-c", "kill -9 $$"}}).want(200)); out.ExitCode != 128+9 {
+	if out := as[hypervisorapi.ExecOutcome](
+		exec(object{"argv": []string{"sh", "-c", "kill -9 $$"}}).want(200),
+	); out.ExitCode != 128+9 {
 		t.Errorf("%+v", out)
 	}
-	if out := as[hypervisorapi.ExecOutcome](exec(object{"argv": []string{"sh", "-c", "head -c 3000000 /dev/zero"}}).want(200)); !out.Truncated || len(out.Stdout) != 1<<20 {
+	if out := as[hypervisorapi.ExecOutcome](
+		exec(object{"argv": []string{"sh", "-c", "head -c 3000000 /dev/zero"}}).want(200),
+	); !out.Truncated ||
+		len(out.Stdout) != 1<<20 {
 		t.Errorf("%d bytes, truncated %v", len(out.Stdout), out.Truncated)
 	}
-	lines := strings.Split(strings.TrimSpace(string(exec(object{"argv": []string{"sh", "-c", "echo a; sleep 0.2; echo b >&2; exit 4"}, "stream": true}).want(200).body)), "\n")
-	if got := strings.Join(lines, " "); got != `{"data":"YQo=","stream":"stdout"} {"data":"Ygo=","stream":"stderr"} {"exit_code":4}` {
+	lines := strings.Split(
+		strings.TrimSpace(
+			string(
+				exec(
+					object{"argv": []string{"sh", "-c", "echo a; sleep 0.2; echo b >&2; exit 4"}, "stream": true},
+				).want(200).body,
+			),
+		),
+		"\n",
+	)
+	if got := strings.Join(
+		lines, " ",
+	); got != `{"data":"YQo=","stream":"stdout"} {"data":"Ygo=","stream":"stderr"} {"exit_code":4}` {
 		t.Errorf("%s", got)
 	}
-	if body := string(exec(object{"argv": []string{"sleep", "60"}, "timeout_seconds": 1, "stream": true}).want(200).body); !strings.Contains(body, "the time was over") {
+	if body := string(
+		exec(object{"argv": []string{"sleep", "60"}, "timeout_seconds": 1, "stream": true}).want(200).body,
+	); !strings.Contains(body, "the time was over") {
 		t.Errorf("%s", body)
 	}
 	exec(object{"argv": []string{}}).refused(400, "invalid", "argv", "")
@@ -288,7 +361,12 @@ func TestListsArePagedAndFilteredByLabelStateAndTenant(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument)
 	for i := range 7 {
-		d.call("POST", "/v1/vms", adminToken, object{"name": fmt.Sprintf("vm-%d", i), "memory_mib": 64, "tenant": []string{"acme", "other"}[i%2], "labels": object{"odd": fmt.Sprint(i % 2), "all": "yes"}}).want(201)
+		d.call("POST", "/v1/vms", adminToken, object{
+			"name":       fmt.Sprintf("vm-%d", i),
+			"memory_mib": 64,
+			"tenant":     []string{"acme", "other"}[i%2],
+			"labels":     object{"odd": fmt.Sprint(i % 2), "all": "yes"},
+		}).want(201)
 	}
 	names := func(path, token string) string {
 		t.Helper()
@@ -330,7 +408,12 @@ func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
 		require.Missing(t, "ovmf is not installed")
 	}
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 256, "firmware": "uefi", "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 256, "firmware": "uefi", "network": object{"mode": "none"}},
+		).want(201),
+	)
 	path := "/v1/vms/" + vm.Id
 	d.call("POST", path+"/start", adminToken, nil).want(200)
 	ticket := as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
@@ -342,5 +425,7 @@ func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", vm.Id, "vars.fd")); err != nil || info.Size() == 0 {
 		t.Errorf("%v, %v", info, err)
 	}
-	d.call("POST", "/v1/vms", adminToken, object{"name": "two", "memory_mib": 64, "firmware": "/etc/passwd"}).refused(400, "invalid", "firmware", "")
+	d.call("POST", "/v1/vms", adminToken, object{"name": "two", "memory_mib": 64, "firmware": "/etc/passwd"}).refused(
+		400, "invalid", "firmware", "",
+	)
 }

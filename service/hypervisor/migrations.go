@@ -24,5 +24,10 @@ func Migrations() []Migration {
 	if err != nil {
 		panic(err) // the folder is compiled in
 	}
-	return []Migration{{"audit", audit.Migrations()}, {"jobs", jobs.Migrations()}, {"keyring", keyring.Migrations()}, {"hypervisor", own}}
+	return []Migration{
+		{"audit", audit.Migrations()},
+		{"jobs", jobs.Migrations()},
+		{"keyring", keyring.Migrations()},
+		{"hypervisor", own},
+	}
 }

@@ -92,7 +92,11 @@ func served(t *testing.T, change func(*hypervisor.Config)) (log, me, metrics str
 	cfg.Token, cfg.FleetToken = "", ""
 	change(&cfg)
 	text := &logText{}
-	svc, err := hypervisor.New(t.Context(), cfg, hypervisor.Deps{Log: slog.New(slog.NewTextHandler(text, nil)), Registry: prometheus.NewRegistry(), Now: time.Now})
+	svc, err := hypervisor.New(t.Context(), cfg, hypervisor.Deps{
+		Log:      slog.New(slog.NewTextHandler(text, nil)),
+		Registry: prometheus.NewRegistry(),
+		Now:      time.Now,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +145,8 @@ func TestADaemonThatIsOpenToEverybodySaysSoEverywhere(t *testing.T) {
 		t.Errorf("%s\n%s", me, metrics)
 	}
 	log, me, metrics = served(t, func(c *hypervisor.Config) { c.Listen, c.Insecure = "127.0.0.1:0", true })
-	if strings.Contains(log, "all addresses") || strings.Contains(log, "everybody") || !strings.Contains(log, "msg=\"listening on 127.0.0.1:") {
+	if strings.Contains(log, "all addresses") || strings.Contains(log, "everybody") ||
+		!strings.Contains(log, "msg=\"listening on 127.0.0.1:") {
 		t.Errorf("on loopback: %s", log)
 	}
 	if !strings.Contains(me, `"insecure":false`) || !strings.Contains(metrics, "\nhypervisor_insecure 0\n") {
@@ -225,7 +230,8 @@ func TestCredentialsAreReloaded(t *testing.T) {
 	me(fresh, 200)
 	me(adminToken, 200)
 	me(fleetToken, 200)
-	if log := text.String(); !strings.Contains(log, "credentials are reloaded") || strings.Contains(log, "takes a restart") {
+	if log := text.String(); !strings.Contains(log, "credentials are reloaded") ||
+		strings.Contains(log, "takes a restart") {
 		t.Errorf("%s", log)
 	}
 
@@ -284,11 +290,14 @@ func TestAReloadThatLeavesNoCredentialsIsRefused(t *testing.T) {
 func TestASecondDaemonIsToldThatTheFirstHasTheData(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
-	svc, err := hypervisor.New(t.Context(), d.cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: time.Now})
+	svc, err := hypervisor.New(
+		t.Context(), d.cfg, hypervisor.Deps{Log: discard, Registry: prometheus.NewRegistry(), Now: time.Now},
+	)
 	if err == nil {
 		_ = svc.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "another process uses "+d.cfg.Data) || strings.Contains(err.Error(), "PostgreSQL") {
+	if err == nil || !strings.Contains(err.Error(), "another process uses "+d.cfg.Data) ||
+		strings.Contains(err.Error(), "PostgreSQL") {
 		t.Errorf("%v", err)
 	}
 }

@@ -21,7 +21,9 @@ func (d *daemon) withEmptyDisk(name string) hypervisorapi.VM {
 func (d *daemon) cancelled(a answer) {
 	d.Helper()
 	op := as[hypervisorapi.Operation](a.want(202))
-	if op = as[hypervisorapi.Operation](d.call("POST", "/v1/operations/"+op.Id+"/cancel", adminToken, nil).want(200)); op.State != "cancelled" {
+	if op = as[hypervisorapi.Operation](
+		d.call("POST", "/v1/operations/"+op.Id+"/cancel", adminToken, nil).want(200),
+	); op.State != "cancelled" {
 		d.Fatalf("%s: %+v", a.what, op)
 	}
 }

@@ -29,13 +29,22 @@ func (breakingBackend) Clean(context.Context, *backend.Spec) error { return nil 
 
 func TestAVMWhoseStartPanicsHasFailedAndCanBeDeleted(t *testing.T) {
 	t.Parallel()
-	d := &daemon{T: t, cfg: settings(t, t.TempDir(), usualDocument), backends: map[string]backend.Backend{backend.QEMU: breakingBackend{}}}
+	d := &daemon{
+		T:        t,
+		cfg:      settings(t, t.TempDir(), usualDocument),
+		backends: map[string]backend.Backend{backend.QEMU: breakingBackend{}},
+	}
 	d.begin()
 	kernel := filepath.Join(t.TempDir(), "vmlinuz")
 	if err := os.WriteFile(kernel, []byte("a kernel"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "a", "backend": "qemu", "kernel": kernel, "network": object{"mode": "none"}, "start": true}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "a", "backend": "qemu", "kernel": kernel, "network": object{"mode": "none"}, "start": true},
+		).want(201),
+	)
 	d.await(vm.Id, "failed") // it was started in the background
 	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).want(503)
 	if got := d.vm(vm.Id); got.State != "failed" {

@@ -50,7 +50,9 @@ func TestMetricsAreForAdminsWhereCredentialsAreRequired(t *testing.T) {
 	d.call("GET", "/metrics", "", nil).refused(401, "unauthenticated", "", "")
 	d.call("GET", "/metrics", "wrong-token-000000000", nil).refused(401, "unauthenticated", "", "")
 	d.call("GET", "/metrics", acmeToken, nil).refused(403, "denied", "", "")
-	if a := d.call("GET", "/metrics", adminToken, nil).want(200); !strings.Contains(string(a.body), "hypervisor_vcpus_given") {
+	if a := d.call("GET", "/metrics", adminToken, nil).want(200); !strings.Contains(
+		string(a.body), "hypervisor_vcpus_given",
+	) {
 		t.Errorf("%s", a.body)
 	}
 	for _, document := range []string{usualDocument, required + "open_metrics = true\n"} {

@@ -53,7 +53,11 @@ func TestASandboxRunsFromAFolderWithinASecondAndGoesThroughItsLife(t *testing.T)
 	root := rootFS(t)
 	d := start(t, "")
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "busybox", "path": root}))
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "box", "image": "busybox", "memory_mib": 64, "start": true}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken, object{"name": "box", "image": "busybox", "memory_mib": 64, "start": true},
+		).want(201),
+	)
 	if vm.Backend != "sandbox" || *vm.Network.Mode != "none" {
 		t.Errorf("%+v", vm)
 	}
@@ -85,7 +89,9 @@ func TestASandboxRunsFromAFolderWithinASecondAndGoesThroughItsLife(t *testing.T)
 	if again := d.vm(vm.Id); *again.Pid != pid {
 		t.Errorf("process %d, was %d", *again.Pid, pid)
 	}
-	if metrics := as[hypervisorapi.VMMetrics](d.call("GET", path+"/metrics", adminToken, nil).want(200)); metrics.MemoryBytes == 0 {
+	if metrics := as[hypervisorapi.VMMetrics](
+		d.call("GET", path+"/metrics", adminToken, nil).want(200),
+	); metrics.MemoryBytes == 0 {
 		t.Errorf("%+v", metrics)
 	}
 	ticket := as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
@@ -115,7 +121,12 @@ func TestManySandboxesAreMadeAtOnceAndNoneIsLost(t *testing.T) {
 	ids := make([]string, 8)
 	for i := range ids {
 		work.Go(func() {
-			vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": fmt.Sprintf("box-%d", i), "image": "busybox", "memory_mib": 64, "start": true}).want(201))
+			vm := as[hypervisorapi.VM](
+				d.call(
+					"POST", "/v1/vms", adminToken,
+					object{"name": fmt.Sprintf("box-%d", i), "image": "busybox", "memory_mib": 64, "start": true},
+				).want(201),
+			)
 			ids[i] = vm.Id
 			d.connected(vm.Id)
 			if got := d.sh(vm.Id, fmt.Sprintf("echo %d >/tmp/f; cat /tmp/f", i)); got != fmt.Sprint(i) {
@@ -137,10 +148,18 @@ func TestAutoSaysWhyAndWhatNoBackendCanRunIsRefused(t *testing.T) {
 	t.Parallel()
 	root := rootFS(t)
 	d := start(t, "", func(cfg *hypervisor.Config) { cfg.QEMU = "no-such-qemu" })
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64}).refused(503, "backend_unavailable", "", "")
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64, "backend": "qemu"}).refused(503, "backend_unavailable", "", "")
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "backend": "qemu"}).refused(400, "invalid", "image", "")
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "network": object{"mode": "user"}}).refused(400, "invalid", "network.mode", "")
+	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64}).refused(
+		503, "backend_unavailable", "", "",
+	)
+	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64, "backend": "qemu"}).refused(
+		503, "backend_unavailable", "", "",
+	)
+	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "backend": "qemu"}).refused(
+		400, "invalid", "image", "",
+	)
+	d.call(
+		"POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "network": object{"mode": "user"}},
+	).refused(400, "invalid", "network.mode", "")
 	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root}).want(201))
 	events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events", adminToken, nil).want(200))
 	if why := events[len(events)-1]; why.Kind != "backend" || !strings.Contains(why.Message, "sandbox") {

@@ -20,7 +20,9 @@ func TestAVMRunsFromADiskInCephAndLeavesNothingThere(t *testing.T) {
 	d.bootWithDisk("local") // which adds the image
 	images := func() string {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), "rbd", "-c", c.Conf, "ls", c.Pool).Output() //nolint:gosec // the test's own
+		out, err := exec.CommandContext(
+			t.Context(), "rbd", "-c", c.Conf, "ls", c.Pool,
+		).Output() //nolint:gosec // the test's own
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +41,8 @@ func TestAVMRunsFromADiskInCephAndLeavesNothingThere(t *testing.T) {
 		if got := d.sh(vm.Id, mounted+"; cat /mnt/f; umount /mnt"); got != "kept" {
 			t.Errorf("%s: %q", kind, got)
 		}
-		if as[hypervisorapi.VM](d.call("GET", path, adminToken, nil).want(200)).Storage != kind || !strings.Contains(images(), vm.Id) {
+		if as[hypervisorapi.VM](d.call("GET", path, adminToken, nil).want(200)).Storage != kind ||
+			!strings.Contains(images(), vm.Id) {
 			t.Errorf("%s: the pool has %s", kind, images())
 		}
 		d.call("DELETE", path, adminToken, nil).want(204)

@@ -24,7 +24,9 @@ import (
 // innerSnapshots are the names of those within a disk, whoever has it open.
 func innerSnapshots(t *testing.T, path string) (names []string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "qemu-img", "info", "-U", "--output=json", path).Output() //nolint:gosec // the test's own
+	out, err := exec.CommandContext(
+		t.Context(), "qemu-img", "info", "-U", "--output=json", path,
+	).Output() //nolint:gosec // the test's own
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,12 @@ func TestASnapshotThatFailedDoesNotKeepADiskFromBeingSharedOrReplaced(t *testing
 	t.Parallel()
 	d := start(t, "")
 	need(t, "qemu-system-x86_64", "qemu-img")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
+		).want(201),
+	)
 	path := "/v1/vms/" + vm.Id
 	backup := d.finished(d.call("POST", path+"/backups", adminToken, nil))
 	disk := filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2")
@@ -75,7 +82,9 @@ func TestASnapshotThatFailedDoesNotKeepADiskFromBeingSharedOrReplaced(t *testing
 		if err := os.Truncate(disk, 70_000); err != nil { // within the tables
 			t.Fatal(err)
 		}
-		if status := d.call("POST", path+"/snapshots", adminToken, object{"name": "s", "kind": "disk"}).status; status < 400 {
+		if status := d.call(
+			"POST", path+"/snapshots", adminToken, object{"name": "s", "kind": "disk"},
+		).status; status < 400 {
 			t.Fatalf("a snapshot of a broken disk: %d", status)
 		}
 	}
@@ -95,7 +104,10 @@ func TestASnapshotThatFailedDoesNotKeepADiskFromBeingSharedOrReplaced(t *testing
 // what is left of a program's group is killed with it.
 func (d *daemon) alone(id, script string) {
 	d.Helper()
-	d.sh(id, "rm -f /tmp/alone; setsid sh -c ': >/tmp/alone; "+script+"' </dev/null >/dev/null 2>&1 & while [ ! -e /tmp/alone ]; do sleep 0.05; done")
+	d.sh(
+		id,
+		"rm -f /tmp/alone; setsid sh -c ': >/tmp/alone; "+script+"' </dev/null >/dev/null 2>&1 & while [ ! -e /tmp/alone ]; do sleep 0.05; done",
+	)
 }
 
 // full fills a guest's memory, so that saving it takes a moment.
@@ -167,7 +179,10 @@ func TestAFullSnapshotThatTheDaemonDidNotSurviveLeavesNothingAndTheGuestGoesOn(t
 			t.Fatal("the snapshot is made too fast for this test")
 		}
 		stopped, answered := d.duringCall(*vm.Pid, func() int64 { return used(t, disk) }, func() answer {
-			return answer{daemon: d, body: []byte(d.attempt("POST", path+"/snapshots", object{"name": "s1", "kind": "full"}))}
+			return answer{
+				daemon: d,
+				body:   []byte(d.attempt("POST", path+"/snapshots", object{"name": "s1", "kind": "full"})),
+			}
 		})
 		if stopped {
 			kill()
@@ -349,7 +364,8 @@ func TestAFullSnapshotForWhichThereIsNoRoomLeavesNothingAndTheGuestGoesOn(t *tes
 	d.sh(vm.Id, full)
 	fill(t, folder, 40)
 	// QEMU reports either that there is no room, or only that it cannot write.
-	if a := d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}); a.status != 409 && a.status != 507 {
+	if a := d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}); a.status != 409 &&
+		a.status != 507 {
 		t.Fatalf("%d: %s", a.status, a.body)
 	}
 	fill(t, folder, 400)
@@ -365,7 +381,12 @@ func TestADiskThatAFullHostCouldNotResizeIsResizedWhenThereIsRoom(t *testing.T) 
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d, folder := limited(t, "200")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201))
+	vm := as[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
+		).want(201),
+	)
 	path := "/v1/vms/" + vm.Id
 	d.finished(d.call("POST", path+"/backups", adminToken, nil)) // its notes of what changed are in the disk
 	fill(t, folder, 0)
@@ -374,7 +395,9 @@ func TestADiskThatAFullHostCouldNotResizeIsResizedWhenThereIsRoom(t *testing.T) 
 		t.Errorf("%+v", vm)
 	}
 	fill(t, folder, 100)
-	if vm := as[hypervisorapi.VM](d.call("POST", path+"/resize", adminToken, object{"disk_gib": 600}).want(200)); vm.DiskGib != 600 {
+	if vm := as[hypervisorapi.VM](
+		d.call("POST", path+"/resize", adminToken, object{"disk_gib": 600}).want(200),
+	); vm.DiskGib != 600 {
 		t.Errorf("%+v", vm)
 	}
 }

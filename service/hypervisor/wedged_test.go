@@ -84,7 +84,8 @@ func TestAVMWhoseDiskIsBeingCopiedByAWedgedProcessIsDeleted(t *testing.T) {
 	go func() { // halts the process as soon as it is there
 		for {
 			for _, found := range pidsOf(t, vm.Id) {
-				if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", found)); err == nil && strings.HasPrefix(string(name), "qemu-system") {
+				if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", found)); err == nil &&
+					strings.HasPrefix(string(name), "qemu-system") {
 					_ = syscall.Kill(found, syscall.SIGSTOP)
 					pid <- found
 					return
@@ -101,7 +102,9 @@ func TestAVMWhoseDiskIsBeingCopiedByAWedgedProcessIsDeleted(t *testing.T) {
 	if n := processesOf(t, vm.Id); n != 0 {
 		t.Errorf("%d processes are left", n)
 	}
-	if ended := as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=60", adminToken, nil).want(200)); ended.State != "cancelled" {
+	if ended := as[hypervisorapi.Operation](
+		d.call("GET", "/v1/operations/"+op.Id+"?wait=60", adminToken, nil).want(200),
+	); ended.State != "cancelled" {
 		t.Errorf("the backup: %+v", ended)
 	}
 }
@@ -148,10 +151,20 @@ func TestVMsWhoseTimeIsOverAreDeletedThoughAnotherIsWedged(t *testing.T) {
 		d.begun(d.call("POST", "/v1/vms/"+vm.Id+"/backups", acmeToken, nil))
 		vms = append(vms, vm)
 	}
-	vms = append(vms, as[hypervisorapi.VM](d.call("POST", "/v1/vms", otherToken, object{"name": "other", "memory_mib": 64, "disk_gib": 1, "ttl_seconds": 3600}).want(201)))
+	vms = append(
+		vms,
+		as[hypervisorapi.VM](
+			d.call(
+				"POST", "/v1/vms", otherToken,
+				object{"name": "other", "memory_mib": 64, "disk_gib": 1, "ttl_seconds": 3600},
+			).want(201),
+		),
+	)
 	d.ahead(2 * time.Hour)
 	// One more with a time to live has the daemon look at once.
-	d.call("POST", "/v1/vms", otherToken, object{"name": "more", "memory_mib": 64, "disk_gib": 1, "ttl_seconds": 3600}).want(201)
+	d.call(
+		"POST", "/v1/vms", otherToken, object{"name": "more", "memory_mib": 64, "disk_gib": 1, "ttl_seconds": 3600},
+	).want(201)
 	for _, vm := range []hypervisorapi.VM{vms[2], vms[0], vms[1]} {
 		for deadline := time.Now().Add(time.Minute); d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).status != 404; {
 			if time.Now().After(deadline) {
@@ -169,11 +182,15 @@ func TestATenantsWedgedOperationsLeaveWorkersToOthers(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		vm := d.deaf(acmeToken, name, nil)
 		d.wedge(vm)
-		held = append(held, as[hypervisorapi.Operation](d.call("POST", "/v1/vms/"+vm.Id+"/backups", acmeToken, nil).want(202)).Id)
+		held = append(
+			held, as[hypervisorapi.Operation](d.call("POST", "/v1/vms/"+vm.Id+"/backups", acmeToken, nil).want(202)).Id,
+		)
 	}
 	other := as[hypervisorapi.VM](d.call("POST", "/v1/vms", otherToken, object{"name": "one", "disk_gib": 1}).want(201))
 	d.finished(d.call("POST", "/v1/vms/"+other.Id+"/backups", otherToken, nil))
-	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "disk", "path": rawImage(t, "x", 1<<20)}))
+	d.finished(
+		d.call("POST", "/v1/images/catalog", adminToken, object{"name": "disk", "path": rawImage(t, "x", 1<<20)}),
+	)
 	running := 0
 	for _, id := range held {
 		if d.operation(id).State == "running" {

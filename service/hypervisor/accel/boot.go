@@ -26,7 +26,9 @@ const (
 
 // boot runs a guest under an accelerator until it ends, or for the time limit, which
 // is context.DeadlineExceeded. QEMU's end is no error here, whatever its exit code.
-func boot(ctx context.Context, program string, with Accelerator, rom []byte, limit time.Duration) (exit int, said string, err error) {
+func boot(
+	ctx context.Context, program string, with Accelerator, rom []byte, limit time.Duration,
+) (exit int, said string, err error) {
 	dir, err := os.MkdirTemp("", "mainstay-accel-")
 	if err != nil {
 		return 0, "", err

@@ -110,8 +110,11 @@ func detect(ctx context.Context, o Options, h host) (Result, error) {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		r := Result{Accelerator: TCG, Reason: fmt.Sprintf("KVM is there, but a probe guest did not come to its end within %s; "+
-			"this host may be a virtual machine without nested virtualization", o.Limit)}
+		r := Result{
+			Accelerator: TCG,
+			Reason: fmt.Sprintf("KVM is there, but a probe guest did not come to its end within %s; "+
+				"this host may be a virtual machine without nested virtualization", o.Limit),
+		}
 		return remember(o.CacheFile, key, r), nil
 	case err != nil:
 		return Result{}, fmt.Errorf("probe KVM: %w", err)
@@ -119,7 +122,10 @@ func detect(ctx context.Context, o Options, h host) (Result, error) {
 		return remember(o.CacheFile, key, Result{Accelerator: KVM, Reason: "a probe guest ran under KVM"}), nil
 	}
 	// This took no time, and may be different the next time.
-	return Result{Accelerator: TCG, Reason: fmt.Sprintf("the probe guest did not run under KVM: QEMU ended with code %d: %s", exit, lastLine(said))}, nil
+	return Result{
+		Accelerator: TCG,
+		Reason:      fmt.Sprintf("the probe guest did not run under KVM: QEMU ended with code %d: %s", exit, lastLine(said)),
+	}, nil
 }
 
 // withoutKVM says why KVM cannot be used, if that shows without a guest.

@@ -36,7 +36,9 @@ func TestAGuestThatHaltsOrDiesDoesNotCountAsRun(t *testing.T) {
 	halts, dies := guestROM(), guestROM()
 	copy(halts, []byte{0xfa, 0xf4})    // cli, hlt
 	copy(dies[0x98:], make([]byte, 8)) // there is no segment for 64-bit code
-	if exit, said, err := boot(t.Context(), program, TCG, halts, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+	if exit, said, err := boot(t.Context(), program, TCG, halts, time.Second); !errors.Is(
+		err, context.DeadlineExceeded,
+	) {
 		t.Errorf("a guest that halts: exit code %d, %v: %s", exit, err, said)
 	}
 	if exit, said, err := boot(t.Context(), program, TCG, dies, long); err != nil || exit == guestRan {
@@ -158,7 +160,8 @@ func TestADamagedFileIsIgnoredAndReplaced(t *testing.T) {
 		}
 	}
 	o.CacheFile = filepath.Join(o.CacheFile, "below-a-file")
-	if r, err := detect(t.Context(), o, h); err != nil || r.Accelerator != KVM || !strings.Contains(r.Reason, "cannot be remembered") {
+	if r, err := detect(t.Context(), o, h); err != nil || r.Accelerator != KVM ||
+		!strings.Contains(r.Reason, "cannot be remembered") {
 		t.Errorf("a file that cannot be written: %+v, %v", r, err)
 	}
 }
@@ -234,7 +237,9 @@ func TestTheEndOfTheContextEndsTheProbeAndNothingIsRemembered(t *testing.T) {
 
 func TestWhatShowsAtOnceIsNotRemembered(t *testing.T) {
 	t.Parallel()
-	o, h := standIn(t, "echo warning >&2; echo 'Could not access KVM kernel module: Device or resource busy' >&2; exit 1")
+	o, h := standIn(
+		t, "echo warning >&2; echo 'Could not access KVM kernel module: Device or resource busy' >&2; exit 1",
+	)
 	absent, unfit := h, h
 	absent.device += "-absent"
 	unfit.unfit = "KVM is a part of Linux"
@@ -258,7 +263,8 @@ func TestWhatShowsAtOnceIsNotRemembered(t *testing.T) {
 
 func TestAQEMUThatIsMissingOrBrokenIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	if _, err := Detect(t.Context(), Options{QEMU: "/nonexistent/qemu"}); err == nil || !strings.Contains(err.Error(), "apt-get install qemu-system-x86") {
+	if _, err := Detect(t.Context(), Options{QEMU: "/nonexistent/qemu"}); err == nil ||
+		!strings.Contains(err.Error(), "apt-get install qemu-system-x86") {
 		t.Errorf("a missing one: %v", err)
 	}
 	o, h := standIn(t, "")

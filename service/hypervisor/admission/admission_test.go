@@ -46,7 +46,8 @@ func TestWhatExceedsALimitIsRefusedByItsName(t *testing.T) {
 		r := modest
 		tt.change(&r)
 		err := strict.Check(r, tt.usage)
-		if f := fault.From(err); f == nil || f.Limit != limit || f.Kind != fault.Invalid || !strings.Contains(f.Message, limit) {
+		if f := fault.From(err); f == nil || f.Limit != limit || f.Kind != fault.Invalid ||
+			!strings.Contains(f.Message, limit) {
 			t.Errorf("%s: %v", limit, err)
 		}
 	}
@@ -60,7 +61,10 @@ func TestWhatExceedsALimitIsRefusedByItsName(t *testing.T) {
 func TestWithoutLimitsEverythingIsAllowed(t *testing.T) {
 	t.Parallel()
 	var open admission.Policy
-	if err := open.Check(admission.Request{Tenant: "red", Backend: "qemu", VCPUs: 512, MemoryMiB: 1 << 24, DiskGiB: 1 << 16}, admission.Usage{VMs: 1 << 20}); err != nil {
+	if err := open.Check(
+		admission.Request{Tenant: "red", Backend: "qemu", VCPUs: 512, MemoryMiB: 1 << 24, DiskGiB: 1 << 16},
+		admission.Usage{VMs: 1 << 20},
+	); err != nil {
 		t.Error(err)
 	}
 }
@@ -164,7 +168,8 @@ func TestWithoutAllowedFoldersOnlyAdminsNameFilesOfTheHost(t *testing.T) {
 	var open admission.Policy
 	_, err := open.Files(false).Image(filepath.Join(dir, "a.img"))
 	f := fault.From(err)
-	if f == nil || f.Limit != "policy.allowed_image_dirs" || f.Field != "image" || !strings.Contains(f.Message, "catalog") {
+	if f == nil || f.Limit != "policy.allowed_image_dirs" || f.Field != "image" ||
+		!strings.Contains(f.Message, "catalog") {
 		t.Errorf("a tenant: %v", err)
 	}
 	if _, other := open.Files(false).Image(filepath.Join(dir, "none")); other == nil || other.Error() != err.Error() {
@@ -186,7 +191,9 @@ func TestNothingOfTheDaemonsOwnFoldersIsOpenedForAnybody(t *testing.T) {
 	}
 	at := func(path string) string { return filepath.Join(top, path) }
 	for _, path := range []string{"data/vms/1/disk", "data/secret.key", "moved/backups/b", "srv/disk", "data2/disk"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at(path)), 0o700), os.WriteFile(at(path), []byte("x"), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(at(path)), 0o700), os.WriteFile(at(path), []byte("x"), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,11 +34,16 @@ func (f Files) Image(path string) (*os.File, error) {
 
 // ImageOrFolder is Image, and opens a folder, such as a root file system, too.
 func (f Files) ImageOrFolder(path string) (*os.File, error) {
-	return f.open(path, func(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() }, "is neither a regular file nor a folder")
+	return f.open(
+		path, func(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() }, "is neither a regular file nor a folder",
+	)
 }
 
 // errOwn is said of whatever is the daemon's own.
-var errOwn = fault.InvalidField("image", "is in the daemon's own folders, or holds one of them: nothing there is taken for an image")
+var errOwn = fault.InvalidField(
+	"image",
+	"is in the daemon's own folders, or holds one of them: nothing there is taken for an image",
+)
 
 // open opens what is at a path, and looks at what it has opened.
 func (f Files) open(path string, right func(fs.FileMode) bool, wrong string) (*os.File, error) {
@@ -67,10 +72,16 @@ func (f Files) find(path string) (*os.File, error) {
 	p := f.policy
 	if len(p.AllowedImageDirs) == 0 {
 		if !f.admin {
-			return nil, RefuseField(limitDirs, "image", "files of the host are for admins: take an image of the catalog; "+
-				"an admin can add the file to it, or name its folder in policy.allowed_image_dirs")
+			return nil, RefuseField(
+				limitDirs,
+				"image",
+				"files of the host are for admins: take an image of the catalog; "+
+					"an admin can add the file to it, or name its folder in policy.allowed_image_dirs",
+			)
 		}
-		opened, err := os.OpenFile(path, reading, 0) //nolint:gosec // an admin may open everything but what is the daemon's own
+		opened, err := os.OpenFile(
+			path, reading, 0,
+		) //nolint:gosec // an admin may open everything but what is the daemon's own
 		return opened, explained(err)
 	}
 	clean := filepath.Clean(path)
@@ -81,12 +92,17 @@ func (f Files) find(path string) (*os.File, error) {
 		}
 		root, err := os.OpenRoot(dir)
 		if err != nil {
-			return nil, fault.Wrap(fault.Unavailable, err, "the folder %s of policy.allowed_image_dirs cannot be opened", dir)
+			return nil, fault.Wrap(
+				fault.Unavailable, err, "the folder %s of policy.allowed_image_dirs cannot be opened", dir,
+			)
 		}
 		opened, err := root.OpenFile(below, reading, 0)
 		return opened, errors.Join(explained(err), root.Close())
 	}
-	return nil, refuse(limitDirs, "the image %s is outside of the folders that are allowed: %s", path, strings.Join(p.AllowedImageDirs, ", "))
+	return nil, refuse(
+		limitDirs, "the image %s is outside of the folders that are allowed: %s", path,
+		strings.Join(p.AllowedImageDirs, ", "),
+	)
 }
 
 const limitDirs = "policy.allowed_image_dirs"
@@ -115,7 +131,8 @@ func (p *Policy) refuseOwn(opened *os.File, stat fs.FileInfo) error {
 		return errOwn
 	}
 	for _, one := range own {
-		if below, err := filepath.Rel(at, one.at); stat.IsDir() && err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator)) {
+		if below, err := filepath.Rel(at, one.at); stat.IsDir() && err == nil && below != ".." &&
+			!strings.HasPrefix(below, ".."+string(filepath.Separator)) {
 			return errOwn
 		}
 	}

@@ -50,7 +50,9 @@ const codeLimit = "policy_limit"
 // refuse is why a VM may not be made: a fault of kind Invalid that names the limit, as it
 // is called in the configuration.
 func refuse(limit, format string, args ...any) error {
-	return fault.New(fault.Invalid, "%s; the limit is %s", fmt.Sprintf(format, args...), limit).WithCode(codeLimit).WithLimit(limit)
+	return fault.New(
+		fault.Invalid, "%s; the limit is %s", fmt.Sprintf(format, args...), limit,
+	).WithCode(codeLimit).WithLimit(limit)
 }
 
 // RefuseField refuses because of a limit that one field of a request exceeds.
@@ -74,11 +76,19 @@ func (p *Policy) Check(r Request, usage Usage) error {
 	}
 	switch {
 	case p.MaxTTL > 0 && r.TTL == 0:
-		return refuse("policy.max_ttl_seconds", "the VM has no ttl_seconds, and must have at most %d", int(p.MaxTTL.Seconds()))
+		return refuse(
+			"policy.max_ttl_seconds", "the VM has no ttl_seconds, and must have at most %d", int(p.MaxTTL.Seconds()),
+		)
 	case p.MaxTTL > 0 && r.TTL > p.MaxTTL:
-		return refuse("policy.max_ttl_seconds", "the VM asks for %d ttl_seconds, and may have %d", int(r.TTL.Seconds()), int(p.MaxTTL.Seconds()))
+		return refuse(
+			"policy.max_ttl_seconds", "the VM asks for %d ttl_seconds, and may have %d", int(r.TTL.Seconds()),
+			int(p.MaxTTL.Seconds()),
+		)
 	case len(p.AllowedBackends) > 0 && !slices.Contains(p.AllowedBackends, r.Backend):
-		return refuse("policy.allowed_backends", "the backend %s is not among those allowed: %s", r.Backend, strings.Join(p.AllowedBackends, ", "))
+		return refuse(
+			"policy.allowed_backends", "the backend %s is not among those allowed: %s", r.Backend,
+			strings.Join(p.AllowedBackends, ", "),
+		)
 	}
 	return p.checkTenant(r, usage)
 }
@@ -98,7 +108,11 @@ func (p *Policy) checkTenant(r Request, usage Usage) error {
 		{"max_memory_mib_total", "MiB of memory", usage.MemoryMiB, r.MemoryMiB, t.MaxMemoryMiB},
 	} {
 		if one.most > 0 && one.asked > one.most-one.has {
-			return refuse(fmt.Sprintf("policy.tenants[%s].%s", t.Name, one.limit), "the tenant %s has %d %s and asks for %d more; it may have %d in all", t.Name, one.has, one.what, one.asked, one.most)
+			return refuse(
+				fmt.Sprintf("policy.tenants[%s].%s", t.Name, one.limit),
+				"the tenant %s has %d %s and asks for %d more; it may have %d in all", t.Name, one.has, one.what,
+				one.asked, one.most,
+			)
 		}
 	}
 	return nil

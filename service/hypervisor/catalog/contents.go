@@ -70,7 +70,9 @@ type Contents struct {
 func OpenContents(folder string, maxVirtualSize int64) (*Contents, error) {
 	s := &Contents{folder, maxVirtualSize}
 	for _, sub := range []string{"content", "incoming"} {
-		if err := os.MkdirAll(filepath.Join(folder, sub), 0o711); err != nil { //nolint:gosec // VMs under other uids read contents
+		if err := os.MkdirAll(
+			filepath.Join(folder, sub), 0o711,
+		); err != nil { //nolint:gosec // VMs under other uids read contents
 			return nil, err
 		}
 	}
@@ -143,7 +145,10 @@ func Keep(ctx context.Context, r io.Reader, path string, limit int64) (sum strin
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-var errTooLarge = fault.New(fault.TooLarge, "the image is larger than is allowed; see images.max_gib in the daemon's document")
+var errTooLarge = fault.New(
+	fault.TooLarge,
+	"the image is larger than is allowed; see images.max_gib in the daemon's document",
+)
 
 // heedful is a reader that ends with its context.
 type heedful struct {
@@ -178,11 +183,18 @@ func (s *Contents) TakeDisk(ctx context.Context, path, sum string, progress func
 		return Content{}, err
 	}
 	work := filepath.Join(filepath.Dir(path), "content")
-	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o711)); err != nil { //nolint:gosec // VMs under other uids read contents
+	if err := errors.Join(
+		os.RemoveAll(work), os.Mkdir(work, 0o711),
+	); err != nil { //nolint:gosec // VMs under other uids read contents
 		return Content{}, err
 	}
 	c := Content{SHA256: sum, Kind: Disk, VirtualSize: info.VirtualSize, folder: work}
-	limits := image.Limits{VirtualSize: s.maxVirtualSize, Written: s.MaxSize(), CPU: convertCPU, Memory: image.DefaultMemory}
+	limits := image.Limits{
+		VirtualSize: s.maxVirtualSize,
+		Written:     s.MaxSize(),
+		CPU:         convertCPU,
+		Memory:      image.DefaultMemory,
+	}
 	if err := image.Convert(ctx, path, info, c.DiskPath(), limits, progress); err != nil {
 		return Content{}, err
 	}
@@ -205,7 +217,9 @@ func (s *Contents) TakeKernel(ctx context.Context, id string, kernel, initrd io.
 		return Content{}, err
 	}
 	work := filepath.Join(folder, "content")
-	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o711)); err != nil { //nolint:gosec // VMs under other uids read contents
+	if err := errors.Join(
+		os.RemoveAll(work), os.Mkdir(work, 0o711),
+	); err != nil { //nolint:gosec // VMs under other uids read contents
 		return Content{}, err
 	}
 	c := Content{Kind: Kernel, HasInitrd: initrd != nil, folder: work}

@@ -17,14 +17,18 @@ import (
 // links are kept; devices, sockets and pipes are left out, since a sandbox makes its own.
 // The sum is that of a listing of all names, permissions and bytes. What check refuses is
 // not copied, and nor is anything else then. prepare adds to the copy what is not part of the sum.
-func (s *Contents) TakeRootFS(ctx context.Context, id string, root *os.File, check func(fs.FileInfo) error, prepare func(*os.Root) error) (Content, error) {
+func (s *Contents) TakeRootFS(
+	ctx context.Context, id string, root *os.File, check func(fs.FileInfo) error, prepare func(*os.Root) error,
+) (Content, error) {
 	folder, err := s.Incoming(id)
 	if err != nil {
 		return Content{}, err
 	}
 	work := filepath.Join(folder, "content")
 	c := Content{Kind: RootFS, folder: work}
-	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(c.RootFSPath(), 0o755)); err != nil { //nolint:gosec // guests read it
+	if err := errors.Join(
+		os.RemoveAll(work), os.MkdirAll(c.RootFSPath(), 0o755),
+	); err != nil { //nolint:gosec // guests read it
 		return Content{}, err
 	}
 	if err := os.Chmod(work, 0o711); err != nil { //nolint:gosec // VMs under other uids read contents

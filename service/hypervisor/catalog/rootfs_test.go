@@ -18,7 +18,10 @@ func TestWhatIsRefusedBelowARootFileSystemIsNotTakenIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(from, "a/own"), 0o700), os.WriteFile(filepath.Join(from, "a/own/secret"), []byte("x"), 0o600)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(from, "a/own"), 0o700),
+		os.WriteFile(filepath.Join(from, "a/own/secret"), []byte("x"), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	own, err := os.Stat(filepath.Join(from, "a/own"))
@@ -39,7 +42,10 @@ func TestWhatIsRefusedBelowARootFileSystemIsNotTakenIn(t *testing.T) {
 	}, asItIs); !errors.Is(err, errOwn) {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := store.TakeRootFS(t.Context(), "two", root, func(fs.FileInfo) error { return nil }, asItIs); err != nil || c.Kind != catalog.RootFS {
+	if c, err := store.TakeRootFS(
+		t.Context(), "two", root, func(fs.FileInfo) error { return nil }, asItIs,
+	); err != nil ||
+		c.Kind != catalog.RootFS {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -86,7 +86,11 @@ func Open(folder string) (*Hierarchy, error) {
 }
 
 func refused(err error, controller string) error {
-	return fault.Wrap(fault.Unavailable, err, "the host does not let this daemon make control groups (%s); with systemd set Delegate=yes in its unit", controller)
+	return fault.Wrap(
+		fault.Unavailable, err,
+		"the host does not let this daemon make control groups (%s); with systemd set Delegate=yes in its unit",
+		controller,
+	)
 }
 
 // second prepares version 2, in which a group with processes cannot have limits for
@@ -141,7 +145,11 @@ const period = 100_000
 func (h *Hierarchy) files(controller string, l Limits) map[string]string {
 	memory, quota, processes := strconv.FormatInt(l.Memory, 10), strconv.Itoa(l.CPUs*period), strconv.Itoa(l.Processes)
 	if h.version == 2 {
-		return map[string]string{"memory.max": memory, "cpu.max": quota + " " + strconv.Itoa(period), "pids.max": processes}
+		return map[string]string{
+			"memory.max": memory,
+			"cpu.max":    quota + " " + strconv.Itoa(period),
+			"pids.max":   processes,
+		}
 	}
 	return map[string]map[string]string{
 		"memory": {"memory.limit_in_bytes": memory},
@@ -154,7 +162,8 @@ func (h *Hierarchy) files(controller string, l Limits) map[string]string {
 // process that has ended is no error.
 func (h *Hierarchy) Add(id string, pid int) error {
 	for _, root := range h.roots {
-		if err := write(filepath.Join(root, filepath.Base(id)), "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := write(filepath.Join(root, filepath.Base(id)), "cgroup.procs", strconv.Itoa(pid)); err != nil &&
+			!errors.Is(err, unix.ESRCH) {
 			return err
 		}
 	}

@@ -25,7 +25,9 @@ func TestAGroupHasItsLimitsAndItsProcessesAndGoesWithTheLastOfThem(t *testing.T)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Remove(id) })
-	sleeper := exec.CommandContext(t.Context(), "sh", "-c", "read line; for i in 1 2 3 4 5 6; do sleep 600 & done; wait")
+	sleeper := exec.CommandContext(
+		t.Context(), "sh", "-c", "read line; for i in 1 2 3 4 5 6; do sleep 600 & done; wait",
+	)
 	in, err := sleeper.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +48,8 @@ func TestAGroupHasItsLimitsAndItsProcessesAndGoesWithTheLastOfThem(t *testing.T)
 	if err := h.Remove(id); err == nil {
 		t.Error("a group with a process was removed")
 	}
-	if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", sleeper.Process.Pid)); err != nil || !strings.Contains(string(raw), "/"+id) {
+	if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", sleeper.Process.Pid)); err != nil ||
+		!strings.Contains(string(raw), "/"+id) {
 		t.Errorf("%s, %v", raw, err)
 	}
 	if _, err := fmt.Fprintln(in, "go"); err != nil {
@@ -58,7 +61,9 @@ func TestAGroupHasItsLimitsAndItsProcessesAndGoesWithTheLastOfThem(t *testing.T)
 		t.Errorf("there were more processes than the limit: %q, %v", raw, err)
 	}
 	for _, pid := range members(t, id) {
-		if err := exec.CommandContext(t.Context(), "kill", "-9", pid).Run(); err != nil { //nolint:gosec // the test's own
+		if err := exec.CommandContext(
+			t.Context(), "kill", "-9", pid,
+		).Run(); err != nil { //nolint:gosec // the test's own
 			t.Error(err)
 		}
 	}

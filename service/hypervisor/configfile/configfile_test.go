@@ -53,10 +53,13 @@ func TestADocumentIsReadAndCompletedAndItsTokensAreHashed(t *testing.T) {
 	if token.Token != "" || token.SHA256 != auth.HashToken("0123456789abcdef") || token.Tenant != "acme" {
 		t.Errorf("%+v", token)
 	}
-	if len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "auth.tokens[0].token: ") || strings.Contains(c.Warnings[0], "0123456789abcdef") {
+	if len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "auth.tokens[0].token: ") ||
+		strings.Contains(c.Warnings[0], "0123456789abcdef") {
 		t.Errorf("warnings: %q", c.Warnings)
 	}
-	if c.Policy.Tenants[0].MaxVMsTotal != 3 || c.Jailer.GID != 300000 || c.Storage.CephConf == "" || c.Network.Bridge != "mainstay0" || c.Auth.OIDC.TenantClaim != "tenant" {
+	if c.Policy.Tenants[0].MaxVMsTotal != 3 || c.Jailer.GID != 300000 || c.Storage.CephConf == "" ||
+		c.Network.Bridge != "mainstay0" ||
+		c.Auth.OIDC.TenantClaim != "tenant" {
 		t.Errorf("%+v", c)
 	}
 	if empty, err := configfile.Load(""); err != nil || empty.Network.Subnet != "10.87.0.0/16" {
@@ -80,7 +83,8 @@ func TestATokenIsReadFromAFileBesideTheDocument(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "ci.token")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := configfile.Load(document); err == nil || !strings.Contains(err.Error(), "ci.token: no such file") || !strings.Contains(err.Error(), document) {
+	if _, err := configfile.Load(document); err == nil || !strings.Contains(err.Error(), "ci.token: no such file") ||
+		!strings.Contains(err.Error(), document) {
 		t.Errorf("%v", err)
 	}
 }

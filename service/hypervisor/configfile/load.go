@@ -90,7 +90,10 @@ func malformed(err error) error {
 	if wrong := (*toml.DecodeError)(nil); errors.As(err, &wrong) {
 		row, column := wrong.Position()
 		if key := strings.Join(wrong.Key(), "."); key != "" {
-			return fault.New(fault.Invalid, "line %d, column %d: %s: the value is not of the right type, or out of range", row, column, key)
+			return fault.New(
+				fault.Invalid, "line %d, column %d: %s: the value is not of the right type, or out of range", row,
+				column, key,
+			)
 		}
 		return fault.New(fault.Invalid, "line %d, column %d: this is no valid TOML", row, column)
 	}
@@ -217,7 +220,10 @@ func (c *Config) check(p *problems) {
 }
 
 func (pol *Policy) check(p *problems) {
-	for path, n := range map[string]int64{"max_vcpus": int64(pol.MaxVCPUs), "max_memory_mib": int64(pol.MaxMemoryMiB), "max_disk_gib": int64(pol.MaxDiskGiB), "max_ttl_seconds": pol.MaxTTLSeconds} {
+	for path, n := range map[string]int64{
+		"max_vcpus": int64(pol.MaxVCPUs), "max_memory_mib": int64(pol.MaxMemoryMiB),
+		"max_disk_gib": int64(pol.MaxDiskGiB), "max_ttl_seconds": pol.MaxTTLSeconds,
+	} {
 		if n < 0 || n > 1<<40 {
 			p.add("policy."+path, "must be 0, which is no limit, or more")
 		}
@@ -225,7 +231,10 @@ func (pol *Policy) check(p *problems) {
 	known := []string{backend.QEMU, backend.Firecracker, backend.CloudHypervisor, backend.Sandbox}
 	for i, name := range pol.AllowedBackends {
 		if !slices.Contains(known, name) {
-			p.add(fmt.Sprintf("policy.allowed_backends[%d]", i), "there is no backend %q; there are: %s", name, strings.Join(known, ", "))
+			p.add(
+				fmt.Sprintf("policy.allowed_backends[%d]", i), "there is no backend %q; there are: %s", name,
+				strings.Join(known, ", "),
+			)
 		}
 	}
 	for i, dir := range pol.AllowedImageDirs {
@@ -310,7 +319,10 @@ func (n *Network) check(p *problems) {
 	}
 	for i, name := range n.Bridges {
 		if !ValidDevice(name) {
-			p.add(fmt.Sprintf("network.allowed_bridges[%d]", i), "must be 1 to 15 letters, digits, dots, dashes and underscores")
+			p.add(
+				fmt.Sprintf("network.allowed_bridges[%d]", i),
+				"must be 1 to 15 letters, digits, dots, dashes and underscores",
+			)
 		}
 	}
 	subnet, err := netip.ParsePrefix(n.Subnet)
@@ -326,7 +338,9 @@ func (n *Network) check(p *problems) {
 
 // ValidDevice says whether a text can be the name of a network device.
 func ValidDevice(name string) bool {
-	return len(name) > 0 && len(name) <= 15 && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-	})
+	return len(name) > 0 && len(name) <= 15 && name != "." && name != ".." &&
+		!strings.ContainsFunc(name, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+				!strings.ContainsRune("._-", r)
+		})
 }

@@ -41,8 +41,10 @@ type Guest struct {
 
 // commands are those of busybox that have a name of their own in the guest.
 var commands = []string{
-	"sh", "mount", "umount", "insmod", "mkdir", "cat", "echo", "ls", "ln", "cp", "mv", "rm", "chmod", "printf", "sleep", "hostname", "ip", "udhcpc", "ping", "acpid", "setsid", "poweroff", "reboot", "ps", "top", "dmesg",
-	"df", "free", "grep", "sed", "awk", "head", "tail", "wc", "sha256sum", "dd", "vi", "wget", "nc", "sync", "uname", "kill", "env", "id", "date", "stat", "find", "mknod", "mkfs.ext2",
+	"sh", "mount", "umount", "insmod", "mkdir", "cat", "echo", "ls", "ln", "cp", "mv", "rm", "chmod", "printf",
+	"sleep", "hostname", "ip", "udhcpc", "ping", "acpid", "setsid", "poweroff", "reboot", "ps", "top", "dmesg",
+	"df", "free", "grep", "sed", "awk", "head", "tail", "wc", "sha256sum", "dd", "vi", "wget", "nc", "sync",
+	"uname", "kill", "env", "id", "date", "stat", "find", "mknod", "mkfs.ext2",
 }
 
 // Build makes the guest. What is there already of the same kernel is made anew.
@@ -97,7 +99,10 @@ func (b *builder) fill(ctx context.Context, root string, k kernel) error {
 		}
 	}
 	if err := static(busybox); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "the guest is made of a busybox that needs no libraries: apt-get install busybox-static")
+		return fault.Wrap(
+			fault.Unavailable, err,
+			"the guest is made of a busybox that needs no libraries: apt-get install busybox-static",
+		)
 	}
 	if err := copyFile(busybox, filepath.Join(root, "bin/busybox"), 0o755); err != nil {
 		return err
@@ -126,7 +131,9 @@ func pack(ctx context.Context, root, target string) error {
 	if err != nil {
 		return err
 	}
-	archive := exec.CommandContext(ctx, "cpio", "--create", "--format=newc", "--quiet", "--reproducible", "--owner=0:0", "--null")
+	archive := exec.CommandContext(
+		ctx, "cpio", "--create", "--format=newc", "--quiet", "--reproducible", "--owner=0:0", "--null",
+	)
 	archive.Dir = root
 	names, err := tree(root)
 	if err != nil {
@@ -169,7 +176,9 @@ func run(ctx context.Context, dir, name string, args ...string) (string, error) 
 
 func failed(program, said string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
-		return fault.Wrap(fault.Unavailable, err, "the guest is built with %s, as there is on Debian and Ubuntu", program)
+		return fault.Wrap(
+			fault.Unavailable, err, "the guest is built with %s, as there is on Debian and Ubuntu", program,
+		)
 	}
 	if said = lastLine(said); said != "" {
 		said = ": " + said

@@ -29,12 +29,17 @@ func TestTheGuestBootsToAShell(t *testing.T) {
 	t.Parallel()
 	need(t, "apt-get", "dpkg-deb", "cpio", "busybox", "qemu-system-x86_64")
 	var steps []string
-	o := demo.Options{Folder: t.TempDir(), Host: t.TempDir(), Progress: func(step string) { steps = append(steps, step) }}
+	o := demo.Options{
+		Folder:   t.TempDir(),
+		Host:     t.TempDir(),
+		Progress: func(step string) { steps = append(steps, step) },
+	}
 	guest, err := demo.Build(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := demo.Build(t.Context(), o); err != nil || again != guest || len(slices.DeleteFunc(steps, func(s string) bool { return !strings.HasPrefix(s, "downloading") })) != 1 {
+	if again, err := demo.Build(t.Context(), o); err != nil || again != guest ||
+		len(slices.DeleteFunc(steps, func(s string) bool { return !strings.HasPrefix(s, "downloading") })) != 1 {
 		t.Errorf("built again: %+v, %v, %q", again, err, steps)
 	}
 	boots(t, guest)
@@ -43,8 +48,29 @@ func TestTheGuestBootsToAShell(t *testing.T) {
 // boots fails the test unless the guest boots to a shell, with all modules.
 func boots(t *testing.T, guest demo.Guest) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", "-accel", "tcg", "-M", "microvm", "-m", "256", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", //nolint:gosec // the test's own
-		"-kernel", guest.Kernel, "-initrd", guest.Initrd, "-append", "console=ttyS0 reboot=t panic=-1 quiet tsc_early_khz=2000000", "-serial", "stdio")
+	cmd := exec.CommandContext(
+		t.Context(),
+		"qemu-system-x86_64",
+		"-accel",
+		"tcg",
+		"-M",
+		"microvm",
+		"-m",
+		"256",
+		"-nodefaults",
+		"-no-user-config",
+		"-display",
+		"none",
+		"-no-reboot", //nolint:gosec // the test's own
+		"-kernel",
+		guest.Kernel,
+		"-initrd",
+		guest.Initrd,
+		"-append",
+		"console=ttyS0 reboot=t panic=-1 quiet tsc_early_khz=2000000",
+		"-serial",
+		"stdio",
+	)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

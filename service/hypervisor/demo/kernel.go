@@ -31,10 +31,30 @@ type module struct {
 
 // modules are in an order in which each finds what it needs.
 var modules = []module{
-	{"drivers/virtio/virtio_ring", false}, {"drivers/virtio/virtio", false}, {"drivers/virtio/virtio_pci_legacy_dev", true}, {"drivers/virtio/virtio_pci_modern_dev", true},
-	{"drivers/virtio/virtio_pci", false}, {"drivers/virtio/virtio_mmio", false}, {"drivers/block/virtio_blk", false}, {"drivers/char/virtio_console", false},
-	{"net/core/failover", true}, {"drivers/net/net_failover", true}, {"drivers/net/virtio_net", false}, {"drivers/cdrom/cdrom", true}, {"fs/isofs/isofs", false},
-	{"drivers/acpi/button", true}, {"drivers/input/evdev", true},
+	{
+		"drivers/virtio/virtio_ring",
+		false,
+	},
+	{"drivers/virtio/virtio", false},
+	{"drivers/virtio/virtio_pci_legacy_dev", true},
+	{"drivers/virtio/virtio_pci_modern_dev", true},
+	{
+		"drivers/virtio/virtio_pci",
+		false,
+	},
+	{"drivers/virtio/virtio_mmio", false},
+	{"drivers/block/virtio_blk", false},
+	{"drivers/char/virtio_console", false},
+	{
+		"net/core/failover",
+		true,
+	},
+	{"drivers/net/net_failover", true},
+	{"drivers/net/virtio_net", false},
+	{"drivers/cdrom/cdrom", true},
+	{"fs/isofs/isofs", false},
+	{"drivers/acpi/button", true},
+	{"drivers/input/evdev", true},
 }
 
 // kernel finds one: in a package that was fetched before, else in one that is fetched now,
@@ -55,8 +75,16 @@ func (b *builder) kernel(ctx context.Context) (kernel, error) {
 	if why == "" {
 		return k, nil
 	}
-	return kernel{}, fault.Wrap(fault.Unavailable, fetchErr, "the demo guest needs a kernel, and there is none: %s; and of the host's own, %s. "+
-		"Let apt reach its mirror and try again, or put the package linux-image-*-cloud-%s_*.deb into %s", fault.From(fetchErr).Message, why, runtime.GOARCH, b.Folder).WithCode("no_kernel")
+	return kernel{}, fault.Wrap(
+		fault.Unavailable,
+		fetchErr,
+		"the demo guest needs a kernel, and there is none: %s; and of the host's own, %s. "+
+			"Let apt reach its mirror and try again, or put the package linux-image-*-cloud-%s_*.deb into %s",
+		fault.From(fetchErr).Message,
+		why,
+		runtime.GOARCH,
+		b.Folder,
+	).WithCode("no_kernel")
 }
 
 // kept is the package of a kernel that was fetched before, by this, by scripts/run-deps.sh
@@ -85,11 +113,16 @@ func (b *builder) fetch(ctx context.Context) (string, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return "", err
 	case name == "":
-		return "", fault.Wrap(fault.Unavailable, err, "apt knows no package %s (on Debian, apt-get update has it learn of it)", meta)
+		return "", fault.Wrap(
+			fault.Unavailable, err, "apt knows no package %s (on Debian, apt-get update has it learn of it)", meta,
+		)
 	}
 	b.Progress("downloading " + name)
 	// apt gives up soon where there is no network, and its own user may not write here.
-	if _, err := run(ctx, b.work, "apt-get", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o", "APT::Sandbox::User=root", "download", name); err != nil {
+	if _, err := run(
+		ctx, b.work, "apt-get", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o",
+		"APT::Sandbox::User=root", "download", name,
+	); err != nil {
 		return "", err
 	}
 	fetched := newest(filepath.Join(b.work, name+"_*.deb"))
@@ -105,11 +138,15 @@ func (b *builder) unpack(ctx context.Context, pkg string) (kernel, error) {
 	b.Progress("unpacking the kernel")
 	root := filepath.Join(b.work, "kernel")
 	if _, err := run(ctx, b.work, "dpkg-deb", "-x", pkg, root); err != nil {
-		return kernel{}, fault.Wrap(fault.Unavailable, err, "%s; remove %s to have it fetched again", fault.From(err).Message, pkg)
+		return kernel{}, fault.Wrap(
+			fault.Unavailable, err, "%s; remove %s to have it fetched again", fault.From(err).Message, pkg,
+		)
 	}
 	k, why := look(root)
 	if why != "" {
-		return kernel{}, fault.New(fault.Unavailable, "the kernel in %s cannot be used: %s", pkg, why).WithCode("no_kernel")
+		return kernel{}, fault.New(
+			fault.Unavailable, "the kernel in %s cannot be used: %s", pkg, why,
+		).WithCode("no_kernel")
 	}
 	return k, nil
 }
@@ -207,7 +244,9 @@ func (k kernel) copyModules(ctx context.Context, root string) error {
 		}
 		order = append(order, name)
 	}
-	return os.WriteFile(filepath.Join(root, "lib/modules.order"), []byte(strings.Join(order, "\n")+"\n"), 0o644) //nolint:gosec // the guest's
+	return os.WriteFile(
+		filepath.Join(root, "lib/modules.order"), []byte(strings.Join(order, "\n")+"\n"), 0o644,
+	) //nolint:gosec // the guest's
 }
 
 func unpackModule(ctx context.Context, from, to string) error {

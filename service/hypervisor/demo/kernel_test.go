@@ -34,12 +34,16 @@ func offline(t *testing.T) {
 func host(t *testing.T, packed map[string][]string) string {
 	t.Helper()
 	root := t.TempDir()
-	if out, err := exec.Command("dpkg-deb", "-x", demotest.Kernel(t), root).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+	if out, err := exec.Command(
+		"dpkg-deb", "-x", demotest.Kernel(t), root,
+	).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, program := range packed {
 		path := moduleOf(t, root, name)
-		if out, err := exec.Command(program[0], append(program[1:], path)...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		if out, err := exec.Command(
+			program[0],
+			append(program[1:], path)...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 			t.Fatalf("%v: %s", err, out)
 		}
 		if _, err := os.Stat(path); err == nil {

@@ -43,7 +43,9 @@ func (w *Manager) CreateBackup(ctx context.Context, id, kind, description string
 	}
 	args := backupArgs{Backup: record.NewID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
 	op := record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}
-	return w.operate.Begin(ctx, op, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name})
+	return w.operate.Begin(
+		ctx, op, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name},
+	)
 }
 
 // runBackup is the job behind a backup. If it is repeated, it begins anew.
@@ -53,8 +55,17 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 	}
 	return w.withDisk(ctx, a.VM, func(ctx context.Context, r record.VM, d backend.Disks) error {
 		b := record.Backup{
-			ID: a.Backup, VM: r.ID, VMName: r.Name, Tenant: r.Tenant, Kind: record.BackupFull, Bitmap: "backup-" + a.Backup,
-			Description: a.Description, Spec: r.Spec, Backend: r.Backend, Base: r.Base, CreatedAt: db.At(w.now()),
+			ID:          a.Backup,
+			VM:          r.ID,
+			VMName:      r.Name,
+			Tenant:      r.Tenant,
+			Kind:        record.BackupFull,
+			Bitmap:      "backup-" + a.Backup,
+			Description: a.Description,
+			Spec:        r.Spec,
+			Backend:     r.Backend,
+			Base:        r.Base,
+			CreatedAt:   db.At(w.now()),
 		}
 		parent, err := w.parentOf(ctx, &r, d, a.Kind)
 		if err != nil {
@@ -72,7 +83,9 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		keep := []string{}
 		copying := backend.DiskCopy{Target: work, Note: b.Bitmap}
 		if parent != nil {
-			b.Kind, b.Parent, copying.Since, keep = record.BackupIncremental, parent.ID, parent.Bitmap, []string{parent.Bitmap}
+			b.Kind, b.Parent, copying.Since, keep = record.BackupIncremental, parent.ID, parent.Bitmap, []string{
+				parent.Bitmap,
+			}
 		}
 		if err := d.DropBitmaps(ctx, keep...); err != nil {
 			return err

@@ -313,7 +313,9 @@ func (w *Manager) RestoreBackup(ctx context.Context, id, name, into string) (rec
 		args.VM = r.ID
 	}
 	op := record.Operation{Kind: record.OperationRestore, Tenant: b.Tenant, VM: args.VM, Backup: id}
-	return w.begin(ctx, op, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName})
+	return w.begin(
+		ctx, op, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName},
+	)
 }
 
 // bootOf is the folder with the files that a VM made of a backup boots from: the backup's
@@ -329,8 +331,11 @@ func (w *Manager) bootOf(ctx context.Context, b *record.Backup) (string, error) 
 		return kept, nil
 	}
 	if _, err := w.store.VM(ctx, b.VM); err != nil {
-		return "", fault.New(fault.Conflict, "the VM of the backup, whose kernel or firmware a new one needs, is gone; "+
-			"restore into a VM that has one")
+		return "", fault.New(
+			fault.Conflict,
+			"the VM of the backup, whose kernel or firmware a new one needs, is gone; "+
+				"restore into a VM that has one",
+		)
 	}
 	return w.host.Folder(b.VM), nil
 }
@@ -343,12 +348,16 @@ func (w *Manager) replaceableDisk(ctx context.Context, r *record.VM) error {
 	}
 	switch code := fault.From(err).PublicCode(); code {
 	case "has_snapshots":
-		return fault.New(fault.Conflict, "the VM has snapshots, which its disk would lose: remove them first").WithCode(code)
+		return fault.New(
+			fault.Conflict, "the VM has snapshots, which its disk would lose: remove them first",
+		).WithCode(code)
 	case "wrong_state":
 		return fault.New(fault.Conflict,
 			"the VM is %s: stop it before a backup is put in the place of its disk", r.State).WithCode(code)
 	case "disk_unsupported":
-		return fault.New(fault.Conflict, "the VM has no disk on the storage dir, where a backup can be put").WithCode(code)
+		return fault.New(
+			fault.Conflict, "the VM has no disk on the storage dir, where a backup can be put",
+		).WithCode(code)
 	}
 	return err
 }
@@ -385,9 +394,14 @@ func (w *Manager) runRestore(ctx context.Context, a copyArgs, progress func(floa
 
 // replaceDisk puts a backup's disk in the place of a stopped VM's.
 func (w *Manager) replaceDisk(ctx context.Context, id string, b *record.Backup, progress func(float64)) error {
-	return w.machines.With(ctx, id, w.replaceableDisk, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
-		return w.replaceDiskOf(ctx, r, b, progress)
-	})
+	return w.machines.With(
+		ctx,
+		id,
+		w.replaceableDisk,
+		func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+			return w.replaceDiskOf(ctx, r, b, progress)
+		},
+	)
 }
 
 func (w *Manager) replaceDiskOf(ctx context.Context, r record.VM, b *record.Backup, progress func(float64)) error {

@@ -200,8 +200,10 @@ func (w *Manager) Resize(ctx context.Context, id string, diskGiB int) (record.VM
 			return err
 		}
 		var err error
-		out, err = w.store.Change(ctx, id, record.EventDisk, "vm.resize", fmt.Sprintf("the disk has %d GiB now", diskGiB),
-			func(r *record.VM) { r.Spec.V.DiskGiB = diskGiB })
+		out, err = w.store.Change(
+			ctx, id, record.EventDisk, "vm.resize", fmt.Sprintf("the disk has %d GiB now", diskGiB),
+			func(r *record.VM) { r.Spec.V.DiskGiB = diskGiB },
+		)
 		return err
 	})
 	return out, err

@@ -113,7 +113,9 @@ func (w *Manager) tidy(ctx context.Context, id string, d backend.Disks) error {
 		}
 	}
 	for _, name := range names {
-		if err := w.dropSnapshot(ctx, id, name, d, "", "snapshot "+name+" was not finished, and is removed"); err != nil {
+		if err := w.dropSnapshot(
+			ctx, id, name, d, "", "snapshot "+name+" was not finished, and is removed",
+		); err != nil {
 			return err
 		}
 	}
@@ -147,7 +149,9 @@ func (w *Manager) checkpoint(ctx context.Context, r *record.VM, snap *record.Sna
 	instance, _ := w.machines.Get(r.ID).Process()
 	c, ok := instance.(checkpointer)
 	if !ok {
-		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
+		return fault.New(
+			fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State,
+		).WithCode("wrong_state")
 	}
 	folder := w.host.CheckpointFolder(r.ID, snap.Name)
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
@@ -181,7 +185,9 @@ func sizeOf(folder string) (total int64, err error) {
 // snapshotFits says whether a snapshot can be made of a VM as it is.
 func (w *Manager) snapshotFits(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
 	if snap.Kind == record.SnapshotFull && r.State != vm.Running && r.State != vm.Paused {
-		return fault.New(fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State).WithCode("wrong_state")
+		return fault.New(
+			fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State,
+		).WithCode("wrong_state")
 	}
 	if r.Backend == backend.Sandbox && snap.Kind != record.SnapshotFull {
 		return fault.InvalidField("kind", "a sandbox has no disk; only full snapshots can be made of it")

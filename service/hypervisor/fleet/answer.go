@@ -58,9 +58,14 @@ func (g garbage) Error() string { return string(g) }
 
 // refusals are the statuses that say that nothing was done, as faults.
 var refusals = map[int]fault.Kind{
-	http.StatusBadRequest: fault.Invalid, http.StatusForbidden: fault.Denied, http.StatusNotFound: fault.NotFound, http.StatusConflict: fault.Conflict,
-	http.StatusRequestEntityTooLarge: fault.TooLarge, http.StatusTooManyRequests: fault.TooMany,
-	http.StatusServiceUnavailable: fault.Unavailable, http.StatusInsufficientStorage: fault.StorageFailed,
+	http.StatusBadRequest:            fault.Invalid,
+	http.StatusForbidden:             fault.Denied,
+	http.StatusNotFound:              fault.NotFound,
+	http.StatusConflict:              fault.Conflict,
+	http.StatusRequestEntityTooLarge: fault.TooLarge,
+	http.StatusTooManyRequests:       fault.TooMany,
+	http.StatusServiceUnavailable:    fault.Unavailable,
+	http.StatusInsufficientStorage:   fault.StorageFailed,
 }
 
 // code is what a stable word for programs looks like.

@@ -27,7 +27,9 @@ const (
 // limit of its policy is named. A node that was not reached, or that cannot run the VM now, is
 // passed over for the next best unless it was named. Where nobody knows whether there is a VM now,
 // the fault has CodeUnreachable and names the node to look at.
-func (r *Registry) Create(ctx context.Context, tenant string, spec hypervisorapi.FleetVMSpec) (hypervisorapi.FleetVM, error) {
+func (r *Registry) Create(
+	ctx context.Context, tenant string, spec hypervisorapi.FleetVMSpec,
+) (hypervisorapi.FleetVM, error) {
 	req, err := checkSpec(tenant, &spec)
 	if err != nil {
 		return hypervisorapi.FleetVM{}, err
@@ -73,9 +75,13 @@ func checkSpec(tenant string, spec *hypervisorapi.FleetVMSpec) (request, error) 
 	case size.VCPUs < 1 || size.VCPUs > maxVMVCPUs:
 		return request{}, fault.InvalidField("vcpus", "must be between 1 and %d, not %d", maxVMVCPUs, size.VCPUs)
 	case size.MemoryMiB < 1 || size.MemoryMiB > maxVMMemory:
-		return request{}, fault.InvalidField("memory_mib", "must be between 1 and %d, not %d", maxVMMemory, size.MemoryMiB)
+		return request{}, fault.InvalidField(
+			"memory_mib", "must be between 1 and %d, not %d", maxVMMemory, size.MemoryMiB,
+		)
 	case tenant != "" && spec.Tenant != nil && *spec.Tenant != "" && *spec.Tenant != tenant:
-		return request{}, fault.InvalidField("tenant", "the credentials belong to the tenant %s; only an admin may name another", tenant)
+		return request{}, fault.InvalidField(
+			"tenant", "the credentials belong to the tenant %s; only an admin may name another", tenant,
+		)
 	}
 	if tenant != "" {
 		spec.Tenant = &tenant
@@ -98,7 +104,9 @@ func checkSpec(tenant string, spec *hypervisorapi.FleetVMSpec) (request, error) 
 
 // createOn asks a node for a VM whose room is reserved, and does with the reservation what
 // the answer says. The answer is waited for even if the caller no longer does.
-func (r *Registry) createOn(ctx context.Context, one *reservation, node *nodeRow, body []byte, name, owner string) (hypervisorapi.FleetVM, error) {
+func (r *Registry) createOn(
+	ctx context.Context, one *reservation, node *nodeRow, body []byte, name, owner string,
+) (hypervisorapi.FleetVM, error) {
 	p, err := r.peer(node)
 	if err != nil {
 		r.release(ctx, one)
@@ -123,14 +131,16 @@ func nothingMade(err error) bool {
 	var refused *refusal
 	var status statusError
 	return errors.Is(err, errNotSent) || errors.As(err, &refused) ||
-		errors.As(err, &status) && status >= http.StatusBadRequest && status < http.StatusInternalServerError && status != http.StatusRequestTimeout
+		errors.As(err, &status) && status >= http.StatusBadRequest && status < http.StatusInternalServerError &&
+			status != http.StatusRequestTimeout
 }
 
 // elsewhere says whether another node may well do what this one has not.
 func elsewhere(err error) bool {
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return refused.status == http.StatusServiceUnavailable || refused.status == http.StatusInsufficientStorage || refused.status == http.StatusTooManyRequests
+		return refused.status == http.StatusServiceUnavailable || refused.status == http.StatusInsufficientStorage ||
+			refused.status == http.StatusTooManyRequests
 	}
 	return errors.Is(err, errNotSent)
 }

@@ -21,7 +21,8 @@ func TestAVMGoesToTheNodeWithMostRoomThatMatches(t *testing.T) {
 		t.Errorf("%+v, %v", vm, err)
 	}
 	only := func(s *hypervisorapi.FleetVMSpec) { s.NodeSelector = &hypervisorapi.Labels{"node": "small"} }
-	if vm, err = w.Create(inTime(t), "acme", spec("web", 2, only)); err != nil || vm.Node != "small" || small.count() != 1 {
+	if vm, err = w.Create(inTime(t), "acme", spec("web", 2, only)); err != nil || vm.Node != "small" ||
+		small.count() != 1 {
 		t.Errorf("%+v, %v", vm, err)
 	}
 	_, err = w.Create(inTime(t), "acme", spec("db", 17))
@@ -46,7 +47,8 @@ func TestANamedNodeGetsTheVMDespiteItsCordonButNotWhenItIsSilent(t *testing.T) {
 		t.Errorf("%d free", got)
 	}
 	for _, name := range []string{"c", "../b", "\x00"} {
-		if _, err := w.Create(inTime(t), "", spec("web", 2, on(name))); fault.From(err).Kind != fault.Invalid || fault.From(err).Field != "node" {
+		if _, err := w.Create(inTime(t), "", spec("web", 2, on(name))); fault.From(err).Kind != fault.Invalid ||
+			fault.From(err).Field != "node" {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -64,11 +66,17 @@ func TestANodesRefusalIsPassedOnAsItIs(t *testing.T) {
 	a, b := w.join("a", 8), w.join("b", 4)
 	for status, kind := range map[int]fault.Kind{400: fault.Invalid, 403: fault.Denied, 409: fault.Conflict, 413: fault.TooLarge} {
 		a.instead(func(w http.ResponseWriter, r *http.Request) {
-			refuse(w, status, hypervisorapi.Error{Code: "some_code", Error: "so it is\x1b[2J", Field: new("vcpus"), Limit: new("policy.max_vcpus")})
+			refuse(w, status, hypervisorapi.Error{
+				Code:  "some_code",
+				Error: "so it is\x1b[2J",
+				Field: new("vcpus"),
+				Limit: new("policy.max_vcpus"),
+			})
 		})
 		_, err := w.Create(inTime(t), "", spec("web", 1))
 		f := fault.From(err)
-		if err == nil || f.Kind != kind || f.Code != "some_code" || f.Message != "so it is [2J" || f.Field != "vcpus" || f.Limit != "policy.max_vcpus" {
+		if err == nil || f.Kind != kind || f.Code != "some_code" || f.Message != "so it is [2J" || f.Field != "vcpus" ||
+			f.Limit != "policy.max_vcpus" {
 			t.Errorf("%d: %#v, %v", status, f, err)
 		}
 	}
@@ -108,14 +116,16 @@ func TestTheNextBestNodeIsTriedWhereNothingWasMade(t *testing.T) {
 			if got := w.free("a"); got != 8 {
 				t.Errorf("%d free", got)
 			}
-			if _, err := w.Create(inTime(t), "", spec("large", 6)); err == nil || fault.Is(err, fault.Conflict) { // only a could have it
+			if _, err := w.Create(inTime(t), "", spec("large", 6)); err == nil ||
+				fault.Is(err, fault.Conflict) { // only a could have it
 				t.Errorf("%v", err)
 			}
 			_, err = w.Create(inTime(t), "", spec("named", 1, on("a")))
 			switch code := fault.From(err).Code; {
 			case err == nil:
 				t.Error("a VM on a node that has none")
-			case f == nil && code != fleet.CodeUnreachable, f != nil && (code != "not_now" || fault.From(err).RetryAfter != 7*time.Second):
+			case f == nil && code != fleet.CodeUnreachable,
+				f != nil && (code != "not_now" || fault.From(err).RetryAfter != 7*time.Second):
 				t.Errorf("%v", err)
 			}
 		})
@@ -129,7 +139,8 @@ func TestATenantsCallerGetsVMsOfItsTenantAlone(t *testing.T) {
 	of := func(tenant string) func(*hypervisorapi.FleetVMSpec) {
 		return func(s *hypervisorapi.FleetVMSpec) { s.Tenant = &tenant }
 	}
-	if _, err := w.Create(inTime(t), "acme", spec("web", 1, of("other"))); fault.From(err).Kind != fault.Invalid || fault.From(err).Field != "tenant" {
+	if _, err := w.Create(inTime(t), "acme", spec("web", 1, of("other"))); fault.From(err).Kind != fault.Invalid ||
+		fault.From(err).Field != "tenant" {
 		t.Errorf("%v", err)
 	}
 	mine, err := w.Create(inTime(t), "acme", spec("web", 1, of("")))
@@ -175,7 +186,8 @@ func TestASpecThatCannotBeIsRefusedBeforeRoomIsReserved(t *testing.T) {
 		"memory_mib":    spec("web", 1, func(s *hypervisorapi.FleetVMSpec) { s.MemoryMib = new(-1) }),
 		"node_selector": spec("web", 1, func(s *hypervisorapi.FleetVMSpec) { s.NodeSelector = many(65) }),
 	} {
-		if _, err := w.Create(inTime(t), "", s); fault.From(err).Kind != fault.Invalid || fault.From(err).Field != field {
+		if _, err := w.Create(inTime(t), "", s); fault.From(err).Kind != fault.Invalid ||
+			fault.From(err).Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

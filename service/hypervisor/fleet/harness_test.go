@@ -126,7 +126,10 @@ func newNode(t *testing.T, name string, vcpus int) *node {
 	mux.HandleFunc("DELETE /v1/vms/{id}", n.delete)
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
-			refuse(w, http.StatusUnauthorized, hypervisorapi.Error{Code: "unauthenticated", Error: "the token is not valid"})
+			refuse(
+				w, http.StatusUnauthorized,
+				hypervisorapi.Error{Code: "unauthenticated", Error: "the token is not valid"},
+			)
 			return
 		}
 		if f := n.before.Load(); f != nil {
@@ -155,8 +158,17 @@ func (n *node) numbers() hypervisorapi.Heartbeat {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	left := n.left()
-	return hypervisorapi.Heartbeat{Url: n.URL, Version: "1.0", Vcpus: n.vcpus, MemoryMib: n.vcpus * 1024, FreeVcpus: left, FreeMemoryMib: left * 1024,
-		Vms: len(n.vms), Backends: []hypervisorapi.Backend{"qemu"}, Labels: &hypervisorapi.Labels{"node": n.name}}
+	return hypervisorapi.Heartbeat{
+		Url:           n.URL,
+		Version:       "1.0",
+		Vcpus:         n.vcpus,
+		MemoryMib:     n.vcpus * 1024,
+		FreeVcpus:     left,
+		FreeMemoryMib: left * 1024,
+		Vms:           len(n.vms),
+		Backends:      []hypervisorapi.Backend{"qemu"},
+		Labels:        &hypervisorapi.Labels{"node": n.name},
+	}
 }
 
 func (n *node) count() int {
@@ -179,7 +191,10 @@ func (n *node) create(w http.ResponseWriter, r *http.Request) {
 	var raw map[string]any
 	var spec hypervisorapi.VMSpec
 	var body json.RawMessage
-	if json.NewDecoder(r.Body).Decode(&body) != nil || json.Unmarshal(body, &raw) != nil || json.Unmarshal(body, &spec) != nil || raw["node"] != nil || raw["node_selector"] != nil {
+	if json.NewDecoder(r.Body).Decode(&body) != nil || json.Unmarshal(body, &raw) != nil ||
+		json.Unmarshal(body, &spec) != nil ||
+		raw["node"] != nil ||
+		raw["node_selector"] != nil {
 		refuse(w, 400, hypervisorapi.Error{Code: "invalid", Error: "not a VMSpec"})
 		return
 	}
@@ -197,7 +212,16 @@ func (n *node) create(w http.ResponseWriter, r *http.Request) {
 func (n *node) add(spec hypervisorapi.VMSpec) *hypervisorapi.VM {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	vm := hypervisorapi.VM{Name: spec.Name, Backend: "qemu", State: "stopped", Vcpus: 1, MemoryMib: 512, CreatedAt: time.Now(), Ips: []string{}, Labels: hypervisorapi.Labels{}}
+	vm := hypervisorapi.VM{
+		Name:      spec.Name,
+		Backend:   "qemu",
+		State:     "stopped",
+		Vcpus:     1,
+		MemoryMib: 512,
+		CreatedAt: time.Now(),
+		Ips:       []string{},
+		Labels:    hypervisorapi.Labels{},
+	}
 	if spec.Tenant != nil {
 		vm.Tenant = *spec.Tenant
 	}

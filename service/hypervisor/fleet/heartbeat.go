@@ -32,7 +32,9 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])
 // Heartbeat takes in that a node lives and what it has; a new node joins. after is the
 // sequence that answered the node's heartbeat before, 0 if there was none, and the sequence
 // returned is for its next one (see the package comment). A cordon stays as it is.
-func (r *Registry) Heartbeat(ctx context.Context, name string, hb hypervisorapi.Heartbeat, after int64) (hypervisorapi.Node, int64, error) {
+func (r *Registry) Heartbeat(
+	ctx context.Context, name string, hb hypervisorapi.Heartbeat, after int64,
+) (hypervisorapi.Node, int64, error) {
 	if err := checkHeartbeat(name, &hb); err != nil {
 		return hypervisorapi.Node{}, 0, err
 	}
@@ -46,9 +48,19 @@ func (r *Registry) Heartbeat(ctx context.Context, name string, hb hypervisorapi.
 	current := !l.heard || after == l.sequence
 	counted, left := l.split(after, r.cfg.Now())
 	heard := nodeRow{
-		Name: name, URL: strings.TrimRight(hb.Url, "/"), Version: hb.Version, Labels: db.JSON[hypervisorapi.Labels]{V: hypervisorapi.Labels{}},
-		Backends: db.JSON[[]hypervisorapi.Backend]{V: hb.Backends}, VCPUs: hb.Vcpus, MemoryMiB: hb.MemoryMib, HeartbeatAt: db.At(r.cfg.Now()),
-		FreeVCPUs: hb.FreeVcpus - left.VCPUs, FreeMemoryMiB: hb.FreeMemoryMib - left.MemoryMiB, VMs: hb.Vms,
+		Name:    name,
+		URL:     strings.TrimRight(hb.Url, "/"),
+		Version: hb.Version,
+		Labels:  db.JSON[hypervisorapi.Labels]{V: hypervisorapi.Labels{}},
+		Backends: db.JSON[[]hypervisorapi.Backend]{
+			V: hb.Backends,
+		},
+		VCPUs:         hb.Vcpus,
+		MemoryMiB:     hb.MemoryMib,
+		HeartbeatAt:   db.At(r.cfg.Now()),
+		FreeVCPUs:     hb.FreeVcpus - left.VCPUs,
+		FreeMemoryMiB: hb.FreeMemoryMib - left.MemoryMiB,
+		VMs:           hb.Vms,
 	}
 	if hb.Labels != nil && *hb.Labels != nil {
 		heard.Labels.V = *hb.Labels
@@ -85,7 +97,10 @@ func (r *Registry) Heartbeat(ctx context.Context, name string, hb hypervisorapi.
 
 func checkHeartbeat(name string, hb *hypervisorapi.Heartbeat) error {
 	if !nodeName.MatchString(name) {
-		return fault.InvalidField("name", "a node's name is 1 to 63 letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit")
+		return fault.InvalidField(
+			"name",
+			"a node's name is 1 to 63 letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit",
+		)
 	}
 	if err := checkURL("url", hb.Url); err != nil {
 		return err
@@ -135,7 +150,9 @@ func checkLabels(field string, labels hypervisorapi.Labels) error {
 	}
 	for key, value := range labels {
 		if key == "" || len(key) > maxLabel || len(value) > maxLabel {
-			return fault.InvalidField(field, "%.64q: a key has 1 to %d bytes, a value at most %d", key, maxLabel, maxLabel)
+			return fault.InvalidField(
+				field, "%.64q: a key has 1 to %d bytes, a value at most %d", key, maxLabel, maxLabel,
+			)
 		}
 		if err := errors.Join(text.Check(field, key), text.Check(field, value)); err != nil {
 			return err

@@ -63,7 +63,9 @@ func (r *Registry) VMs(ctx context.Context, tenant string) (hypervisorapi.FleetV
 }
 
 // askFor asks a node for its VMs, or tells why it has no answer.
-func (r *Registry) askFor(ctx context.Context, row *nodeRow, tenant string, budget *budget) (vms []hypervisorapi.FleetVM, reason string) {
+func (r *Registry) askFor(
+	ctx context.Context, row *nodeRow, tenant string, budget *budget,
+) (vms []hypervisorapi.FleetVM, reason string) {
 	deadline := r.cfg.Deadline
 	switch silence := r.silence(row); {
 	case r.healthy(row):
@@ -100,7 +102,9 @@ type budget struct{ vms, bytes atomic.Int64 }
 const errTooMany = garbage("the list would be too long with its VMs")
 
 // list reads all pages of a node.
-func (r *Registry) list(ctx context.Context, row *nodeRow, tenant string, deadline time.Duration, budget *budget) ([]hypervisorapi.FleetVM, error) {
+func (r *Registry) list(
+	ctx context.Context, row *nodeRow, tenant string, deadline time.Duration, budget *budget,
+) ([]hypervisorapi.FleetVM, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	p, err := r.peer(row)
@@ -135,7 +139,9 @@ func (r *Registry) list(ctx context.Context, row *nodeRow, tenant string, deadli
 }
 
 // page reads one page, and the cursor of the next.
-func (p peer) page(ctx context.Context, params *hypervisorapi.ListVMsParams, budget *budget) ([]hypervisorapi.FleetVM, string, error) {
+func (p peer) page(
+	ctx context.Context, params *hypervisorapi.ListVMsParams, budget *budget,
+) ([]hypervisorapi.FleetVM, string, error) {
 	res, err := p.api.ListVMs(ctx, params)
 	if err != nil {
 		return nil, "", err

@@ -38,7 +38,8 @@ func TestAListHasTheVMsOfAllNodesPageByPage(t *testing.T) {
 		b.add(hypervisorapi.VMSpec{Name: "web", Tenant: new("acme")})
 		for tenant, want := range map[string]int{"": 1203, "acme": 1202, "other": 1, "none": 0} {
 			list, err := w.VMs(inTime(t), tenant)
-			if err != nil || len(list.Items) != want || list.Items == nil || list.UnreachableNodes == nil || len(list.UnreachableNodes) != 0 {
+			if err != nil || len(list.Items) != want || list.Items == nil || list.UnreachableNodes == nil ||
+				len(list.UnreachableNodes) != 0 {
 				t.Errorf("%q: %d items, %v, %v", tenant, len(list.Items), list.UnreachableNodes, err)
 			}
 			for _, vm := range list.Items {
@@ -46,21 +47,31 @@ func TestAListHasTheVMsOfAllNodesPageByPage(t *testing.T) {
 					t.Fatalf("%q: %+v", tenant, vm)
 				}
 			}
-			if !slices.IsSortedFunc(list.Items, func(a, b hypervisorapi.FleetVM) int { return strings.Compare(a.Id, b.Id) }) {
+			if !slices.IsSortedFunc(
+				list.Items, func(a, b hypervisorapi.FleetVM) int { return strings.Compare(a.Id, b.Id) },
+			) {
 				t.Errorf("%q: not by node and age", tenant)
 			}
 		}
 		if vms, err := w.NodeVMs(inTime(t), "b", "acme"); err != nil || len(vms) != 1 || vms[0].Node != "b" {
 			t.Errorf("%+v, %v", vms, err)
 		}
-		if _, err := w.NodeVMs(inTime(t), "c", ""); fault.From(err).Kind != fault.Invalid || fault.From(err).Field != "node" {
+		if _, err := w.NodeVMs(inTime(t), "c", ""); fault.From(err).Kind != fault.Invalid ||
+			fault.From(err).Field != "node" {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
 func vmOf(tenant string) hypervisorapi.VM {
-	return hypervisorapi.VM{Id: "x", Name: "x", Tenant: tenant, State: "running", Backend: "qemu", CreatedAt: time.Unix(1, 0)}
+	return hypervisorapi.VM{
+		Id:        "x",
+		Name:      "x",
+		Tenant:    tenant,
+		State:     "running",
+		Backend:   "qemu",
+		CreatedAt: time.Unix(1, 0),
+	}
 }
 
 // What a node may do wrong costs the list that node's VMs, and nothing else.
@@ -86,8 +97,14 @@ func TestABadNodeIsToldAsUnreachableAndTheOthersAreListed(t *testing.T) {
 		"flooding": {"too large", flood},
 		"redirect": {"307", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 307) }},
 		"garbage":  {"not in the form", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(`[{]`)) }},
-		"null":     {"not in the form", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(`null`)) }},
-		"types":    {"not in the form", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(`[{"id":1}]`)) }},
+		"null": {
+			"not in the form",
+			func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(`null`)) },
+		},
+		"types": {
+			"not in the form",
+			func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(`[{"id":1}]`)) },
+		},
 		"no-id":    {"not in the form", strange(func(vm *hypervisorapi.VM) { vm.Id = "../x" })},
 		"no-state": {"not in the form", strange(func(vm *hypervisorapi.VM) { vm.State = "on fire" })},
 		"another":  {"another tenant", strange(func(vm *hypervisorapi.VM) { vm.Tenant = "other" })},
@@ -96,7 +113,10 @@ func TestABadNodeIsToldAsUnreachableAndTheOthersAreListed(t *testing.T) {
 		"busy": {"slow down", func(w http.ResponseWriter, r *http.Request) {
 			refuse(w, 429, hypervisorapi.Error{Code: "x", Error: "slow down"})
 		}},
-		"breaking":  {"the connection failed", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }},
+		"breaking": {
+			"the connection failed",
+			func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
+		},
 		"endless":   {"no end", endless(false)},
 		"endless-2": {"no end", endless(true)},
 		"large-page": {"not in the form", func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +153,8 @@ func TestABadNodeIsToldAsUnreachableAndTheOthersAreListed(t *testing.T) {
 		if u.Node == "dead" {
 			want = "refuses connections"
 		}
-		if want == "" || !strings.Contains(u.Reason, want) || strings.Contains(u.Reason, "127.0.0.1") || strings.Contains(u.Reason, token) {
+		if want == "" || !strings.Contains(u.Reason, want) || strings.Contains(u.Reason, "127.0.0.1") ||
+			strings.Contains(u.Reason, token) {
 			t.Errorf("%s: %q, want %q", u.Node, u.Reason, want)
 		}
 	}
@@ -171,7 +192,9 @@ func TestAListIsBounded(t *testing.T) {
 		_, _ = io.WriteString(w, full)
 	})
 	list, err := w.VMs(inTime(t), "")
-	if err != nil || len(list.Items) != 1 || len(list.UnreachableNodes) != 1 || list.UnreachableNodes[0].Node != "liar" || !strings.Contains(list.UnreachableNodes[0].Reason, "too long") {
+	if err != nil || len(list.Items) != 1 || len(list.UnreachableNodes) != 1 ||
+		list.UnreachableNodes[0].Node != "liar" ||
+		!strings.Contains(list.UnreachableNodes[0].Reason, "too long") {
 		t.Errorf("%d, %+v, %v", len(list.Items), list.UnreachableNodes, err)
 	}
 	if got := pages.Load(); got > fleet.MaxVMs/500+1 {
@@ -236,12 +259,16 @@ func TestDeadNodesCostAListAtMostItsDeadline(t *testing.T) {
 
 func TestNodesAreVerifiedWithTheAuthoritiesThatAreGiven(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, []hypervisorapi.VM{}) }))
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, []hypervisorapi.VM{}) }),
+	)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that fails
 	server.StartTLS()
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(
+		file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	hb := numbers(4, 4)

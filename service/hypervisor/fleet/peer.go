@@ -22,7 +22,9 @@ type peer struct {
 }
 
 func (r *Registry) peer(n *nodeRow) (peer, error) {
-	api, err := hypervisorapi.NewClient(n.URL+hypervisorapi.BasePath, rest.WithHTTPClient(r.http), rest.WithEditor(authorize(r.cfg.Token)))
+	api, err := hypervisorapi.NewClient(
+		n.URL+hypervisorapi.BasePath, rest.WithHTTPClient(r.http), rest.WithEditor(authorize(r.cfg.Token)),
+	)
 	return peer{n.Name, api}, err
 }
 
@@ -35,7 +37,9 @@ var errNotSent = errors.New("nothing was sent")
 // create asks for a VM. The error has errNotSent in it where the node cannot know of the request.
 func (p peer) create(ctx context.Context, spec []byte, name, tenant string) (hypervisorapi.FleetVM, error) {
 	var connected atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	traced := httptrace.WithClientTrace(
+		ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }},
+	)
 	res, err := p.api.CreateVMWithBody(traced, "application/json", bytes.NewReader(spec))
 	if err != nil {
 		// A dead connection of the pool is replaced only if nothing was written to it.

@@ -107,7 +107,9 @@ func noNode(err error, name string) error { return db.NotFound(err, "there is no
 
 // SetCordon says whether new VMs are kept off a node. also, which may be nil, runs in
 // the same transaction.
-func (r *Registry) SetCordon(ctx context.Context, name string, on bool, also func(tx *db.Tx) error) (hypervisorapi.Node, error) {
+func (r *Registry) SetCordon(
+	ctx context.Context, name string, on bool, also func(tx *db.Tx) error,
+) (hypervisorapi.Node, error) {
 	var row nodeRow
 	err := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		if _, err := findNode(ctx, tx, name); err != nil {

@@ -15,8 +15,16 @@ import (
 )
 
 func numbers(vcpus, free int) hypervisorapi.Heartbeat {
-	return hypervisorapi.Heartbeat{Url: "http://10.0.0.1:7070/", Version: "1.0", Vcpus: vcpus, MemoryMib: vcpus * 1024, FreeVcpus: free, FreeMemoryMib: free * 1024,
-		Vms: vcpus - free, Backends: []hypervisorapi.Backend{"qemu"}}
+	return hypervisorapi.Heartbeat{
+		Url:           "http://10.0.0.1:7070/",
+		Version:       "1.0",
+		Vcpus:         vcpus,
+		MemoryMib:     vcpus * 1024,
+		FreeVcpus:     free,
+		FreeMemoryMib: free * 1024,
+		Vms:           vcpus - free,
+		Backends:      []hypervisorapi.Backend{"qemu"},
+	}
 }
 
 func TestANodeJoinsWithAHeartbeatAndIsHealthyForThreeIntervals(t *testing.T) {
@@ -29,7 +37,10 @@ func TestANodeJoinsWithAHeartbeatAndIsHealthyForThreeIntervals(t *testing.T) {
 		hb := numbers(8, 6)
 		hb.Labels = &hypervisorapi.Labels{"zone": "x"}
 		n := w.beat("a", hb)
-		if !n.Healthy || n.Cordoned || n.Url != "http://10.0.0.1:7070" || n.Labels["zone"] != "x" || n.FreeVcpus != 6 || n.FreeMemoryMib != 6144 || n.Vms != 2 || !n.HeartbeatAt.Equal(w.clock.now()) {
+		if !n.Healthy || n.Cordoned || n.Url != "http://10.0.0.1:7070" || n.Labels["zone"] != "x" || n.FreeVcpus != 6 ||
+			n.FreeMemoryMib != 6144 ||
+			n.Vms != 2 ||
+			!n.HeartbeatAt.Equal(w.clock.now()) {
 			t.Errorf("%+v", n)
 		}
 		w.clock.advance(33 * time.Second)
@@ -45,7 +56,8 @@ func TestANodeJoinsWithAHeartbeatAndIsHealthyForThreeIntervals(t *testing.T) {
 		if err != nil || len(nodes) != 2 || nodes[0].Name != "a" || nodes[0].Healthy || !nodes[1].Healthy {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		if c, err := w.Capacity(t.Context()); err != nil || c != (hypervisorapi.Capacity{Nodes: 2, HealthyNodes: 1, Vcpus: 4, FreeVcpus: 4, MemoryMib: 4096, FreeMemoryMib: 4096}) {
+		if c, err := w.Capacity(t.Context()); err != nil ||
+			c != (hypervisorapi.Capacity{Nodes: 2, HealthyNodes: 1, Vcpus: 4, FreeVcpus: 4, MemoryMib: 4096, FreeMemoryMib: 4096}) {
 			t.Errorf("%+v, %v", c, err)
 		}
 		if n := w.beat("a", numbers(8, 5)); !n.Healthy || n.FreeVcpus != 5 || len(n.Labels) != 0 {
@@ -140,7 +152,8 @@ func TestAHeartbeatThatSaysWhatCannotBeIsRefused(t *testing.T) {
 		hb := numbers(8, 8)
 		change(&hb)
 		_, _, err := w.Heartbeat(t.Context(), "a", hb, 0)
-		if f := fault.From(err); err == nil || f.Kind != fault.Invalid || f.Field != strings.TrimSpace(field) || strings.Contains(err.Error(), "secret") {
+		if f := fault.From(err); err == nil || f.Kind != fault.Invalid || f.Field != strings.TrimSpace(field) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -167,8 +180,12 @@ func TestAFleetHasAtMostSoManyNodes(t *testing.T) {
 	w := sqlite(t)
 	if err := w.db.Update(t.Context(), func(tx *db.Tx) error {
 		for i := range fleet.MaxNodes {
-			if _, err := tx.Exec(t.Context(), `INSERT INTO nodes (name, url, version, labels, backends, cordoned, vcpus, memory_mib, free_vcpus, free_memory_mib, vms, heartbeat_at)
-				VALUES (?, '', '', '{}', '[]', FALSE, 1, 1, 1, 1, 0, 0)`, fmt.Sprint("n", i)); err != nil {
+			if _, err := tx.Exec(
+				t.Context(),
+				`INSERT INTO nodes (name, url, version, labels, backends, cordoned, vcpus, memory_mib, free_vcpus, free_memory_mib, vms, heartbeat_at)
+				VALUES (?, '', '', '{}', '[]', FALSE, 1, 1, 1, 1, 0, 0)`,
+				fmt.Sprint("n", i),
+			); err != nil {
 				return err
 			}
 		}

@@ -59,7 +59,10 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 		return nil, err
 	}
 	if !nodeName.MatchString(cfg.Name) {
-		return nil, fault.InvalidField("name", "a node's name is 1 to 63 letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit")
+		return nil, fault.InvalidField(
+			"name",
+			"a node's name is 1 to 63 letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit",
+		)
 	}
 	setDefault(&cfg.Interval, DefaultInterval)
 	if cfg.Rand == nil {
@@ -149,11 +152,15 @@ func (r *Reporter) tell(err error) {
 	switch {
 	case err != nil:
 		if r.failures++; r.failures == 1 {
-			r.cfg.Log.Warn("heartbeats do not reach the registry", "registry", r.cfg.Registry, "node", r.cfg.Name, "error", err)
+			r.cfg.Log.Warn(
+				"heartbeats do not reach the registry", "registry", r.cfg.Registry, "node", r.cfg.Name, "error", err,
+			)
 		}
 	case r.failures > 0 || !r.reached:
 		r.failures, r.reached = 0, true
-		r.cfg.Log.Info("heartbeats reach the registry", "registry", r.cfg.Registry, "node", r.cfg.Name, "every", r.cfg.Interval)
+		r.cfg.Log.Info(
+			"heartbeats reach the registry", "registry", r.cfg.Registry, "node", r.cfg.Name, "every", r.cfg.Interval,
+		)
 	}
 }
 

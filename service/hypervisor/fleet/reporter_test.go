@@ -33,7 +33,10 @@ type beats struct {
 
 func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
 	var hb hypervisorapi.Heartbeat
-	if err := json.NewDecoder(r.Body).Decode(&hb); err != nil || r.Method != http.MethodPut || r.URL.Path != "/fleet/nodes/a/heartbeat" || r.Header.Get("Authorization") != "Bearer "+token || hb.FreeVcpus != 3 {
+	if err := json.NewDecoder(r.Body).Decode(
+		&hb,
+	); err != nil || r.Method != http.MethodPut || r.URL.Path != "/fleet/nodes/a/heartbeat" || r.Header.Get("Authorization") != "Bearer "+token ||
+		hb.FreeVcpus != 3 {
 		return nil, errors.New("not a heartbeat")
 	}
 	b.mu.Lock()
@@ -48,7 +51,12 @@ func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("nobody is there")
 	}
 	body, _ := json.Marshal(map[string]any{"name": "a", "sequence": sequence})
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: status,
+		Header:     http.Header{},
+		Body:       io.NopCloser(bytes.NewReader(body)),
+		Request:    r,
+	}, nil
 }
 
 // after is what a heartbeat carries of the answer before; 0 for nothing.
@@ -82,9 +90,14 @@ func reporting(t *testing.T, random *float64, test func(r *fleet.Reporter, b *be
 		b := &beats{began: time.Now(), status: 200}
 		var log bytes.Buffer
 		r, err := fleet.NewReporter(fleet.ReporterConfig{
-			Registry: "http://registry:7070/", Name: "a", Token: token, Interval: 10 * time.Second, HTTP: &http.Client{Transport: b},
-			Rand: func() float64 { return *random }, Log: slog.New(slog.NewTextHandler(&log, nil)),
-			Report: func(context.Context) (hypervisorapi.Heartbeat, error) { return numbers(4, 3), nil },
+			Registry: "http://registry:7070/",
+			Name:     "a",
+			Token:    token,
+			Interval: 10 * time.Second,
+			HTTP:     &http.Client{Transport: b},
+			Rand:     func() float64 { return *random },
+			Log:      slog.New(slog.NewTextHandler(&log, nil)),
+			Report:   func(context.Context) (hypervisorapi.Heartbeat, error) { return numbers(4, 3), nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +202,9 @@ func TestAReporterBacksOffAndNeverGivesUp(t *testing.T) {
 			t.Errorf("%d in a minute when all is well", got)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[0], "do not reach") || !strings.Contains(lines[1], "heartbeats reach") || strings.Contains(log.String(), token) {
+		if len(lines) != 2 || !strings.Contains(lines[0], "do not reach") ||
+			!strings.Contains(lines[1], "heartbeats reach") ||
+			strings.Contains(log.String(), token) {
 			t.Errorf("%s", log)
 		}
 	})
@@ -204,7 +219,8 @@ func TestAReporterNamesTheSettingThatIsWrong(t *testing.T) {
 		"ca_file":   {Registry: "http://registry:7070", Name: "a", CAFile: "/dev/null"},
 	} {
 		_, err := fleet.NewReporter(cfg)
-		if f := fault.From(err); err == nil || f.Kind != fault.Invalid || f.Field != strings.TrimSpace(field) || strings.Contains(err.Error(), "secret") {
+		if f := fault.From(err); err == nil || f.Kind != fault.Invalid || f.Field != strings.TrimSpace(field) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -233,8 +249,10 @@ func TestAReporterKeepsItsNodeInTheRegistry(t *testing.T) {
 		beaten <- sequence
 	}))
 	defer registry.Close()
-	r, err := fleet.NewReporter(fleet.ReporterConfig{Registry: registry.URL, Name: "a", Token: token, Interval: 500 * time.Millisecond,
-		Report: func(context.Context) (hypervisorapi.Heartbeat, error) { return n.numbers(), nil }})
+	r, err := fleet.NewReporter(
+		fleet.ReporterConfig{Registry: registry.URL, Name: "a", Token: token, Interval: 500 * time.Millisecond,
+			Report: func(context.Context) (hypervisorapi.Heartbeat, error) { return n.numbers(), nil }},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

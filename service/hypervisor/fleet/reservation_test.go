@@ -42,7 +42,8 @@ func TestAHeartbeatFromBeforeAVMDoesNotGiveItsRoomAway(t *testing.T) {
 		// Its sender had given it up, but it arrives after those that followed.
 		w.clock.advance(time.Second)
 		late, sequence, err := w.Heartbeat(t.Context(), "a", early, after)
-		if err != nil || late.FreeVcpus != 5 || late.Vms != 1 || !late.HeartbeatAt.Equal(w.clock.now()) || sequence != w.after["a"] {
+		if err != nil || late.FreeVcpus != 5 || late.Vms != 1 || !late.HeartbeatAt.Equal(w.clock.now()) ||
+			sequence != w.after["a"] {
 			t.Errorf("%+v, %d, %v", late, sequence, err)
 		}
 		if n := w.beat("a", n.numbers()); n.FreeVcpus != 5 {
@@ -83,7 +84,8 @@ func TestARestartedRegistryStartsFromWhatWasReserved(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.restart()
-		if _, err := w.Create(inTime(t), "", spec("db", 2)); !fault.Is(err, fault.Conflict) || fault.From(err).Code != "no_capacity" {
+		if _, err := w.Create(inTime(t), "", spec("db", 2)); !fault.Is(err, fault.Conflict) ||
+			fault.From(err).Code != "no_capacity" {
 			t.Errorf("%v", err)
 		}
 		if _, err := w.Create(inTime(t), "", spec("db", 1)); err != nil {
@@ -333,7 +335,8 @@ func TestACreateDoesNotWaitForEverForRoom(t *testing.T) {
 		<-network.asked
 		began := time.Now()
 		_, err := w.Create(t.Context(), "", spec("two", 1))
-		if f := fault.From(err); err == nil || f.Code != "no_capacity" || f.RetryAfter != 10*time.Second || time.Since(began) != fleet.DefaultPatience {
+		if f := fault.From(err); err == nil || f.Code != "no_capacity" || f.RetryAfter != 10*time.Second ||
+			time.Since(began) != fleet.DefaultPatience {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -341,7 +344,8 @@ func TestACreateDoesNotWaitForEverForRoom(t *testing.T) {
 		if _, err := w.Create(ctx, "", spec("two", 1)); err == nil {
 			t.Error("a VM for a caller who is gone")
 		}
-		if err := <-first; fault.From(err).Code != fleet.CodeUnreachable || time.Since(began) != fleet.DefaultCreateDeadline {
+		if err := <-first; fault.From(err).Code != fleet.CodeUnreachable ||
+			time.Since(began) != fleet.DefaultCreateDeadline {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})

@@ -52,22 +52,42 @@ func putNode(ctx context.Context, tx *db.Tx, n *nodeRow) (nodeRow, error) {
 		return nodeRow{}, err
 	}
 	if known == 0 && stored >= MaxNodes {
-		return nodeRow{}, fault.New(fault.Conflict, "the fleet has %d nodes, which is the most; deregister one that is gone", stored)
+		return nodeRow{}, fault.New(
+			fault.Conflict, "the fleet has %d nodes, which is the most; deregister one that is gone", stored,
+		)
 	}
 	var row nodeRow
-	err := tx.Get(ctx, &row, `INSERT INTO nodes (name, url, version, labels, backends, cordoned, vcpus, memory_mib, free_vcpus, free_memory_mib, vms, heartbeat_at)
+	err := tx.Get(
+		ctx,
+		&row,
+		`INSERT INTO nodes (name, url, version, labels, backends, cordoned, vcpus, memory_mib, free_vcpus, free_memory_mib, vms, heartbeat_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (name) DO UPDATE SET url = excluded.url, version = excluded.version, labels = excluded.labels, backends = excluded.backends,
-			vcpus = excluded.vcpus, memory_mib = excluded.memory_mib, free_vcpus = excluded.free_vcpus, free_memory_mib = excluded.free_memory_mib,
+		ON CONFLICT (name) DO UPDATE SET url = excluded.url, version = excluded.version, labels = excluded.labels,
+			backends = excluded.backends, vcpus = excluded.vcpus, memory_mib = excluded.memory_mib,
+			free_vcpus = excluded.free_vcpus, free_memory_mib = excluded.free_memory_mib,
 			vms = excluded.vms, heartbeat_at = excluded.heartbeat_at
 		RETURNING *`,
-		n.Name, n.URL, n.Version, n.Labels, n.Backends, false, n.VCPUs, n.MemoryMiB, n.FreeVCPUs, n.FreeMemoryMiB, n.VMs, n.HeartbeatAt)
+		n.Name,
+		n.URL,
+		n.Version,
+		n.Labels,
+		n.Backends,
+		false,
+		n.VCPUs,
+		n.MemoryMiB,
+		n.FreeVCPUs,
+		n.FreeMemoryMiB,
+		n.VMs,
+		n.HeartbeatAt,
+	)
 	return row, err
 }
 
 // addRoom changes what a node has left; with a negative sign it is taken off.
 func addRoom(ctx context.Context, tx *db.Tx, name string, sign int, size placement.Resources) error {
-	_, err := tx.Exec(ctx, "UPDATE nodes SET free_vcpus = free_vcpus + ?, free_memory_mib = free_memory_mib + ? WHERE name = ?",
-		sign*size.VCPUs, sign*size.MemoryMiB, name)
+	_, err := tx.Exec(
+		ctx, "UPDATE nodes SET free_vcpus = free_vcpus + ?, free_memory_mib = free_memory_mib + ? WHERE name = ?",
+		sign*size.VCPUs, sign*size.MemoryMiB, name,
+	)
 	return err
 }

@@ -97,7 +97,9 @@ func (c *Client) greet(r *wire.Reader) error {
 		return violation("its first frame is no hello")
 	}
 	if c.hello.Proto != wire.Proto {
-		return fmt.Errorf("the guest agent speaks version %d of the protocol, this program version %d", c.hello.Proto, wire.Proto)
+		return fmt.Errorf(
+			"the guest agent speaks version %d of the protocol, this program version %d", c.hello.Proto, wire.Proto,
+		)
 	}
 	if len(c.hello.Capabilities) > 64 {
 		return violation("%d capabilities", len(c.hello.Capabilities))

@@ -17,7 +17,11 @@ import (
 // what is in the place of one, may never answer.
 const fileIdle = time.Minute
 
-var errIdle = fmt.Errorf("the guest has sent or taken nothing of the file for %v: %w", fileIdle, context.DeadlineExceeded)
+var errIdle = fmt.Errorf(
+	"the guest has sent or taken nothing of the file for %v: %w",
+	fileIdle,
+	context.DeadlineExceeded,
+)
 
 // idleTimer cancels a call that makes no progress.
 type idleTimer struct{ *time.Timer }

@@ -71,7 +71,11 @@ func connect(t testing.TB, behave func(*enemy)) *guest.Client {
 			return
 		}
 		_, _ = far.Write(nonce.Preamble())
-		e.send(wire.With(0, wire.OpHello, wire.Hello{Proto: wire.Proto, Version: "evil\x1b[2J", Capabilities: []string{"exec"}}))
+		e.send(
+			wire.With(
+				0, wire.OpHello, wire.Hello{Proto: wire.Proto, Version: "evil\x1b[2J", Capabilities: []string{"exec"}},
+			),
+		)
 		behave(e)
 	}()
 	c, err := guest.Connect(t.Context(), host, secret)
@@ -106,7 +110,8 @@ func TestASessionThatTheAgentEndsIsOverAtOnce(t *testing.T) {
 		e.ignore()
 	})
 	err := c.PutFile(t.Context(), "/f", 0o600, 1<<40, endless{})
-	if !errors.Is(err, guest.ErrLost) || !strings.Contains(err.Error(), "the agent has ended the session: malformed frame") {
+	if !errors.Is(err, guest.ErrLost) ||
+		!strings.Contains(err.Error(), "the agent has ended the session: malformed frame") {
 		t.Errorf("%v", err)
 	}
 	if refusal := (*guest.Refusal)(nil); errors.As(err, &refusal) {
@@ -388,7 +393,8 @@ func TestAGuestThatTakesNothingEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		c := connect(t, func(*enemy) {})
-		if err := put(t.Context(), c); !errors.Is(err, guest.ErrViolation) || !strings.Contains(err.Error(), "takes no frame") {
+		if err := put(t.Context(), c); !errors.Is(err, guest.ErrViolation) ||
+			!strings.Contains(err.Error(), "takes no frame") {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > time.Minute {

@@ -137,7 +137,11 @@ func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
 	if len(tenant) > configfile.MaxTenant {
 		return caller.Caller{}, errBadToken
 	}
-	return caller.Caller{Name: verified.Subject, Tenant: tenant, Admin: tenant == "" && admin && g.adminClaim != ""}, nil
+	return caller.Caller{
+		Name:   verified.Subject,
+		Tenant: tenant,
+		Admin:  tenant == "" && admin && g.adminClaim != "",
+	}, nil
 }
 
 func (g *Gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {
@@ -168,9 +172,11 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 		if c.Admin {
 			return nil
 		}
-		return fault.New(fault.Denied,
+		return fault.New(
+			fault.Denied,
 			"%s may not read the metrics; it takes an admin's credentials, or auth.open_metrics in the daemon's document",
-			c.Name)
+			c.Name,
+		)
 	}
 	if admits(op.Access, c) {
 		return nil

@@ -49,7 +49,11 @@ func (a *API) PingAgent(
 // Exec runs a program in a guest.
 func (a *API) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hypervisorapi.ExecResponseObject, error) {
 	b := req.Body
-	c := guest.Command{Argv: b.Argv, Dir: value(b.Cwd), Timeout: time.Duration(orElse(b.TimeoutSeconds, 60)) * time.Second}
+	c := guest.Command{
+		Argv:    b.Argv,
+		Dir:     value(b.Cwd),
+		Timeout: time.Duration(orElse(b.TimeoutSeconds, 60)) * time.Second,
+	}
 	if b.Stdin != nil {
 		c.Stdin = strings.NewReader(*b.Stdin)
 	}
@@ -172,7 +176,9 @@ func (a *API) PutFile(
 		return nil, fault.New(fault.Invalid,
 			"the body is missing: send the file as application/octet-stream, or as JSON with path and content")
 	case size < 0:
-		return nil, fault.InvalidField("content-length", "is required: how large the file is must be known before it is sent")
+		return nil, fault.InvalidField(
+			"content-length", "is required: how large the file is must be known before it is sent",
+		)
 	}
 	mode, err := strconv.ParseUint(modeText, 8, 32)
 	if err != nil {

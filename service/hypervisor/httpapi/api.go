@@ -114,14 +114,24 @@ func New(cfg Config, gate *Gate) (*API, error) {
 		return nil, err
 	}
 	a.shell, err = shell.New(shell.Config[caller.Caller]{
-		Name: "hypervisor", Contract: c, Log: cfg.Log, Registry: cfg.Registry, Errors: problem.Flat,
-		AccessLog: cfg.AccessLog, MaxInFlight: cfg.MaxInFlight, MaxBody: maxBody, Tracer: cfg.Tracer, Console: cfg.Console,
+		Name:        "hypervisor",
+		Contract:    c,
+		Log:         cfg.Log,
+		Registry:    cfg.Registry,
+		Errors:      problem.Flat,
+		AccessLog:   cfg.AccessLog,
+		MaxInFlight: cfg.MaxInFlight,
+		MaxBody:     maxBody,
+		Tracer:      cfg.Tracer,
+		Console:     cfg.Console,
 		Ready: []shell.Check{
 			{Name: "database", Run: func(ctx context.Context) (string, error) { return "", cfg.Ping(ctx) }},
 			{Name: "VMs", Run: a.restoredVMs},
 			{Name: "backends", Run: cfg.Plan.Usable},
 		},
-		Identify: a.identify, Admit: a.authorize, Around: a.rateLimit(),
+		Identify:     a.identify,
+		Admit:        a.authorize,
+		Around:       a.rateLimit(),
 		GuardMetrics: cfg.Auth.Require && !cfg.Auth.OpenMetrics,
 	})
 	if err != nil {

@@ -62,7 +62,9 @@ func (t *tickets) redeem(word, vm string) (caller.Caller, error) {
 	found, ok := t.issued[hash]
 	delete(t.issued, hash)
 	if !ok || found.vm != vm || found.expires.Before(t.now()) {
-		return caller.Caller{}, fault.New(fault.Unauthenticated, "the ticket is not good, or no longer; ask for another")
+		return caller.Caller{}, fault.New(
+			fault.Unauthenticated, "the ticket is not good, or no longer; ask for another",
+		)
 	}
 	return found.caller, nil
 }

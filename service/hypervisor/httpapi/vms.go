@@ -282,7 +282,12 @@ func (a *API) GetMe(
 	ctx context.Context, _ hypervisorapi.GetMeRequestObject,
 ) (hypervisorapi.GetMeResponseObject, error) {
 	c := caller.From(ctx)
-	return hypervisorapi.GetMe200JSONResponse{Name: c.Name, Tenant: c.Tenant, Admin: c.Admin, Insecure: a.Exposed()}, nil
+	return hypervisorapi.GetMe200JSONResponse{
+		Name:     c.Name,
+		Tenant:   c.Tenant,
+		Admin:    c.Admin,
+		Insecure: a.Exposed(),
+	}, nil
 }
 
 // statuses of operations, by their jobs'.

@@ -36,9 +36,13 @@ const DefaultMemory = 1 << 30
 //
 // qemu-img runs with the limits, and reads the image as the format in info and nothing
 // else. If this process is root's, it runs without a network, too.
-func Convert(ctx context.Context, path string, info Info, result string, limits Limits, progress func(float64)) (err error) {
+func Convert(
+	ctx context.Context, path string, info Info, result string, limits Limits, progress func(float64),
+) (err error) {
 	if info.VirtualSize > limits.VirtualSize {
-		return fault.New(fault.Invalid, "the image has %d bytes for its guest; %d are allowed", info.VirtualSize, limits.VirtualSize).WithCode("image_refused")
+		return fault.New(
+			fault.Invalid, "the image has %d bytes for its guest; %d are allowed", info.VirtualSize, limits.VirtualSize,
+		).WithCode("image_refused")
 	}
 	if _, err := os.Lstat(result); err == nil {
 		return fault.New(fault.Conflict, "%s exists", result)
@@ -69,7 +73,12 @@ const (
 
 // LimitsOf are limits for a disk of a size that is known.
 func LimitsOf(virtualSize int64) Limits {
-	return Limits{VirtualSize: virtualSize, Written: virtualSize + virtualSize/8 + metadata, CPU: conversionCPU, Memory: DefaultMemory}
+	return Limits{
+		VirtualSize: virtualSize,
+		Written:     virtualSize + virtualSize/8 + metadata,
+		CPU:         conversionCPU,
+		Memory:      DefaultMemory,
+	}
 }
 
 // Flatten writes a chain of qcow2 images, of which each stands on the next, as one to result,
@@ -108,7 +117,9 @@ func convert(ctx context.Context, args []string, progress func(float64)) error {
 		return err
 	}
 	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) {
-		return fault.Wrap(fault.Unavailable, err, "images are converted by qemu-img, which is missing: apt-get install qemu-utils")
+		return fault.Wrap(
+			fault.Unavailable, err, "images are converted by qemu-img, which is missing: apt-get install qemu-utils",
+		)
 	} else if err != nil {
 		return err
 	}
@@ -178,7 +189,9 @@ func failure(ctx context.Context, err error, said string) error {
 	if strings.Contains(said, "No space left on device") {
 		return fault.New(fault.StorageFailed, "the host's storage is full")
 	}
-	return fault.New(fault.Invalid, "qemu-img does not take the image: %s", strings.TrimSpace(said)).WithCode("image_refused")
+	return fault.New(
+		fault.Invalid, "qemu-img does not take the image: %s", strings.TrimSpace(said),
+	).WithCode("image_refused")
 }
 
 func removed(path string) error {

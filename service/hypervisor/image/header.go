@@ -30,9 +30,27 @@ type Info struct {
 
 // strangers are the formats that are known by their first bytes and not taken.
 var strangers = []struct{ name, magic string }{
-	{"VMDK", "KDMV"}, {"VMDK", "COWD"}, {"VMDK", "# Disk DescriptorFile"}, {"VHDX", "vhdxfile"}, {"VHD", "conectix"}, {"VDI", "<<< Oracle VM VirtualBox Disk Image >>>"},
-	{"VDI", "<<< Sun VirtualBox Disk Image >>>"}, {"QED", "QED\x00"}, {"LUKS", "LUKS\xba\xbe"}, {"Parallels", "WithoutFreeSpace"}, {"Parallels", "WithouFreSpacExt"},
-	{"gzip", "\x1f\x8b"}, {"xz", "\xfd7zXZ\x00"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"zip", "PK\x03\x04"},
+	{
+		"VMDK",
+		"KDMV",
+	},
+	{"VMDK", "COWD"},
+	{"VMDK", "# Disk DescriptorFile"},
+	{"VHDX", "vhdxfile"},
+	{"VHD", "conectix"},
+	{"VDI", "<<< Oracle VM VirtualBox Disk Image >>>"},
+	{
+		"VDI",
+		"<<< Sun VirtualBox Disk Image >>>",
+	},
+	{"QED", "QED\x00"},
+	{"LUKS", "LUKS\xba\xbe"},
+	{"Parallels", "WithoutFreeSpace"},
+	{"Parallels", "WithouFreSpacExt"},
+	{"gzip", "\x1f\x8b"},
+	{"xz", "\xfd7zXZ\x00"},
+	{"zstd", "\x28\xb5\x2f\xfd"},
+	{"zip", "PK\x03\x04"},
 }
 
 const (
@@ -54,11 +72,16 @@ func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	}
 	for _, s := range strangers {
 		if bytes.HasPrefix(head, []byte(s.magic)) {
-			return Info{}, refused("is in the format %s; qcow2 and raw are taken: convert it first, for example with qemu-img convert -O qcow2", s.name)
+			return Info{}, refused(
+				"is in the format %s; qcow2 and raw are taken: convert it first, for example with qemu-img convert -O qcow2",
+				s.name,
+			)
 		}
 	}
 	if size == 0 || size%sector != 0 {
-		return Info{}, refused("is neither qcow2 nor raw: a raw disk has a multiple of %d bytes, and this has %d", sector, size)
+		return Info{}, refused(
+			"is neither qcow2 nor raw: a raw disk has a multiple of %d bytes, and this has %d", sector, size,
+		)
 	}
 	return Info{Format: Raw, VirtualSize: size}, nil
 }
@@ -191,7 +214,9 @@ func qcow2Info(r io.ReaderAt, head []byte, size int64, backing string) (Info, er
 	case h.BackingOffset != 0 || h.BackingSize != 0:
 		return Info{}, refused("refers to a backing file; flatten it first, for example with qemu-img convert -O qcow2")
 	case h.Incompatible&externalData != 0:
-		return Info{}, refused("keeps its data in another file; convert it first, for example with qemu-img convert -O qcow2")
+		return Info{}, refused(
+			"keeps its data in another file; convert it first, for example with qemu-img convert -O qcow2",
+		)
 	case h.Incompatible&^known != 0:
 		return Info{}, refused("uses qcow2 features that are not known (%#x)", h.Incompatible&^known)
 	case h.CryptMethod != 0:
@@ -202,7 +227,8 @@ func qcow2Info(r io.ReaderAt, head []byte, size int64, backing string) (Info, er
 		return Info{}, refused("claims a size of %d bytes", h.Size)
 	case uint64(h.L1Size)*8 > maxL1:
 		return Info{}, refused("has a table of %d entries, which is more than QEMU reads", h.L1Size)
-	case outside(h.L1Offset, uint64(h.L1Size)*8, size), outside(h.RefcountOffset, uint64(h.RefcountClusters)<<h.ClusterBits, size):
+	case outside(h.L1Offset, uint64(h.L1Size)*8, size),
+		outside(h.RefcountOffset, uint64(h.RefcountClusters)<<h.ClusterBits, size):
 		return Info{}, refused("has tables beyond its end; is it complete?")
 	}
 	return Info{Format: Qcow2, VirtualSize: int64(h.Size)}, nil //nolint:gosec // it was checked to have 62 bits

@@ -36,7 +36,10 @@ func qemuImg(t *testing.T, args ...string) string {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "{}", path)
 	}
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+	if out, err := exec.CommandContext(
+		t.Context(),
+		"qemu-img",
+		args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 		t.Fatalf("qemu-img %v: %v\n%s", args, err, out)
 	}
 	return path
@@ -98,14 +101,19 @@ func TestImagesThatLeadElsewhereAreRefused(t *testing.T) {
 	}
 	// Even if it were not refused: the reference is not followed.
 	result := filepath.Join(t.TempDir(), "result")
-	if err := image.Convert(t.Context(), backed, image.Info{Format: image.Qcow2, VirtualSize: mib}, result, generous, nil); err != nil {
+	if err := image.Convert(
+		t.Context(), backed, image.Info{Format: image.Qcow2, VirtualSize: mib}, result, generous, nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	flat := filepath.Join(t.TempDir(), "flat")
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", "convert", "-O", "raw", result, flat).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+	if out, err := exec.CommandContext(
+		t.Context(), "qemu-img", "convert", "-O", "raw", result, flat,
+	).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got, err := os.ReadFile(flat); err != nil || len(got) != mib || bytes.Contains(got, []byte("secret")) { //nolint:gosec // the test's own
+	if got, err := os.ReadFile(flat); err != nil || len(got) != mib ||
+		bytes.Contains(got, []byte("secret")) { //nolint:gosec // the test's own
 		t.Errorf("%d bytes, %v: the host's file is in the image", len(got), err)
 	}
 }
@@ -143,7 +151,8 @@ func TestHeadersThatLieAreRefused(t *testing.T) {
 		"tables beyond its en": put(48, 1<<40, 8),
 	} {
 		raw := change(bytes.Clone(good))
-		if _, err := image.Inspect(bytes.NewReader(raw), int64(len(raw))); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), what) {
+		if _, err := image.Inspect(bytes.NewReader(raw), int64(len(raw))); !fault.Is(err, fault.Invalid) ||
+			!strings.Contains(err.Error(), what) {
 			t.Errorf("want %q: %v", what, err)
 		}
 	}
@@ -154,7 +163,10 @@ func TestAConvertedImageHasTheSameContentAndProgressIsTold(t *testing.T) {
 	path, content := rawDisk(t, 8*mib)
 	result := filepath.Join(t.TempDir(), "result.qcow2")
 	var told []float64
-	if err := image.Convert(t.Context(), path, image.Info{Format: image.Raw, VirtualSize: 8 * mib}, result, generous, func(done float64) { told = append(told, done) }); err != nil {
+	if err := image.Convert(
+		t.Context(), path, image.Info{Format: image.Raw, VirtualSize: 8 * mib}, result, generous,
+		func(done float64) { told = append(told, done) },
+	); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) == 0 || told[len(told)-1] != 1 {
@@ -164,7 +176,9 @@ func TestAConvertedImageHasTheSameContentAndProgressIsTold(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	back := filepath.Join(t.TempDir(), "back.raw")
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", "convert", "-f", "qcow2", "-O", "raw", result, back).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+	if out, err := exec.CommandContext(
+		t.Context(), "qemu-img", "convert", "-f", "qcow2", "-O", "raw", result, back,
+	).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) { //nolint:gosec // the test's own
@@ -175,7 +189,9 @@ func TestAConvertedImageHasTheSameContentAndProgressIsTold(t *testing.T) {
 // A raw disk whose content looks like a qcow2 header is the guest's business.
 func TestADiskIsReadAsTheFormatThatWasFound(t *testing.T) {
 	t.Parallel()
-	inner, err := os.ReadFile(qemuImg(t, "create", "-q", "-f", "qcow2", "-u", "-F", "raw", "-b", "/etc/hostname", "{}", "1M"))
+	inner, err := os.ReadFile(
+		qemuImg(t, "create", "-q", "-f", "qcow2", "-u", "-F", "raw", "-b", "/etc/hostname", "{}", "1M"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +201,9 @@ func TestADiskIsReadAsTheFormatThatWasFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	result := filepath.Join(t.TempDir(), "result.qcow2")
-	if err := image.Convert(t.Context(), path, image.Info{Format: image.Raw, VirtualSize: int64(len(inner))}, result, generous, nil); err != nil {
+	if err := image.Convert(
+		t.Context(), path, image.Info{Format: image.Raw, VirtualSize: int64(len(inner))}, result, generous, nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := inspect(t, result); err != nil || info.VirtualSize != int64(len(inner)) {
@@ -225,7 +243,9 @@ func TestLimitsEndAConversionAndLeaveNothing(t *testing.T) {
 func TestAnExistingFileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	path, content := rawDisk(t, mib)
-	if err := image.Convert(t.Context(), path, image.Info{Format: image.Raw, VirtualSize: mib}, path, generous, nil); !fault.Is(err, fault.Conflict) {
+	if err := image.Convert(
+		t.Context(), path, image.Info{Format: image.Raw, VirtualSize: mib}, path, generous, nil,
+	); !fault.Is(err, fault.Conflict) {
 		t.Errorf("%v", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) { //nolint:gosec // the test's own
@@ -249,7 +269,8 @@ func FuzzInspect(f *testing.F) {
 			}
 			return
 		}
-		if info.VirtualSize <= 0 || info.VirtualSize%512 != 0 || info.Format != image.Raw && info.Format != image.Qcow2 {
+		if info.VirtualSize <= 0 || info.VirtualSize%512 != 0 ||
+			info.Format != image.Raw && info.Format != image.Qcow2 {
 			t.Fatalf("%+v", info)
 		}
 	})

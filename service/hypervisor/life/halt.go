@@ -67,7 +67,9 @@ func (l *Life) noteHalt(ctx context.Context, id string, halt backend.Halt) error
 	}
 	switch {
 	case halt != "" && r.State == vm.Running:
-		_, err = l.store.Move(ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) })
+		_, err = l.store.Move(
+			ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) },
+		)
 	case halt != "" && r.State == vm.Paused && r.PauseReason != string(halt):
 		// The daemon found it so when it came back.
 		_, err = l.store.Change(ctx, id, record.EventState, "", "paused: "+haltTexts[halt],

@@ -57,7 +57,8 @@ func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, h
 	if err != nil {
 		why := startMessage(err)
 		failed, moveErr := l.store.Move(ctx, r.ID, vm.Crashed, "", why, func(r *record.VM) { r.LastError = why })
-		if moveErr != nil && !fault.Is(moveErr, fault.Conflict) && !fault.Is(moveErr, fault.NotFound) { // it is being deleted
+		if moveErr != nil && !fault.Is(moveErr, fault.Conflict) &&
+			!fault.Is(moveErr, fault.NotFound) { // it is being deleted
 			l.log.Error("a VM that did not start is not noted as failed", "vm", r.ID, "error", moveErr)
 		}
 		return failed, startFault(err)

@@ -35,13 +35,18 @@ func (l *Life) BringDown(ctx context.Context, m *machine.Machine, r record.VM, f
 	instance, ended := m.Process()
 	if instance == nil {
 		// It is being started, did not come up, or has ended by itself.
-		err := l.machines.With(ctx, r.ID, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
-			if instance, ended = m.Process(); instance != nil {
-				return nil
-			}
-			_, err := l.store.Move(ctx, r.ID, vm.Ended, "", "", notRunning)
-			return err
-		})
+		err := l.machines.With(
+			ctx,
+			r.ID,
+			machine.Any,
+			func(ctx context.Context, m *machine.Machine, r record.VM) error {
+				if instance, ended = m.Process(); instance != nil {
+					return nil
+				}
+				_, err := l.store.Move(ctx, r.ID, vm.Ended, "", "", notRunning)
+				return err
+			},
+		)
 		if instance == nil {
 			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 				return nil // that is stored already

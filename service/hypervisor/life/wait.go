@@ -31,7 +31,9 @@ func (l *Life) Wait(ctx context.Context, id string, state vm.State, limit time.D
 		select {
 		case <-bell:
 		case <-timer.C:
-			return r, fault.New(fault.Conflict, "the VM is %s, and was not %s in time", r.State, state).WithCode("wait_timeout")
+			return r, fault.New(
+				fault.Conflict, "the VM is %s, and was not %s in time", r.State, state,
+			).WithCode("wait_timeout")
 		case <-l.machines.Ending().Done():
 			return r, machine.ErrEnding
 		case <-ctx.Done():

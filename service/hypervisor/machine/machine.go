@@ -122,8 +122,9 @@ func (m *Machine) Session() (*guest.Client, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.guest == nil {
-		return nil, fault.New(fault.Conflict,
-			"the guest's agent is not connected: the guest is still booting, or has none").WithCode("agent_not_connected")
+		return nil, fault.New(
+			fault.Conflict, "the guest's agent is not connected: the guest is still booting, or has none",
+		).WithCode("agent_not_connected")
 	}
 	return m.guest, nil
 }

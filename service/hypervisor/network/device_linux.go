@@ -62,22 +62,32 @@ func ownBridge(o Options, link netlink.Link) error {
 	if _, err := os.Stat(owner); errors.Is(err, fs.ErrNotExist) {
 		return kernel(netlink.LinkSetAlias(link, o.bridgeAlias())) // nobody's any more
 	}
-	return fault.New(fault.Conflict, "bridge %s belongs to the daemon of %s; set network.bridge and network.subnet to others", o.Bridge, owner)
+	return fault.New(
+		fault.Conflict, "bridge %s belongs to the daemon of %s; set network.bridge and network.subnet to others",
+		o.Bridge, owner,
+	)
 }
 
 func setUpBridge(o Options, link netlink.Link) error {
 	if link.Type() != "bridge" {
-		return fault.New(fault.Conflict, "device %s is not a bridge; remove it, or set network.bridge to another name", o.Bridge)
+		return fault.New(
+			fault.Conflict, "device %s is not a bridge; remove it, or set network.bridge to another name", o.Bridge,
+		)
 	}
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
 		return kernel(err)
 	}
-	gateway := &netlink.Addr{IPNet: &net.IPNet{IP: o.Address.Addr().AsSlice(), Mask: net.CIDRMask(o.Address.Bits(), 32)}}
+	gateway := &netlink.Addr{
+		IPNet: &net.IPNet{IP: o.Address.Addr().AsSlice(), Mask: net.CIDRMask(o.Address.Bits(), 32)},
+	}
 	has := false
 	for _, a := range addresses {
 		if !a.Equal(*gateway) {
-			return fault.New(fault.Conflict, "bridge %s has the address %s, not %s; remove it, or set network.address", o.Bridge, a.IPNet, o.Address)
+			return fault.New(
+				fault.Conflict, "bridge %s has the address %s, not %s; remove it, or set network.address", o.Bridge,
+				a.IPNet, o.Address,
+			)
 		}
 		has = true
 	}
@@ -108,7 +118,11 @@ func freeNetwork(o Options) error {
 			if link, err := netlink.LinkByIndex(a.LinkIndex); err == nil {
 				name = link.Attrs().Name
 			}
-			return fault.New(fault.Conflict, "the guests' network %s overlaps that of device %s (%s); set network.address to another", o.Address.Masked(), name, other)
+			return fault.New(
+				fault.Conflict,
+				"the guests' network %s overlaps that of device %s (%s); set network.address to another",
+				o.Address.Masked(), name, other,
+			)
 		}
 	}
 	return nil
@@ -141,7 +155,8 @@ func ensureTap(o Options, l lease, owner uint32) (tap netlink.Link, made bool, e
 	}
 	if link != nil {
 		have, ok := link.(*netlink.Tuntap)
-		if ok && link.Attrs().Alias == l.VM && have.Owner == owner && have.Mode == netlink.TUNTAP_MODE_TAP && have.Flags&netlink.TUNTAP_VNET_HDR != 0 {
+		if ok && link.Attrs().Alias == l.VM && have.Owner == owner && have.Mode == netlink.TUNTAP_MODE_TAP &&
+			have.Flags&netlink.TUNTAP_VNET_HDR != 0 {
 			return link, false, nil
 		}
 		// Half made, or of another user: nobody can be using it as it should be.
@@ -252,11 +267,15 @@ func removeLink(name string) error {
 func sysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", name)
 	before, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(name, "net/ipv6/") || strings.TrimSpace(string(before)) == value {
+	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(name, "net/ipv6/") ||
+		strings.TrimSpace(string(before)) == value {
 		return nil
 	}
 	if err := os.WriteFile(path, []byte(value), 0); err != nil {
-		return unavailable(err, "the kernel parameter %s cannot be set; run the daemon with the right to, or run: sysctl -w %s=%s", name, strings.ReplaceAll(name, "/", "."), value)
+		return unavailable(
+			err, "the kernel parameter %s cannot be set; run the daemon with the right to, or run: sysctl -w %s=%s",
+			name, strings.ReplaceAll(name, "/", "."), value,
+		)
 	}
 	return nil
 }
@@ -269,13 +288,17 @@ func kernel(err error) error {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return lacksRights(err)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return unavailable(err, "this kernel cannot make the devices that VMs need for a network; load the modules bridge and tun")
+		return unavailable(
+			err, "this kernel cannot make the devices that VMs need for a network; load the modules bridge and tun",
+		)
 	}
 	return err
 }
 
 func lacksRights(err error) error {
-	return unavailable(err, "networks of VMs take CAP_NET_ADMIN; run the daemon as root, or use network mode user or none")
+	return unavailable(
+		err, "networks of VMs take CAP_NET_ADMIN; run the daemon as root, or use network mode user or none",
+	)
 }
 
 func unavailable(err error, format string, args ...any) error {

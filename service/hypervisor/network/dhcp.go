@@ -38,7 +38,8 @@ func (a answerer) answer(question []byte) (reply *dhcpv4.DHCPv4, to netip.Addr, 
 	if err != nil {
 		return nil, to, "malformed"
 	}
-	if q.OpCode != dhcpv4.OpcodeBootRequest || q.HWType != iana.HWTypeEthernet || len(q.ClientHWAddr) != len(mac{}) || !q.GatewayIPAddr.IsUnspecified() {
+	if q.OpCode != dhcpv4.OpcodeBootRequest || q.HWType != iana.HWTypeEthernet || len(q.ClientHWAddr) != len(mac{}) ||
+		!q.GatewayIPAddr.IsUnspecified() {
 		return nil, to, "not from a guest"
 	}
 	l, known := a.book.guest(mac(q.ClientHWAddr))
@@ -101,7 +102,9 @@ func (a answerer) reply(q *dhcpv4.DHCPv4, kind dhcpv4.MessageType, l lease) (*dh
 		if q.MessageType() == dhcpv4.MessageTypeInform {
 			with = append(with, dhcpv4.WithClientIP(l.IP.AsSlice()))
 		} else {
-			with = append(with, dhcpv4.WithYourIP(l.IP.AsSlice()), dhcpv4.WithOption(dhcpv4.OptIPAddressLeaseTime(leaseTime)))
+			with = append(
+				with, dhcpv4.WithYourIP(l.IP.AsSlice()), dhcpv4.WithOption(dhcpv4.OptIPAddressLeaseTime(leaseTime)),
+			)
 		}
 	}
 	reply, err := dhcpv4.NewReplyFromRequest(q, with...)

@@ -25,7 +25,11 @@ func newAnswerer(t testing.TB) answerer {
 	if _, err := b.grant(lease{VM: "a", MAC: mac(card), Bridge: DefaultBridge, Hostname: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	return answerer{book: b, mtu: 1500, dns: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.53")} }}
+	return answerer{
+		book: b,
+		mtu:  1500,
+		dns:  func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.53")} },
+	}
 }
 
 func message(t testing.TB, kind dhcpv4.MessageType, with ...dhcpv4.Modifier) []byte {
@@ -85,14 +89,19 @@ func TestDHCPAnswersWhatTheLeaseSays(t *testing.T) {
 func TestAnAcknowledgementHasAllThatAGuestNeeds(t *testing.T) {
 	t.Parallel()
 	long := dhcpv4.WithOption(dhcpv4.OptClientIdentifier(make([]byte, 200)))
-	reply, _, why := newAnswerer(t).answer(message(t, dhcpv4.MessageTypeRequest, long, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(address.AsSlice()))))
+	reply, _, why := newAnswerer(t).answer(
+		message(t, dhcpv4.MessageTypeRequest, long, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(address.AsSlice()))),
+	)
 	if reply == nil {
 		t.Fatal(why)
 	}
 	if ip(reply.YourIPAddr) != address || reply.IPAddressLeaseTime(0) != leaseTime || reply.SubnetMask().String() != "ffff0000" ||
 		len(reply.Router()) != 1 || !reply.Router()[0].Equal(gateway) || !reply.ServerIdentifier().Equal(gateway) ||
-		len(reply.DNS()) != 1 || reply.HostName() != "a" || reply.BroadcastAddress().String() != "10.87.255.255" ||
-		!bytes.Equal(reply.GetOneOption(dhcpv4.OptionInterfaceMTU), []byte{5, 220}) || reply.Options.Has(dhcpv4.OptionClientIdentifier) {
+		len(reply.DNS()) != 1 ||
+		reply.HostName() != "a" ||
+		reply.BroadcastAddress().String() != "10.87.255.255" ||
+		!bytes.Equal(reply.GetOneOption(dhcpv4.OptionInterfaceMTU), []byte{5, 220}) ||
+		reply.Options.Has(dhcpv4.OptionClientIdentifier) {
 		t.Error(reply.Summary())
 	}
 	inform, _, _ := newAnswerer(t).answer(message(t, dhcpv4.MessageTypeInform, dhcpv4.WithClientIP(address.AsSlice())))
@@ -106,7 +115,8 @@ func TestFramesHaveTheRightSums(t *testing.T) {
 	for _, payload := range []string{"", "x", "question"} {
 		f := frame(mac{1}, mac{2}, netip.MustParseAddr("10.87.0.1"), address, []byte(payload))
 		pseudo := append(slices.Clone(f[26:34]), 0, 17, 0, byte(8+len(payload)))
-		if sum(uint32(0), f[14:34]) != 0xffff || sum(sum(uint32(0), pseudo), f[34:]) != 0xffff || int(binary.BigEndian.Uint16(f[16:])) != len(f)-14 {
+		if sum(uint32(0), f[14:34]) != 0xffff || sum(sum(uint32(0), pseudo), f[34:]) != 0xffff ||
+			int(binary.BigEndian.Uint16(f[16:])) != len(f)-14 {
 			t.Errorf("%q: % x", payload, f)
 		}
 	}
@@ -124,7 +134,9 @@ func TestGuestsAreToldOfNameServersThatTheyCanReach(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}
+	want := []netip.Addr{
+		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3"),
+	}
 	if got := hostServers([]string{filepath.Join(dir, "none"), stub, real}); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -139,7 +151,12 @@ func FuzzDHCP(f *testing.F) {
 	own := dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(address.AsSlice()))
 	for _, kind := range []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform, dhcpv4.MessageTypeRelease} {
 		f.Add(message(f, kind, own))
-		f.Add(message(f, kind, dhcpv4.WithClientIP(address.AsSlice()), dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte("x")))))
+		f.Add(
+			message(
+				f, kind, dhcpv4.WithClientIP(address.AsSlice()),
+				dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte("x"))),
+			),
+		)
 	}
 	f.Add(message(f, dhcpv4.MessageTypeDiscover)[:240])
 	a := newAnswerer(f)

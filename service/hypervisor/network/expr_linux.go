@@ -56,7 +56,9 @@ func protocol(p byte) []expr.Any {
 
 // port compares the source (offset 0) or destination port (offset 2) of UDP or TCP.
 func port(proto byte, offset uint32, op expr.CmpOp, number uint16) []expr.Any {
-	return rule(protocol(proto), field(expr.PayloadBaseTransportHeader, offset, op, binaryutil.BigEndian.PutUint16(number)...))
+	return rule(
+		protocol(proto), field(expr.PayloadBaseTransportHeader, offset, op, binaryutil.BigEndian.PutUint16(number)...),
+	)
 }
 
 const sourcePort, destinationPort = 0, 2
@@ -93,8 +95,11 @@ func established() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: r1},
 		&expr.Bitwise{
-			SourceRegister: r1, DestRegister: r1, Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED), Xor: make([]byte, 4),
+			SourceRegister: r1,
+			DestRegister:   r1,
+			Len:            4,
+			Mask:           binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED),
+			Xor:            make([]byte, 4),
 		},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: r1, Data: make([]byte, 4)},
 	}
@@ -112,8 +117,20 @@ func notIn(set *nftables.Set) []expr.Any {
 // overRate goes on if there were more packets by the device in r1 than a rate.
 func overRate(set *nftables.Set, perSecond uint64, burst uint32) []expr.Any {
 	return []expr.Any{&expr.Dynset{
-		SrcRegKey: r1, SetName: set.Name, SetID: set.ID, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: set.Timeout,
-		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: perSecond, Unit: expr.LimitTimeSecond, Burst: burst, Over: true}},
+		SrcRegKey: r1,
+		SetName:   set.Name,
+		SetID:     set.ID,
+		Operation: unix.NFT_DYNSET_OP_UPDATE,
+		Timeout:   set.Timeout,
+		Exprs: []expr.Any{
+			&expr.Limit{
+				Type:  expr.LimitTypePkts,
+				Rate:  perSecond,
+				Unit:  expr.LimitTimeSecond,
+				Burst: burst,
+				Over:  true,
+			},
+		},
 	}}
 }
 

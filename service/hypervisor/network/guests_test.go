@@ -166,7 +166,8 @@ func TestGuestsDoNotReachTheCredentialsOfTheCloud(t *testing.T) {
 func TestABridgeOfTheOperatorsGetsOnlyAPort(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{})
-	if _, err := s.tryAttach(Port{VM: "a", MAC: hw(1), Bridge: "lan0"}); !fault.Is(err, fault.Invalid) || len(s.m.book.all()) != 0 {
+	if _, err := s.tryAttach(Port{VM: "a", MAC: hw(1), Bridge: "lan0"}); !fault.Is(err, fault.Invalid) ||
+		len(s.m.book.all()) != 0 {
 		t.Fatalf("a bridge that is not there: %v, %v", err, s.m.book.all())
 	}
 	s.must(s.host.Run("ip", "link", "add", "lan0", "type", "bridge"))

@@ -225,7 +225,10 @@ printf 'ip=%%s\nmask=%%s\nrouter=%%s\ndns=%%s\nmtu=%%s\nhostname=%%s\nlease=%%s\
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Run(busybox, "udhcpc", "-f", "-q", "-n", "-t", "8", "-T", "1", "-i", "eth0", "-s", script, "-O", "mtu", "-O", "hostname"); err != nil {
+	if err := h.Run(
+		busybox, "udhcpc", "-f", "-q", "-n", "-t", "8", "-T", "1", "-i", "eth0", "-s", script, "-O", "mtu", "-O",
+		"hostname",
+	); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(told)

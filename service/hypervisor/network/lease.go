@@ -63,8 +63,11 @@ func openBook(o Options) (b *book, strange []lease, err error) {
 			strange = append(strange, l)
 			continue
 		}
-		if checkVM(l.VM) != nil || !isDevice(l.Bridge) || b.clash(l) != nil || b.byVM[l.VM].VM != "" || managed && b.taken[l.IP] != "" {
-			return nil, nil, fmt.Errorf("the entry of VM %.140q in %s is damaged or contradicts another", l.VM, o.LeaseFile)
+		if checkVM(l.VM) != nil || !isDevice(l.Bridge) || b.clash(l) != nil || b.byVM[l.VM].VM != "" ||
+			managed && b.taken[l.IP] != "" {
+			return nil, nil, fmt.Errorf(
+				"the entry of VM %.140q in %s is damaged or contradicts another", l.VM, o.LeaseFile,
+			)
 		}
 		b.byVM[l.VM] = l
 		b.show(l)
@@ -164,7 +167,10 @@ func (b *book) choose(l lease) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fault.New(fault.Unavailable, "every address of %s is taken; delete VMs or make network.address larger", b.address.Masked())
+	return netip.Addr{}, fault.New(
+		fault.Unavailable, "every address of %s is taken; delete VMs or make network.address larger",
+		b.address.Masked(),
+	)
 }
 
 // put keeps the entry of a VM, in the place of the one before.
@@ -188,7 +194,10 @@ func (b *book) remove(vms ...string) error {
 
 // replace changes all leases, on disk first.
 func (b *book) replace(after map[string]lease) error {
-	content := leaseFile{Version: 1, Leases: slices.SortedFunc(maps.Values(after), func(x, y lease) int { return strings.Compare(x.VM, y.VM) })}
+	content := leaseFile{
+		Version: 1,
+		Leases:  slices.SortedFunc(maps.Values(after), func(x, y lease) int { return strings.Compare(x.VM, y.VM) }),
+	}
 	text, err := json.MarshalIndent(content, "", " ")
 	if err == nil {
 		err = durable.Replace(b.path, append(text, '\n'), 0o600)

@@ -15,7 +15,10 @@ import (
 
 func options(t testing.TB, address string) Options {
 	t.Helper()
-	o, err := Options{LeaseFile: filepath.Join(t.TempDir(), "leases.json"), Address: netip.MustParsePrefix(address)}.withDefaults()
+	o, err := Options{
+		LeaseFile: filepath.Join(t.TempDir(), "leases.json"),
+		Address:   netip.MustParsePrefix(address),
+	}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +147,15 @@ func TestADamagedLeaseFileStopsTheStart(t *testing.T) {
 		"garbage":                   {[]string{"x"}, false},
 	} {
 		file := filepath.Join(t.TempDir(), "leases.json")
-		if err := os.WriteFile(file, []byte(`{"version":1,"leases":[`+strings.Join(c.leases, ",")+"]}"), 0o600); err != nil {
+		if err := os.WriteFile(
+			file,
+			[]byte(`{"version":1,"leases":[`+strings.Join(c.leases, ",")+"]}"),
+			0o600,
+		); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(Options{LeaseFile: file}); (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), file) {
+		if _, err := New(Options{LeaseFile: file}); (err == nil) != c.ok ||
+			err != nil && !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

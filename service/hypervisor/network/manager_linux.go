@@ -36,9 +36,18 @@ func New(o Options) (*Manager, error) {
 		return nil, err
 	}
 	for _, l := range strange {
-		o.Log.Warn("the address of a VM is not in the guests' network; it gets another when it starts", "vm", l.VM, "ip", l.IP, "network", o.Address.Masked())
+		o.Log.Warn(
+			"the address of a VM is not in the guests' network; it gets another when it starts", "vm", l.VM, "ip",
+			l.IP, "network", o.Address.Masked(),
+		)
 	}
-	return &Manager{o: o, book: b, guarded: map[string]lease{}, numbers: numbers{}, bridged: make(chan struct{}, 1)}, nil
+	return &Manager{
+		o:       o,
+		book:    b,
+		guarded: map[string]lease{},
+		numbers: numbers{},
+		bridged: make(chan struct{}, 1),
+	}, nil
 }
 
 // Check says what the host lacks for networks of VMs, as a fault.Unavailable.
@@ -126,7 +135,9 @@ func (m *Manager) connect(l lease, owner uint32) error {
 		undo = func() error { return m.detach(l.VM) }
 	}
 	if undo := undo(); undo != nil {
-		m.o.Log.Error("what was made of a port cannot be removed; the next start of the daemon does", "vm", l.VM, "error", undo)
+		m.o.Log.Error(
+			"what was made of a port cannot be removed; the next start of the daemon does", "vm", l.VM, "error", undo,
+		)
 	}
 	return err
 }

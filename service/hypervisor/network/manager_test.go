@@ -113,7 +113,8 @@ func TestADaemonThatIsKilledLosesNoAddressAndLeavesNothing(t *testing.T) {
 		}
 	}
 	there, leases := len(s.taps()), len(s.m.book.all())
-	if swept := s.sweep(func(string) bool { return false }); swept.Taps != there || swept.Leases != leases || there == 0 {
+	if swept := s.sweep(func(string) bool { return false }); swept.Taps != there || swept.Leases != leases ||
+		there == 0 {
 		t.Errorf("%+v of %d taps, %d leases", swept, there, leases)
 	}
 	if left := s.taps(); len(left) != 0 || len(s.guarded()) != 0 || len(s.m.book.all()) != 0 {
@@ -160,7 +161,8 @@ func TestEachStepCanBeSaidTwice(t *testing.T) {
 	a := s.attach(p)
 	link, err := s.link(a.Tap)
 	s.must(err)
-	if tun := link.(*netlink.Tuntap); tun.Owner != 4711 || tun.Flags&netlink.TUNTAP_VNET_HDR == 0 || tun.NonPersist || tun.Alias != "a" {
+	if tun := link.(*netlink.Tuntap); tun.Owner != 4711 || tun.Flags&netlink.TUNTAP_VNET_HDR == 0 || tun.NonPersist ||
+		tun.Alias != "a" {
 		t.Errorf("%+v", tun)
 	}
 	if again := s.attach(p); again != a {
@@ -199,7 +201,9 @@ func TestVMsThatAreAttachedAtOnceGetDifferentAddresses(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			id := fmt.Sprint("vm", i)
-			a, err := s.tryAttach(Port{VM: id, MAC: hw(byte(i + 1)), IP: netip.MustParseAddr("10.87.0.5")}) // all wish the same
+			a, err := s.tryAttach(
+				Port{VM: id, MAC: hw(byte(i + 1)), IP: netip.MustParseAddr("10.87.0.5")},
+			) // all wish the same
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || seen[a.IP] != "" {
@@ -223,7 +227,8 @@ func TestWhatAttachCannotDoChangesNothing(t *testing.T) {
 	}
 	s.must(s.host.Run("ip", "link", "delete", DefaultBridge))
 	s.must(s.host.Address("lo", netip.MustParsePrefix("10.87.9.1/24")))
-	if _, err := s.tryAttach(Port{VM: "a", MAC: hw(1)}); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "lo") {
+	if _, err := s.tryAttach(Port{VM: "a", MAC: hw(1)}); !fault.Is(err, fault.Conflict) ||
+		!strings.Contains(err.Error(), "lo") {
 		t.Errorf("a network that overlaps: %v", err)
 	}
 	s.must(s.host.Run("ip", "address", "delete", "10.87.9.1/24", "dev", "lo"))
@@ -275,7 +280,8 @@ func TestWithoutRightsItSaysWhatIsMissing(t *testing.T) {
 		"attach": func() error { _, err := m.Attach(t.Context(), Port{VM: "a", MAC: hw(1)}); return err },
 		"sweep":  func() error { _, err := m.Sweep(t.Context(), func(string) bool { return true }); return err },
 	} {
-		if err := withoutRights(fn); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "CAP_NET_ADMIN") && !strings.Contains(err.Error(), "modprobe") {
+		if err := withoutRights(fn); !fault.Is(err, fault.Unavailable) ||
+			!strings.Contains(err.Error(), "CAP_NET_ADMIN") && !strings.Contains(err.Error(), "modprobe") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -306,7 +312,12 @@ func TestTheRulesOfThousandsOfVMsAreOneTransaction(t *testing.T) {
 	leases := make([]lease, 5000)
 	a := netip.MustParseAddr("10.87.0.2")
 	for i := range leases {
-		leases[i] = lease{VM: fmt.Sprint("vm", i), MAC: mac{2, 0, 0, 0, byte(i >> 8), byte(i)}, Bridge: DefaultBridge, IP: a}
+		leases[i] = lease{
+			VM:     fmt.Sprint("vm", i),
+			MAC:    mac{2, 0, 0, 0, byte(i >> 8), byte(i)},
+			Bridge: DefaultBridge,
+			IP:     a,
+		}
 		a = a.Next()
 	}
 	start := time.Now()

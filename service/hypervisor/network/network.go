@@ -145,9 +145,13 @@ func (o Options) withDefaults() (Options, error) {
 	case !isDevice(o.Bridge) || strings.HasPrefix(o.Bridge, tapPrefix):
 		return o, fault.InvalidField("network.bridge", "network.bridge %q is not a name for a bridge", o.Bridge)
 	case !a.Addr().Is4() || a.Bits() < 8 || a.Bits() > 30:
-		return o, fault.InvalidField("network.address", "network.address %s is not an IPv4 address with a length from /8 to /30", a)
+		return o, fault.InvalidField(
+			"network.address", "network.address %s is not an IPv4 address with a length from /8 to /30", a,
+		)
 	case !a.Addr().IsGlobalUnicast() || reserved(a, a.Addr()):
-		return o, fault.InvalidField("network.address", "network.address %s is not the address of a host in its network", a)
+		return o, fault.InvalidField(
+			"network.address", "network.address %s is not the address of a host in its network", a,
+		)
 	case o.MTU < 576 || o.MTU > 65535:
 		return o, fault.InvalidField("network.mtu", "network.mtu %d is not from 576 to 65535", o.MTU)
 	}
@@ -170,7 +174,9 @@ func last(network netip.Prefix) netip.Addr {
 
 var (
 	deviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	hostLabels = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	hostLabels = regexp.MustCompile(
+		`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`,
+	)
 )
 
 func isDevice(name string) bool { return len(name) <= maxName && deviceName.MatchString(name) }

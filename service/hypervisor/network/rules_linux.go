@@ -62,12 +62,37 @@ func newPorts(t *nftables.Table) ports {
 	// The numbers hold within a transaction. They are given, since the library would
 	// count them in a variable of the process that nothing guards.
 	return ports{
-		macs:    &nftables.Set{Table: t, ID: 1, Name: "macs", KeyType: nftables.MustConcatSetType(name, hw), Concatenation: true},
-		senders: &nftables.Set{Table: t, ID: 2, Name: "senders", KeyType: nftables.MustConcatSetType(name, hw, ip), Concatenation: true},
+		macs: &nftables.Set{
+			Table:         t,
+			ID:            1,
+			Name:          "macs",
+			KeyType:       nftables.MustConcatSetType(name, hw),
+			Concatenation: true,
+		},
+		senders: &nftables.Set{
+			Table:         t,
+			ID:            2,
+			Name:          "senders",
+			KeyType:       nftables.MustConcatSetType(name, hw, ip),
+			Concatenation: true,
+		},
 		anyIP:   &nftables.Set{Table: t, ID: 3, Name: "any_ip", KeyType: name},
 		foreign: &nftables.Set{Table: t, ID: 4, Name: "foreign", KeyType: name},
-		tenants: &nftables.Set{Table: t, ID: 6, Name: "tenants", KeyType: name, DataType: nftables.TypeMark, IsMap: true},
-		members: &nftables.Set{Table: t, ID: 7, Name: "members", KeyType: nftables.MustConcatSetType(name, nftables.TypeMark), Concatenation: true},
+		tenants: &nftables.Set{
+			Table:    t,
+			ID:       6,
+			Name:     "tenants",
+			KeyType:  name,
+			DataType: nftables.TypeMark,
+			IsMap:    true,
+		},
+		members: &nftables.Set{
+			Table:         t,
+			ID:            7,
+			Name:          "members",
+			KeyType:       nftables.MustConcatSetType(name, nftables.TypeMark),
+			Concatenation: true,
+		},
 	}
 }
 
@@ -128,7 +153,16 @@ func rebuildRules(o Options, n numbers, leases []lease) error {
 func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
 	t := o.bridgeTable()
 	p := newPorts(t)
-	asked := &nftables.Set{Table: t, ID: 5, Name: "asked", KeyType: nftables.TypeIFName, Dynamic: true, HasTimeout: true, Timeout: time.Minute, Size: 1 << 16}
+	asked := &nftables.Set{
+		Table:      t,
+		ID:         5,
+		Name:       "asked",
+		KeyType:    nftables.TypeIFName,
+		Dynamic:    true,
+		HasTimeout: true,
+		Timeout:    time.Minute,
+		Size:       1 << 16,
+	}
 	for _, s := range append(p.sets(), asked) {
 		if err := c.AddSet(s, nil); err != nil {
 			return err
@@ -151,7 +185,12 @@ func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
 	policy := nftables.ChainPolicyAccept
 	first := nftables.ChainPriorityRef(-300) // before other tables, and before br_netfilter
 	input := c.AddChain(&nftables.Chain{
-		Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: first, Policy: &policy,
+		Table:    t,
+		Name:     "prerouting",
+		Type:     nftables.ChainTypeFilter,
+		Hooknum:  nftables.ChainHookPrerouting,
+		Priority: first,
+		Policy:   &policy,
 	})
 	arp, ipv4, ipv6 := guardARP(c, t, p), guardIPv4(c, o, p, guardDHCP(c, t, p, asked)), guardIPv6(c, t, p)
 	addRules(c, t, input,
@@ -172,9 +211,22 @@ func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
 func guardTenants(c *nftables.Conn, t *nftables.Table, p ports) {
 	policy := nftables.ChainPolicyAccept
 	forward := c.AddChain(&nftables.Chain{
-		Table: t, Name: "forward", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRef(-300), Policy: &policy,
+		Table:    t,
+		Name:     "forward",
+		Type:     nftables.ChainTypeFilter,
+		Hooknum:  nftables.ChainHookForward,
+		Priority: nftables.ChainPriorityRef(-300),
+		Policy:   &policy,
 	})
-	number := []expr.Any{&expr.Lookup{SourceRegister: r1, DestRegister: afterR1, IsDestRegSet: true, SetName: p.tenants.Name, SetID: p.tenants.ID}}
+	number := []expr.Any{
+		&expr.Lookup{
+			SourceRegister: r1,
+			DestRegister:   afterR1,
+			IsDestRegSet:   true,
+			SetName:        p.tenants.Name,
+			SetID:          p.tenants.ID,
+		},
+	}
 	addRules(c, t, forward,
 		rule(meta(expr.MetaKeyIIFNAME), number, meta(expr.MetaKeyOIFNAME), in(p.members), accept()),
 		// Not the sender's tenant: dropped if both are taps that have one.
@@ -219,9 +271,15 @@ func guardDHCP(c *nftables.Conn, t *nftables.Table, p ports, asked *nftables.Set
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "dhcp"})
 	const hardware = 8 + 28 // of the client, in the message behind the UDP header
 	own := rule(sender(expr.PayloadBaseTransportHeader, hardware), in(p.macs))
-	addRules(c, t, chain,
+	addRules(
+		c,
+		t,
+		chain,
 		rule(meta(expr.MetaKeyIIFNAME), overRate(asked, questionsPerSecond, questionsBurst), drop()),
-		rule(own, port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, clientPort), field(expr.PayloadBaseNetworkHeader, sourceIP, expr.CmpOpEq, 0, 0, 0, 0), accept()),
+		rule(
+			own, port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, clientPort),
+			field(expr.PayloadBaseNetworkHeader, sourceIP, expr.CmpOpEq, 0, 0, 0, 0), accept(),
+		),
 		rule(own, senderIP(sourceIP), in(p.senders), accept()),
 		rule(own, meta(expr.MetaKeyIIFNAME), in(p.anyIP), accept()),
 		drop(),
@@ -235,8 +293,16 @@ func guardIPv4(c *nftables.Conn, o Options, p ports, dhcp *nftables.Chain) *nfta
 	if o.Isolate || !o.ShareBridge {
 		// What is meant for a neighbour does not go by the host, which would forward it.
 		router, gateway := bridgeMAC(o), o.Address.Addr().As4()
-		addRules(c, t, chain, rule(meta(expr.MetaKeyIIFNAME), notIn(p.foreign), field(expr.PayloadBaseLLHeader, 0, expr.CmpOpEq, router[:]...),
-			within(destinationIP, o.Address), field(expr.PayloadBaseNetworkHeader, destinationIP, expr.CmpOpNeq, gateway[:]...), drop()))
+		addRules(
+			c,
+			t,
+			chain,
+			rule(
+				meta(expr.MetaKeyIIFNAME), notIn(p.foreign),
+				field(expr.PayloadBaseLLHeader, 0, expr.CmpOpEq, router[:]...), within(destinationIP, o.Address),
+				field(expr.PayloadBaseNetworkHeader, destinationIP, expr.CmpOpNeq, gateway[:]...), drop(),
+			),
+		)
 	}
 	addRules(c, t, chain,
 		rule(port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, serverPort), drop()),
@@ -273,8 +339,12 @@ func guardIPv6(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
 func guardHost(c *nftables.Conn, o Options) {
 	t := o.inetTable()
 	policy := nftables.ChainPolicyAccept
-	base := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
-		return c.AddChain(&nftables.Chain{Table: t, Name: name, Type: kind, Hooknum: hook, Priority: priority, Policy: &policy})
+	base := func(
+		name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority,
+	) *nftables.Chain {
+		return c.AddChain(
+			&nftables.Chain{Table: t, Name: name, Type: kind, Hooknum: hook, Priority: priority, Policy: &policy},
+		)
 	}
 	from := interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq, o.Bridge)
 	notFrom := interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq, o.Bridge)
@@ -305,7 +375,9 @@ func guardHost(c *nftables.Conn, o Options) {
 		rule(notFrom, to, established(), accept()),
 		rule(notFrom, to, drop()),
 	)
-	addRules(c, t, base("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
+	addRules(
+		c, t,
+		base("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
 		rule(ipv4Only(), within(sourceIP, o.Address), notTo, []expr.Any{&expr.Masq{}}),
 	)
 }
@@ -385,7 +457,10 @@ func noRules(err error) error {
 	case errors.Is(err, unix.EPERM):
 		return lacksRights(err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT):
-		return unavailable(err, "this kernel has no nftables for bridges; load the modules nf_tables and nft_meta_bridge, or take a kernel that has them")
+		return unavailable(
+			err,
+			"this kernel has no nftables for bridges; load the modules nf_tables and nft_meta_bridge, or take a kernel that has them",
+		)
 	}
 	return fmt.Errorf("change the rules of nftables: %w", err)
 }

@@ -88,7 +88,9 @@ func try(t *testing.T, from, at wire, tr trial, mark []byte) (seen bool) {
 func TestAGuestCannotPretendToBeAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{})
-	_ = s.host.Sysctl("net/bridge/bridge-nf-call-iptables", "0") // which keeps fragments until all are there; not every kernel has it
+	_ = s.host.Sysctl(
+		"net/bridge/bridge-nf-call-iptables", "0",
+	) // which keeps fragments until all are there; not every kernel has it
 	a, b := s.attach(Port{VM: "a", MAC: hw(1)}), s.attach(Port{VM: "b", MAC: hw(2)})
 	from, at := open(t, s.host, a.Tap), open(t, s.host, b.Tap)
 	join(t, from, at, arp(hw(1), hw(1), a.IP.String(), "10.87.201.1"))
@@ -153,7 +155,9 @@ func TestOnABridgeOfTheOperatorsOnlyAnswersOfRoutersAreForbidden(t *testing.T) {
 func TestAFloodOfQuestionsIsBoundedForEachGuest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{})
-	a, b, c := s.attach(Port{VM: "a", MAC: hw(1)}), s.attach(Port{VM: "b", MAC: hw(2)}), s.attach(Port{VM: "c", MAC: hw(3)})
+	a, b, c := s.attach(Port{VM: "a", MAC: hw(1)}), s.attach(
+		Port{VM: "b", MAC: hw(2)},
+	), s.attach(Port{VM: "c", MAC: hw(3)})
 	from, quiet, at := open(t, s.host, a.Tap), open(t, s.host, b.Tap), open(t, s.host, c.Tap)
 	flood := udp(hw(1), "0.0.0.0", 68, 67, question(hw(1)))
 	join(t, from, at, arp(hw(1), hw(1), a.IP.String(), "10.87.201.1"))

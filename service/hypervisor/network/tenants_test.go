@@ -54,8 +54,16 @@ func TestGuestsReachThoseOfTheirOwnTenantOnly(t *testing.T) {
 		// By way of the host: the neighbour's address is said to be at the host's Ethernet address.
 		router := bridgeMAC(s.m.o)
 		s.must(s.host.Sysctl("net/ipv4/ip_forward", "1"))
-		s.must(guests["bolt-1"].Run("ip", "neighbour", "replace", ports["acme-1"].IP.String(), "lladdr", router.String(), "dev", "eth0"))
-		s.must(guests["acme-1"].Run("ip", "neighbour", "replace", ports["bolt-1"].IP.String(), "lladdr", router.String(), "dev", "eth0"))
+		s.must(
+			guests["bolt-1"].Run(
+				"ip", "neighbour", "replace", ports["acme-1"].IP.String(), "lladdr", router.String(), "dev", "eth0",
+			),
+		)
+		s.must(
+			guests["acme-1"].Run(
+				"ip", "neighbour", "replace", ports["bolt-1"].IP.String(), "lladdr", router.String(), "dev", "eth0",
+			),
+		)
 		if err := ping(guests["bolt-1"], ports["acme-1"].IP.String(), 1); err == nil {
 			t.Error("a guest reaches one of another tenant by way of the host")
 		}
@@ -97,11 +105,19 @@ func TestDaemonsOfOneHostLeaveEachOtherAlone(t *testing.T) {
 	if swept := s.sweep(func(string) bool { return false }); swept != (Swept{}) {
 		t.Errorf("the other daemon swept %+v", swept)
 	}
-	if _, err := s.tryAttach(Port{VM: "b", MAC: hw(2)}); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), "network.subnet") {
+	if _, err := s.tryAttach(
+		Port{VM: "b", MAC: hw(2)},
+	); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), first) ||
+		!strings.Contains(err.Error(), "network.subnet") {
 		t.Errorf("on the same bridge: %v", err)
 	}
 	// With a bridge of its own both work, whatever the other does.
-	s.m = s.manager(Options{Owner: second, LeaseFile: filepath.Join(second, "leases.json"), Bridge: "other0", Address: netip.MustParsePrefix("10.86.0.1/24")})
+	s.m = s.manager(Options{
+		Owner:     second,
+		LeaseFile: filepath.Join(second, "leases.json"),
+		Bridge:    "other0",
+		Address:   netip.MustParsePrefix("10.86.0.1/24"),
+	})
 	b := s.attach(Port{VM: "b", MAC: hw(2)})
 	gb := s.guest("b", hw(2), b)
 	s.must(gb.Address("eth0", netip.PrefixFrom(b.IP, 24)))

@@ -67,8 +67,15 @@ func New(c Config) *Runner {
 	return &Runner{store: c.Store, log: c.Log, ending: c.Ending,
 		cancelled: map[string]func(context.Context, *record.Operation) error{},
 		jobs: jobs.New(jobs.Config{
-			DB: c.DB, Queues: map[string]int{queue: workers}, PerGroup: map[string]int{queue: workersOfTenant},
-			Lease: 10 * time.Second, Worker: record.NewID(), Log: c.Log, Registry: c.Registry, Now: c.Now, Rand: rand.Float64,
+			DB:       c.DB,
+			Queues:   map[string]int{queue: workers},
+			PerGroup: map[string]int{queue: workersOfTenant},
+			Lease:    10 * time.Second,
+			Worker:   record.NewID(),
+			Log:      c.Log,
+			Registry: c.Registry,
+			Now:      c.Now,
+			Rand:     rand.Float64,
 		})}
 }
 

@@ -73,10 +73,15 @@ func TestABurstIsSpreadAndNothingIsOverloaded(t *testing.T) {
 			nodes = append(nodes, node(fmt.Sprint("n", i), func(n *placement.Node) { n.Total, n.Free = total, total }))
 		}
 		for {
-			r := placement.Request{Resources: placement.Resources{VCPUs: 1 + random.IntN(4), MemoryMiB: 256 * (1 + random.IntN(8))}}
+			r := placement.Request{
+				Resources: placement.Resources{VCPUs: 1 + random.IntN(4), MemoryMiB: 256 * (1 + random.IntN(8))},
+			}
 			name, err := placement.Choose(nodes, r)
 			if err != nil {
-				if slices.ContainsFunc(nodes, func(n placement.Node) bool { return n.Free.VCPUs >= r.VCPUs && n.Free.MemoryMiB >= r.MemoryMiB }) {
+				if slices.ContainsFunc(
+					nodes,
+					func(n placement.Node) bool { return n.Free.VCPUs >= r.VCPUs && n.Free.MemoryMiB >= r.MemoryMiB },
+				) {
 					t.Fatalf("there is room for %+v: %v", r, err)
 				}
 				break

@@ -28,8 +28,9 @@ func (p *Planner) choose(ctx context.Context, req *Request, b *Sources) (name, w
 			return "", "", err
 		}
 		if info := p.probe(ctx, req.Backend); !info.Available {
-			return "", "", fault.New(fault.Unavailable,
-				"the backend %s is not available on this host: %s", req.Backend, info.Detail).WithCode("backend_unavailable")
+			return "", "", fault.New(
+				fault.Unavailable, "the backend %s is not available on this host: %s", req.Backend, info.Detail,
+			).WithCode("backend_unavailable")
 		}
 		return req.Backend, req.Backend + ", as was asked", nil
 	}

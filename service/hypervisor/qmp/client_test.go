@@ -83,7 +83,9 @@ func (q *standIn) answer(id uint64, result string) {
 }
 
 func (q *standIn) event(name string, data any) {
-	b, err := json.Marshal(map[string]any{"event": name, "data": data, "timestamp": map[string]int64{"seconds": 1, "microseconds": 0}})
+	b, err := json.Marshal(
+		map[string]any{"event": name, "data": data, "timestamp": map[string]int64{"seconds": 1, "microseconds": 0}},
+	)
 	if err != nil {
 		q.t.Error(err)
 	}
@@ -133,7 +135,8 @@ func TestWhatIsNoQMPLosesTheConnectionAndSaysWhy(t *testing.T) {
 			})
 			events := c.Subscribe()
 			err := c.Execute(deadline(t), "query-status", nil, nil)
-			if !errors.Is(err, qmp.ErrLost) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "query-status") {
+			if !errors.Is(err, qmp.ErrLost) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "query-status") {
 				t.Errorf("the call in flight: %v", err)
 			}
 			<-c.Done()
@@ -172,7 +175,8 @@ func TestNoClientComesOfASocketThatDoesNotGreetAsQEMU(t *testing.T) {
 				q.untilHungUp()
 			}
 		})
-		if c, err := qmp.Dial(deadline(t), path, qmp.Options{}); err == nil || c != nil || !strings.Contains(err.Error(), want) {
+		if c, err := qmp.Dial(deadline(t), path, qmp.Options{}); err == nil || c != nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", said, err, want)
 		}
 	}
@@ -191,12 +195,14 @@ func TestDialEndsWithItsContextAndAnAbsentSocketIsAnErrorAtOnce(t *testing.T) {
 	if _, err := qmp.Dial(deadline(t), socket(t), qmp.Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an absent socket: %v", err)
 	}
-	if _, err := qmp.Dial(deadline(t), "/"+strings.Repeat("x", 200), qmp.Options{}); err == nil || !strings.Contains(err.Error(), "not 201") {
+	if _, err := qmp.Dial(deadline(t), "/"+strings.Repeat("x", 200), qmp.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "not 201") {
 		t.Errorf("a long path: %v", err)
 	}
 	short, cancel := context.WithTimeout(deadline(t), 20*time.Millisecond)
 	defer cancel()
-	if _, err := qmp.Dial(short, socket(t), qmp.Options{Wait: true}); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrNotExist) {
+	if _, err := qmp.Dial(short, socket(t), qmp.Options{Wait: true}); !errors.Is(err, context.DeadlineExceeded) ||
+		!errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a socket that never comes: %v", err)
 	}
 }
@@ -329,7 +335,8 @@ func TestArgumentsThatCannotBeSentAreRefusedAndNotRepeated(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "longer than") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("arguments that are too long: %.200v", err)
 	}
-	if err := c.Execute(deadline(t), "x", func() {}, nil); err == nil || !strings.Contains(err.Error(), "its arguments") {
+	if err := c.Execute(deadline(t), "x", func() {}, nil); err == nil ||
+		!strings.Contains(err.Error(), "its arguments") {
 		t.Errorf("arguments that are no JSON: %v", err)
 	}
 	if _, err := c.Status(deadline(t)); err == nil || !strings.Contains(err.Error(), "its result") {
@@ -391,7 +398,8 @@ func TestEventsThatCameBeforeTheLossAreStillRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var why qmp.Shutdown
-	if err := next(t, events, qmp.EventShutdown).Decode(&why); err != nil || !why.Guest || why.Reason != "guest-shutdown" {
+	if err := next(t, events, qmp.EventShutdown).Decode(&why); err != nil || !why.Guest ||
+		why.Reason != "guest-shutdown" {
 		t.Errorf("%+v, %v", why, err)
 	}
 	for range 2 { // the end is told to everyone who asks
@@ -408,7 +416,8 @@ func TestWaitJobLosesItsJobWithTheConnection(t *testing.T) {
 		q.answer(id, `[{"id": "j", "type": "backup", "status": "running", "current-progress": 1, "total-progress": 2}]`)
 		q.event("JOB_STATUS_CHANGE", map[string]string{"id": "another", "status": "concluded"})
 	})
-	if err := c.WaitJob(deadline(t), "j", nil); !errors.Is(err, qmp.ErrLost) || !strings.Contains(err.Error(), "job j") {
+	if err := c.WaitJob(deadline(t), "j", nil); !errors.Is(err, qmp.ErrLost) ||
+		!strings.Contains(err.Error(), "job j") {
 		t.Errorf("%v", err)
 	}
 }

@@ -62,7 +62,8 @@ func (c *Client) WaitJob(ctx context.Context, id string, progress func(current, 
 // It is no error if there is none, or if it has ended.
 func (c *Client) EndJob(ctx context.Context, id string) error {
 	// One that has ended, or was never there, refuses.
-	if err := c.Execute(ctx, "job-cancel", map[string]string{"id": id}, nil); err != nil && !errors.As(err, new(*Error)) {
+	if err := c.Execute(ctx, "job-cancel", map[string]string{"id": id}, nil); err != nil &&
+		!errors.As(err, new(*Error)) {
 		return err
 	}
 	err := c.WaitJob(ctx, id, nil)

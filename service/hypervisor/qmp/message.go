@@ -109,7 +109,9 @@ func decode(line []byte) (message, error) {
 		if v.QEMU.Major <= 0 {
 			return message{}, errors.New("a greeting has no version")
 		}
-		return message{greeting: &Version{Major: v.QEMU.Major, Minor: v.QEMU.Minor, Micro: v.QEMU.Micro, Package: v.Package}}, nil
+		return message{
+			greeting: &Version{Major: v.QEMU.Major, Minor: v.QEMU.Minor, Micro: v.QEMU.Micro, Package: v.Package},
+		}, nil
 	case w.Event != nil:
 		if len(line) > maxEvent {
 			return message{}, fmt.Errorf("an event is longer than %d bytes", maxEvent)

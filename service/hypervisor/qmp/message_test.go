@@ -56,7 +56,9 @@ func TestDecodeTellsTheKindsOfLinesApart(t *testing.T) {
 
 func TestTheWordsOfARefusalAreBounded(t *testing.T) {
 	t.Parallel()
-	m, err := decode([]byte(`{"id": 1, "error": {"class": "GenericError", "desc": "` + strings.Repeat("ä", maxDescription) + `"}}`))
+	m, err := decode(
+		[]byte(`{"id": 1, "error": {"class": "GenericError", "desc": "` + strings.Repeat("ä", maxDescription) + `"}}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,8 @@ func TestAMachineIsHaltedResumedAndEndedAndSaysSo(t *testing.T) {
 	next(t, events, qmp.EventPowerdown)
 	must(t, c.Quit(ctx))
 	var why qmp.Shutdown
-	if err := next(t, events, qmp.EventShutdown).Decode(&why); err != nil || why.Guest || why.Reason != "host-qmp-quit" {
+	if err := next(t, events, qmp.EventShutdown).Decode(&why); err != nil || why.Guest ||
+		why.Reason != "host-qmp-quit" {
 		t.Errorf("ended: %+v, %v", why, err)
 	}
 
@@ -143,7 +144,8 @@ func TestARefusalIsTypedAndTheConnectionStands(t *testing.T) {
 	c, _ := qemu(t, "-M", "none")
 	ctx := deadline(t)
 	var refused *qmp.Error
-	if err := c.Execute(ctx, "no-such-command", nil, nil); !errors.As(err, &refused) || refused.Class != "CommandNotFound" {
+	if err := c.Execute(ctx, "no-such-command", nil, nil); !errors.As(err, &refused) ||
+		refused.Class != "CommandNotFound" {
 		t.Errorf("an unknown command: %v", err)
 	}
 	err := c.Execute(ctx, "blockdev-del", map[string]string{"node-name": "absent"}, nil)
@@ -167,7 +169,8 @@ func TestConcurrentCallersGetTheirOwnAnswers(t *testing.T) {
 				if s, err := c.Status(ctx); err != nil || s.State == "" {
 					t.Errorf("%+v, %v", s, err)
 				}
-				if err := c.Execute(ctx, "query-version", nil, &version); err != nil || version.Package != c.Version().Package {
+				if err := c.Execute(ctx, "query-version", nil, &version); err != nil ||
+					version.Package != c.Version().Package {
 					t.Errorf("%+v, %v", version, err)
 				}
 			}
@@ -181,7 +184,10 @@ func TestNumbersKeepTheir64BitsBothWays(t *testing.T) {
 	c, _ := qemu(t, "-M", "none")
 	ctx := deadline(t)
 	const size = 1<<62 + 512 // no float64 is that
-	must(t, c.Execute(ctx, "blockdev-add", map[string]any{"driver": "null-co", "node-name": "n", "size": int64(size)}, nil))
+	must(
+		t,
+		c.Execute(ctx, "blockdev-add", map[string]any{"driver": "null-co", "node-name": "n", "size": int64(size)}, nil),
+	)
 	var typed []struct {
 		Image struct {
 			VirtualSize int64 `json:"virtual-size"`
@@ -218,7 +224,8 @@ func TestWaitJobReturnsTheJobsOutcomeAndDismissesIt(t *testing.T) {
 
 	createFile(t, c, "bad", filepath.Join(file, "below-a-file"))
 	var failed *qmp.JobError
-	if err := c.WaitJob(ctx, "bad", nil); !errors.As(err, &failed) || failed.ID != "bad" || !strings.Contains(failed.Description, "below-a-file") {
+	if err := c.WaitJob(ctx, "bad", nil); !errors.As(err, &failed) || failed.ID != "bad" ||
+		!strings.Contains(failed.Description, "below-a-file") {
 		t.Errorf("a job that fails: %v", err)
 	}
 	var left []any
@@ -235,7 +242,12 @@ func backup(t *testing.T, c *qmp.Client, bytesPerSecond int) {
 	t.Helper()
 	ctx := deadline(t)
 	for _, node := range []string{"from", "to"} {
-		must(t, c.Execute(ctx, "blockdev-add", map[string]any{"driver": "null-co", "node-name": node, "size": 64 << 20}, nil))
+		must(
+			t,
+			c.Execute(
+				ctx, "blockdev-add", map[string]any{"driver": "null-co", "node-name": node, "size": 64 << 20}, nil,
+			),
+		)
 	}
 	must(t, c.Execute(ctx, "blockdev-backup", map[string]any{
 		"job-id": "b", "device": "from", "target": "to", "sync": "full", "auto-dismiss": false, "speed": bytesPerSecond,
@@ -305,7 +317,15 @@ func TestAJobThatWasLeftIsEndedWhateverItsState(t *testing.T) {
 	must(t, c.EndJob(ctx, "none"))
 	path := filepath.Join(t.TempDir(), "disk")
 	create := func() error {
-		return c.Execute(ctx, "blockdev-create", map[string]any{"job-id": "left", "options": map[string]any{"driver": "file", "filename": path, "size": 1 << 20}}, nil)
+		return c.Execute(
+			ctx,
+			"blockdev-create",
+			map[string]any{
+				"job-id":  "left",
+				"options": map[string]any{"driver": "file", "filename": path, "size": 1 << 20},
+			},
+			nil,
+		)
 	}
 	for range 3 { // each is in the way of the next
 		must(t, create())

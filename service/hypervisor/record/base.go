@@ -23,8 +23,12 @@ func (s *Store) ShareDisk(ctx context.Context, vmID, base string) error {
 
 // UnusedBases are those that neither a VM nor another base stands on.
 func (s *Store) UnusedBases(ctx context.Context) (ids []string, err error) {
-	return ids, s.db.Select(ctx, &ids, `SELECT id FROM bases b WHERE NOT EXISTS (SELECT 1 FROM vms WHERE disk_base = b.id)
-		AND NOT EXISTS (SELECT 1 FROM bases c WHERE c.parent = b.id)`)
+	return ids, s.db.Select(
+		ctx,
+		&ids,
+		`SELECT id FROM bases b WHERE NOT EXISTS (SELECT 1 FROM vms WHERE disk_base = b.id)
+		AND NOT EXISTS (SELECT 1 FROM bases c WHERE c.parent = b.id)`,
+	)
 }
 
 // ForgetBase removes the row of a base whose file is gone.

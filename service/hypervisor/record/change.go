@@ -12,12 +12,33 @@ import (
 // save writes a VM's changed row. Generations count changes.
 func save(ctx context.Context, tx *db.Tx, r *VM) error {
 	r.Generation++
-	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ? WHERE id = ?`,
-		r.Name, r.Backend, r.State, r.Spec, r.Secret, r.MAC, r.Tap, r.IPs, r.Autostart,
-		r.Generation, r.LastError, r.StartedAt, r.KillAt, r.Events, r.VCPUs, r.MemoryMiB,
-		r.Base, r.DiskBase, r.PauseReason, r.Reverting, r.ID)
+		r.Name,
+		r.Backend,
+		r.State,
+		r.Spec,
+		r.Secret,
+		r.MAC,
+		r.Tap,
+		r.IPs,
+		r.Autostart,
+		r.Generation,
+		r.LastError,
+		r.StartedAt,
+		r.KillAt,
+		r.Events,
+		r.VCPUs,
+		r.MemoryMiB,
+		r.Base,
+		r.DiskBase,
+		r.PauseReason,
+		r.Reverting,
+		r.ID,
+	)
 	return err
 }
 
@@ -66,7 +87,9 @@ func (s *Store) moveIn(
 		return r, err
 	}
 	if action != "" {
-		if err := s.note(ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name}); err != nil {
+		if err := s.note(
+			ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name},
+		); err != nil {
 			return r, err
 		}
 	}

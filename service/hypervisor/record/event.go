@@ -35,7 +35,14 @@ func (s *Store) tell(ctx context.Context, tx *db.Tx, r *VM, kind, message string
 	if len(message) > longest {
 		message = message[:longest] + "…"
 	}
-	event := Event{VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: caller.From(ctx).Name}
+	event := Event{
+		VM:      r.ID,
+		Seq:     r.Events,
+		At:      db.At(s.now()),
+		Kind:    kind,
+		Message: message,
+		Actor:   caller.From(ctx).Name,
+	}
 	if err := tx.Insert(ctx, "events", event); err != nil {
 		return err
 	}

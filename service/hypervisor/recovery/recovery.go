@@ -124,11 +124,18 @@ func (y *Recovery) restoreOne(ctx context.Context, r record.VM) error {
 		return nil // life.KeepTime removes it
 	case vm.Starting:
 		y.host.Strip(ctx, &r)
-		return y.machines.WithInBackground(ctx, r.ID, "VM start", life.In(vm.Starting), y.disk.BringUpAgain, func(err error) {
-			if err != nil {
-				y.log.Warn("a VM did not start", "vm", r.ID, "error", err)
-			}
-		})
+		return y.machines.WithInBackground(
+			ctx,
+			r.ID,
+			"VM start",
+			life.In(vm.Starting),
+			y.disk.BringUpAgain,
+			func(err error) {
+				if err != nil {
+					y.log.Warn("a VM did not start", "vm", r.ID, "error", err)
+				}
+			},
+		)
 	case vm.Running, vm.Paused, vm.Stopping:
 	case vm.Stopped, vm.Failed:
 		y.host.Strip(ctx, &r)
@@ -196,9 +203,16 @@ func (y *Recovery) meet(ctx context.Context, r record.VM, limit time.Duration) e
 	}
 	if instance == nil {
 		y.host.Strip(ctx, &r)
-		_, err := y.store.Move(ctx, r.ID, vm.Ended, "", "its process ended while the daemon was away", func(r *record.VM) {
-			r.StartedAt, r.KillAt = db.Time{}, db.Time{}
-		})
+		_, err := y.store.Move(
+			ctx,
+			r.ID,
+			vm.Ended,
+			"",
+			"its process ended while the daemon was away",
+			func(r *record.VM) {
+				r.StartedAt, r.KillAt = db.Time{}, db.Time{}
+			},
+		)
 		return err
 	}
 	if r.Tap != "" && y.host.HasNetwork() {

@@ -23,7 +23,14 @@ func TestTheDiskHoldsWhatCloudInitAndTheAgentLookForAndTheSecretIsItsOwnersOnly(
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "seed.iso")
-	c := seed.Content{InstanceID: "i-1", Hostname: "web", UserData: "#cloud-config\npackages: [nginx]\n", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA a@b"}, Secret: "s3cret", Agent: agent}
+	c := seed.Content{
+		InstanceID:        "i-1",
+		Hostname:          "web",
+		UserData:          "#cloud-config\npackages: [nginx]\n",
+		SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA a@b"},
+		Secret:            "s3cret",
+		Agent:             agent,
+	}
 	for range 2 { // the second in place of the first
 		if err := seed.Write(path, c); err != nil {
 			t.Fatal(err)

@@ -62,7 +62,9 @@ func (p DirPool) Disk(v Volume) backend.Disk {
 
 // Resize makes the disk larger.
 func (p DirPool) Resize(ctx context.Context, v Volume, size int64) error {
-	_, err := runAs(ctx, v, "qemu-img", "qemu-utils", "resize", "-q", "-f", "qcow2", p.Path(v), strconv.FormatInt(size, 10))
+	_, err := runAs(
+		ctx, v, "qemu-img", "qemu-utils", "resize", "-q", "-f", "qcow2", p.Path(v), strconv.FormatInt(size, 10),
+	)
 	return err
 }
 
@@ -85,7 +87,9 @@ func CreateQcow2(ctx context.Context, path string, size int64, v Volume) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, err := run(ctx, "qemu-img", "qemu-utils", "create", "-q", "-f", "qcow2", path, strconv.FormatInt(size, 10)); err != nil {
+	if _, err := run(
+		ctx, "qemu-img", "qemu-utils", "create", "-q", "-f", "qcow2", path, strconv.FormatInt(size, 10),
+	); err != nil {
 		return err
 	}
 	return errors.Join(os.Chmod(path, 0o600), own(path, v))
@@ -97,6 +101,8 @@ func Own(path string, v Volume) error { return own(path, v) }
 // SetBacking has a qcow2 file that was inspected, and holds what differs, stand on another.
 // Nothing is compared or copied, and the other is not opened.
 func SetBacking(ctx context.Context, path, backing string) error {
-	_, err := run(ctx, "qemu-img", "qemu-utils", "rebase", "-q", "-u", "-f", "qcow2", "-b", backing, "-F", "qcow2", path)
+	_, err := run(
+		ctx, "qemu-img", "qemu-utils", "rebase", "-q", "-u", "-f", "qcow2", "-b", backing, "-F", "qcow2", path,
+	)
 	return err
 }

@@ -37,12 +37,18 @@ func (p LVMPool) Create(ctx context.Context, v Volume, base *Base) error {
 	if base != nil {
 		size = max(size, base.Size)
 	}
-	if _, err := lvm(ctx, "lvcreate", "--quiet", "--yes", "--wipesignatures", "n", "--type", "thin", "--thinpool", p.Thin, "--virtualsize", strconv.FormatInt(size, 10)+"b", "--name", p.volume(v), p.Group); err != nil {
+	if _, err := lvm(
+		ctx, "lvcreate", "--quiet", "--yes", "--wipesignatures", "n", "--type", "thin", "--thinpool", p.Thin,
+		"--virtualsize", strconv.FormatInt(size, 10)+"b", "--name", p.volume(v), p.Group,
+	); err != nil {
 		return err
 	}
 	if base != nil {
 		// A fresh thin volume reads as zeros, which need not be written.
-		if _, err := run(ctx, "qemu-img", "qemu-utils", "convert", "-q", "-n", "--target-is-zero", "-f", base.Format, "-O", "raw", base.Path, p.device(v)); err != nil {
+		if _, err := run(
+			ctx, "qemu-img", "qemu-utils", "convert", "-q", "-n", "--target-is-zero", "-f", base.Format, "-O",
+			"raw", base.Path, p.device(v),
+		); err != nil {
 			return err
 		}
 	}
@@ -101,7 +107,9 @@ func (p NBDPool) Create(ctx context.Context, v Volume, base *Base) error {
 		_, err := run(ctx, "qemu-img", "qemu-utils", "info", "-f", "raw", p.url(v))
 		return unexported(err, v)
 	}
-	_, err := run(ctx, "qemu-img", "qemu-utils", "convert", "-q", "-n", "-f", base.Format, "-O", "raw", base.Path, p.url(v))
+	_, err := run(
+		ctx, "qemu-img", "qemu-utils", "convert", "-q", "-n", "-f", base.Format, "-O", "raw", base.Path, p.url(v),
+	)
 	return unexported(err, v)
 }
 
@@ -109,7 +117,10 @@ func unexported(err error, v Volume) error {
 	if err == nil {
 		return nil
 	}
-	return fault.Wrap(fault.Unavailable, err, "the export for VM %s cannot be reached; see storage.nbd_server in the daemon's document", v.VM)
+	return fault.Wrap(
+		fault.Unavailable, err,
+		"the export for VM %s cannot be reached; see storage.nbd_server in the daemon's document", v.VM,
+	)
 }
 
 // Disk is the export.

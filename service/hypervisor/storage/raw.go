@@ -27,7 +27,9 @@ func (p RawPool) Create(ctx context.Context, v Volume, base *Base) error {
 		return err
 	}
 	if base != nil {
-		if _, err := run(ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "raw", base.Path, path); err != nil {
+		if _, err := run(
+			ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "raw", base.Path, path,
+		); err != nil {
 			return err
 		}
 	}
@@ -48,7 +50,9 @@ func (p RawPool) Disk(v Volume) backend.Disk {
 
 // Resize makes the disk larger.
 func (p RawPool) Resize(ctx context.Context, v Volume, size int64) error {
-	_, err := runAs(ctx, v, "qemu-img", "qemu-utils", "resize", "-q", "-f", "raw", p.path(v), strconv.FormatInt(size, 10))
+	_, err := runAs(
+		ctx, v, "qemu-img", "qemu-utils", "resize", "-q", "-f", "raw", p.path(v), strconv.FormatInt(size, 10),
+	)
 	return err
 }
 

@@ -66,7 +66,10 @@ func (p RBDPool) Create(ctx context.Context, v Volume, base *Base) error {
 			return err
 		}
 	default:
-		if _, err := run(ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "raw", base.Path, p.url(p.image(v))); err != nil {
+		if _, err := run(
+			ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "raw", base.Path,
+			p.url(p.image(v)),
+		); err != nil {
 			return needsRBD(err)
 		}
 	}
@@ -93,13 +96,16 @@ func needsRBD(err error) error {
 // leaves an image without the snapshot, which is begun anew.
 func (p RBDPool) putBase(ctx context.Context, base *Base) error {
 	image := p.baseImage(base)
-	if out, err := p.rbd(ctx, "snap", "ls", "--format", "json", image); err == nil && strings.Contains(out, `"name":"`+baseSnapshot+`"`) {
+	if out, err := p.rbd(ctx, "snap", "ls", "--format", "json", image); err == nil &&
+		strings.Contains(out, `"name":"`+baseSnapshot+`"`) {
 		return nil
 	}
 	if err := p.remove(ctx, image); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "raw", base.Path, p.url(image)); err != nil {
+	if _, err := run(
+		ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "raw", base.Path, p.url(image),
+	); err != nil {
 		return needsRBD(err)
 	}
 	if _, err := p.rbd(ctx, "snap", "create", "--no-progress", image+"@"+baseSnapshot); err != nil {

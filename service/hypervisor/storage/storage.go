@@ -62,7 +62,9 @@ type Pool interface {
 
 // run runs a program of the host's, and answers with what it printed.
 func run(ctx context.Context, program, install string, args ...string) (string, error) {
-	return outputOf(ctx, exec.CommandContext(ctx, program, args...), install) //nolint:gosec // arguments are values of ours
+	return outputOf(
+		ctx, exec.CommandContext(ctx, program, args...), install,
+	) //nolint:gosec // arguments are values of ours
 }
 
 // runAs is run of a program that opens a VM's disk: it may open what the VM's process may,
@@ -71,7 +73,9 @@ func runAs(ctx context.Context, v Volume, program, install string, args ...strin
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // arguments are values of ours
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	if v.UID != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(v.UID), Gid: uint32(v.GID)}} //nolint:gosec // checked with the document
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uint32(v.UID), Gid: uint32(v.GID)},
+		} //nolint:gosec // checked with the document
 	}
 	return outputOf(ctx, cmd, install)
 }
@@ -88,7 +92,9 @@ func outputOf(ctx context.Context, cmd *exec.Cmd, install string) (string, error
 		return "", ctx.Err()
 	}
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		return "", fault.Wrap(fault.Unavailable, err, "this storage takes %s, which is missing: apt-get install %s", program, install)
+		return "", fault.Wrap(
+			fault.Unavailable, err, "this storage takes %s, which is missing: apt-get install %s", program, install,
+		)
 	}
 	text := strings.TrimSpace(said.String())
 	if strings.Contains(text, "No space left on device") || strings.Contains(text, "Disk quota exceeded") {

@@ -127,10 +127,14 @@ func TestDisksInCeph(t *testing.T) {
 	if err := p.Create(t.Context(), v, base(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Disk(v).Target; got != "rbd:vms/mainstay-booted?conf="+strings.ReplaceAll(c.Conf, "/", "%2F")+"&user=admin" {
+	if got := p.Disk(v).Target; got != "rbd:vms/mainstay-booted?conf="+strings.ReplaceAll(
+		c.Conf, "/", "%2F",
+	)+"&user=admin" {
 		t.Errorf("%s", got)
 	}
-	if out := tool(t, "rbd", "-c", c.Conf, "info", c.Pool+"/mainstay-booted"); !strings.Contains(out, "parent: vms/mainstay-base-0123456789abcdef@base") {
+	if out := tool(t, "rbd", "-c", c.Conf, "info", c.Pool+"/mainstay-booted"); !strings.Contains(
+		out, "parent: vms/mainstay-base-0123456789abcdef@base",
+	) {
 		t.Errorf("it is no clone: %s", out)
 	}
 }
@@ -148,12 +152,15 @@ func TestDisksThatSomebodyExports(t *testing.T) {
 	p, v := storage.NBDPool{Server: "unix:" + dir + "/%s.sock"}, storage.Volume{VM: "one"}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := p.Create(ctx, v, nil); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "storage.nbd_server") {
+	if err := p.Create(ctx, v, nil); !fault.Is(err, fault.Unavailable) ||
+		!strings.Contains(err.Error(), "storage.nbd_server") {
 		t.Errorf("without an export: %v", err)
 	}
 	raw := filepath.Join(dir, "raw")
 	tool(t, "qemu-img", "create", "-q", "-f", "raw", raw, "16M")
-	server := exec.CommandContext(ctx, "qemu-nbd", "--persistent", "--shared=8", "-f", "raw", "-k", filepath.Join(dir, "one.sock"), raw) //nolint:gosec // the test's own
+	server := exec.CommandContext(
+		ctx, "qemu-nbd", "--persistent", "--shared=8", "-f", "raw", "-k", filepath.Join(dir, "one.sock"), raw,
+	) //nolint:gosec // the test's own
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +168,8 @@ func TestDisksThatSomebodyExports(t *testing.T) {
 	for err = p.Create(ctx, v, base(t)); err != nil && ctx.Err() == nil; err = p.Create(ctx, v, base(t)) {
 		time.Sleep(20 * time.Millisecond) // the server begins in its own time
 	}
-	if content, readErr := os.ReadFile(raw); err != nil || readErr != nil || !strings.HasPrefix(string(content), "the base") {
+	if content, readErr := os.ReadFile(raw); err != nil || readErr != nil ||
+		!strings.HasPrefix(string(content), "the base") {
 		t.Errorf("%v, %v", err, readErr)
 	}
 	if got := p.Disk(v).Target; got != "nbd:unix:"+dir+"/one.sock" {

@@ -82,7 +82,16 @@ var legal = map[Move]map[State]State{
 	// What could not be made is no VM: what there is of it is removed.
 	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
 	// So is asking twice to delete: the first attempt may have ended with the daemon.
-	Delete: {Creating: Deleting, Stopped: Deleting, Starting: Deleting, Running: Deleting, Paused: Deleting, Stopping: Deleting, Failed: Deleting, Deleting: Deleting},
+	Delete: {
+		Creating: Deleting,
+		Stopped:  Deleting,
+		Starting: Deleting,
+		Running:  Deleting,
+		Paused:   Deleting,
+		Stopping: Deleting,
+		Failed:   Deleting,
+		Deleting: Deleting,
+	},
 }
 
 // Next is the state that a move leads to. A move that the state does not allow is a
@@ -90,7 +99,9 @@ var legal = map[Move]map[State]State{
 func Next(from State, move Move) (State, error) {
 	to, ok := legal[move][from]
 	if !ok {
-		return from, fault.New(fault.Conflict, "the VM is %s; it cannot %s now", from, phrase(move)).WithCode("wrong_state")
+		return from, fault.New(
+			fault.Conflict, "the VM is %s; it cannot %s now", from, phrase(move),
+		).WithCode("wrong_state")
 	}
 	return to, nil
 }

@@ -40,7 +40,8 @@ func TestEachStateAllowsExactlyItsMoves(t *testing.T) {
 func TestAnIllegalMoveIsAConflictThatNamesTheStateAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	got, err := vm.Next(vm.Stopped, vm.Pause)
-	if got != vm.Stopped || !fault.Is(err, fault.Conflict) || fault.From(err).PublicCode() != "wrong_state" || err.Error() != "the VM is stopped; it cannot pause now" {
+	if got != vm.Stopped || !fault.Is(err, fault.Conflict) || fault.From(err).PublicCode() != "wrong_state" ||
+		err.Error() != "the VM is stopped; it cannot pause now" {
 		t.Errorf("%s, %v", got, err)
 	}
 	if _, err := vm.Next("nonsense", vm.Start); !fault.Is(err, fault.Conflict) {

@@ -63,7 +63,11 @@ func (b *Backend) Probe(ctx context.Context) backend.Info {
 
 func (b *Backend) missing() error {
 	if _, err := exec.LookPath(b.o.Program); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "Cloud Hypervisor (%s) is missing: get it from the releases of github.com/cloud-hypervisor/cloud-hypervisor", b.o.Program)
+		return fault.Wrap(
+			fault.Unavailable, err,
+			"Cloud Hypervisor (%s) is missing: get it from the releases of github.com/cloud-hypervisor/cloud-hypervisor",
+			b.o.Program,
+		)
 	}
 	return nil
 }
@@ -74,9 +78,14 @@ func (b *Backend) Check(s *backend.Spec) error {
 	case s.RootFS != "":
 		return fault.InvalidField("image", "is a root file system, which only a sandbox runs")
 	case s.Kernel != "" && s.Firmware != "":
-		return fault.InvalidField("firmware", "cannot be had together with a kernel: Cloud Hypervisor boots one of them")
+		return fault.InvalidField(
+			"firmware", "cannot be had together with a kernel: Cloud Hypervisor boots one of them",
+		)
 	case s.Kernel == "" && s.Firmware == "" && b.o.Firmware == "":
-		return fault.InvalidField("kernel", "is required by Cloud Hypervisor, or a firmware that was built for it (CLOUDHV.fd or hypervisor-fw); backend qemu has its own")
+		return fault.InvalidField(
+			"kernel",
+			"is required by Cloud Hypervisor, or a firmware that was built for it (CLOUDHV.fd or hypervisor-fw); backend qemu has its own",
+		)
 	case s.Kernel == "" && len(s.Disks) == 0:
 		return fault.InvalidField("image", "is required: without an image, a kernel or a disk there is nothing to boot")
 	case s.Initrd != "" && s.Kernel == "":
@@ -84,12 +93,17 @@ func (b *Backend) Check(s *backend.Spec) error {
 	}
 	for _, d := range s.Disks {
 		if !filepath.IsAbs(d.Target) || imageTypes[d.Format] == "" {
-			return fault.InvalidField("storage", "keeps disks where Cloud Hypervisor cannot read them, which takes raw and qcow2 files and devices: use another storage, or backend qemu")
+			return fault.InvalidField(
+				"storage",
+				"keeps disks where Cloud Hypervisor cannot read them, which takes raw and qcow2 files and devices: use another storage, or backend qemu",
+			)
 		}
 	}
 	for _, n := range s.NICs {
 		if n.Tap == "" {
-			return fault.InvalidField("network.mode", "user cannot be had with Cloud Hypervisor: use bridge, tap or none, or backend qemu")
+			return fault.InvalidField(
+				"network.mode", "user cannot be had with Cloud Hypervisor: use bridge, tap or none, or backend qemu",
+			)
 		}
 	}
 	return nil
@@ -129,9 +143,18 @@ var apiArgument = "path=" + restsocket.InRun(restsocket.APISocket)
 // program is what is launched for a VM.
 func (b *Backend) program(s *backend.Spec) restsocket.Program {
 	p := restsocket.Program{
-		Name: "Cloud Hypervisor", Path: b.o.Program, Folder: s.Folder, Root: s.Folder, EndMark: endMark,
-		Args:     []string{"--api-socket", apiArgument, "--event-monitor", "path=" + restsocket.InRun(restsocket.LogPipe)},
-		OwnerUID: s.UID, OwnerGID: s.GID, UID: s.UID, GID: s.GID,
+		Name:    "Cloud Hypervisor",
+		Path:    b.o.Program,
+		Folder:  s.Folder,
+		Root:    s.Folder,
+		EndMark: endMark,
+		Args: []string{
+			"--api-socket", apiArgument, "--event-monitor", "path=" + restsocket.InRun(restsocket.LogPipe),
+		},
+		OwnerUID: s.UID,
+		OwnerGID: s.GID,
+		UID:      s.UID,
+		GID:      s.GID,
 	}
 	if s.UID != 0 {
 		// The device belongs to a group.

@@ -97,7 +97,11 @@ func configOf(s *backend.Spec, firmware string) vmConfig {
 	}
 	for i, d := range s.Disks {
 		c.Disks = append(c.Disks, disk{
-			ID: "disk" + strconv.Itoa(i), Path: d.Target, ReadOnly: d.ReadOnly || d.CD, Type: imageTypes[d.Format], BackingFiles: d.Format == "qcow2",
+			ID:           "disk" + strconv.Itoa(i),
+			Path:         d.Target,
+			ReadOnly:     d.ReadOnly || d.CD,
+			Type:         imageTypes[d.Format],
+			BackingFiles: d.Format == "qcow2",
 		})
 	}
 	for i, n := range s.NICs {

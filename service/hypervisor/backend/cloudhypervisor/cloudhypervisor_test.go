@@ -21,9 +21,16 @@ import (
 
 func spec(folder string) *backend.Spec {
 	return &backend.Spec{
-		ID: "00000000-0000-4000-8000-000000000004", Name: "vm", Folder: folder, VCPUs: 2, MemoryMiB: 256,
-		Kernel: sockettest.File(folder, "vmlinux", "kernel", 0), Initrd: sockettest.File(folder, "initrd", "initrd", 0),
-		Disks: []backend.Disk{{ID: "system", Target: sockettest.File(folder, "disk.qcow2", "disk", 0), Format: "qcow2"}},
+		ID:        "00000000-0000-4000-8000-000000000004",
+		Name:      "vm",
+		Folder:    folder,
+		VCPUs:     2,
+		MemoryMiB: 256,
+		Kernel:    sockettest.File(folder, "vmlinux", "kernel", 0),
+		Initrd:    sockettest.File(folder, "initrd", "initrd", 0),
+		Disks: []backend.Disk{
+			{ID: "system", Target: sockettest.File(folder, "disk.qcow2", "disk", 0), Format: "qcow2"},
+		},
 		Agent: true,
 	}
 }
@@ -62,7 +69,9 @@ func TestCountersOfDevicesAreAddedUp(t *testing.T) {
 	b, s, _ := host.VM(t, sockettest.Settings{})
 	i := sockettest.Start(t, b, s)
 	m, err := i.Metrics(sockettest.Soon(t))
-	if err != nil || m.DiskReadBytes != 4096 || m.DiskWrittenBytes != 512 || m.NetReceivedBytes != 7 || m.NetSentBytes != 9 || m.MemoryBytes == 0 {
+	if err != nil || m.DiskReadBytes != 4096 || m.DiskWrittenBytes != 512 || m.NetReceivedBytes != 7 ||
+		m.NetSentBytes != 9 ||
+		m.MemoryBytes == 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
@@ -128,7 +137,8 @@ func TestAKernelThatIsNotThereIsNamedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b, s, programs := host.VM(t, sockettest.Settings{})
 	s.Kernel = "/nowhere/vmlinux"
-	if _, err := b.Start(sockettest.Soon(t), s); !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Message, "/nowhere/vmlinux") {
+	if _, err := b.Start(sockettest.Soon(t), s); !fault.Is(err, fault.Unavailable) ||
+		!strings.Contains(fault.From(err).Message, "/nowhere/vmlinux") {
 		t.Errorf("%v", err)
 	}
 	sockettest.NothingLeft(t, s, programs)
@@ -188,10 +198,17 @@ func TestWhatCloudHypervisorCannotRunIsNamed(t *testing.T) {
 		{"storage", func(s *backend.Spec) { s.Disks[0].Format = "vmdk" }},
 		{"network.mode", func(s *backend.Spec) { s.NICs[0].Tap = "" }},
 	} {
-		s := backend.Spec{VCPUs: 1, MemoryMiB: 128, Kernel: "/k", Disks: []backend.Disk{{Target: "/d", Format: "qcow2"}}, NICs: []backend.NIC{{Tap: "tap0"}}}
+		s := backend.Spec{
+			VCPUs:     1,
+			MemoryMiB: 128,
+			Kernel:    "/k",
+			Disks:     []backend.Disk{{Target: "/d", Format: "qcow2"}},
+			NICs:      []backend.NIC{{Tap: "tap0"}},
+		}
 		c.change(&s)
 		err := b.Check(&s)
-		if f := fault.From(err); (c.field == "") != (err == nil) || c.field != "" && (f.Kind != fault.Invalid || f.Field != c.field) {
+		if f := fault.From(err); (c.field == "") != (err == nil) ||
+			c.field != "" && (f.Kind != fault.Invalid || f.Field != c.field) {
 			t.Errorf("%q: %v", c.field, err)
 		}
 	}
@@ -219,7 +236,10 @@ func TestRealCloudHypervisor(t *testing.T) {
 	kernel := os.Getenv("MAINSTAY_TEST_VMLINUX")
 	b := cloudhypervisor.New(cloudhypervisor.Options{})
 	if info := b.Probe(t.Context()); !info.Available || kernel == "" {
-		t.Skipf("only the fake was used: %s; the real one is tested with an uncompressed kernel at MAINSTAY_TEST_VMLINUX", info.Detail)
+		t.Skipf(
+			"only the fake was used: %s; the real one is tested with an uncompressed kernel at MAINSTAY_TEST_VMLINUX",
+			info.Detail,
+		)
 	}
 	s := spec(sockettest.Folder(t))
 	s.Kernel, s.Initrd, s.Disks = kernel, "", nil

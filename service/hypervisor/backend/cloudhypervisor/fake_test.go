@@ -98,7 +98,9 @@ func fakeCloudHypervisor(args []string) int {
 	}
 	f := &fake{Guest: guest}
 	if path, ok := strings.CutPrefix(*monitor, "path="); ok {
-		if f.events, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil { //nolint:gosec // the test's own
+		if f.events, err = os.OpenFile(
+			path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600,
+		); err != nil { //nolint:gosec // the test's own
 			return fail(1, err)
 		}
 		if err := unix.SetNonblock(int(f.events.Fd()), true); err != nil { //nolint:gosec // a file's number is small
@@ -114,7 +116,9 @@ func fakeCloudHypervisor(args []string) int {
 		f.event("vm", "shutdown")
 		os.Exit(0)
 	}
-	return fail(1, f.Serve(path, f, func(w http.ResponseWriter, text string) { refuse(w, http.StatusBadRequest, text) }))
+	return fail(
+		1, f.Serve(path, f, func(w http.ResponseWriter, text string) { refuse(w, http.StatusBadRequest, text) }),
+	)
 }
 
 func fail(status int, err error) int {
@@ -127,7 +131,10 @@ func (f *fake) event(source, name string) {
 	if f.events == nil {
 		return
 	}
-	text := fmt.Sprintf("{\n  \"timestamp\": {\n    \"secs\": 0,\n    \"nanos\": 1\n  },\n  \"source\": %q,\n  \"event\": %q,\n  \"properties\": null\n}\n\n", source, name)
+	text := fmt.Sprintf(
+		"{\n  \"timestamp\": {\n    \"secs\": 0,\n    \"nanos\": 1\n  },\n  \"source\": %q,\n  \"event\": %q,\n  \"properties\": null\n}\n\n",
+		source, name,
+	)
 	_, _ = unix.Write(int(f.events.Fd()), []byte(text)) //nolint:gosec // a file's number is small
 }
 
@@ -192,13 +199,20 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fake) look(name string) (any, error) {
 	switch {
 	case name == "vmm.ping":
-		return map[string]any{"version": "v48.0", "build_version": "v48.0", "pid": os.Getpid(), "features": []string{"kvm"}}, nil
+		return map[string]any{
+			"version":       "v48.0",
+			"build_version": "v48.0",
+			"pid":           os.Getpid(),
+			"features":      []string{"kvm"},
+		}, nil
 	case name == "vm.info" && f.config == nil:
 		return nil, no(http.StatusNotFound, "VM is not created")
 	case name == "vm.info":
 		return map[string]any{"config": f.config, "state": f.state}, nil
 	case name == "vm.counters" && f.booted():
-		return json.RawMessage(`{"disk0":{"read_bytes":4096,"write_bytes":512,"read_ops":1,"read_latency_min":18446744073709551615},"net0":{"rx_bytes":7,"tx_bytes":9}}`), nil
+		return json.RawMessage(
+			`{"disk0":{"read_bytes":4096,"write_bytes":512,"read_ops":1,"read_latency_min":18446744073709551615},"net0":{"rx_bytes":7,"tx_bytes":9}}`,
+		), nil
 	case name == "vm.counters":
 		return nil, no(http.StatusInternalServerError, "Internal Server Error", "VM is not running")
 	}
@@ -210,7 +224,13 @@ func (f *fake) booted() bool { return f.state == "Running" || f.state == "Paused
 // change makes a move that the state allows: not created, Created, Running, Paused, Shutdown.
 func (f *fake) change(name string, r *http.Request) error {
 	moves := map[string]struct{ from, to string }{
-		"vm.boot": {"Created", "Running"}, "vm.pause": {"Running", "Paused"}, "vm.resume": {"Paused", "Running"}, "vm.shutdown": {"Running", "Shutdown"},
+		"vm.boot": {
+			"Created",
+			"Running",
+		},
+		"vm.pause":        {"Running", "Paused"},
+		"vm.resume":       {"Paused", "Running"},
+		"vm.shutdown":     {"Running", "Shutdown"},
 		"vm.power-button": {"Running", "Running"},
 	}
 	move, known := moves[name]
@@ -225,7 +245,10 @@ func (f *fake) change(name string, r *http.Request) error {
 	case f.config == nil:
 		return no(http.StatusNotFound, "The VM is not created")
 	case f.state != move.from:
-		return no(http.StatusMethodNotAllowed, "The VM could not do "+name, "Invalid VM state transition: "+f.state+" to "+move.to)
+		return no(
+			http.StatusMethodNotAllowed, "The VM could not do "+name,
+			"Invalid VM state transition: "+f.state+" to "+move.to,
+		)
 	}
 	if name == "vm.boot" {
 		if err := f.boot(); err != nil {
@@ -248,13 +271,20 @@ func (f *fake) create(r *http.Request) error {
 	}
 	switch {
 	case c.Payload == nil || c.Payload.Kernel == "" && c.Payload.Firmware == "":
-		return no(http.StatusInternalServerError, "Internal Server Error", "Error with VM payload", "no kernel or firmware")
+		return no(
+			http.StatusInternalServerError, "Internal Server Error", "Error with VM payload", "no kernel or firmware",
+		)
 	case c.Payload.Kernel != "" && c.Payload.Firmware != "":
-		return no(http.StatusInternalServerError, "Internal Server Error", "Error with VM payload", "kernel and firmware")
+		return no(
+			http.StatusInternalServerError, "Internal Server Error", "Error with VM payload", "kernel and firmware",
+		)
 	case c.CPUs.Boot < 1 || c.CPUs.Max < c.CPUs.Boot || c.Memory.Size < 1<<20:
 		return no(http.StatusInternalServerError, "Internal Server Error", "Error validating the VM configuration")
 	case c.Serial.Mode != "Socket" || c.Serial.Socket == "" || c.Console.Mode != "Off":
-		return no(http.StatusInternalServerError, "Internal Server Error", "Path missing when using file or socket console mode")
+		return no(
+			http.StatusInternalServerError, "Internal Server Error",
+			"Path missing when using file or socket console mode",
+		)
 	case c.Vsock != nil && (c.Vsock.CID < 3 || c.Vsock.Socket == ""):
 		return no(http.StatusInternalServerError, "Internal Server Error", "Invalid vsock configuration")
 	}

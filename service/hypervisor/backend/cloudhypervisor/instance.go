@@ -95,7 +95,8 @@ func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
 func count(m *backend.Metrics, devices map[string]map[string]json.RawMessage) {
 	for _, counters := range devices {
 		for name, into := range map[string]*int64{
-			"read_bytes": &m.DiskReadBytes, "write_bytes": &m.DiskWrittenBytes, "rx_bytes": &m.NetReceivedBytes, "tx_bytes": &m.NetSentBytes,
+			"read_bytes": &m.DiskReadBytes, "write_bytes": &m.DiskWrittenBytes,
+			"rx_bytes": &m.NetReceivedBytes, "tx_bytes": &m.NetSentBytes,
 		} {
 			if n, err := strconv.ParseInt(string(counters[name]), 10, 64); err == nil && n > 0 && *into+n > 0 {
 				*into += n

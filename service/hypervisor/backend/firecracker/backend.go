@@ -88,10 +88,16 @@ func (b *Backend) missing() error {
 		return nil
 	}
 	if _, err := exec.LookPath(b.o.Jailer.Binary); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "Firecracker's jailer (%s) is missing: %s, or switch the jailer off", b.o.Jailer.Binary, get)
+		return fault.Wrap(
+			fault.Unavailable, err, "Firecracker's jailer (%s) is missing: %s, or switch the jailer off",
+			b.o.Jailer.Binary, get,
+		)
 	}
 	if os.Geteuid() != 0 {
-		return fault.New(fault.Unavailable, "Firecracker's jailer is run as root, which this daemon is not: run it as root, or switch the jailer off")
+		return fault.New(
+			fault.Unavailable,
+			"Firecracker's jailer is run as root, which this daemon is not: run it as root, or switch the jailer off",
+		)
 	}
 	return nil
 }
@@ -104,7 +110,10 @@ func (b *Backend) Check(s *backend.Spec) error {
 	case s.RootFS != "":
 		return fault.InvalidField("image", "is a root file system, which only a sandbox runs")
 	case s.Firmware != "":
-		return fault.InvalidField("firmware", "cannot be run by Firecracker, which boots a kernel: leave firmware away and name a kernel, or use backend qemu")
+		return fault.InvalidField(
+			"firmware",
+			"cannot be run by Firecracker, which boots a kernel: leave firmware away and name a kernel, or use backend qemu",
+		)
 	case s.Kernel == "":
 		return fault.InvalidField("kernel", "is required by Firecracker: an uncompressed Linux kernel (vmlinux)")
 	case s.VCPUs < 1 || s.VCPUs > maxVCPUs:
@@ -112,15 +121,24 @@ func (b *Backend) Check(s *backend.Spec) error {
 	}
 	for _, d := range s.Disks {
 		if !filepath.IsAbs(d.Target) {
-			return fault.InvalidField("storage", "keeps disks where Firecracker cannot reach them, which takes files and devices: use another storage, or backend qemu")
+			return fault.InvalidField(
+				"storage",
+				"keeps disks where Firecracker cannot reach them, which takes files and devices: use another storage, or backend qemu",
+			)
 		}
 		if d.Format != "raw" {
-			return fault.InvalidField("storage", "keeps disks as %s, and Firecracker takes raw ones only: use a storage of raw disks such as lvm-thin, or backend qemu", d.Format)
+			return fault.InvalidField(
+				"storage",
+				"keeps disks as %s, and Firecracker takes raw ones only: use a storage of raw disks such as lvm-thin, or backend qemu",
+				d.Format,
+			)
 		}
 	}
 	for _, n := range s.NICs {
 		if n.Tap == "" {
-			return fault.InvalidField("network.mode", "user cannot be had with Firecracker: use bridge, tap or none, or backend qemu")
+			return fault.InvalidField(
+				"network.mode", "user cannot be had with Firecracker: use bridge, tap or none, or backend qemu",
+			)
 		}
 	}
 	return nil
@@ -169,8 +187,16 @@ func (b *Backend) program(s *backend.Spec) (restsocket.Program, func(string) str
 		return restsocket.Program{}, nil, err
 	}
 	p := restsocket.Program{
-		Name: "Firecracker", Path: path, Args: append([]string{"--id", s.ID}, ownArgs()...), Folder: s.Folder, Root: s.Folder,
-		OwnerUID: s.UID, OwnerGID: s.GID, Stdin: consoleIn, Stdout: consoleOut, EndMark: endMark,
+		Name:     "Firecracker",
+		Path:     path,
+		Args:     append([]string{"--id", s.ID}, ownArgs()...),
+		Folder:   s.Folder,
+		Root:     s.Folder,
+		OwnerUID: s.UID,
+		OwnerGID: s.GID,
+		Stdin:    consoleIn,
+		Stdout:   consoleOut,
+		EndMark:  endMark,
 	}
 	if b.o.Jailer.Enabled {
 		return b.jail(s, p)
@@ -188,12 +214,17 @@ func (b *Backend) program(s *backend.Spec) (restsocket.Program, func(string) str
 
 // ownArgs are the arguments of Firecracker, in a jail or not.
 func ownArgs() []string {
-	return []string{"--api-sock", restsocket.InRun(restsocket.APISocket), "--log-path", restsocket.InRun(restsocket.LogPipe), "--level", "Info"}
+	return []string{
+		"--api-sock", restsocket.InRun(restsocket.APISocket), "--log-path", restsocket.InRun(restsocket.LogPipe),
+		"--level", "Info",
+	}
 }
 
 // Find meets the VM again. One that was never started is none: its start was broken off.
 func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
-	vm, err := restsocket.Find(restsocket.Program{Name: "Firecracker", Folder: s.Folder, Root: rootOf(s), EndMark: endMark})
+	vm, err := restsocket.Find(
+		restsocket.Program{Name: "Firecracker", Folder: s.Folder, Root: rootOf(s), EndMark: endMark},
+	)
 	if err != nil || vm == nil {
 		return nil, err
 	}

@@ -71,7 +71,9 @@ func calls(s *backend.Spec, place func(string) string) []restsocket.Call {
 	for i, d := range s.Disks {
 		// Firecracker adds root=/dev/vda at the end for a root device, where it would win.
 		root := i == 0 && !namesRoot(boot.Args)
-		all = append(all, put("/drives/"+driveID(i), drive{driveID(i), place(d.Target), root, d.ReadOnly || d.CD, "Writeback"}))
+		all = append(
+			all, put("/drives/"+driveID(i), drive{driveID(i), place(d.Target), root, d.ReadOnly || d.CD, "Writeback"}),
+		)
 	}
 	for i, n := range s.NICs {
 		id := "net" + strconv.Itoa(i)

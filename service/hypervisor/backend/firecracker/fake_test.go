@@ -113,7 +113,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.Method == http.MethodGet && r.URL.Path == "/" {
-		_ = json.NewEncoder(w).Encode(map[string]string{"app_name": "Firecracker", "id": "fake", "state": f.state, "vmm_version": "1.12.0"})
+		_ = json.NewEncoder(w).Encode(
+			map[string]string{"app_name": "Firecracker", "id": "fake", "state": f.state, "vmm_version": "1.12.0"},
+		)
 		return
 	}
 	if err := f.change(r); err != nil {
@@ -131,7 +133,11 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fake) change(r *http.Request) error {
 	resource, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	before := map[string]func(*http.Request, string) error{
-		"boot-source": f.bootSource, "drives": f.drive, "machine-config": f.machine, "network-interfaces": f.network, "vsock": f.vsock,
+		"boot-source":        f.bootSource,
+		"drives":             f.drive,
+		"machine-config":     f.machine,
+		"network-interfaces": f.network,
+		"vsock":              f.vsock,
 	}
 	switch {
 	case r.Method == http.MethodPut && before[resource] != nil:
@@ -291,7 +297,9 @@ func (f *fake) start() error {
 	defer func() { _ = file.Close() }()
 	magic := make([]byte, 4)
 	if _, err := io.ReadFull(file, magic); err != nil || string(magic) != "\x7fELF" {
-		return errors.New("Start microvm error: Cannot load kernel due to invalid memory configuration or invalid kernel image: Kernel Loader: failed to load ELF kernel image")
+		return errors.New(
+			"Start microvm error: Cannot load kernel due to invalid memory configuration or invalid kernel image: Kernel Loader: failed to load ELF kernel image",
+		)
 	}
 	f.state = "Running"
 	go f.Type(os.Stdin)
@@ -368,10 +376,14 @@ func enter(root, program string, uid, gid int) error {
 		return err
 	}
 	for _, folder := range []string{"/", "/dev", "/dev/net", "/run"} {
-		if err := errors.Join(os.MkdirAll(folder, 0o700), os.Chmod(folder, 0o700), os.Chown(folder, uid, gid)); err != nil { //nolint:gosec // in the jail
+		if err := errors.Join(
+			os.MkdirAll(folder, 0o700), os.Chmod(folder, 0o700), os.Chown(folder, uid, gid),
+		); err != nil { //nolint:gosec // in the jail
 			return err
 		}
 	}
-	_ = unix.Mknod("/dev/kvm", unix.S_IFCHR|0o600, int(unix.Mkdev(10, 232))) //nolint:gosec // nothing of the fake needs it
+	_ = unix.Mknod(
+		"/dev/kvm", unix.S_IFCHR|0o600, int(unix.Mkdev(10, 232)),
+	) //nolint:gosec // nothing of the fake needs it
 	return errors.Join(unix.Setgroups(nil), unix.Setgid(gid), unix.Setuid(uid))
 }

@@ -32,7 +32,13 @@ func spec(folder string, uid int) *backend.Spec {
 		Kernel: sockettest.File(folder, "vmlinux", elf, uid), Initrd: sockettest.File(folder, "initrd", "initrd", uid),
 		Disks: []backend.Disk{
 			{ID: "system", Target: sockettest.File(folder, "disk.raw", "disk", uid), Format: "raw"},
-			{ID: "seed", Target: sockettest.File(folder, "seed.iso", "seed", uid), Format: "raw", ReadOnly: true, CD: true},
+			{
+				ID:       "seed",
+				Target:   sockettest.File(folder, "seed.iso", "seed", uid),
+				Format:   "raw",
+				ReadOnly: true,
+				CD:       true,
+			},
 		},
 		Agent: true, UID: uid, GID: uid,
 	}
@@ -66,9 +72,11 @@ func halfStart(b backend.Backend, s *backend.Spec) error {
 func jailed() sockettest.Host {
 	h := plain
 	h.Backend = func(programs string) backend.Backend {
-		return firecracker.New(firecracker.Options{Program: filepath.Join(programs, "firecracker"), Jailer: firecracker.Jailer{
-			Enabled: true, Binary: filepath.Join(programs, "jailer"), ChrootBase: filepath.Join(programs, "jails"),
-		}})
+		return firecracker.New(
+			firecracker.Options{Program: filepath.Join(programs, "firecracker"), Jailer: firecracker.Jailer{
+				Enabled: true, Binary: filepath.Join(programs, "jailer"), ChrootBase: filepath.Join(programs, "jails"),
+			}},
+		)
 	}
 	h.Spec = func(folder string) *backend.Spec { return spec(folder, nobody) }
 	h.Jail = "jails/firecracker/*/root"
@@ -134,7 +142,8 @@ func TestProcessesWithoutAJailRunAsTheUser(t *testing.T) {
 func userOf(t *testing.T, pid, uid int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if want := fmt.Sprintf("Uid:\t%d\t%d\t%d\t%d", uid, uid, uid, uid); err != nil || !strings.Contains(string(status), want) {
+	if want := fmt.Sprintf("Uid:\t%d\t%d\t%d\t%d", uid, uid, uid, uid); err != nil ||
+		!strings.Contains(string(status), want) {
 		t.Errorf("it runs as another user, %v: %s", err, status)
 	}
 }
@@ -156,7 +165,10 @@ func TestAJailHasTheFilesOfItsVMAndNoOthers(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if want := []string{"dev", "disk0", "disk1", "firecracker", "initrd", "kernel", "run"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{
+		"dev", "disk0", "disk1", "firecracker", "initrd", "kernel", "run",
+	}; err != nil ||
+		!slices.Equal(names, want) {
 		t.Errorf("%v, %v; want %v", names, err, want)
 	}
 	inside, err := os.Stat(filepath.Join(root, "disk0"))
@@ -173,7 +185,8 @@ func TestAFileThatCannotBeJailedLeavesNothing(t *testing.T) {
 	needRoot(t)
 	b, s, programs := jailed().VM(t, sockettest.Settings{})
 	s.Disks[0].Target = "/proc/self/mountinfo" // on another file system
-	if _, err := b.Start(sockettest.Soon(t), s); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "file system") {
+	if _, err := b.Start(sockettest.Soon(t), s); !fault.Is(err, fault.Unavailable) ||
+		!strings.Contains(err.Error(), "file system") {
 		t.Errorf("%v", err)
 	}
 	sockettest.NothingLeft(t, s, programs)
@@ -183,7 +196,8 @@ func TestAKernelThatIsCompressedIsRefusedInFirecrackersWords(t *testing.T) {
 	t.Parallel()
 	b, s, programs := plain.VM(t, sockettest.Settings{})
 	s.Kernel = s.Initrd
-	if _, err := b.Start(sockettest.Soon(t), s); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "failed to load ELF kernel image") {
+	if _, err := b.Start(sockettest.Soon(t), s); !fault.Is(err, fault.Conflict) ||
+		!strings.Contains(err.Error(), "failed to load ELF kernel image") {
 		t.Errorf("%v", err)
 	}
 	sockettest.NothingLeft(t, s, programs)
@@ -210,7 +224,12 @@ func TestTheFakeEnforcesTheOrderOfCalls(t *testing.T) {
 	refused(http.MethodPatch, "/vm", `{"state":"Paused"}`, "before starting")
 	refused(http.MethodPut, "/machine-config", `{"vcpu_count":1,"mem_size_mib":128,"vcpus":1}`, "unknown field")
 	refused(http.MethodPut, "/machine-config", `{"vcpu_count":1}`, "invalid")
-	refused(http.MethodPut, "/drives/a", `{"drive_id":"b","is_root_device":false,"is_read_only":true,"path_on_host":"/dev/null"}`, "does not match")
+	refused(
+		http.MethodPut,
+		"/drives/a",
+		`{"drive_id":"b","is_root_device":false,"is_read_only":true,"path_on_host":"/dev/null"}`,
+		"does not match",
+	)
 	refused(http.MethodPut, "/vsock", `{"guest_cid":2,"uds_path":"run/vsock.sock"}`, "reserved")
 	refused(http.MethodPost, "/actions", `{}`, "Invalid request method")
 	for _, call := range firecracker.Calls(s, func(path string) string { return path }) {
@@ -257,9 +276,17 @@ func TestCallsFollowFromTheSpec(t *testing.T) {
 	inJail := func(path string) string { return "/in" + path }
 	boot := backend.Spec{VCPUs: 1, MemoryMiB: 128, Kernel: "/k"}
 	full := backend.Spec{
-		VCPUs: 4, MemoryMiB: 1024, Kernel: "/k", Initrd: "/i", KernelArgs: `root=/dev/vda1 "quiet"`, Agent: true,
-		Disks: []backend.Disk{{ID: "a-b", Target: "/d", Format: "raw"}, {ID: "seed", Target: "/s", Format: "raw", CD: true}},
-		NICs:  []backend.NIC{{MAC: "52:54:00:00:00:01", Tap: "tap7"}},
+		VCPUs:      4,
+		MemoryMiB:  1024,
+		Kernel:     "/k",
+		Initrd:     "/i",
+		KernelArgs: `root=/dev/vda1 "quiet"`,
+		Agent:      true,
+		Disks: []backend.Disk{
+			{ID: "a-b", Target: "/d", Format: "raw"},
+			{ID: "seed", Target: "/s", Format: "raw", CD: true},
+		},
+		NICs: []backend.NIC{{MAC: "52:54:00:00:00:01", Tap: "tap7"}},
 	}
 	disk := boot
 	disk.Disks = full.Disks[:1]
@@ -325,10 +352,17 @@ func TestWhatFirecrackerCannotRunIsNamed(t *testing.T) {
 		"storage":      func(s *backend.Spec) { s.Disks[0].Format = "qcow2" },
 		"network.mode": func(s *backend.Spec) { s.NICs = []backend.NIC{{MAC: "52:54:00:00:00:01"}} },
 	} {
-		s := backend.Spec{VCPUs: 1, MemoryMiB: 128, Kernel: "/k", Disks: []backend.Disk{{Target: "/d", Format: "raw"}}, NICs: []backend.NIC{{Tap: "tap0"}}}
+		s := backend.Spec{
+			VCPUs:     1,
+			MemoryMiB: 128,
+			Kernel:    "/k",
+			Disks:     []backend.Disk{{Target: "/d", Format: "raw"}},
+			NICs:      []backend.NIC{{Tap: "tap0"}},
+		}
 		change(&s)
 		err := b.Check(&s)
-		if f := fault.From(err); (field == "") != (err == nil) || field != "" && (f.Kind != fault.Invalid || f.Field != field) {
+		if f := fault.From(err); (field == "") != (err == nil) ||
+			field != "" && (f.Kind != fault.Invalid || f.Field != field) {
 			t.Errorf("%q: %v", field, err)
 		}
 	}
@@ -343,17 +377,24 @@ func TestProbeSaysWhatIsThereAndWhatIsMissing(t *testing.T) {
 	programs := plain.Install(t, sockettest.Settings{})
 	info := plain.Backend(programs).Probe(sockettest.Soon(t))
 	_, err := os.Stat("/dev/kvm")
-	if info.Version != "1.12.0" || info.Available && !strings.Contains(info.Detail, "kvm") || !info.Available && !strings.Contains(info.Detail, "/dev/kvm") || info.Available && err != nil {
+	if info.Version != "1.12.0" || info.Available && !strings.Contains(info.Detail, "kvm") ||
+		!info.Available && !strings.Contains(info.Detail, "/dev/kvm") ||
+		info.Available && err != nil {
 		t.Errorf("%+v", info)
 	}
 	missing := firecracker.New(firecracker.Options{Program: filepath.Join(programs, "nothing")})
 	if info := missing.Probe(sockettest.Soon(t)); info.Available || !strings.Contains(info.Detail, "releases of") {
 		t.Errorf("%+v", info)
 	}
-	if _, err := missing.Start(sockettest.Soon(t), plain.Spec(sockettest.Folder(t))); !fault.Is(err, fault.Unavailable) {
+	if _, err := missing.Start(sockettest.Soon(t), plain.Spec(sockettest.Folder(t))); !fault.Is(
+		err, fault.Unavailable,
+	) {
 		t.Errorf("%v", err)
 	}
-	half := firecracker.New(firecracker.Options{Program: filepath.Join(programs, "firecracker"), Jailer: firecracker.Jailer{Enabled: true, Binary: filepath.Join(programs, "nothing")}})
+	half := firecracker.New(firecracker.Options{
+		Program: filepath.Join(programs, "firecracker"),
+		Jailer:  firecracker.Jailer{Enabled: true, Binary: filepath.Join(programs, "nothing")},
+	})
 	if info := half.Probe(sockettest.Soon(t)); info.Available || !strings.Contains(info.Detail, "jailer") {
 		t.Errorf("%+v", info)
 	}
@@ -369,7 +410,10 @@ func TestRealFirecracker(t *testing.T) {
 	kernel := os.Getenv("MAINSTAY_TEST_VMLINUX")
 	b := firecracker.New(firecracker.Options{})
 	if info := b.Probe(t.Context()); !info.Available || kernel == "" {
-		t.Skipf("only the fake was used: %s; the real one is tested with an uncompressed kernel at MAINSTAY_TEST_VMLINUX", info.Detail)
+		t.Skipf(
+			"only the fake was used: %s; the real one is tested with an uncompressed kernel at MAINSTAY_TEST_VMLINUX",
+			info.Detail,
+		)
 	}
 	s := spec(sockettest.Folder(t), 0)
 	s.Kernel, s.Initrd, s.Disks = kernel, "", nil

@@ -73,7 +73,8 @@ const rootFolder = "root"
 // console off, nor make a process namespace, which takes a second process.
 func jailerArgs(s *backend.Spec, program, base string) []string {
 	return append([]string{
-		"--id", s.ID, "--exec-file", program, "--uid", strconv.Itoa(s.UID), "--gid", strconv.Itoa(s.GID), "--chroot-base-dir", base, "--",
+		"--id", s.ID, "--exec-file", program, "--uid", strconv.Itoa(s.UID), "--gid", strconv.Itoa(s.GID),
+		"--chroot-base-dir", base, "--",
 	}, ownArgs()...)
 }
 
@@ -96,8 +97,11 @@ func fill(s *backend.Spec, root string) (map[string]string, error) {
 		}
 		err = os.Link(path, filepath.Join(root, driveID(i)))
 		if errors.Is(err, unix.EXDEV) {
-			return nil, fault.Wrap(fault.Unavailable, err,
-				"a disk of the VM is not on the file system of the jails (%s): put the jailer's chroot base on the disks' file system, or switch the jailer off", root)
+			return nil, fault.Wrap(
+				fault.Unavailable, err,
+				"a disk of the VM is not on the file system of the jails (%s): put the jailer's chroot base on the disks' file system, or switch the jailer off",
+				root,
+			)
 		}
 		if err != nil {
 			return nil, err

@@ -158,7 +158,9 @@ func (p *Process) Kill() error {
 		return err
 	}
 	var sent error
-	if err := raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil { //nolint:gosec // a file's number is small
+	if err := raw.Control(
+		func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) },
+	); err != nil { //nolint:gosec // a file's number is small
 		return err
 	}
 	if errors.Is(sent, unix.ESRCH) {

@@ -54,7 +54,9 @@ func TestNeitherALinkNorAPipeIsReadInAFilesPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	target, link, pipe := filepath.Join(dir, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
-	if err := errors.Join(os.WriteFile(target, []byte("x"), 0o600), os.Symlink(target, link), syscall.Mkfifo(pipe, 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(target, []byte("x"), 0o600), os.Symlink(target, link), syscall.Mkfifo(pipe, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{link, pipe} {

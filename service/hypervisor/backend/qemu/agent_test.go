@@ -27,7 +27,9 @@ func TestTheAgentOfARealGuestIsReached(t *testing.T) {
 	t.Parallel()
 	needQEMU(t)
 	agent := filepath.Join(t.TempDir(), "mainstay-guest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../../../../cmd/mainstay-guest") //nolint:gosec // the test's own
+	build := exec.CommandContext(
+		t.Context(), "go", "build", "-o", agent, "../../../../cmd/mainstay-guest",
+	) //nolint:gosec // the test's own
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -54,7 +56,9 @@ func TestTheAgentOfARealGuestIsReached(t *testing.T) {
 	c := &console{T: t, Conn: conn, lines: bufio.NewScanner(conn)}
 	c.await(demo.Ready)
 	const secret = "a-secret-of-this-test-alone"
-	c.say("mkdir -p /run/mainstay-guest; (umask 077; echo -n '" + secret + "' >/run/mainstay-guest/secret); mainstay-guest & sleep 0; echo st''arted")
+	c.say(
+		"mkdir -p /run/mainstay-guest; (umask 077; echo -n '" + secret + "' >/run/mainstay-guest/secret); mainstay-guest & sleep 0; echo st''arted",
+	)
 	c.await("started")
 
 	content := make([]byte, 1<<20)
@@ -72,17 +76,26 @@ func TestTheAgentOfARealGuestIsReached(t *testing.T) {
 			t.Fatalf("daemon %d: %v", daemon, err)
 		}
 		var out bytes.Buffer
-		exit, err := client.Exec(soon(t), guest.Command{Argv: []string{"/bin/sh", "-c", "cat; exit 3"}, Stdin: strings.NewReader("hello"), Stdout: &out})
+		exit, err := client.Exec(soon(t), guest.Command{
+			Argv:   []string{"/bin/sh", "-c", "cat; exit 3"},
+			Stdin:  strings.NewReader("hello"),
+			Stdout: &out,
+		})
 		if err != nil || exit.Code != 3 || out.String() != "hello" {
 			t.Errorf("daemon %d: %+v, %v, %q", daemon, exit, err, out.String())
 		}
 		if daemon == 0 {
-			if err := client.PutFile(soon(t), "/tmp/file", 0o640, int64(len(content)), bytes.NewReader(content)); err != nil {
+			if err := client.PutFile(
+				soon(t), "/tmp/file", 0o640, int64(len(content)), bytes.NewReader(content),
+			); err != nil {
 				t.Error(err)
 			}
 		} else {
 			back := sha256.New()
-			if mode, size, err := client.GetFile(soon(t), "/tmp/file", back); err != nil || mode != 0o640 || size != int64(len(content)) || [32]byte(back.Sum(nil)) != sha256.Sum256(content) {
+			if mode, size, err := client.GetFile(
+				soon(t), "/tmp/file", back,
+			); err != nil || mode != 0o640 || size != int64(len(content)) ||
+				[32]byte(back.Sum(nil)) != sha256.Sum256(content) {
 				t.Errorf("%v, %d bytes, %v", mode, size, err)
 			}
 		}

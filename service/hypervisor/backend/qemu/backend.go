@@ -54,7 +54,12 @@ func (b *Backend) Probe(ctx context.Context) backend.Info {
 	if err != nil {
 		return backend.Info{Version: version, Detail: err.Error()}
 	}
-	return backend.Info{Available: true, Version: version, Accelerator: string(result.Accelerator), Detail: string(result.Accelerator) + ": " + result.Reason}
+	return backend.Info{
+		Available:   true,
+		Version:     version,
+		Accelerator: string(result.Accelerator),
+		Detail:      string(result.Accelerator) + ": " + result.Reason,
+	}
 }
 
 func (b *Backend) version(ctx context.Context) (string, error) {
@@ -108,8 +113,20 @@ func (b *Backend) Check(s *backend.Spec) error {
 // machine is what a VM becomes.
 func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Machine, error) {
 	m := &Machine{
-		Name: s.Name, UUID: s.ID, Folder: s.Folder, Type: Q35, Accelerator: string(accelerator), VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB,
-		Kernel: s.Kernel, Initrd: s.Initrd, KernelArgs: s.KernelArgs, Agent: s.Agent, Screen: true, UID: s.UID, GID: s.GID,
+		Name:        s.Name,
+		UUID:        s.ID,
+		Folder:      s.Folder,
+		Type:        Q35,
+		Accelerator: string(accelerator),
+		VCPUs:       s.VCPUs,
+		MemoryMiB:   s.MemoryMiB,
+		Kernel:      s.Kernel,
+		Initrd:      s.Initrd,
+		KernelArgs:  s.KernelArgs,
+		Agent:       s.Agent,
+		Screen:      true,
+		UID:         s.UID,
+		GID:         s.GID,
 	}
 	if s.Kernel != "" && s.Firmware == "" {
 		m.Type, m.Screen = MicroVM, false
@@ -151,10 +168,16 @@ func firmwareVars(s *backend.Spec, path string) error {
 	// It may be one of the VM's own files, which its process can write to.
 	raw, err := process.Head(template, mostVars+1)
 	if err == nil && len(raw) > mostVars {
-		return fault.New(fault.Conflict, "the file %s for the firmware's variables is longer than %d bytes", filepath.Base(template), mostVars)
+		return fault.New(
+			fault.Conflict, "the file %s for the firmware's variables is longer than %d bytes",
+			filepath.Base(template), mostVars,
+		)
 	}
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "the firmware %s has no file %s beside it for its variables", s.Firmware, filepath.Base(template))
+		return fault.Wrap(
+			fault.Unavailable, err, "the firmware %s has no file %s beside it for its variables", s.Firmware,
+			filepath.Base(template),
+		)
 	}
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		return err

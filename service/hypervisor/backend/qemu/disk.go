@@ -30,7 +30,19 @@ const (
 func (b *Backend) OpenDisks(ctx context.Context, s *backend.Spec) (backend.Disks, error) {
 	only := *s
 	only.Disks = only.Disks[:1]
-	m, err := b.machine(&backend.Spec{ID: s.ID, Name: s.Name, Folder: s.Folder, VCPUs: 1, MemoryMiB: 1, Disks: only.Disks, UID: s.UID, GID: s.GID}, "tcg")
+	m, err := b.machine(
+		&backend.Spec{
+			ID:        s.ID,
+			Name:      s.Name,
+			Folder:    s.Folder,
+			VCPUs:     1,
+			MemoryMiB: 1,
+			Disks:     only.Disks,
+			UID:       s.UID,
+			GID:       s.GID,
+		},
+		"tcg",
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +113,9 @@ func (i *Instance) Recover(ctx context.Context) error {
 // Snapshot keeps the disk within itself.
 func (i *Instance) Snapshot(ctx context.Context, name string, full bool) (int64, error) {
 	if !full {
-		err := i.monitor.Execute(ctx, "blockdev-snapshot-internal-sync", map[string]any{"device": systemNode, "name": name}, nil)
+		err := i.monitor.Execute(
+			ctx, "blockdev-snapshot-internal-sync", map[string]any{"device": systemNode, "name": name}, nil,
+		)
 		return 0, refusal(err, "the snapshot was not made")
 	}
 	before, err := i.monitor.Status(ctx)
@@ -161,7 +175,9 @@ func (i *Instance) memoryOf(ctx context.Context, name string) (int64, error) {
 func (i *Instance) DeleteSnapshot(ctx context.Context, name string) error {
 	all, err := i.snapshots(ctx)
 	if err == nil && slices.ContainsFunc(all, func(s inner) bool { return s.Name == name }) {
-		err = i.monitor.Execute(ctx, "blockdev-snapshot-delete-internal-sync", map[string]any{"device": systemNode, "name": name}, nil)
+		err = i.monitor.Execute(
+			ctx, "blockdev-snapshot-delete-internal-sync", map[string]any{"device": systemNode, "name": name}, nil,
+		)
 	}
 	return refusal(err, "the snapshot was not removed")
 }
@@ -187,7 +203,12 @@ func (i *Instance) memoryJob(ctx context.Context, command, snapshot string) erro
 	if err := i.monitor.EndJob(ctx, snapshotJob); err != nil {
 		return err
 	}
-	arguments := map[string]any{"job-id": snapshotJob, "tag": snapshot, "vmstate": systemNode, "devices": []string{systemNode}}
+	arguments := map[string]any{
+		"job-id":  snapshotJob,
+		"tag":     snapshot,
+		"vmstate": systemNode,
+		"devices": []string{systemNode},
+	}
 	if err := i.monitor.Execute(ctx, command, arguments, nil); err != nil {
 		return err
 	}
@@ -224,13 +245,26 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 		}
 		i.dropTarget(cleanup)
 	}()
-	backup := map[string]any{"job-id": copyJob, "device": systemNode, "target": copyTarget, "sync": "full", "auto-dismiss": false}
+	backup := map[string]any{
+		"job-id":       copyJob,
+		"device":       systemNode,
+		"target":       copyTarget,
+		"sync":         "full",
+		"auto-dismiss": false,
+	}
 	if c.Since != "" {
 		backup["sync"], backup["bitmap"], backup["bitmap-mode"] = "bitmap", c.Since, "never"
 	}
 	actions := []any{map[string]any{"type": "blockdev-backup", "data": backup}}
 	if c.Note != "" {
-		actions = append([]any{map[string]any{"type": "block-dirty-bitmap-add", "data": map[string]any{"node": systemNode, "name": c.Note, "persistent": true}}}, actions...)
+		actions = append(
+			[]any{
+				map[string]any{
+					"type": "block-dirty-bitmap-add",
+					"data": map[string]any{"node": systemNode, "name": c.Note, "persistent": true},
+				},
+			},
+			actions...)
 	}
 	err = i.monitor.Execute(ctx, "transaction", map[string]any{"actions": actions}, nil)
 	if c.Begun != nil {
@@ -307,7 +341,10 @@ func (i *Instance) bitmaps(ctx context.Context) ([]bitmap, error) {
 // HasBitmap says whether the system's disk has a bitmap that can be relied on.
 func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 	all, err := i.bitmaps(ctx)
-	return slices.ContainsFunc(all, func(b bitmap) bool { return b.Name == name && !b.Inconsistent }), refusal(err, "the notes of what changed cannot be read")
+	return slices.ContainsFunc(
+		all,
+		func(b bitmap) bool { return b.Name == name && !b.Inconsistent },
+	), refusal(err, "the notes of what changed cannot be read")
 }
 
 // DropBitmaps removes all bitmaps of the system's disk but those to keep.
@@ -361,7 +398,10 @@ func refusal(err error, what string) error {
 	case errors.As(err, &failed):
 		return fault.Wrap(fault.Conflict, err, "%s: %s", what, failed.Description)
 	case errors.Is(err, qmp.ErrSilent), errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Unavailable, err, "%s: the VM's process does not answer; if it stays so, kill the VM and start it again", what).WithCode("vm_silent")
+		return fault.Wrap(
+			fault.Unavailable, err,
+			"%s: the VM's process does not answer; if it stays so, kill the VM and start it again", what,
+		).WithCode("vm_silent")
 	case errors.Is(err, qmp.ErrLost):
 		return fault.Wrap(fault.Conflict, err, "%s: the VM's process has ended", what)
 	}

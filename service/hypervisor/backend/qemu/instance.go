@@ -37,7 +37,14 @@ type Instance struct {
 }
 
 func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Instance {
-	i := &Instance{folder: s.Folder, memoryMiB: s.MemoryMiB, process: p, monitor: monitor, done: make(chan struct{}), changed: make(chan struct{})}
+	i := &Instance{
+		folder:    s.Folder,
+		memoryMiB: s.MemoryMiB,
+		process:   p,
+		monitor:   monitor,
+		done:      make(chan struct{}),
+		changed:   make(chan struct{}),
+	}
 	// QEMU stays when the guest powered off (-no-shutdown), so that nothing of it is lost
 	// while nobody looks; it is ended here.
 	// Its guest can cause as many of the others as it likes, so the end has a queue of its own.
@@ -173,7 +180,9 @@ func (i *Instance) Close() error {
 
 // Dial connects to a socket of the machine.
 func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteCloser, error) {
-	name := map[backend.Channel]string{backend.AgentChannel: agentSocket, backend.ConsoleChannel: serialSocket, backend.ScreenChannel: vncSocket}[c]
+	name := map[backend.Channel]string{
+		backend.AgentChannel: agentSocket, backend.ConsoleChannel: serialSocket, backend.ScreenChannel: vncSocket,
+	}[c]
 	conn, err := dial(ctx, i.folder, name, i.process.PID)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fault.New(fault.Conflict, "the VM has no %s", c).WithCode("no_" + string(c))
@@ -217,7 +226,9 @@ func listensBehind(conn net.Conn, pid int) error {
 	}
 	var peer *unix.Ucred
 	var credErr error
-	if err := raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil { //nolint:gosec // a file's number is small
+	if err := raw.Control(
+		func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) },
+	); err != nil { //nolint:gosec // a file's number is small
 		return err
 	}
 	if credErr != nil {
@@ -236,7 +247,10 @@ func dialMonitor(ctx context.Context, folder string, p *process.Process, wait bo
 		return nil, err
 	}
 	defer func() { _ = run.Close() }() // it was only a place to begin
-	return qmp.Dial(ctx, within(run, qmpSocket), qmp.Options{Wait: wait, Check: func(conn net.Conn) error { return listensBehind(conn, p.PID) }})
+	return qmp.Dial(
+		ctx, within(run, qmpSocket),
+		qmp.Options{Wait: wait, Check: func(conn net.Conn) error { return listensBehind(conn, p.PID) }},
+	)
 }
 
 // Metrics asks the host for what the process uses, and QEMU for what its disks did.

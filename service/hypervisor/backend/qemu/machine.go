@@ -198,8 +198,16 @@ func (m *Machine) disk(a *arguments, i int) {
 // blockdev is a disk without a device for it.
 func (m *Machine) blockdev(a *arguments, d *Disk) {
 	readOnly := map[bool]string{true: "on", false: "off"}[d.ReadOnly]
-	a.add("-blockdev", fmt.Sprintf("%s,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap", protocol(d.Path), d.ID, readOnly))
-	a.add("-blockdev", fmt.Sprintf("driver=%s,node-name=%s,read-only=%s,discard=unmap,file=%s-file", d.Format, d.ID, readOnly, d.ID))
+	a.add(
+		"-blockdev",
+		fmt.Sprintf(
+			"%s,node-name=%s-file,read-only=%s,auto-read-only=off,discard=unmap", protocol(d.Path), d.ID, readOnly,
+		),
+	)
+	a.add(
+		"-blockdev",
+		fmt.Sprintf("driver=%s,node-name=%s,read-only=%s,discard=unmap,file=%s-file", d.Format, d.ID, readOnly, d.ID),
+	)
 }
 
 // protocol is how QEMU reaches a disk's bytes, as options of -blockdev.
@@ -224,7 +232,9 @@ func protocol(target string) string {
 		address, export, _ := strings.Cut(rest, "/")
 		host, port, err := net.SplitHostPort(address)
 		if err == nil {
-			return "driver=nbd,server.type=inet,server.host=" + value(host) + ",server.port=" + value(port) + ",export=" + value(export)
+			return "driver=nbd,server.type=inet,server.host=" + value(host) + ",server.port=" + value(
+				port,
+			) + ",export=" + value(export)
 		}
 	}
 	return "driver=file,filename=" + value(target)

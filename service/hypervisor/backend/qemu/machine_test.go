@@ -30,12 +30,26 @@ func machine(t *testing.T, board qemu.Type) qemu.Machine {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	guest := demotest.Guest(t)
-	m := qemu.Machine{Name: "a,b", UUID: "00000000-0000-4000-8000-000000000001", Folder: folder, Type: board, Accelerator: "tcg", VCPUs: 2, MemoryMiB: 256,
-		Kernel: guest.Kernel, Initrd: guest.Initrd, KernelArgs: "console=ttyS0 reboot=t panic=-1 quiet", Agent: true, Screen: board == qemu.Q35,
-		NICs: []qemu.NIC{{ID: "nic0", MAC: "52:54:00:00:00:01"}}}
+	m := qemu.Machine{
+		Name:        "a,b",
+		UUID:        "00000000-0000-4000-8000-000000000001",
+		Folder:      folder,
+		Type:        board,
+		Accelerator: "tcg",
+		VCPUs:       2,
+		MemoryMiB:   256,
+		Kernel:      guest.Kernel,
+		Initrd:      guest.Initrd,
+		KernelArgs:  "console=ttyS0 reboot=t panic=-1 quiet",
+		Agent:       true,
+		Screen:      board == qemu.Q35,
+		NICs:        []qemu.NIC{{ID: "nic0", MAC: "52:54:00:00:00:01"}},
+	}
 	for _, d := range []qemu.Disk{{ID: "disk0", Format: "qcow2"}, {ID: "disk1", Format: "raw", ReadOnly: true}} {
 		d.Path = filepath.Join(folder, d.ID+",x")
-		if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", d.Format, d.Path, "8M").CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		if out, err := exec.CommandContext(
+			t.Context(), "qemu-img", "create", "-q", "-f", d.Format, d.Path, "8M",
+		).CombinedOutput(); err != nil { //nolint:gosec // the test's own
 			t.Fatalf("%v\n%s", err, out)
 		}
 		m.Disks = append(m.Disks, d)
@@ -118,7 +132,9 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 			c := &console{T: t, Conn: conn, lines: bufio.NewScanner(conn)}
 
 			c.await(demo.Ready)
-			c.say("cat /sys/block/vda/size /sys/block/vdb/ro /sys/class/net/eth0/address; cat /sys/class/virtio-ports/*/name; nproc")
+			c.say(
+				"cat /sys/block/vda/size /sys/block/vdb/ro /sys/class/net/eth0/address; cat /sys/class/virtio-ports/*/name; nproc",
+			)
 			for _, want := range []string{"16384", "1", "52:54:00:00:00:01", qemu.AgentPort, fmt.Sprint(m.VCPUs)} { // 8 MiB in sectors
 				c.await(want)
 			}
@@ -129,7 +145,10 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 					RO       bool
 				}
 			}
-			if err := monitor.Execute(ctx, "query-block", nil, &blocks); err != nil || len(blocks) != 2 || blocks[0].Inserted.NodeName != "disk0" || blocks[0].Inserted.File != m.Disks[0].Path || !blocks[1].Inserted.RO {
+			if err := monitor.Execute(
+				ctx, "query-block", nil, &blocks,
+			); err != nil || len(blocks) != 2 || blocks[0].Inserted.NodeName != "disk0" || blocks[0].Inserted.File != m.Disks[0].Path ||
+				!blocks[1].Inserted.RO {
 				t.Errorf("%+v, %v", blocks, err)
 			}
 			if m.Screen {

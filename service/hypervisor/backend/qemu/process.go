@@ -38,16 +38,24 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 	cmd := exec.Command(program, m.Args()...) //nolint:gosec // the machine's arguments are values, see Args
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Folder, log, log
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // nothing of the daemon's secrets
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                 // a signal to the daemon's terminal is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true,
+	} // a signal to the daemon's terminal is not for it
 	if m.UID != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(m.UID), Gid: uint32(m.GID), Groups: m.Groups} //nolint:gosec // checked by who chose them
+		cmd.SysProcAttr.Credential = &syscall.Credential{
+			Uid:    uint32(m.UID),
+			Gid:    uint32(m.GID),
+			Groups: m.Groups,
+		} //nolint:gosec // checked by who chose them
 	}
 	err = cmd.Start()
 	if closeErr := log.Close(); err == nil {
 		err = closeErr
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, nil, fault.Wrap(fault.Unavailable, err, "VMs are run by QEMU, which is missing: apt-get install qemu-system-x86")
+		return nil, nil, fault.Wrap(
+			fault.Unavailable, err, "VMs are run by QEMU, which is missing: apt-get install qemu-system-x86",
+		)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("start QEMU: %w", err)
@@ -67,7 +75,9 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 		return nil, nil, errors.Join(err, killErr, p.Close())
 	}
 	<-p.Done() // so that nothing of it is left
-	return nil, nil, errors.Join(fmt.Errorf("QEMU did not come up; it said: %s (%w)", lastWords(m.Folder), err), p.Close())
+	return nil, nil, errors.Join(
+		fmt.Errorf("QEMU did not come up; it said: %s (%w)", lastWords(m.Folder), err), p.Close(),
+	)
 }
 
 // clean makes the folder for QEMU's own anew, without what an earlier process left.

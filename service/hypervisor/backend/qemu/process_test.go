@@ -42,7 +42,15 @@ func TestMain(m *testing.M) {
 
 // empty is a machine that has nothing to boot.
 func empty(folder string) *qemu.Machine {
-	return &qemu.Machine{Name: "empty", UUID: "00000000-0000-4000-8000-000000000002", Folder: folder, Type: qemu.Q35, Accelerator: "tcg", VCPUs: 1, MemoryMiB: 64}
+	return &qemu.Machine{
+		Name:        "empty",
+		UUID:        "00000000-0000-4000-8000-000000000002",
+		Folder:      folder,
+		Type:        qemu.Q35,
+		Accelerator: "tcg",
+		VCPUs:       1,
+		MemoryMiB:   64,
+	}
 }
 
 // place is a folder for a machine, whose process ends with the test.
@@ -170,13 +178,16 @@ func TestAMachineThatDoesNotComeUpSaysWhyAndLeavesNothing(t *testing.T) {
 	m := empty(folder)
 	m.Kernel = "/nowhere/vmlinuz"
 	if _, _, err := qemu.Launch(soon(t), program, m); err == nil ||
-		!strings.HasPrefix(err.Error(), "QEMU did not come up; it said: qemu") || !strings.Contains(err.Error(), "/nowhere/vmlinuz") || strings.ContainsAny(err.Error(), "\n") {
+		!strings.HasPrefix(
+			err.Error(), "QEMU did not come up; it said: qemu",
+		) || !strings.Contains(err.Error(), "/nowhere/vmlinuz") || strings.ContainsAny(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
 	if p, err := qemu.Find(folder); p != nil || err != nil {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, _, err := qemu.Launch(soon(t), "qemu-of-nobody", empty(folder)); err == nil || !strings.Contains(err.Error(), "apt-get install") {
+	if _, _, err := qemu.Launch(soon(t), "qemu-of-nobody", empty(folder)); err == nil ||
+		!strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("%v", err)
 	}
 	// A stand-in that never answers.
@@ -196,10 +207,19 @@ func TestALogAsLongAsQEMULikesIsNotReadWhole(t *testing.T) {
 	folder := place(t)
 	b := qemu.New(qemu.Options{Program: program, Accel: "tcg", Log: slog.New(slog.DiscardHandler)})
 	disk := filepath.Join(folder, "disk.qcow2")
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", disk, "1M").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(
+		t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", disk, "1M",
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	i, err := b.Start(soon(t), &backend.Spec{ID: "00000000-0000-4000-8000-000000000003", Name: "one", Folder: folder, VCPUs: 1, MemoryMiB: 64, Disks: []backend.Disk{{ID: "system", Target: disk, Format: "qcow2"}}})
+	i, err := b.Start(soon(t), &backend.Spec{
+		ID:        "00000000-0000-4000-8000-000000000003",
+		Name:      "one",
+		Folder:    folder,
+		VCPUs:     1,
+		MemoryMiB: 64,
+		Disks:     []backend.Disk{{ID: "system", Target: disk, Format: "qcow2"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +242,10 @@ func TestALogAsLongAsQEMULikesIsNotReadWhole(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("its end was not noticed")
 	}
-	if end := i.Ended(); end.Clean || !strings.HasPrefix(end.Reason, "QEMU was ended by the signal killed") || !strings.HasSuffix(end.Reason, "[2Jtaken over") || strings.ContainsAny(end.Reason, "\x00\x1b") || len(end.Reason) > 2000 {
+	if end := i.Ended(); end.Clean || !strings.HasPrefix(end.Reason, "QEMU was ended by the signal killed") ||
+		!strings.HasSuffix(end.Reason, "[2Jtaken over") ||
+		strings.ContainsAny(end.Reason, "\x00\x1b") ||
+		len(end.Reason) > 2000 {
 		t.Errorf("%+v", end)
 	}
 }
@@ -241,7 +264,14 @@ func TestFirmwareVariablesOfAnyLengthAreNotReadWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := qemu.New(qemu.Options{Program: program, Accel: "tcg", Log: slog.New(slog.DiscardHandler)})
-	_, err := b.Start(soon(t), &backend.Spec{ID: "00000000-0000-4000-8000-000000000004", Name: "one", Folder: folder, VCPUs: 1, MemoryMiB: 64, Firmware: code})
+	_, err := b.Start(soon(t), &backend.Spec{
+		ID:        "00000000-0000-4000-8000-000000000004",
+		Name:      "one",
+		Folder:    folder,
+		VCPUs:     1,
+		MemoryMiB: 64,
+		Firmware:  code,
+	})
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("%v", err)
 	}

@@ -113,7 +113,9 @@ func message(text []byte) string {
 func (v *VM) client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return v.dialSocket(ctx, APISocket) },
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return v.dialSocket(ctx, APISocket)
+			},
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxHeader,

@@ -42,7 +42,9 @@ func listensBehind(conn net.Conn, pid int) error {
 	}
 	var peer *unix.Ucred
 	var credErr error
-	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) //nolint:gosec // a file's number is small
+	err = raw.Control(
+		func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) },
+	) //nolint:gosec // a file's number is small
 	if err = errors.Join(err, credErr); err != nil {
 		return err
 	}
@@ -71,7 +73,9 @@ func connectGuest(ctx context.Context, conn net.Conn, port uint32) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "nothing in the guest listens on vsock port %d yet", port).WithRetryAfter(time.Second)
+		return fault.Wrap(
+			fault.Unavailable, err, "nothing in the guest listens on vsock port %d yet", port,
+		).WithRetryAfter(time.Second)
 	}
 	if !strings.HasPrefix(answer, "OK ") {
 		return fmt.Errorf("the VM's vsock answered %q instead of OK", printable(answer))

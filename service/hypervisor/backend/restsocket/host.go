@@ -43,9 +43,14 @@ func KVM() error {
 		return kvm.Close()
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fault.Wrap(fault.Unavailable, err, "/dev/kvm may not be opened by this daemon: run it as root or in group kvm")
+		return fault.Wrap(
+			fault.Unavailable, err, "/dev/kvm may not be opened by this daemon: run it as root or in group kvm",
+		)
 	}
-	return fault.Wrap(fault.Unavailable, err, "this host has no KVM (/dev/kvm): switch virtualization on in its firmware, or nested virtualization where it is a VM itself; modprobe kvm_intel or kvm_amd")
+	return fault.Wrap(
+		fault.Unavailable, err,
+		"this host has no KVM (/dev/kvm): switch virtualization on in its firmware, or nested virtualization where it is a VM itself; modprobe kvm_intel or kvm_amd",
+	)
 }
 
 // Usage is what the host's kernel says that a process uses: processors, memory, and what it

@@ -106,7 +106,9 @@ func (v *VM) Abandon(reason error, folder, root string) error {
 
 // Forget removes what a program without a process has in the folders.
 func Forget(folder, root string) error {
-	return errors.Join(os.RemoveAll(filepath.Join(root, RunFolder)), os.RemoveAll(filepath.Join(folder, process.RecordFile)))
+	return errors.Join(
+		os.RemoveAll(filepath.Join(root, RunFolder)), os.RemoveAll(filepath.Join(folder, process.RecordFile)),
+	)
 }
 
 func launch(p Program) (*VM, error) {
@@ -122,9 +124,15 @@ func launch(p Program) (*VM, error) {
 	cmd := exec.Command(p.Path, p.Args...) //nolint:gosec // the operator's program; arguments are values of ours
 	cmd.Dir = p.Folder
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // nothing of the daemon's secrets
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                 // a signal to the daemon's terminal is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true,
+	} // a signal to the daemon's terminal is not for it
 	if p.UID != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.UID), Gid: uint32(p.GID), Groups: p.Groups} //nolint:gosec // checked by who chose them
+		cmd.SysProcAttr.Credential = &syscall.Credential{
+			Uid:    uint32(p.UID),
+			Gid:    uint32(p.GID),
+			Groups: p.Groups,
+		} //nolint:gosec // checked by who chose them
 	}
 	held, err := attach(cmd, p, run)
 	if err == nil {
@@ -210,7 +218,15 @@ func inFolder(folder, name, otherwise string) string {
 }
 
 func newVM(name, run string, endMark *regexp.Regexp, p *process.Process, log *sayings) *VM {
-	v := &VM{name: name, run: run, endMark: endMark, process: p, log: log, done: make(chan struct{}), closed: make(chan struct{})}
+	v := &VM{
+		name:    name,
+		run:     run,
+		endMark: endMark,
+		process: p,
+		log:     log,
+		done:    make(chan struct{}),
+		closed:  make(chan struct{}),
+	}
 	v.http = v.client()
 	return v
 }

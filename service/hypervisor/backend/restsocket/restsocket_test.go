@@ -58,7 +58,8 @@ func TestAGuestThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
 		defer func() { _ = ours.Close(); _ = theirs.Close() }()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		began := time.Now()
-		if err := connectGuest(t.Context(), ours, 7071); err != context.DeadlineExceeded || time.Since(began) != vsockLimit {
+		if err := connectGuest(t.Context(), ours, 7071); err != context.DeadlineExceeded ||
+			time.Since(began) != vsockLimit {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -122,7 +123,8 @@ func TestOfALogTheEndIsKept(t *testing.T) {
 		}
 	}
 	_, _ = s.Write([]byte("\x1b[31mlast\n"))
-	if words := s.lastWords(); len(s.String()) != 4096 || len(words) > 900 || !strings.HasSuffix(words, "[31mlast") || strings.ContainsRune(words, 0x1b) {
+	if words := s.lastWords(); len(s.String()) != 4096 || len(words) > 900 || !strings.HasSuffix(words, "[31mlast") ||
+		strings.ContainsRune(words, 0x1b) {
 		t.Errorf("%d bytes, %q", len(s.String()), words)
 	}
 }

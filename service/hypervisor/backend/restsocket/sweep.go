@@ -41,7 +41,10 @@ func Sweep(folder string, folders, arguments []string) (damaged, err error) {
 			return damaged, err
 		}
 		raw, err := process.CommandLine(pid)
-		if err != nil || !slices.ContainsFunc(strings.Split(string(raw), "\x00"), func(a string) bool { return slices.Contains(arguments, a) }) {
+		if err != nil ||
+			!slices.ContainsFunc(
+				strings.Split(string(raw), "\x00"), func(a string) bool { return slices.Contains(arguments, a) },
+			) {
 			continue
 		}
 		// The link leads to the folder itself, also into a jail whose paths are not ours.

@@ -56,11 +56,15 @@ func (b *Backend) Probe(ctx context.Context) backend.Info {
 	if err := b.missing(); err != nil {
 		return backend.Info{Detail: fault.From(err).Message}
 	}
-	out, err := exec.CommandContext(ctx, b.options.Program, "--version").Output() //nolint:gosec // the operator's program
+	out, err := exec.CommandContext(
+		ctx, b.options.Program, "--version",
+	).Output() //nolint:gosec // the operator's program
 	first, _, _ := strings.Cut(string(out), "\n")
 	version, ours := strings.CutPrefix(first, "runsc version ")
 	if err != nil || !ours {
-		return backend.Info{Detail: fmt.Sprintf("%s is not gVisor's runsc: it does not tell its version", b.options.Program)}
+		return backend.Info{
+			Detail: fmt.Sprintf("%s is not gVisor's runsc: it does not tell its version", b.options.Program),
+		}
 	}
 	return backend.Info{Available: true, Version: strings.TrimSpace(version), Detail: "systrap"}
 }
@@ -71,10 +75,19 @@ func (b *Backend) missing() error {
 		return fault.New(fault.Unavailable, "sandboxes are run as root, which this daemon is not")
 	}
 	if _, err := exec.LookPath(b.options.Program); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "sandboxes are run by gVisor's runsc, which is missing: put it at %s, see https://gvisor.dev/docs/user_guide/install", b.options.Program)
+		return fault.Wrap(
+			fault.Unavailable,
+			err,
+			"sandboxes are run by gVisor's runsc, which is missing: put it at %s, see https://gvisor.dev/docs/user_guide/install",
+			b.options.Program,
+		)
 	}
-	if info, err := os.Stat(b.options.Agent); err != nil || !info.Mode().IsRegular() || !filepath.IsAbs(b.options.Agent) {
-		return fault.Wrap(fault.Unavailable, err, "sandboxes need the guest agent, a static mainstay-guest, which is not at %q", b.options.Agent)
+	if info, err := os.Stat(b.options.Agent); err != nil || !info.Mode().IsRegular() ||
+		!filepath.IsAbs(b.options.Agent) {
+		return fault.Wrap(
+			fault.Unavailable, err, "sandboxes need the guest agent, a static mainstay-guest, which is not at %q",
+			b.options.Agent,
+		)
 	}
 	return nil
 }

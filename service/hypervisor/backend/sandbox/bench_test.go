@@ -64,7 +64,10 @@ func createToExec(b *testing.B, h *sandbox.Backend, s *backend.Spec) {
 	}
 	defer c.Close()
 	var out strings.Builder
-	if exit, err := c.Exec(soon(b), guest.Command{Argv: []string{"echo", "hello"}, Stdout: &out}); err != nil || exit.Code != 0 || out.String() != "hello\n" {
+	if exit, err := c.Exec(
+		soon(b), guest.Command{Argv: []string{"echo", "hello"}, Stdout: &out},
+	); err != nil || exit.Code != 0 ||
+		out.String() != "hello\n" {
 		b.Fatalf("%+v, %v, %q", exit, err, out.String())
 	}
 }
@@ -83,8 +86,19 @@ func plainBundle(b *testing.B) string {
 
 func runscRun(b *testing.B, bundle string) {
 	b.Helper()
-	cmd := exec.CommandContext(soon(b), "runsc", "--root="+filepath.Join(bundle, "state"), "--platform=systrap", "--network=none", "--ignore-cgroups", //nolint:gosec // the test's own
-		"--gofer-network-namespace=new", "--overlay2=root:memory", "run", "--bundle="+bundle, "plain")
+	cmd := exec.CommandContext(
+		soon(b),
+		"runsc",
+		"--root="+filepath.Join(bundle, "state"),
+		"--platform=systrap",
+		"--network=none",
+		"--ignore-cgroups", //nolint:gosec // the test's own
+		"--gofer-network-namespace=new",
+		"--overlay2=root:memory",
+		"run",
+		"--bundle="+bundle,
+		"plain",
+	)
 	out, err := cmd.Output()
 	if err != nil || string(out) != "hello\n" {
 		b.Fatalf("%q, %v", out, err)

@@ -123,7 +123,9 @@ func (s *agentStream) whyNot() error {
 	case <-time.After(hangUp):
 		return io.EOF
 	}
-	return fmt.Errorf("the agent did not start in the sandbox: %w: %s", errors.Join(s.err, io.EOF), words(s.said.bytes()))
+	return fmt.Errorf(
+		"the agent did not start in the sandbox: %w: %s", errors.Join(s.err, io.EOF), words(s.said.bytes()),
+	)
 }
 
 // Close ends the session, whose process notices the end of its input.

@@ -87,9 +87,16 @@ type (
 func config(s *backend.Spec, agent string, secret bool) ([]byte, error) {
 	c := ociConfig{Version: "1.0.2", Hostname: s.Name, Root: ociRoot{Path: s.RootFS}, Mounts: mounts(s, agent, secret)}
 	c.Process = ociProcess{
-		Args: []string{guestAgent, "init"}, Env: environment, Cwd: "/", NoNewPrivileges: true,
-		Capabilities: map[string][]string{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
-		Rlimits:      []ociRlimit{{Type: "RLIMIT_NOFILE", Hard: 65536, Soft: 1024}},
+		Args:            []string{guestAgent, "init"},
+		Env:             environment,
+		Cwd:             "/",
+		NoNewPrivileges: true,
+		Capabilities: map[string][]string{
+			"bounding":  capabilities,
+			"effective": capabilities,
+			"permitted": capabilities,
+		},
+		Rlimits: []ociRlimit{{Type: "RLIMIT_NOFILE", Hard: 65536, Soft: 1024}},
 	}
 	for _, kind := range []string{"pid", "network", "ipc", "uts", "mount"} {
 		c.Linux.Namespaces = append(c.Linux.Namespaces, ociNamespace{kind})
@@ -104,15 +111,35 @@ func mounts(s *backend.Spec, agent string, secret bool) []ociMount {
 	half := fmt.Sprintf("size=%dm", max(1, s.MemoryMiB/2)) // as usual for what lies in memory
 	all := []ociMount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}}, // gVisor knows no size of it
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "mode=0620", "ptmxmode=0666"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", half}},
+		{
+			Destination: "/dev",
+			Type:        "tmpfs",
+			Source:      "tmpfs",
+			Options:     []string{"nosuid", "mode=755"},
+		}, // gVisor knows no size of it
+		{
+			Destination: "/dev/pts",
+			Type:        "devpts",
+			Source:      "devpts",
+			Options:     []string{"nosuid", "noexec", "mode=0620", "ptmxmode=0666"},
+		},
+		{
+			Destination: "/dev/shm",
+			Type:        "tmpfs",
+			Source:      "tmpfs",
+			Options:     []string{"nosuid", "nodev", "mode=1777", half},
+		},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 		{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", half}},
 		{Destination: guestAgent, Type: "bind", Source: agent, Options: []string{"bind", "ro"}},
 	}
 	if secret {
-		all = append(all, ociMount{Destination: guestSecret, Type: "bind", Source: filepath.Join(s.Folder, secretFile), Options: []string{"bind", "ro"}})
+		all = append(all, ociMount{
+			Destination: guestSecret,
+			Type:        "bind",
+			Source:      filepath.Join(s.Folder, secretFile),
+			Options:     []string{"bind", "ro"},
+		})
 	}
 	return all
 }

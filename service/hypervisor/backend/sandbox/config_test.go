@@ -16,7 +16,15 @@ import (
 var update = flag.Bool("update", false, "write testdata anew")
 
 func spec() *backend.Spec {
-	return &backend.Spec{ID: "00000000-0000-4000-8000-000000000001", Name: "web,1", Folder: "/vms/1", VCPUs: 3, MemoryMiB: 512, RootFS: "/images/busybox", Agent: true}
+	return &backend.Spec{
+		ID:        "00000000-0000-4000-8000-000000000001",
+		Name:      "web,1",
+		Folder:    "/vms/1",
+		VCPUs:     3,
+		MemoryMiB: 512,
+		RootFS:    "/images/busybox",
+		Agent:     true,
+	}
 }
 
 // The whole configuration is reviewed when it changes: go test -run TestConfiguration -update.
@@ -62,7 +70,9 @@ func TestConfigurationHasTheSecretOnlyIfThereIsOneAndBoundsMemory(t *testing.T) 
 			t.Errorf("%+v", c.Linux.Resources)
 		}
 		secret := slices.IndexFunc(c.Mounts, func(m ociMount) bool { return m.Destination == guestSecret })
-		if secret >= 0 != test.secret || secret >= 0 && (c.Mounts[secret].Source != "/vms/1/secret" || !slices.Contains(c.Mounts[secret].Options, "ro")) {
+		if secret >= 0 != test.secret ||
+			secret >= 0 &&
+				(c.Mounts[secret].Source != "/vms/1/secret" || !slices.Contains(c.Mounts[secret].Options, "ro")) {
 			t.Errorf("with a secret %v: mount %d of %+v", test.secret, secret, c.Mounts)
 		}
 		for _, m := range c.Mounts {

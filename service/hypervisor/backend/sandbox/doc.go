@@ -33,8 +33,9 @@
 //
 // runsc enforces limits on memory and processors by cgroups only, which it is told to leave
 // alone: the configuration states them, and nothing holds the guest to them, so that one can
-// use up the host's memory. Only its files in /tmp and /dev/shm are bounded. Spec.UID is not applied: the sandbox runs as the
-// daemon does, in an empty root folder and namespaces of its own, behind seccomp.
+// use up the host's memory. Only its files in /tmp and /dev/shm are bounded. Spec.UID is not
+// applied: the sandbox runs as the daemon does, in an empty root folder and namespaces of its
+// own, behind seccomp.
 //
 // # Invariants
 //

@@ -61,7 +61,10 @@ func build(busybox string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, "mainstay-guest"), "github.com/mainstay-infra/mainstay/cmd/mainstay-guest") //nolint:gosec // the test's own
+	cmd := exec.Command(
+		"go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, "mainstay-guest"),
+		"github.com/mainstay-infra/mainstay/cmd/mainstay-guest",
+	) //nolint:gosec // the test's own
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return folder, fmt.Errorf("%w: %s", err, out)
@@ -82,7 +85,9 @@ func build(busybox string) (string, error) {
 			return folder, err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(folder, "rootfs", "motd"), []byte("hello\n"), 0o644); err != nil { //nolint:gosec // a root file system
+	if err := os.WriteFile(
+		filepath.Join(folder, "rootfs", "motd"), []byte("hello\n"), 0o644,
+	); err != nil { //nolint:gosec // a root file system
 		return folder, err
 	}
 	root, err := os.OpenRoot(filepath.Join(folder, "rootfs"))
@@ -130,7 +135,15 @@ func vm(t testing.TB, b *sandbox.Backend, name string) *backend.Spec {
 }
 
 func specOf(folder, rootfs string) *backend.Spec {
-	return &backend.Spec{ID: "00000000-0000-4000-8000-000000000001", Name: "vm", Folder: folder, VCPUs: 1, MemoryMiB: 128, RootFS: rootfs, Agent: true}
+	return &backend.Spec{
+		ID:        "00000000-0000-4000-8000-000000000001",
+		Name:      "vm",
+		Folder:    folder,
+		VCPUs:     1,
+		MemoryMiB: 128,
+		RootFS:    rootfs,
+		Agent:     true,
+	}
 }
 
 // nothingLeft counts what a sandbox could have left on the host.

@@ -33,7 +33,14 @@ type Instance struct {
 var _ backend.Instance = (*Instance)(nil)
 
 func (b *Backend) instance(s *backend.Spec, p *process.Process) *Instance {
-	i := &Instance{backend: b, process: p, state: stateFolder(s), agent: s.Agent, done: make(chan struct{}), released: make(chan struct{})}
+	i := &Instance{
+		backend:  b,
+		process:  p,
+		state:    stateFolder(s),
+		agent:    s.Agent,
+		done:     make(chan struct{}),
+		released: make(chan struct{}),
+	}
 	routine.Go(nil, "VM end", func() {
 		select {
 		case <-p.Done():

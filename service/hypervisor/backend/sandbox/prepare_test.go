@@ -16,7 +16,9 @@ func TestPrepareMakesWhatMountsLieOnAndLeavesTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(folder, "run/mainstay-guest/secret"), []byte("the image's own"), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(folder, "run/mainstay-guest/secret"), []byte("the image's own"), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	root, err := os.OpenRoot(folder)

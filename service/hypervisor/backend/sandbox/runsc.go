@@ -51,7 +51,9 @@ func (b *Backend) global(state string) []string {
 func (b *Backend) begin(ctx context.Context, lock *os.File, state string, command ...string) error {
 	log := filepath.Join(state, errorFile)
 	argv := append(b.global(state), "--log="+log)
-	argv = append(append(argv, command...), "--detach", "--bundle="+state, "--pid-file="+filepath.Join(state, pidFile), id)
+	argv = append(
+		append(argv, command...), "--detach", "--bundle="+state, "--pid-file="+filepath.Join(state, pidFile), id,
+	)
 	cmd := b.command(ctx, argv...)
 	cmd.ExtraFiles = []*os.File{lock}
 	err := cmd.Run()
@@ -95,8 +97,11 @@ func (h *head) Write(p []byte) (int, error) {
 // command is a run of runsc in a session of its own: a signal to the daemon's terminal is
 // not for it.
 func (b *Backend) command(ctx context.Context, argv ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, b.options.Program, argv...) //nolint:gosec // flags are ours, and values are part of one
-	cmd.Env = []string{}                                        // nothing of the daemon's
+	cmd := exec.CommandContext(
+		ctx,
+		b.options.Program,
+		argv...) //nolint:gosec // flags are ours, and values are part of one
+	cmd.Env = []string{} // nothing of the daemon's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }

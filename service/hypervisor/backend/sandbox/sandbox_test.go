@@ -244,7 +244,9 @@ func tree(t *testing.T) string {
 		}
 		info, err := d.Info()
 		if err == nil {
-			all.WriteString(strings.Join([]string{path, info.ModTime().String(), strconv.FormatInt(info.Size(), 10)}, " ") + "\n")
+			all.WriteString(
+				strings.Join([]string{path, info.ModTime().String(), strconv.FormatInt(info.Size(), 10)}, " ") + "\n",
+			)
 		}
 		return err
 	})
@@ -329,7 +331,8 @@ func TestSessionsOfTheAgentEndWithTheirStreamAndSayWhyTheyDoNotStart(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := guest.Connect(soon(t), stream, secret); !errors.Is(err, guest.ErrLost) || !strings.Contains(err.Error(), "did not start") {
+	if _, err := guest.Connect(soon(t), stream, secret); !errors.Is(err, guest.ErrLost) ||
+		!strings.Contains(err.Error(), "did not start") {
 		t.Errorf("a session of a sandbox that has ended: %v", err)
 	}
 }
@@ -341,7 +344,12 @@ func TestWhatAGuestWritesIsBounded(t *testing.T) {
 	s := vm(t, b, "x")
 	c := agent(t, start(t, b, s))
 	for path, limit := range map[string]int{"/file": 16 << 20, "/tmp/file": s.MemoryMiB << 20 / 2, "/dev/shm/file": s.MemoryMiB << 20 / 2} {
-		size, err := strconv.Atoi(sh(t, c, "dd if=/dev/zero of="+path+" bs=1M count=100 2>/dev/null; busybox stat -c %s "+path+"; busybox rm "+path))
+		size, err := strconv.Atoi(
+			sh(
+				t, c,
+				"dd if=/dev/zero of="+path+" bs=1M count=100 2>/dev/null; busybox stat -c %s "+path+"; busybox rm "+path,
+			),
+		)
 		if err != nil || size > limit || size < limit/2 {
 			t.Errorf("%s got %d bytes of at most %d, %v", path, size, limit, err)
 		}
@@ -357,9 +365,13 @@ func TestMetricsSayWhatTheGuestUses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh(t, c, "dd if=/dev/zero of=/tmp/file bs=1M count=40 2>/dev/null; n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done")
+	sh(
+		t, c,
+		"dd if=/dev/zero of=/tmp/file bs=1M count=40 2>/dev/null; n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done",
+	)
 	after, err := i.Metrics(soon(t))
-	if err != nil || after.CPUSeconds <= before.CPUSeconds || after.MemoryBytes-before.MemoryBytes < 40<<20 || after.MemoryBytes > 400<<20 {
+	if err != nil || after.CPUSeconds <= before.CPUSeconds || after.MemoryBytes-before.MemoryBytes < 40<<20 ||
+		after.MemoryBytes > 400<<20 {
 		t.Errorf("from %+v to %+v, %v", before, after, err)
 	}
 }

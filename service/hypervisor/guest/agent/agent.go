@@ -67,7 +67,12 @@ func New(c Config) (*Agent, error) {
 	if c.Shutdown == nil {
 		c.Shutdown = func(mode string) error { return shutdown(mode, c.Log) }
 	}
-	a := &Agent{config: c, secret: sha256.Sum256([]byte(secret)), freezer: freezer{log: c.Log}, wrong: make(chan guesses, 1)}
+	a := &Agent{
+		config:  c,
+		secret:  sha256.Sum256([]byte(secret)),
+		freezer: freezer{log: c.Log},
+		wrong:   make(chan guesses, 1),
+	}
 	a.wrong <- guesses{}
 	return a, nil
 }
@@ -81,7 +86,10 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("secret file: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 || !info.Mode().IsRegular() || info.Size() > 2*wire.MaxSecret {
-		return "", fmt.Errorf("secret file %s: must be a small file that nobody else can read (chmod 600), not %v of %d bytes", path, info.Mode(), info.Size())
+		return "", fmt.Errorf(
+			"secret file %s: must be a small file that nobody else can read (chmod 600), not %v of %d bytes", path,
+			info.Mode(), info.Size(),
+		)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

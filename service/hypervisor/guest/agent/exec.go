@@ -52,12 +52,18 @@ func command(args wire.Exec) (*exec.Cmd, error) {
 		return nil, wire.Errorf(wire.Invalid, "argv: names no program")
 	}
 	if args.TimeoutMS < 0 || args.TimeoutMS > int64(365*24*time.Hour/time.Millisecond) || args.MaxOutput < 0 {
-		return nil, wire.Errorf(wire.Invalid, "timeout_ms and max_output: must not be negative, nor the timeout longer than a year")
+		return nil, wire.Errorf(
+			wire.Invalid, "timeout_ms and max_output: must not be negative, nor the timeout longer than a year",
+		)
 	}
 	if args.Dir == "" {
 		args.Dir = "/"
 	}
-	cmd := &exec.Cmd{Args: args.Argv, Dir: args.Dir, Env: append(environment[:len(environment):len(environment)], args.Env...)}
+	cmd := &exec.Cmd{
+		Args: args.Argv,
+		Dir:  args.Dir,
+		Env:  append(environment[:len(environment):len(environment)], args.Env...),
+	}
 	for _, pair := range args.Env {
 		if name, _, ok := strings.Cut(pair, "="); !ok || name == "" {
 			return nil, wire.Errorf(wire.Invalid, "env: each must be KEY=value")
@@ -87,7 +93,8 @@ func lookPath(program, dir string, env []string) (string, error) {
 	}
 	for _, folder := range filepath.SplitList(path) {
 		candidate := filepath.Join(folder, program)
-		if info, err := os.Stat(candidate); filepath.IsAbs(candidate) && err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(candidate); filepath.IsAbs(candidate) && err == nil && !info.IsDir() &&
+			info.Mode()&0o111 != 0 {
 			return candidate, nil
 		}
 	}

@@ -22,8 +22,14 @@ func TestAProcessHasItsInputOutputsAndExit(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
 	exit, err := newClient(t).Exec(within(t, 30*time.Second), guest.Command{
-		Argv: shell(`pwd; echo $A $B $HOME; cat; echo bad >&2; exit 3`), Env: []string{"A=1", "B=2", "HOME=/nowhere"}, Dir: "/usr",
-		Stdin: strings.NewReader("input"), Stdout: &out, Stderr: &errs,
+		Argv: shell(
+			`pwd; echo $A $B $HOME; cat; echo bad >&2; exit 3`,
+		),
+		Env:    []string{"A=1", "B=2", "HOME=/nowhere"},
+		Dir:    "/usr",
+		Stdin:  strings.NewReader("input"),
+		Stdout: &out,
+		Stderr: &errs,
 	})
 	if err != nil || exit.Code != 3 || exit.Signal != "" || exit.TimedOut || exit.Truncated || exit.PID < 2 {
 		t.Errorf("%+v, %v", exit, err)
@@ -78,7 +84,9 @@ const family = `sleep 1000 & echo $!; echo $$; wait`
 func TestATimeoutKillsGrandchildren(t *testing.T) {
 	t.Parallel()
 	told := make(pids, 2)
-	exit, err := newClient(t).Exec(within(t, 30*time.Second), guest.Command{Argv: shell(family), Stdout: told, Timeout: time.Second})
+	exit, err := newClient(t).Exec(
+		within(t, 30*time.Second), guest.Command{Argv: shell(family), Stdout: told, Timeout: time.Second},
+	)
 	if err != nil || !exit.TimedOut || exit.Signal != "SIGKILL" {
 		t.Errorf("%+v, %v", exit, err)
 	}
@@ -160,7 +168,10 @@ func TestOutputBeyondTheLimitIsThrownAway(t *testing.T) {
 		truncated bool
 	}{{"head -c 100000 /dev/zero; head -c 100000 /dev/zero >&2", true}, {"head -c 50000 /dev/zero; head -c 50000 /dev/zero >&2", false}} {
 		var out bytes.Buffer
-		exit, err := c.Exec(within(t, 30*time.Second), guest.Command{Argv: shell(test.script), Stdout: &out, Stderr: &out, MaxOutput: 100_000})
+		exit, err := c.Exec(
+			within(t, 30*time.Second),
+			guest.Command{Argv: shell(test.script), Stdout: &out, Stderr: &out, MaxOutput: 100_000},
+		)
 		if err != nil || exit.Code != 0 || exit.Truncated != test.truncated || out.Len() != 100_000 {
 			t.Errorf("%s: %+v, %v, %d bytes", test.script, exit, err, out.Len())
 		}
@@ -197,7 +208,9 @@ func TestAProcessThatDoesNotReadItsInputHoldsUpNobodyElse(t *testing.T) {
 func TestAProcessMayEndBeforeItsInput(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	exit, err := newClient(t).Exec(within(t, 30*time.Second), guest.Command{Argv: []string{"head", "-c", "3"}, Stdin: endless{}, Stdout: &out})
+	exit, err := newClient(t).Exec(
+		within(t, 30*time.Second), guest.Command{Argv: []string{"head", "-c", "3"}, Stdin: endless{}, Stdout: &out},
+	)
 	if err != nil || exit.Code != 0 || out.Len() != 3 {
 		t.Errorf("%+v, %v, %q", exit, err, &out)
 	}
@@ -236,18 +249,21 @@ func TestFiftyProcessesRunAtOnceOverOneStream(t *testing.T) {
 			in, feed := io.Pipe()
 			var out bytes.Buffer
 			first := true
-			exit, err := c.Exec(ctx, guest.Command{Argv: shell(`echo; exec cat`), Stdin: in, Stdout: writer(func(b []byte) (int, error) {
-				if first {
-					first = false
-					started <- struct{}{}
-					go func() {
-						<-release
-						_, _ = feed.Write(bytes.Repeat([]byte("x"), 200_000))
-						feed.Close()
-					}()
-				}
-				return out.Write(b)
-			})})
+			exit, err := c.Exec(
+				ctx,
+				guest.Command{Argv: shell(`echo; exec cat`), Stdin: in, Stdout: writer(func(b []byte) (int, error) {
+					if first {
+						first = false
+						started <- struct{}{}
+						go func() {
+							<-release
+							_, _ = feed.Write(bytes.Repeat([]byte("x"), 200_000))
+							feed.Close()
+						}()
+					}
+					return out.Write(b)
+				})},
+			)
 			if err == nil && (exit.Code != 0 || out.Len() != 200_001) {
 				err = errors.New("wrong output")
 			}

@@ -128,7 +128,9 @@ func (c *call) getFile(ctx context.Context, args wire.GetFile) (any, error) {
 	} else {
 		content = io.LimitReader(f, size) // it may be growing
 	}
-	if err := c.sender.Send(ctx, wire.With(c.id, wire.OpHead, wire.Head{Mode: uint32(info.Mode().Perm()), Size: size})); err != nil {
+	if err := c.sender.Send(
+		ctx, wire.With(c.id, wire.OpHead, wire.Head{Mode: uint32(info.Mode().Perm()), Size: size}),
+	); err != nil {
 		return nil, err
 	}
 	hash := sha256.New()

@@ -68,7 +68,8 @@ func TestAFileOfTheKernelIsReadToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
-	if _, n, err := newClient(t).GetFile(t.Context(), "/proc/version", &got); err != nil || n != int64(len(want)) || got.String() != string(want) {
+	if _, n, err := newClient(t).GetFile(t.Context(), "/proc/version", &got); err != nil || n != int64(len(want)) ||
+		got.String() != string(want) {
 		t.Errorf("%d bytes, %v, %q", n, err, &got)
 	}
 }

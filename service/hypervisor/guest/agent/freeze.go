@@ -182,7 +182,9 @@ func (f *freezer) endOf(s *session) {
 
 func (c *call) freeze(ctx context.Context, args wire.Freeze) (any, error) {
 	if args.LimitMS < 1000 || args.LimitMS > maxFreeze.Milliseconds() {
-		return nil, wire.Errorf(wire.Invalid, "limit_ms: must be 1000 to %d, not %d", maxFreeze.Milliseconds(), args.LimitMS)
+		return nil, wire.Errorf(
+			wire.Invalid, "limit_ms: must be 1000 to %d, not %d", maxFreeze.Milliseconds(), args.LimitMS,
+		)
 	}
 	mounts, err := c.config.Mounts()
 	if err != nil {

@@ -64,7 +64,10 @@ func spawn(argv []string) (int, error) {
 		return 0, err
 	}
 	defer null.Close()
-	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{null, null, null}, Sys: &unix.SysProcAttr{Setsid: true}})
+	p, err := os.StartProcess(
+		argv[0], argv,
+		&os.ProcAttr{Env: os.Environ(), Files: []*os.File{null, null, null}, Sys: &unix.SysProcAttr{Setsid: true}},
+	)
 	if err != nil {
 		return 0, fmt.Errorf("start the agent: %w", err)
 	}

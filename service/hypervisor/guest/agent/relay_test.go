@@ -61,7 +61,8 @@ func TestARelayWithoutAnAgentSaysSo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err := agent.Relay(ctx, "/nowhere/socket", strings.NewReader(""), io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "/nowhere/socket") || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrNotExist) {
+	if err == nil || !strings.Contains(err.Error(), "/nowhere/socket") ||
+		!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -29,7 +29,9 @@ var operations = map[string]func(context.Context, *call, json.RawMessage) (any, 
 	wire.OpThaw:     with((*call).thaw),
 }
 
-func with[T any](do func(*call, context.Context, T) (any, error)) func(context.Context, *call, json.RawMessage) (any, error) {
+func with[T any](
+	do func(*call, context.Context, T) (any, error),
+) func(context.Context, *call, json.RawMessage) (any, error) {
 	return func(ctx context.Context, c *call, body json.RawMessage) (any, error) {
 		var args T
 		if err := json.Unmarshal(body, &args); err != nil {
@@ -66,7 +68,9 @@ type call struct {
 // session runs a session from the answer to its preamble to its end, whose reason it
 // returns. Calls may take a while to end after that; they cannot write any more.
 func (a *Agent) session(ctx context.Context, stream io.Writer, r *wire.Reader, nonce wire.Nonce) error {
-	hello := wire.With(0, wire.OpHello, wire.Hello{Proto: wire.Proto, Version: a.config.Version, Capabilities: capabilities()})
+	hello := wire.With(
+		0, wire.OpHello, wire.Hello{Proto: wire.Proto, Version: a.config.Version, Capabilities: capabilities()},
+	)
 	b, err := hello.Encode()
 	if err != nil {
 		return err
@@ -152,7 +156,9 @@ func (s *session) dispatch(ctx context.Context, f wire.Frame) error {
 	return nil
 }
 
-func (s *session) start(ctx context.Context, f wire.Frame, do func(context.Context, *call, json.RawMessage) (any, error)) {
+func (s *session) start(
+	ctx context.Context, f wire.Frame, do func(context.Context, *call, json.RawMessage) (any, error),
+) {
 	callCtx, cancel := context.WithCancel(ctx)
 	c := &call{session: s, id: f.ID, cancel: cancel, inbox: wire.NewInbox(), budget: wire.NewBudget()}
 	s.mu.Lock()

@@ -75,11 +75,8 @@ func TestANewDaemonGetsASessionWhereverTheOldOneDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, dying := range map[string][]byte{
-		"in a length":     ping[:3],
-		"in a frame":      ping[:20],
-		"after a frame":   ping,
-		"in a preamble":   wire.Nonce{}.Preamble()[:11],
-		"in garbage":      bytes.Repeat([]byte{0xff}, 100_000),
+		"in a length": ping[:3], "in a frame": ping[:20], "after a frame": ping,
+		"in a preamble": wire.Nonce{}.Preamble()[:11], "in garbage": bytes.Repeat([]byte{0xff}, 100_000),
 		"before anything": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,15 +102,18 @@ func TestANewDaemonKillsWhatTheOldOneRan(t *testing.T) {
 	old := connect(t, port.connect(), secret)
 	told := make(pids, 1)
 	go func() {
-		_, _ = old.Exec(t.Context(), guest.Command{Argv: shell(`echo $$; cat /dev/zero`), Stdout: writer(func(b []byte) (int, error) {
-			if len(told) == 0 {
-				line, _, _ := bytes.Cut(b, []byte("\n"))
-				if len(line) > 1 && line[0] != 0 {
-					return told.Write(line)
+		_, _ = old.Exec(
+			t.Context(),
+			guest.Command{Argv: shell(`echo $$; cat /dev/zero`), Stdout: writer(func(b []byte) (int, error) {
+				if len(told) == 0 {
+					line, _, _ := bytes.Cut(b, []byte("\n"))
+					if len(line) > 1 && line[0] != 0 {
+						return told.Write(line)
+					}
 				}
-			}
-			return len(b), nil
-		})})
+				return len(b), nil
+			})},
+		)
 	}()
 	pid := <-told // and a flood of output follows
 	c := connect(t, port.connect(), secret)
@@ -243,7 +243,8 @@ func TestAMalformedFrameEndsTheSessionAndWhatItRan(t *testing.T) {
 func TestHelloTellsVersionAndCapabilities(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
-	if c.Version() != "1.2.3" || !slices.Contains(c.Capabilities(), wire.OpExec) || !slices.Contains(c.Capabilities(), wire.OpRotateSecret) {
+	if c.Version() != "1.2.3" || !slices.Contains(c.Capabilities(), wire.OpExec) ||
+		!slices.Contains(c.Capabilities(), wire.OpRotateSecret) {
 		t.Errorf("%q, %v", c.Version(), c.Capabilities())
 	}
 }
@@ -402,7 +403,9 @@ func TestSecretFilesThatOthersReadOrThatHoldNoneAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := agent.New(agent.Config{SecretFile: filepath.Join(folder, "missing")}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := agent.New(agent.Config{SecretFile: filepath.Join(folder, "missing")}); !errors.Is(
+		err, os.ErrNotExist,
+	) {
 		t.Error(err)
 	}
 }

@@ -31,7 +31,8 @@ func TestTheNetworkOfTheMachineIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(interfaces, func(it wire.Interface) bool { return it.Name == "lo" })
-	if i < 0 || !slices.Contains(interfaces[i].Addresses, netip.MustParsePrefix("127.0.0.1/8")) || !interfaces[i].Up || interfaces[i].MTU < 1000 {
+	if i < 0 || !slices.Contains(interfaces[i].Addresses, netip.MustParsePrefix("127.0.0.1/8")) || !interfaces[i].Up ||
+		interfaces[i].MTU < 1000 {
 		t.Errorf("%+v", interfaces)
 	}
 }
@@ -147,7 +148,9 @@ func TestAFileSystemIsFrozenUntilItIsThawed(t *testing.T) {
 	if _, err := c.Freeze(t.Context(), time.Minute); !guest.IsRefusal(err, wire.Busy) {
 		t.Errorf("once more: %v", err)
 	}
-	if err := c.PutFile(t.Context(), filepath.Join(m.Path, "x"), 0o600, 1, endless{}); !guest.IsRefusal(err, wire.Frozen) {
+	if err := c.PutFile(t.Context(), filepath.Join(m.Path, "x"), 0o600, 1, endless{}); !guest.IsRefusal(
+		err, wire.Frozen,
+	) {
 		t.Errorf("writing: %v", err)
 	}
 	if _, err := c.RotateSecret(t.Context(), "new"); !guest.IsRefusal(err, wire.Frozen) {
@@ -239,7 +242,8 @@ func TestAPortThatIsBusyIsWaitedForAndNoOther(t *testing.T) {
 		for _, want := range []error{unix.EBUSY, unix.ENOENT} { // one that stays so, and one that is not waited for
 			began = time.Now()
 			_, err = agent.UntilFree(t.Context(), func() (*os.File, error) { return nil, want })
-			if waited := time.Since(began); !errors.Is(err, want) || (want == unix.EBUSY) != (waited == 30*time.Second) {
+			if waited := time.Since(began); !errors.Is(err, want) ||
+				(want == unix.EBUSY) != (waited == 30*time.Second) {
 				t.Errorf("%v: %v after %v", want, err, waited)
 			}
 		}

@@ -105,7 +105,8 @@ func decodeData(b, room []byte) (f Frame, ok bool) {
 	b, ok2 := bytes.CutSuffix(bytes.TrimRight(b, " "), []byte(dataTail))
 	id, b, ok3 := bytes.Cut(b, []byte(dataStream))
 	stream, b, ok4 := bytes.Cut(b, []byte(dataData))
-	if !ok1 || !ok2 || !ok3 || !ok4 || len(stream) != 1 || bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {
+	if !ok1 || !ok2 || !ok3 || !ok4 || len(stream) != 1 || bytes.IndexByte(b, '\n') >= 0 ||
+		bytes.IndexByte(b, '\r') >= 0 {
 		return f, false
 	}
 	var err error

@@ -153,7 +153,9 @@ func TestAPreambleIsFoundAfterWhateverIsBeforeIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := wire.NewReader(iotest.HalfReader(strings.NewReader(before + preamble + encode(t, wire.Frame{Op: wire.OpHello}))))
+			r := wire.NewReader(
+				iotest.HalfReader(strings.NewReader(before + preamble + encode(t, wire.Frame{Op: wire.OpHello}))),
+			)
 			if got, err := r.Preamble(&nonce, wire.MaxStale); err != nil || got != nonce {
 				t.Fatalf("%v, %v", got, err)
 			}
@@ -213,7 +215,8 @@ func FuzzFrame(f *testing.F) {
 		if err := json.Unmarshal(body, &want); err != nil {
 			t.Fatalf("accepted %q, which is not JSON of a frame: %v", body, err)
 		}
-		if got.ID != want.ID || got.Op != want.Op || got.Stream != want.Stream || !bytes.Equal(got.Data, want.Data) || got.Credit != want.Credit {
+		if got.ID != want.ID || got.Op != want.Op || got.Stream != want.Stream || !bytes.Equal(got.Data, want.Data) ||
+			got.Credit != want.Credit {
 			t.Fatalf("%q was read as %v, not %v", body, got, want)
 		}
 		b, err := got.Encode()

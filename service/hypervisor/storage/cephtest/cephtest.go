@@ -32,7 +32,9 @@ func Start(t testing.TB) *Cluster {
 	t.Helper()
 	for _, program := range []string{"ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool", "rbd"} {
 		if _, err := exec.LookPath(program); err != nil {
-			require.Missing(t, "%s is not installed: apt-get install ceph-mon ceph-osd ceph-common qemu-block-extra", program)
+			require.Missing(
+				t, "%s is not installed: apt-get install ceph-mon ceph-osd ceph-common qemu-block-extra", program,
+			)
 		}
 	}
 	// Paths of sockets have little room.
@@ -47,7 +49,9 @@ func Start(t testing.TB) *Cluster {
 	b.osd()
 	b.run(nil, "ceph", "-c", b.conf, "osd", "pool", "create", "vms", "8")
 	b.await("the pool takes writes", func(ctx context.Context) error {
-		return exec.CommandContext(ctx, "rbd", "-c", b.conf, "pool", "init", "vms").Run() //nolint:gosec // the test's own
+		return exec.CommandContext(
+			ctx, "rbd", "-c", b.conf, "pool", "init", "vms",
+		).Run() //nolint:gosec // the test's own
 	})
 	return &Cluster{Conf: b.conf, Pool: "vms"}
 }
@@ -156,13 +160,21 @@ func (b *builder) monitor() {
 	b.Helper()
 	mon, admin := b.path("mon.keyring"), b.path("keyring")
 	b.run(nil, "ceph-authtool", "--create-keyring", mon, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
-	b.run(nil, "ceph-authtool", "--create-keyring", admin, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *")
+	b.run(
+		nil, "ceph-authtool", "--create-keyring", admin, "--gen-key", "-n", "client.admin", "--cap", "mon",
+		"allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *",
+	)
 	b.run(nil, "ceph-authtool", mon, "--import-keyring", admin)
-	b.run(nil, "monmaptool", "--create", "--fsid", b.fsid, "--addv", "m", "["+strings.TrimSuffix(b.address, "/0")+"]", b.path("monmap"))
+	b.run(
+		nil, "monmaptool", "--create", "--fsid", b.fsid, "--addv", "m", "["+strings.TrimSuffix(b.address, "/0")+"]",
+		b.path("monmap"),
+	)
 	b.run(nil, "ceph-mon", "-c", b.conf, "--mkfs", "-i", "m", "--monmap", b.path("monmap"), "--keyring", mon)
 	b.daemon("ceph-mon", "-c", b.conf, "-i", "m", "--keyring", mon)
 	b.await("the monitor answers", func(ctx context.Context) error {
-		return exec.CommandContext(ctx, "ceph", "-c", b.conf, "--connect-timeout", "5", "mon", "stat").Run() //nolint:gosec // the test's own
+		return exec.CommandContext(
+			ctx, "ceph", "-c", b.conf, "--connect-timeout", "5", "mon", "stat",
+		).Run() //nolint:gosec // the test's own
 	})
 }
 
@@ -178,7 +190,9 @@ func (b *builder) osd() {
 	b.run(nil, "ceph-osd", "-c", b.conf, "-i", "0", "--mkfs", "--osd-uuid", id, "--keyring", keyring)
 	b.daemon("ceph-osd", "-c", b.conf, "-i", "0", "--keyring", keyring)
 	b.await("the OSD is up", func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, "ceph", "-c", b.conf, "osd", "stat").Output() //nolint:gosec // the test's own
+		out, err := exec.CommandContext(
+			ctx, "ceph", "-c", b.conf, "osd", "stat",
+		).Output() //nolint:gosec // the test's own
 		if err == nil && !bytes.Contains(out, []byte("1 up")) {
 			err = fmt.Errorf("%s", out)
 		}

@@ -25,18 +25,21 @@ func (g *Guest) Serve(socket string, api http.Handler, refuse func(w http.Respon
 	if err != nil {
 		return err
 	}
-	server := http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == g.Settings.Refuse:
-			refuse(w, Refusal)
-		case g.Settings.Mode == "silent":
-			<-r.Context().Done()
-		case g.Settings.Mode != "" && r.Method == http.MethodGet:
-			misbehave(w, r, g.Settings.Mode)
-		default:
-			api.ServeHTTP(w, r)
-		}
-	})}
+	server := http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == g.Settings.Refuse:
+				refuse(w, Refusal)
+			case g.Settings.Mode == "silent":
+				<-r.Context().Done()
+			case g.Settings.Mode != "" && r.Method == http.MethodGet:
+				misbehave(w, r, g.Settings.Mode)
+			default:
+				api.ServeHTTP(w, r)
+			}
+		}),
+	}
 	return server.Serve(l)
 }
 

@@ -77,7 +77,8 @@ func NothingLeft(t testing.TB, s *backend.Spec, programs string) {
 		t.Fatal(err)
 	}
 	for _, line := range lines {
-		if raw, err := os.ReadFile(line); err == nil && bytes.HasPrefix(raw, []byte(programs)) { //nolint:gosec // the kernel's
+		if raw, err := os.ReadFile(line); err == nil &&
+			bytes.HasPrefix(raw, []byte(programs)) { //nolint:gosec // the kernel's
 			t.Errorf("a process is left: %s", bytes.ReplaceAll(raw, []byte{0}, []byte(" ")))
 		}
 	}
@@ -184,7 +185,11 @@ func (h Host) life(t *testing.T) {
 	}
 	if h.Jail == "" { // a jail has no programs
 		var out bytes.Buffer
-		exit, err := c.Exec(Soon(t), guest.Command{Argv: []string{"/bin/sh", "-c", "cat; exit 3"}, Stdin: strings.NewReader("hello"), Stdout: &out})
+		exit, err := c.Exec(Soon(t), guest.Command{
+			Argv:   []string{"/bin/sh", "-c", "cat; exit 3"},
+			Stdin:  strings.NewReader("hello"),
+			Stdout: &out,
+		})
 		if err != nil || exit.Code != 3 || out.String() != "hello" {
 			t.Errorf("%+v, %v, %q", exit, err, out.String())
 		}
@@ -361,7 +366,8 @@ func (h Host) alone(t *testing.T) {
 }
 
 func (h Host) hostile(t *testing.T) {
-	for mode, named := range map[string]string{"garbage": "not as documented", "huge": "longer than", "endless": "deadline"} {
+	faults := map[string]string{"garbage": "not as documented", "huge": "longer than", "endless": "deadline"}
+	for mode, named := range faults {
 		b, s, _ := h.VM(t, Settings{Mode: mode})
 		i := Start(t, b, s)
 		ctx := Soon(t)
@@ -370,7 +376,8 @@ func (h Host) hostile(t *testing.T) {
 			defer cancel()
 			ctx = short
 		}
-		if _, err := i.Paused(ctx); err == nil || !strings.Contains(err.Error(), named) || strings.ContainsRune(err.Error(), 0x1b) {
+		if _, err := i.Paused(ctx); err == nil || !strings.Contains(err.Error(), named) ||
+			strings.ContainsRune(err.Error(), 0x1b) {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
