@@ -61,7 +61,7 @@ func TestAnAgentThatIsStartedAnewIsMetAgain(t *testing.T) {
 		after := ""
 		for deadline := time.Now().Add(90 * time.Second); len(after) <= len(before); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				d.Fatalf("the agent is not met again: %+v; the console:\n%s", d.vm(vm.Id), d.printed(vm.Id))
+				d.Fatalf("the agent is not found again: %+v; the console:\n%s", d.vm(vm.Id), d.printed(vm.Id))
 			}
 			a := d.call(
 				"POST", "/v1/vms/"+vm.Id+"/agent/exec", adminToken, object{"argv": []string{"cat", "/tmp/agent"}},

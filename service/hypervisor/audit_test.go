@@ -41,7 +41,7 @@ func TestAWipedAuditLogIsFoundByItsCheckpoints(t *testing.T) {
 			tamper(t, d.cfg.Data, "DELETE FROM "+table)
 		}
 	})
-	d.call("POST", "/v1/images/clean", adminToken, nil).want(200) // changes go on
+	d.call("POST", "/v1/images/clean", adminToken, nil).want(200) // changes continue
 	v := as[hypervisorapi.AuditVerification](d.call("GET", "/v1/audit/verify", adminToken, nil).want(200))
 	if v.Ok || !strings.Contains(v.Reason, "nothing that this service signed is left") {
 		t.Errorf("%+v", v)

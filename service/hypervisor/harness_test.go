@@ -257,7 +257,7 @@ func beMortal(settings string) error {
 }
 
 // mortal runs the daemon in a process of its own, which kill ends as kill -9 does, until the
-// daemon of the test itself goes on with what is there.
+// daemon of the test itself continues with what is there.
 func (d *daemon) mortal() (kill func()) {
 	d.Helper()
 	d.stop()

@@ -257,7 +257,7 @@ func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
 func TestCleaningUpDoesNotHoldUpOthersBehindAnImageThatIsTakenIn(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
-	// An upload that goes on as long as the test wants.
+	// An upload that continues as long as the test wants.
 	in, out := io.Pipe()
 	uploaded := make(chan int, 1)
 	go func() {

@@ -417,7 +417,7 @@ func TestAGuestThatTheHostHasNoRoomForIsPausedWithTheReasonAndGoesOnWhenThereIs(
 		}
 	}
 	noSpace("with a full disk")
-	fill(t, folder, 4) // which is too little to go on with, but the database can be written
+	fill(t, folder, 4) // which is too little to continue with, but the database can be written
 	d.await(vm.Id, "paused")
 	if !d.happened(vm.Id, "the host has no room") {
 		t.Error("no event tells why")

@@ -137,7 +137,7 @@ func TestABackupOfAWedgedProcessIsCancelledInItsMidst(t *testing.T) {
 	if err := syscall.Kill(*vm.Pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	// What the process goes on with when it is back does not stand in the way.
+	// What the process continues with when it is back does not stand in the way.
 	d.finished(d.call("POST", path+"/backups", adminToken, nil))
 }
 

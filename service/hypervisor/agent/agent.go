@@ -115,7 +115,7 @@ func (k *Keeper) Program(
 	}
 	for key, value := range env {
 		if key == "" || strings.ContainsAny(key, "=\x00") {
-			return nil, fault.InvalidField("env", "%q is no name of a variable", key)
+			return nil, fault.InvalidField("env", "%q is not a valid name of a variable", key)
 		}
 		c.Env = append(c.Env, key+"="+value)
 	}

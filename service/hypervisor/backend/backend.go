@@ -109,7 +109,7 @@ type Instance interface {
 	// Dial connects to a channel of the VM. One that it has not is a fault.
 	Dial(ctx context.Context, c Channel) (io.ReadWriteCloser, error)
 	Metrics(ctx context.Context) (Metrics, error)
-	// Close lets go of the VM, which goes on.
+	// Close lets go of the VM, which continues.
 	Close() error
 }
 
@@ -134,7 +134,7 @@ type Halt string
 const (
 	HaltNoSpace  Halt = "no_space"       // the host has no room for what the guest writes
 	HaltIOError  Halt = "io_error"       // the host cannot write or read the disk
-	HaltInternal Halt = "internal_error" // the virtual processor does not know how to go on
+	HaltInternal Halt = "internal_error" // the virtual processor does not know how to continue
 )
 
 // Observer is an Instance that is told how its VM is.
@@ -188,7 +188,7 @@ type Disks interface {
 	// any more.
 	Recover(ctx context.Context) error
 	// Snapshot keeps the disk as it is now, and of a VM that runs with full its memory too,
-	// of which it says how much that was. If it fails, the VM goes on as before, but a part of
+	// of which it says how much that was. If it fails, the VM continues as before, but a part of
 	// the snapshot may be there.
 	Snapshot(ctx context.Context, name string, full bool) (memory int64, err error)
 	// DeleteSnapshot removes a snapshot, or what there is of one that failed. It is no error
@@ -217,7 +217,7 @@ func MemoryLimit(memoryMiB int) time.Duration {
 type DiskCopy struct {
 	Target string // a qcow2 file that is there, as large as the disk, and that the VM's process may write
 	// Since is the bitmap of what changed, which alone is copied; empty: everything. The
-	// bitmap stays as it is and goes on noting.
+	// bitmap stays as it is and keeps noting.
 	Since string
 	// Note is a bitmap that begins, at the moment the copy is of, to note what changes. It
 	// outlives the VM's process. Empty: none.

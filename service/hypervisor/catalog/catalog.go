@@ -146,7 +146,7 @@ func (c *Catalog) Export(ctx context.Context, name string) (*os.File, error) {
 		return nil, err
 	}
 	if i.Kind != string(Disk) {
-		return nil, fault.New(fault.Conflict, "the image %s is no disk", i.Name).WithCode("not_a_disk")
+		return nil, fault.New(fault.Conflict, "the image %s is not a disk", i.Name).WithCode("not_a_disk")
 	}
 	content, err := c.contents.Get(i.SHA256)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Catalog) Export(ctx context.Context, name string) (*os.File, error) {
 	return os.Open(content.DiskPath())
 }
 
-// SweepIncoming removes what was being taken in and no operation goes on with.
+// SweepIncoming removes what was being taken in and no operation continues with.
 func (c *Catalog) SweepIncoming(ctx context.Context) error {
 	open, err := c.store.OpenArgs(ctx, record.OperationImage)
 	if err != nil {

@@ -94,7 +94,7 @@ func TestWhatIsWrongIsNamedByItsPathAndSecretsAreNotShown(t *testing.T) {
 	for text, want := range map[string][]string{
 		"[policy]\nmax_cpus = 1\nmax_vcpus = 2\n[jail]\n": {"line 2: policy.max_cpus: there is no such key", "line 4: jail"},
 		"[policy]\nmax_vcpus = \"s3cret\"":                {"line 2", "policy.max_vcpus"},
-		"[policy\ns3cret":                                 {"line 1", "no valid TOML"},
+		"[policy\ns3cret":                                 {"line 1", "not valid TOML"},
 		"[policy]\nmax_vcpus = -1\nallowed_backends = [\"xen\"]\nallowed_image_dirs = [\"../x\"]":      {"3 problems", "policy.max_vcpus", `policy.allowed_backends[0]: there is no backend "xen"`, "policy.allowed_image_dirs[0]"},
 		"[[policy.tenants]]\ntenant = \"a\"\n[[policy.tenants]]\ntenant = \"a\"\n[[policy.tenants]]\n": {`policy.tenants[1].tenant: "a" has limits already`, "policy.tenants[2].tenant: is required"},
 		"[auth]\nrate_limit_rps = 1":                                      {"auth.rate_limit_burst"},

@@ -95,9 +95,9 @@ func malformed(err error) error {
 				column, key,
 			)
 		}
-		return fault.New(fault.Invalid, "line %d, column %d: this is no valid TOML", row, column)
+		return fault.New(fault.Invalid, "line %d, column %d: this is not valid TOML", row, column)
 	}
-	return fault.Wrap(fault.Invalid, err, "this is no valid TOML")
+	return fault.Wrap(fault.Invalid, err, "this is not valid TOML")
 }
 
 // problems collects what is wrong.

@@ -12,7 +12,7 @@ import (
 
 // Settle finishes or undoes what was begun with a VM's disk before the daemon ended: a snapshot
 // that was not finished is removed, and a revert is done again. The VM's process, if it has one, was
-// met again, and its work is locked.
+// found again, and its work is locked.
 func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) error {
 	if r.Backend == backend.Sandbox {
 		return w.tidy(ctx, r.ID, nil)

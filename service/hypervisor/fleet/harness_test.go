@@ -74,7 +74,7 @@ func (w *world) restart(change ...func(*fleet.Config)) {
 	}
 }
 
-// beat sends a heartbeat of a node and goes on from its answer.
+// beat sends a heartbeat of a node and continues from its answer.
 func (w *world) beat(name string, hb hypervisorapi.Heartbeat) hypervisorapi.Node {
 	w.Helper()
 	n, sequence, err := w.Heartbeat(w.Context(), name, hb, w.after[name])

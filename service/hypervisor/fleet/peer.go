@@ -83,7 +83,7 @@ func (p peer) delete(ctx context.Context, id string) error {
 	return read(res, http.StatusNoContent, 0, nil)
 }
 
-// adopt checks a VM that a node tells of, and makes it one of the fleet. With a tenant, it
+// adopt checks a VM that a node reports, and makes it one of the fleet. With a tenant, it
 // must be that tenant's.
 func (p peer) adopt(vm *hypervisorapi.FleetVM, tenant string) error {
 	if !vmID.MatchString(vm.Id) || !vm.State.Valid() || !vm.Backend.Valid() || vm.CreatedAt.Equal(time.Time{}) {

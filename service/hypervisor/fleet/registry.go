@@ -126,7 +126,7 @@ func (r *Registry) SetCordon(
 	return r.node(&row), err
 }
 
-// Deregister forgets a node. Its VMs go on, and it is back, uncordoned, with its next heartbeat.
+// Deregister forgets a node. Its VMs continue, and it is back, uncordoned, with its next heartbeat.
 // also, which may be nil, runs in the same transaction.
 func (r *Registry) Deregister(ctx context.Context, name string, also func(tx *db.Tx) error) error {
 	r.mu.Lock()

@@ -89,7 +89,7 @@ func (r *Reporter) Nudge() {
 }
 
 // Run sends heartbeats until ctx ends: the first at once, then one in every interval. The
-// node stays registered when it returns, since its VMs go on.
+// node stays registered when it returns, since its VMs continue.
 func (r *Reporter) Run(ctx context.Context) {
 	// What the registry has reserved goes with the second heartbeat after a create, so the
 	// first one of all, and one that was asked for, is soon followed by another.

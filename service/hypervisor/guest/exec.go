@@ -33,7 +33,7 @@ type Exit struct {
 
 // Exec runs a process and waits for its end, or with Detach for its start. The process
 // leads a group, which is killed at the end of ctx, at Timeout and, for what is left of
-// it, when the process has ended; only processes that left the group go on.
+// it, when the process has ended; only processes that left the group continue.
 //
 // Exec never waits for a Read of Stdin that is under way when the process ends: Stdin must
 // not be used again before that has returned. An error of a reader or writer cancels the

@@ -171,7 +171,7 @@ func (a *API) PauseVM(
 	return hypervisorapi.PauseVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// ResumeVM lets a VM go on.
+// ResumeVM lets a VM continue.
 func (a *API) ResumeVM(
 	ctx context.Context, req hypervisorapi.ResumeVMRequestObject,
 ) (hypervisorapi.ResumeVMResponseObject, error) {

@@ -18,8 +18,8 @@ import (
 const haltCheck = 2 * time.Second
 
 // followHalts has a VM that its backend halts of its own accord be paused, with the reason, and
-// has it go on when the host has room again. The disk that is full may be the database's: then
-// the VM is shown as it is (machine.Status), and what happened is stored before the VM goes on.
+// has it continue when the host has room again. The disk that is full may be the database's: then
+// the VM is shown as it is (machine.Status), and what happened is stored before the VM continues.
 func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
 	for {
 		condition, changed := o.Condition()
@@ -53,9 +53,9 @@ func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance bac
 // haltTexts are the reasons as events tell them.
 var haltTexts = map[backend.Halt]string{
 	backend.HaltNoSpace: "the host has no room for what the guest writes to its disk; " +
-		"the VM goes on when there is room again",
+		"the VM continues when there is room again",
 	backend.HaltIOError:  "the host cannot read or write the VM's disk; look at the host's disks, then resume the VM",
-	backend.HaltInternal: "the virtual processor cannot go on; stop the VM by force, and start it again",
+	backend.HaltInternal: "the virtual processor cannot continue; stop the VM by force, and start it again",
 }
 
 // noteHalt stores why a VM is halted, or that it is not any more. It does nothing for a VM that
@@ -83,7 +83,7 @@ func (l *Life) noteHalt(ctx context.Context, id string, halt backend.Halt) error
 	return err
 }
 
-// resumeWithRoom lets a VM go on that was halted for want of room, once there is some. The move
+// resumeWithRoom lets a VM continue that was halted for want of room, once there is some. The move
 // to running is made when its backend says that it runs.
 func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance backend.Instance) error {
 	r, err := l.store.VM(ctx, m.ID)
@@ -105,7 +105,7 @@ func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance 
 }
 
 // hasRoom says whether the file system of a folder has so much room that a guest which was
-// halted for want of it should go on.
+// halted for want of it should continue.
 func hasRoom(folder string) (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil {

@@ -16,7 +16,7 @@ func (l *Life) Pause(ctx context.Context, id string) (record.VM, error) {
 	return l.halt(ctx, id, vm.Pause, "vm.pause", backend.Instance.Pause)
 }
 
-// Resume lets them go on.
+// Resume lets them continue.
 func (l *Life) Resume(ctx context.Context, id string) (record.VM, error) {
 	return l.halt(ctx, id, vm.Resume, "vm.resume", backend.Instance.Resume)
 }

@@ -149,7 +149,7 @@ func (l *Life) follow(ctx context.Context, m *machine.Machine, r record.VM, inst
 	select {
 	case <-instance.Done():
 	case <-l.machines.Ending().Done():
-		// The daemon ends; the VM goes on.
+		// The daemon ends; the VM continues.
 		if err := instance.Close(); err != nil {
 			l.log.Warn("letting go of a VM", "vm", r.ID, "error", err)
 		}

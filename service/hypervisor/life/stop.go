@@ -105,7 +105,7 @@ func (l *Life) askToPowerDown(ctx context.Context, m *machine.Machine, instance 
 	defer cancel()
 	if paused, err := instance.Paused(ctx); err == nil && paused {
 		if err := instance.Resume(ctx); err != nil {
-			l.log.Warn("a VM that is to be stopped does not go on", "vm", m.ID, "error", err)
+			l.log.Warn("a VM that is to be stopped does not continue", "vm", m.ID, "error", err)
 		}
 	}
 	if err := instance.PowerDown(ctx); err != nil {

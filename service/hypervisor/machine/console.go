@@ -18,7 +18,7 @@ type console struct {
 
 	mu      sync.Mutex
 	recent  []byte // a ring of what was printed last
-	next    int    // where the ring goes on
+	next    int    // where the ring continues
 	viewers map[*viewer]bool
 	closed  bool
 }

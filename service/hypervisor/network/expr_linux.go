@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rule is a list of these fragments. Each loads something and goes on only if it is
+// A rule is a list of these fragments. Each loads something and continues only if it is
 // as said; what a packet does not have (a port in a later fragment) ends the rule
 // without a verdict. Rules that let packets pass are therefore safe against packets
 // that are cut or malformed, and rules that drop are not, alone.
@@ -114,7 +114,7 @@ func notIn(set *nftables.Set) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: r1, SetName: set.Name, SetID: set.ID, Invert: true}}
 }
 
-// overRate goes on if there were more packets by the device in r1 than a rate.
+// overRate continues if there were more packets by the device in r1 than a rate.
 func overRate(set *nftables.Set, perSecond uint64, burst uint32) []expr.Any {
 	return []expr.Any{&expr.Dynset{
 		SrcRegKey: r1,

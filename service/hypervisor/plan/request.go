@@ -105,7 +105,7 @@ func (p *Planner) checkNetwork(req *Request) error {
 	case n.Mode != record.NetworkBridge && n.Mode != record.NetworkTap:
 		return fault.InvalidField("network.bridge", "takes the mode bridge or tap")
 	case !configfile.ValidDevice(n.Bridge):
-		return fault.InvalidField("network.bridge", "is no name of a device")
+		return fault.InvalidField("network.bridge", "is not a valid name of a device")
 	case n.Bridge != p.doc.Network.Bridge && !slices.Contains(p.doc.Network.Bridges, n.Bridge):
 		return fault.InvalidField("network.bridge",
 			"VMs may not join %s; see network.allowed_bridges in the daemon's document", n.Bridge)

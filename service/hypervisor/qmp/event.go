@@ -53,7 +53,7 @@ type Shutdown struct {
 }
 
 // VSerPortChange is the data of EventVSerPortChange: a program in the guest opened a
-// virtio-serial port, or closed it. QEMU tells of a port once a second at most, and leaves
+// virtio-serial port, or closed it. QEMU reports a port once a second at most, and leaves
 // out what happened between.
 type VSerPortChange struct {
 	// ID is that of the port's device.

@@ -107,7 +107,7 @@ func (s *Store) CancelOperation(ctx context.Context, op *Operation, cancel func(
 	})
 }
 
-// IsBeingMade says whether an operation goes on with making a VM.
+// IsBeingMade says whether an operation continues with making a VM.
 func (s *Store) IsBeingMade(ctx context.Context, vmID string) bool {
 	var n int
 	err := s.db.Get(ctx, &n, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id

@@ -46,7 +46,7 @@ func (s *Store) OnMove(f func(id string)) { s.moved = f }
 // NewID makes an id that sorts by the time it was made (UUID version 7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// note writes an audit entry in the transaction of the change that it tells of.
+// note writes an audit entry in the transaction of the change that it reports.
 func (s *Store) note(ctx context.Context, tx *db.Tx, e audit.Entry) error {
 	return s.audit.Append(ctx, tx, caller.From(ctx).Entry(e), nil)
 }

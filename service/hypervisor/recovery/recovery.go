@@ -73,12 +73,12 @@ const restoredAtOnce = 16
 // Restore brings what the database says and what the host has together, after the daemon
 // was away for whatever reason:
 //
-//	creating            what there is of it is removed, unless an operation goes on with it
+//	creating            what there is of it is removed, unless an operation continues with it
 //	deleting            removed, by life.KeepTime
 //	starting            its process is ended, if there is one, and it is started anew, from
 //	                    the snapshot that it was to be started from
-//	running, paused     its process is met again; without one it has stopped
-//	stopping            its process is met again, and stopped; without one it has stopped
+//	running, paused     its process is found again; without one it has stopped
+//	stopping            its process is found again, and stopped; without one it has stopped
 //	stopped, failed     nothing, but a process that was left is ended
 //
 // What was begun with its disk is finished or undone: see disk.Settle. It does not wait for what

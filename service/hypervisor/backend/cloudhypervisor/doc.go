@@ -21,5 +21,5 @@
 //
 // There is no screen, and no network but taps. A disk without a kernel is booted by a
 // firmware that was built for this program (CLOUDHV.fd or hypervisor-fw), which QEMU's
-// is not. A guest that reboots goes on in the same process.
+// is not. A guest that reboots continues in the same process.
 package cloudhypervisor

@@ -169,7 +169,7 @@ func (p *Process) Kill() error {
 	return sent
 }
 
-// Close lets go of the process, which goes on.
+// Close lets go of the process, which continues.
 func (p *Process) Close() error { return p.file.Close() }
 
 // startOf is when a process was started, in ticks after boot (proc(5), stat, field 22).

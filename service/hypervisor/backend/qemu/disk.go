@@ -220,7 +220,7 @@ func (i *Instance) memoryJob(ctx context.Context, command, snapshot string) erro
 const cleanupLimit = 15 * time.Second
 
 // Copy has QEMU write the disk, as it is at one moment, to another file, while the guest
-// goes on.
+// continues.
 func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(float64)) (err error) {
 	// What a daemon that was killed left is in the way.
 	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
@@ -349,7 +349,7 @@ func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 
 // DropBitmaps removes all bitmaps of the system's disk but those to keep.
 func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
-	// A copy that was broken off may go on, with bitmaps of its own that have no name.
+	// A copy that was broken off may continue, with bitmaps of its own that have no name.
 	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
 		return refusal(err, "an earlier copy is not over")
 	}

@@ -145,7 +145,7 @@ func (i *Instance) Pause(ctx context.Context) error {
 
 // Resume lets them run.
 func (i *Instance) Resume(ctx context.Context) error {
-	return refusal(i.monitor.Cont(ctx), "the VM does not go on")
+	return refusal(i.monitor.Cont(ctx), "the VM does not continue")
 }
 
 // PowerDown presses the power button.

@@ -65,7 +65,7 @@ type NIC struct {
 // AgentPort is the name of the port that the guest agent looks for.
 const AgentPort = "org.mainstay.guest.0"
 
-// The names of the agent's port in the monitor. QEMU tells of a port that has an id only.
+// The names of the agent's port in the monitor. QEMU reports a port that has an id only.
 const (
 	agentChardev = "agent"
 	agentDevice  = "agent-port"

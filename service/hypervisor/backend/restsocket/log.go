@@ -45,7 +45,7 @@ func openPipe(path string, mode int) (*os.File, error) {
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return nil, errors.Join(fmt.Errorf("%s is no named pipe", path), err, unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("%s is not a named pipe", path), err, unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }

@@ -336,7 +336,7 @@ func (v *VM) Kill(context.Context) error {
 	return v.process.Kill()
 }
 
-// Close lets go of the VM, which goes on.
+// Close lets go of the VM, which continues.
 func (v *VM) Close() (err error) {
 	v.letGo.Do(func() {
 		close(v.closed)

@@ -122,7 +122,7 @@ func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance,
 	return b.start(ctx, s, "run")
 }
 
-// Restore starts a sandbox that goes on where the one was of which a folder has the
+// Restore starts a sandbox that continues where the one was of which a folder has the
 // checkpoint: with its memory, and its changes to the same root file system. Sessions of
 // the agent and of consoles are not in it, but programs that the agent has started are. The
 // VM may be another one: its host name and the secret that its agent wants are those of the

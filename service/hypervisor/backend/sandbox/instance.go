@@ -89,7 +89,7 @@ func (i *Instance) Paused(ctx context.Context) (bool, error) {
 // Pause halts the programs in the sandbox.
 func (i *Instance) Pause(ctx context.Context) error { return i.do(ctx, "pause", id) }
 
-// Resume lets them go on.
+// Resume lets them continue.
 func (i *Instance) Resume(ctx context.Context) error { return i.do(ctx, "resume", id) }
 
 // PowerDown asks the first process to end, which asks all others.
@@ -103,7 +103,7 @@ func (i *Instance) do(ctx context.Context, command ...string) error {
 // Kill ends the sandbox. Its gofer ends when it notices; Clean waits for that.
 func (i *Instance) Kill(context.Context) error { return i.process.Kill() }
 
-// Close lets go of the sandbox, which goes on.
+// Close lets go of the sandbox, which continues.
 func (i *Instance) Close() error {
 	i.release.Do(func() { close(i.released) })
 	return i.process.Close()

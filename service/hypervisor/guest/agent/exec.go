@@ -70,7 +70,7 @@ func command(args wire.Exec) (*exec.Cmd, error) {
 		}
 	}
 	if info, err := os.Stat(args.Dir); err != nil || !info.IsDir() {
-		return nil, wire.Errorf(wire.NotFound, "cwd: %s is no folder", args.Dir)
+		return nil, wire.Errorf(wire.NotFound, "cwd: %s is not a folder", args.Dir)
 	}
 	var err error
 	cmd.Path, err = lookPath(args.Argv[0], args.Dir, cmd.Env)
