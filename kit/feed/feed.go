@@ -40,12 +40,18 @@ func (f *Feed) Serve(
 	if err != nil {
 		return err
 	}
+	if r.Method == http.MethodHead { // which takes the patterns of GET, too
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
 	stream, err := httpserve.NewEventStream(w, r, 0)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	if _, resumed := stream.LastEventID(); !resumed {
+	// A number that was not given out yet is from before a backup was restored.
+	if last, resumed := stream.LastEventID(); !resumed || last > newest {
 		stream.StartAfter(newest)
 	}
 	wake, cancel := f.Bell.Subscribe()

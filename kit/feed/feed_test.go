@@ -92,6 +92,29 @@ func TestAStreamBeginsWithWhatHappensNextOrWhereItWasCutOff(t *testing.T) {
 	}
 }
 
+func TestAStreamContinuesAfterABackupWasRestored(t *testing.T) {
+	t.Parallel()
+	c := &counter{}
+	c.newest.Store(3)
+	next := follow(t, c.serve(t), "1000")
+	c.count()
+	if got := next(); got != "4" {
+		t.Errorf("a client that has seen 1000 goes on with %s, and the newest is 4", got)
+	}
+}
+
+func TestAHeadOfAStreamEnds(t *testing.T) {
+	t.Parallel()
+	res, err := http.Head((&counter{}).serve(t)) //nolint:noctx // of this test's own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close() // it has none
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%d %v", res.StatusCode, res.Header)
+	}
+}
+
 func TestAStreamEndsWithTheRightsOfItsCaller(t *testing.T) {
 	t.Parallel()
 	c := &counter{}

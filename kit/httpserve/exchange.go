@@ -33,8 +33,10 @@ type exchange struct {
 	unmatched bool
 	swallowed int
 
-	lasting bool       // Lasting was called
-	client  netip.Addr // whose request it is, when a trusted proxy says so
+	lasting bool // Lasting was called
+	http1   bool
+	body    *leastRateBody // nil: there is none, or the server has no deadlines
+	client  netip.Addr     // whose request it is, when a trusted proxy says so
 	// What LimitInFlight counts: the request, until it ends or becomes a stream.
 	counted  *http.Request
 	inFlight *atomic.Int64
@@ -110,6 +112,14 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
 func (x *exchange) Header() http.Header { return x.w.Header() }
 
+// begin notes the status of the answer, whose header is about to be sent.
+func (x *exchange) begin(status int) {
+	x.status = status
+	if x.body != nil {
+		x.body.unread(status)
+	}
+}
+
 func (x *exchange) WriteHeader(status int) {
 	if x.swallowed != 0 {
 		return
@@ -120,7 +130,7 @@ func (x *exchange) WriteHeader(status int) {
 	}
 	// Informational responses precede the final one; 101 is final.
 	if x.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		x.status = status
+		x.begin(status)
 	}
 	x.w.WriteHeader(status)
 }
@@ -130,7 +140,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if x.status == 0 {
-		x.status = http.StatusOK
+		x.begin(http.StatusOK)
 	}
 	n, err := x.w.Write(p)
 	x.bytes += int64(n)
@@ -143,7 +153,7 @@ func (x *exchange) ReadFrom(src io.Reader) (int64, error) {
 		return io.Copy(io.Discard, src)
 	}
 	if x.status == 0 {
-		x.status = http.StatusOK
+		x.begin(http.StatusOK)
 	}
 	n, err := io.Copy(x.w, src)
 	x.bytes += n
@@ -159,7 +169,7 @@ func (x *exchange) FlushError() error {
 		return nil
 	}
 	if x.status == 0 {
-		x.status = http.StatusOK
+		x.begin(http.StatusOK)
 	}
 	return http.NewResponseController(x.w).Flush()
 }

@@ -15,6 +15,8 @@ const (
 	bodyGrace    = 10 * time.Second
 	lastingGrace = 2 * time.Minute // of a body that Lasting was called for
 	leastRate    = 1 << 10         // bytes a second
+	// refusedGrace is how long the server waits for a body that nobody wants any more.
+	refusedGrace = time.Second
 )
 
 // leastRateBody fails reads of a body that comes too slowly with os.ErrDeadlineExceeded, which
@@ -24,6 +26,7 @@ type leastRateBody struct {
 	x       *exchange
 	control *http.ResponseController
 	limit   time.Duration // for the whole body, unless it is lasting
+	touched bool          // somebody has begun to read it
 	read    int64
 	waited  time.Duration
 }
@@ -38,6 +41,7 @@ func (b *leastRateBody) left() time.Duration {
 }
 
 func (b *leastRateBody) Read(p []byte) (int, error) {
+	b.touched = true
 	left, began := b.left(), time.Now()
 	if left <= 0 {
 		return 0, os.ErrDeadlineExceeded
@@ -69,6 +73,22 @@ func (b *leastRateBody) setDeadline(at time.Time) error {
 	return nil
 }
 
+// unread is called when the answer begins. The server reads what is left of a body before it sends
+// the answer, and before it takes the next request: of a body that nobody has read, which may never
+// come. So whoever is refused gets the answer at once, and the connection is closed; whoever is not
+// has the usual time to send it.
+func (b *leastRateBody) unread(status int) {
+	if b.touched || b.x.stream || b.x.lasting {
+		return
+	}
+	grace := bodyGrace
+	if status >= 400 && b.x.http1 {
+		b.x.w.Header().Set("Connection", "close")
+		grace = refusedGrace
+	}
+	_ = b.setDeadline(time.Now().Add(grace)) // fails on connections without deadlines only
+}
+
 // limitRate puts a least rate to the bodies of all requests. Listen does so.
 func limitRate(next http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +97,9 @@ func limitRate(next http.Handler, limit time.Duration) http.Handler {
 			return
 		}
 		x, w, r := track(w, r)
-		r.Body = &leastRateBody{ReadCloser: r.Body, x: x, control: http.NewResponseController(x.w), limit: limit}
+		x.body = &leastRateBody{ReadCloser: r.Body, x: x, control: http.NewResponseController(x.w), limit: limit}
+		x.http1 = r.ProtoMajor == 1
+		r.Body = x.body
 		next.ServeHTTP(w, r)
 	})
 }

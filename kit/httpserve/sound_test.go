@@ -3,6 +3,7 @@ package httpserve_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -342,5 +343,45 @@ func TestAnIPv6ClientIsItsNetwork(t *testing.T) {
 		if got := httpserve.RemoteNetwork(r); got != want {
 			t.Errorf("%s: %s, want %s", remote, got, want)
 		}
+	}
+}
+
+// The server reads what is left of a body before it answers. Whoever is refused without credentials
+// could hold a connection that way, and the end of the server with it.
+func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	addr := serveOn(t, httpserve.Config{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	ask := func(path, body string) (net.Conn, *http.Response) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.SetDeadline(time.Now().Add(8 * time.Second)); err != nil { // less than bodies are given
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n%s", path, body); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		return c, res
+	}
+	c, res := ask("/refused", "")
+	if res.StatusCode != http.StatusUnauthorized || !res.Close {
+		t.Errorf("%d, the connection is closed: %v", res.StatusCode, res.Close)
+	}
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("the connection is not closed: %d bytes, %v", n, err)
+	}
+	// A body that comes, and that the handler does not want, does not cost the connection.
+	if _, res := ask("/taken", strings.Repeat("x", 100)); res.StatusCode != http.StatusOK || res.Close {
+		t.Errorf("%d, the connection is closed: %v", res.StatusCode, res.Close)
 	}
 }

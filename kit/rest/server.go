@@ -136,6 +136,15 @@ type sized struct {
 	size int64
 }
 
+// Read has a body that the client does not send whole be the client's fault.
+func (b sized) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = httpserve.BodyError(err)
+	}
+	return n, err
+}
+
 // SizeOf is the length of a body of an operation in bytes, -1 if the client does not tell it.
 func SizeOf(body io.Reader) int64 {
 	if s, ok := body.(sized); ok {

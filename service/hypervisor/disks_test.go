@@ -430,8 +430,20 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 			t.Errorf("the console ended with %v", err)
 		}
 	}
+	openings := func() (n int) {
+		for _, e := range as[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?limit=1000", adminToken, nil).want(200)) {
+			if e.Action == "vm.console" && e.Target == vm.Id {
+				n++
+			}
+		}
+		return n
+	}
+	before := openings()
 	d.call("GET", path+"/console", adminToken, nil).refused(409, "wrong_state", "", "")
 	d.call("GET", path+"/vnc", adminToken, nil).refused(409, "wrong_state", "", "")
+	if n := openings() - before; n != 2 {
+		t.Errorf("a console and a screen that were asked for with a token left %d audit entries", n)
+	}
 }
 
 func TestTheScreenSpeaksRFB(t *testing.T) {

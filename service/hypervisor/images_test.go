@@ -3,12 +3,14 @@
 package hypervisor_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -286,6 +288,37 @@ func TestCleaningUpDoesNotHoldUpOthersBehindAnImageThatIsTakenIn(t *testing.T) {
 	}
 	if status := <-uploaded; status != 202 {
 		t.Errorf("the upload: %d", status)
+	}
+}
+
+func TestAnUploadThatIsBrokenOffIsTheClientsFault(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	for name, body := range map[string]string{
+		"a length that does not come": "Content-Length: 100\r\n\r\nabc",
+		"a chunk that does not come":  "Transfer-Encoding: chunked\r\n\r\n64\r\nabc",
+		"what is not a chunk":         "Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+	} {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(d.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		_, err = fmt.Fprintf(c, "POST /v1/images/catalog/one/upload HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/octet-stream\r\n%s", adminToken, body)
+		if err == nil {
+			err = c.(*net.TCPConn).CloseWrite()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if text, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", name, res.StatusCode, text)
+		}
 	}
 }
 

@@ -30,12 +30,31 @@ const (
 
 // openConsole opens the serial console.
 func (a *API) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	if err := a.noteOpening(r); err != nil {
+		return err
+	}
 	return a.serveConsole(w, r, r.PathValue("id"))
+}
+
+// noteOpening writes the audit entry of whoever opens a console or a screen. With a ticket, it was
+// written when the ticket was issued.
+func (a *API) noteOpening(r *http.Request) error {
+	if r.URL.Query().Get("ticket") != "" {
+		return nil
+	}
+	found, err := a.store.VM(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return a.store.Note(r.Context(), openingOf(&found))
 }
 
 // openScreen opens the screen.
 func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	found, err := a.store.VM(r.Context(), r.PathValue("id"))
+	if err == nil {
+		err = a.noteOpening(r)
+	}
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
 // ticketLife is how long a ticket can be redeemed.
@@ -79,6 +80,10 @@ func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) 
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	e := audit.Entry{Action: "vm.console", Target: id, Tenant: r.Tenant, Message: r.Name}
-	return word, expires, a.store.Note(ctx, e)
+	return word, expires, a.store.Note(ctx, openingOf(&r))
+}
+
+// openingOf is the audit entry of an opening of a VM's console or screen.
+func openingOf(r *record.VM) audit.Entry {
+	return audit.Entry{Action: "vm.console", Target: r.ID, Tenant: r.Tenant, Message: r.Name}
 }
