@@ -243,7 +243,7 @@ func TestWhatIsWrongIsToldWithItsPath(t *testing.T) {
 		bgp("password: a, passwordFile: b"):           "bgp.peers[0].passwordFile: cannot be combined with password",
 		bgp("password: " + long):                      "bgp.peers[0].password: must have 1 to 80 characters",
 		bgp("password: \"\\u00e4\""):                  "bgp.peers[0].password: must have printable ASCII characters only",
-		bgp("password: *x"):                           "names no anchor",
+		bgp("password: *x"):                           "does not name an anchor",
 		bgp("password: ''"):                           "bgp.peers[0].password: must not be empty",
 		bgp("passwordFile: a, password: ''"):          "bgp.peers[0].password: must not be empty",
 		router("239.0.0.1", "10.0.0.2"):               "bgp.routerID: must be an IPv4 address",
