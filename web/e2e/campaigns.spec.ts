@@ -14,7 +14,7 @@ test('a campaign is drafted, started, promoted and finished, with the number of 
   await form.getByLabel('SHA-256 of the artifact').fill(sha256);
   await form.getByLabel('Stages in percent').fill('25, many');
   await form.getByRole('button', { name: 'Save the draft' }).click();
-  await expect(form.getByText('“many” is no number.')).toBeVisible();
+  await expect(form.getByText('“many” is not a number.')).toBeVisible();
   await form.getByLabel('Stages in percent').fill('25, 100');
   await form.getByText('More settings').click();
   await form.getByLabel('Success threshold').fill('2');

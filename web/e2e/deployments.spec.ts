@@ -17,7 +17,7 @@ test('a container is deployed with ports and a health check, changed, stopped, t
   await form.getByLabel('Ports').fill('8080:80/tcp\nnonsense');
   await form.getByRole('button', { name: 'Deploy' }).click();
   await expect(form.getByText('May have lower-case letters')).toBeVisible();
-  await expect(form.getByText('“nonsense” is no port.')).toBeVisible();
+  await expect(form.getByText('“nonsense” is not a port.')).toBeVisible();
   await dialog(page, 'deployment-invalid');
   await form.getByLabel('Name', { exact: true }).fill('cam');
   await form.getByLabel('Ports').fill('8080:80/tcp\n53/udp');
