@@ -33,6 +33,18 @@ describe('the client', () => {
     expect(error).toMatchObject({ status: 400, code: 'policy_limit', message: 'too many vcpus', limit: 'policy.max_vcpus', requestId: 'r1' });
   });
 
+  it.each([
+    ['{"error":"no such site"}', 'no such site'],
+    ['{"detail":"no such site"}', 'no such site'],
+    ['{"success":false,"data":null,"error":"no such site"}', 'no such site'],
+    ['{"detail":[{"loc":["body"]}]}', 'The server answered 404.'],
+    ['{"error":null}', 'The server answered 404.'],
+    ['null', 'The server answered 404.'],
+  ])('reads the sentence of %s', async (text, message) => {
+    answer(404, text, { 'X-Request-Id': 'r3' });
+    await expect(createClient<Paths>(session).GET('/sites')).rejects.toMatchObject({ status: 404, message, requestId: 'r3' });
+  });
+
   it('takes the request id of the header where the body has none', async () => {
     answer(502, '<html>Bad gateway</html>', { 'X-Request-Id': 'r2' });
     await expect(createClient<Paths>(session).GET('/sites')).rejects.toMatchObject({ status: 502, requestId: 'r2' });

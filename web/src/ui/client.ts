@@ -29,24 +29,36 @@ export function reason(error: unknown): string {
 }
 
 interface ErrorParts {
-  code: string;
+  code?: string;
+  message?: string;
   field?: string;
   limit?: string;
   request_id?: string;
 }
 
-/** Reads an error's body: services wrap its parts in `error`, or put them beside an `error` that is the sentence. */
+/**
+ * The parts of an error's body, of any service's: `{error: {code, message, …}}`, `{error: message, code, …}`,
+ * `{error: message}`, `{detail: message}`, `{success: false, data: null, error: message}`.
+ */
+function partsOf(body: unknown): ErrorParts | undefined {
+  if (typeof body !== 'object' || body === null) return undefined;
+  const { error, detail, ...beside } = body as { error?: unknown; detail?: unknown } & ErrorParts;
+  const parts = typeof error === 'object' && error !== null ? (error as ErrorParts) : { ...beside, message: (error ?? detail) as string };
+  return typeof parts.message === 'string' && parts.message !== '' ? parts : undefined;
+}
+
+/** Reads the answer to a request that failed. */
 export async function errorFrom(response: Response): Promise<ApiError> {
   const text = await response.text();
   const id = response.headers.get('X-Request-Id') ?? undefined;
+  let parts: ErrorParts | undefined;
   try {
-    const body = JSON.parse(text) as { error: ErrorParts & { message: string } } | (ErrorParts & { error: string });
-    const parts = typeof body.error === 'string' ? { ...(body as ErrorParts), message: body.error } : body.error;
-    return new ApiError(response.status, parts.code, parts.message, parts.field, parts.request_id ?? id, parts.limit);
+    parts = partsOf(JSON.parse(text));
   } catch {
     // A proxy between the browser and the service may answer in its own words.
-    return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.', undefined, id);
   }
+  if (!parts) return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.', undefined, id);
+  return new ApiError(response.status, parts.code ?? '', parts.message ?? '', parts.field, parts.request_id ?? id, parts.limit);
 }
 
 export const unreachable = () => new ApiError(0, 'unreachable', 'The server cannot be reached. Check the network and that the service is running.');
