@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// selectPage and requestPage are how many devices one transaction of a rollout
+	// selectPage and requestPageSize are how many devices one transaction of a rollout
 	// reads, and asks: so few that ingest, whose turn comes in between, waits for
 	// milliseconds, whatever the size of the campaign (docs/performance.md).
-	selectPage  = 500
-	requestPage = 50
+	selectPage      = 500
+	requestPageSize = 50
 )
 
 const rolloutKind = "campaign.rollout"
@@ -67,101 +67,116 @@ func (s *Service) rolling(ctx context.Context, tx *db.Tx, args rollout) (Campaig
 func (s *Service) selectTargets(ctx context.Context, args rollout) error {
 	after := ""
 	for {
-		var page []Device
-		err := s.db.Update(ctx, func(tx *db.Tx) error {
-			c, err := s.rolling(ctx, tx, args)
-			if err != nil || c.Phase != phaseSelecting {
-				page = nil
-				return err
-			}
-			page = nil
-			query, queryArgs := "SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked' WHERE d.device_id > ?", []any{
-				after,
-			}
-			if c.OrgID != "" {
-				query, queryArgs = query+" AND d.org_id = ?", append(queryArgs, c.OrgID)
-			}
-			if err := tx.Select(
-				ctx,
-				&page,
-				query+" ORDER BY d.device_id LIMIT ?",
-				append(queryArgs, selectPage)...); err != nil {
-				return err
-			}
-			if len(page) == 0 {
-				_, err := tx.Exec(
-					ctx, "UPDATE campaigns SET phase = ?, phase_done = 0, phase_total = 0 WHERE id = ?",
-					phaseRequesting, c.ID,
-				)
-				return err
-			}
-			selected := 0
-			for i := range page {
-				if !c.Targets.V.admit(&page[i]) {
-					continue
-				}
-				selected++
-				if _, err := tx.Exec(
-					ctx,
-					`INSERT INTO campaign_devices (campaign_id, device_id, position, stage, outcome, request_id, message)
-					VALUES (?, ?, ?, -1, 'waiting', '', '') ON CONFLICT (campaign_id, device_id) DO NOTHING`,
-					c.ID,
-					page[i].DeviceID,
-					campaign.Position(c.ID, page[i].DeviceID),
-				); err != nil {
-					return err
-				}
-			}
-			_, err = tx.Exec(ctx, "UPDATE campaigns SET phase_done = phase_done + ? WHERE id = ?", selected, c.ID)
+		var last string
+		err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+			last, err = s.selectTargetsAfter(ctx, tx, args, after)
 			return err
 		})
-		if err != nil || len(page) == 0 {
+		if err != nil || last == "" {
 			return err
 		}
-		after = page[len(page)-1].DeviceID
+		after = last
 	}
+}
+
+// selectTargetsAfter is a step of selectTargets: it looks at the devices after an id, and returns
+// the last of them. After the last page there is none, and the campaign is in its next phase.
+func (s *Service) selectTargetsAfter(
+	ctx context.Context, tx *db.Tx, args rollout, after string,
+) (last string, err error) {
+	c, err := s.rolling(ctx, tx, args)
+	if err != nil || c.Phase != phaseSelecting {
+		return "", err
+	}
+	page, err := candidates(ctx, tx, c, after)
+	if err != nil {
+		return "", err
+	}
+	if len(page) == 0 {
+		_, err := tx.Exec(
+			ctx, "UPDATE campaigns SET phase = ?, phase_done = 0, phase_total = 0 WHERE id = ?", phaseRequesting, c.ID,
+		)
+		return "", err
+	}
+	selected := 0
+	for i := range page {
+		if !c.Targets.V.admit(&page[i]) {
+			continue
+		}
+		selected++
+		if _, err := tx.Exec(
+			ctx,
+			`INSERT INTO campaign_devices (campaign_id, device_id, position, stage, outcome, request_id, message)
+			VALUES (?, ?, ?, -1, 'waiting', '', '') ON CONFLICT (campaign_id, device_id) DO NOTHING`,
+			c.ID, page[i].DeviceID, campaign.Position(c.ID, page[i].DeviceID),
+		); err != nil {
+			return "", err
+		}
+	}
+	_, err = tx.Exec(ctx, "UPDATE campaigns SET phase_done = phase_done + ? WHERE id = ?", selected, c.ID)
+	return page[len(page)-1].DeviceID, err
+}
+
+// candidates are the next devices that a campaign may select, in the order of their ids.
+func candidates(ctx context.Context, tx *db.Tx, c Campaign, after string) (page []Device, err error) {
+	query := `SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked'
+		WHERE d.device_id > ?`
+	args := []any{after}
+	if c.OrgID != "" {
+		query, args = query+" AND d.org_id = ?", append(args, c.OrgID)
+	}
+	return page, tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(args, selectPage)...)
 }
 
 // requestNext asks the next devices of the stage to update.
 func (s *Service) requestNext(ctx context.Context, args rollout) (done, total int64, more bool, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
-		c, err := s.rolling(ctx, tx, args)
-		if err != nil {
-			return err
-		}
-		if c.PhaseTotal == 0 { // the first page of the stage
-			counts, err := countCampaign(ctx, tx, c.ID, -1)
-			if err != nil {
-				return err
-			}
-			asked := counts.Total() - counts.Waiting
-			c.PhaseTotal = max(campaign.Upto(c.Stages.V, c.CurrentStage, counts.Total())-asked, 0)
-		}
-		var next []string
-		if err := tx.Select(
-			ctx, &next,
-			"SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting' ORDER BY position LIMIT ?",
-			c.ID, min(requestPage, c.PhaseTotal-c.PhaseDone),
-		); err != nil {
-			return err
-		}
-		if err := s.requestCampaignDevices(ctx, tx, &c, next); err != nil {
-			return err
-		}
-		c.PhaseDone += int64(len(next))
-		done, total, more = c.PhaseDone, c.PhaseTotal, len(next) > 0 && c.PhaseDone < c.PhaseTotal
-		if !more {
-			c.Phase, c.StageStartedAt = phaseIdle, db.At(s.now())
-			tx.OnCommit(s.nudgeCampaigns)
-		}
-		_, err = tx.Exec(
-			ctx,
-			"UPDATE campaigns SET phase = ?, phase_done = ?, phase_total = ?, stage_started_at = ? WHERE id = ?",
-			c.Phase, c.PhaseDone, c.PhaseTotal, c.StageStartedAt, c.ID,
-		)
+	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		done, total, more, err = s.requestPage(ctx, tx, args)
 		return err
 	})
 	return done, total, more, err
+}
+
+// requestPage is the transaction of requestNext.
+func (s *Service) requestPage(
+	ctx context.Context, tx *db.Tx, args rollout,
+) (done, total int64, more bool, err error) {
+	c, err := s.rolling(ctx, tx, args)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if c.PhaseTotal == 0 { // the first page of the stage
+		counts, err := countCampaign(ctx, tx, c.ID, -1)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		asked := counts.Total() - counts.Waiting
+		c.PhaseTotal = max(campaign.Upto(c.Stages.V, c.CurrentStage, counts.Total())-asked, 0)
+	}
+	var next []string
+	if err := tx.Select(
+		ctx, &next,
+		`SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting'
+		ORDER BY position LIMIT ?`,
+		c.ID, min(requestPageSize, c.PhaseTotal-c.PhaseDone),
+	); err != nil {
+		return 0, 0, false, err
+	}
+	if err := s.requestCampaignDevices(ctx, tx, &c, next); err != nil {
+		return 0, 0, false, err
+	}
+	c.PhaseDone += int64(len(next))
+	more = len(next) > 0 && c.PhaseDone < c.PhaseTotal
+	if !more {
+		c.Phase, c.StageStartedAt = phaseIdle, db.At(s.now())
+		tx.OnCommit(s.nudgeCampaigns)
+	}
+	_, err = tx.Exec(
+		ctx,
+		"UPDATE campaigns SET phase = ?, phase_done = ?, phase_total = ?, stage_started_at = ? WHERE id = ?",
+		c.Phase, c.PhaseDone, c.PhaseTotal, c.StageStartedAt, c.ID,
+	)
+	return c.PhaseDone, c.PhaseTotal, more, err
 }
 
 func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Campaign, ids []string) error {
@@ -241,11 +256,7 @@ func (s *Service) advanceCampaign(ctx context.Context, id string) error {
 			return err
 		}
 		if late > 0 {
-			if _, err := tx.Exec(
-				ctx,
-				"UPDATE campaign_devices SET outcome = 'failed', message = ? WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?",
-				fmt.Sprintf("not finished within %d s", c.DeviceTimeoutSeconds), c.ID, s.deviceDeadline(c),
-			); err != nil {
+			if err := s.failLateDevices(ctx, tx, c); err != nil {
 				return err
 			}
 		}
@@ -253,32 +264,50 @@ func (s *Service) advanceCampaign(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		was, action, message := c.Status, "", ""
-		switch decision {
-		case campaign.Wait:
-			return nil
-		case campaign.Met:
-			_, err := tx.Exec(ctx, "UPDATE campaigns SET stage_met_at = ? WHERE id = ?", db.At(s.now()), c.ID)
-			return err
-		case campaign.Promote:
-			c.CurrentStage++
-			c.Phase, c.PhaseDone, c.PhaseTotal, c.StageMetAt = phaseRequesting, 0, 0, db.Time{}
-			action, message = "campaign.promote", fmt.Sprintf(
-				"campaign %s went on to stage %d of %d by itself", c.Name, c.CurrentStage+1, len(c.Stages.V),
-			)
-		case campaign.Pause:
-			c.PausedReason = reason
-			action, message = "campaign.pause", "campaign "+c.Name+" waits for a decision: "+reason
-		case campaign.Abort:
-			c.Status, c.PausedReason, c.FinishedAt = campaign.Aborted, reason, db.At(s.now())
-			action, message = "campaign.abort", "campaign "+c.Name+" aborted itself: "+reason
-		case campaign.Complete:
-			c.Status, c.FinishedAt = campaign.Completed, db.At(s.now())
-			action, message = "campaign.complete", "campaign "+c.Name+" is complete"
-		}
-		_, err = s.writeCampaign(ctx, tx, was, c, action, message)
-		return err
+		return s.carryOut(ctx, tx, c, decision, reason)
 	})
+}
+
+// failLateDevices gives up on the devices that were asked too long ago.
+func (s *Service) failLateDevices(ctx context.Context, tx *db.Tx, c Campaign) error {
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE campaign_devices SET outcome = 'failed', message = ?
+		WHERE campaign_id = ? AND outcome IN ('pending', 'in_progress') AND requested_at < ?`,
+		fmt.Sprintf("not finished within %d s", c.DeviceTimeoutSeconds), c.ID, s.deviceDeadline(c),
+	)
+	return err
+}
+
+// carryOut does what was decided about a campaign that is locked.
+func (s *Service) carryOut(
+	ctx context.Context, tx *db.Tx, c Campaign, decision campaign.Decision, reason string,
+) error {
+	was, action, message := c.Status, "", ""
+	switch decision {
+	case campaign.Wait:
+		return nil
+	case campaign.Met:
+		_, err := tx.Exec(ctx, "UPDATE campaigns SET stage_met_at = ? WHERE id = ?", db.At(s.now()), c.ID)
+		return err
+	case campaign.Promote:
+		c.CurrentStage++
+		c.Phase, c.PhaseDone, c.PhaseTotal, c.StageMetAt = phaseRequesting, 0, 0, db.Time{}
+		action, message = "campaign.promote", fmt.Sprintf(
+			"campaign %s went on to stage %d of %d by itself", c.Name, c.CurrentStage+1, len(c.Stages.V),
+		)
+	case campaign.Pause:
+		c.PausedReason = reason
+		action, message = "campaign.pause", "campaign "+c.Name+" waits for a decision: "+reason
+	case campaign.Abort:
+		c.Status, c.PausedReason, c.FinishedAt = campaign.Aborted, reason, db.At(s.now())
+		action, message = "campaign.abort", "campaign "+c.Name+" aborted itself: "+reason
+	case campaign.Complete:
+		c.Status, c.FinishedAt = campaign.Completed, db.At(s.now())
+		action, message = "campaign.complete", "campaign "+c.Name+" is complete"
+	}
+	_, err := s.writeCampaign(ctx, tx, was, c, action, message)
+	return err
 }
 
 func (s *Service) deviceDeadline(c Campaign) db.Time {

@@ -372,18 +372,8 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 		}
 		was := d
 		in.apply(&d)
-		if err := checkDeployment(&d); err != nil {
+		if err := s.checkChanged(ctx, tx, &d); err != nil {
 			return err
-		}
-		ref, err := image.Parse("image", d.Image)
-		if err != nil {
-			return err
-		}
-		// What is to stop may stop, and what stays stopped may change, whatever the packs say.
-		if d.DesiredState != desiredStopped {
-			if err := s.mayRun(ctx, tx, d.SiteID, ref); err != nil {
-				return err
-			}
 		}
 		d.keepPrevious(was)
 		d.Revision++
@@ -409,6 +399,22 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 		})
 	})
 	return d, err
+}
+
+// checkChanged checks what a deployment is about to become.
+func (s *Service) checkChanged(ctx context.Context, tx *db.Tx, d *Deployment) error {
+	if err := checkDeployment(d); err != nil {
+		return err
+	}
+	ref, err := image.Parse("image", d.Image)
+	if err != nil {
+		return err
+	}
+	// What is to stop may stop, and what stays stopped may change, whatever the packs say.
+	if d.DesiredState == desiredStopped {
+		return nil
+	}
+	return s.mayRun(ctx, tx, d.SiteID, ref)
 }
 
 // DeleteDeployment takes a deployment away from its site.
@@ -485,41 +491,44 @@ func (s *Service) ReportDeployment(ctx context.Context, id string, rep Deploymen
 		if d, err = s.ownDeployment(ctx, tx, id); err != nil {
 			return err
 		}
-		if rep.ObservedRevision != nil {
-			if *rep.ObservedRevision > d.Revision {
-				return fault.InvalidField(
-					"observed_revision", "is %d, but the deployment is at revision %d", *rep.ObservedRevision,
-					d.Revision,
-				)
-			}
-			if *rep.ObservedRevision < d.ObservedRevision {
-				return nil
-			}
-			d.ObservedRevision = *rep.ObservedRevision
-			if d.ObservedRevision < d.Revision {
-				// It speaks of what was to run before. How the present revision does is not known yet.
-				return s.writeDeployment(ctx, tx, d.Status, &d)
-			}
-		}
-		was := d.Status
-		d.Status, d.Message = rep.Status, rep.Message
-		if was != d.Status && (d.Status == "failed" || d.Status == deploymentDenied) {
-			message := fmt.Sprintf("deployment %s %s: %s", d.Name, d.Status, d.Message)
-			if _, err := s.tell(ctx, tx, Activity{
-				Level:   levelError,
-				Source:  "agent",
-				OrgID:   d.OrgID,
-				SiteID:  d.SiteID,
-				Chapter: "deployments",
-				Action:  "deployment." + d.Status,
-				Message: message,
-			}); err != nil {
-				return err
-			}
-		}
-		return s.writeDeployment(ctx, tx, was, &d)
+		return s.applyReport(ctx, tx, &d, rep)
 	})
 	return d, err
+}
+
+// applyReport is the transaction of ReportDeployment.
+func (s *Service) applyReport(ctx context.Context, tx *db.Tx, d *Deployment, rep DeploymentReport) error {
+	if observed := rep.ObservedRevision; observed != nil {
+		if *observed > d.Revision {
+			return fault.InvalidField(
+				"observed_revision", "is %d, but the deployment is at revision %d", *observed, d.Revision,
+			)
+		}
+		if *observed < d.ObservedRevision {
+			return nil
+		}
+		d.ObservedRevision = *observed
+		if d.ObservedRevision < d.Revision {
+			// It speaks of what was to run before. How the present revision does is not known yet.
+			return s.writeDeployment(ctx, tx, d.Status, d)
+		}
+	}
+	was := d.Status
+	d.Status, d.Message = rep.Status, rep.Message
+	if was != d.Status && (d.Status == "failed" || d.Status == deploymentDenied) {
+		if _, err := s.tell(ctx, tx, Activity{
+			Level:   levelError,
+			Source:  "agent",
+			OrgID:   d.OrgID,
+			SiteID:  d.SiteID,
+			Chapter: "deployments",
+			Action:  "deployment." + d.Status,
+			Message: fmt.Sprintf("deployment %s %s: %s", d.Name, d.Status, d.Message),
+		}); err != nil {
+			return err
+		}
+	}
+	return s.writeDeployment(ctx, tx, was, d)
 }
 
 // RollbackDeployment goes back to the image that ran before, if there is one and
@@ -534,60 +543,71 @@ func (s *Service) RollbackDeployment(
 		return d, false, err
 	}
 	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
-		rolledBack = false
 		if d, err = s.ownDeployment(ctx, tx, id); err != nil {
 			return err
 		}
-		record := func(message string) error {
-			return s.record(ctx, tx, entry{
-				Action:  "deployment.rollback",
-				Target:  id,
-				Message: message,
-				Detail: map[string]any{
-					"rolled_back": rolledBack,
-					"reason":      reason,
-					"image":       d.Image,
-					"version":     d.Version,
-				},
-			})
-		}
-		if d.PreviousImage == "" {
-			return record("deployment " + d.Name + ": nothing to roll back to")
-		}
-		ref, err := image.Parse("image", d.PreviousImage)
-		if err != nil {
+		var obstacle string
+		if obstacle, err = rollbackObstacle(ctx, tx, &d); err != nil {
 			return err
 		}
-		packs, err := policiesOf(ctx, tx, d.SiteID)
-		if err != nil {
-			return err
+		message := "deployment " + d.Name + ": " + obstacle
+		if rolledBack = obstacle == ""; rolledBack {
+			if err := s.rollBack(ctx, tx, &d, reason); err != nil {
+				return err
+			}
+			message = "deployment " + d.Name + " rolled back to " + d.Version
 		}
-		if !allowed(packs, ref) {
-			return record("deployment " + d.Name + ": the image before is no longer allowed")
-		}
-		rolledBack = true
-		was := d.Status
-		d.goBack()
-		d.Revision++
-		d.Status, d.Message = deploymentRolledBack, reason
-		if err := s.writeDeployment(ctx, tx, was, &d); err != nil {
-			return err
-		}
-		if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
-			return err
-		}
-		if _, err := s.tell(ctx, tx, Activity{
-			Level:   levelWarn,
-			Source:  "agent",
-			OrgID:   d.OrgID,
-			SiteID:  d.SiteID,
-			Chapter: "deployments",
+		return s.record(ctx, tx, entry{
 			Action:  "deployment.rollback",
-			Message: fmt.Sprintf("deployment %s rolled back to %s: %s", d.Name, d.Version, reason),
-		}); err != nil {
-			return err
-		}
-		return record("deployment " + d.Name + " rolled back to " + d.Version)
+			Target:  id,
+			Message: message,
+			Detail: map[string]any{
+				"rolled_back": rolledBack,
+				"reason":      reason,
+				"image":       d.Image,
+				"version":     d.Version,
+			},
+		})
 	})
 	return d, rolledBack, err
+}
+
+// rollbackObstacle is why a deployment cannot go back to the image before, "" if it can.
+func rollbackObstacle(ctx context.Context, tx *db.Tx, d *Deployment) (string, error) {
+	if d.PreviousImage == "" {
+		return "nothing to roll back to", nil
+	}
+	ref, err := image.Parse("image", d.PreviousImage)
+	if err != nil {
+		return "", err
+	}
+	packs, err := policiesOf(ctx, tx, d.SiteID)
+	if err != nil || allowed(packs, ref) {
+		return "", err
+	}
+	return "the image before is no longer allowed", nil
+}
+
+// rollBack goes back to the image before.
+func (s *Service) rollBack(ctx context.Context, tx *db.Tx, d *Deployment, reason string) error {
+	was := d.Status
+	d.goBack()
+	d.Revision++
+	d.Status, d.Message = deploymentRolledBack, reason
+	if err := s.writeDeployment(ctx, tx, was, d); err != nil {
+		return err
+	}
+	if err := desiredChanged(ctx, tx, d.SiteID); err != nil {
+		return err
+	}
+	_, err := s.tell(ctx, tx, Activity{
+		Level:   levelWarn,
+		Source:  "agent",
+		OrgID:   d.OrgID,
+		SiteID:  d.SiteID,
+		Chapter: "deployments",
+		Action:  "deployment.rollback",
+		Message: fmt.Sprintf("deployment %s rolled back to %s: %s", d.Name, d.Version, reason),
+	})
+	return err
 }

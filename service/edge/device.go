@@ -114,60 +114,69 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 			return d, false, err
 		}
 	}
-	caller := callerFrom(ctx)
+	own := callerFrom(ctx).SiteID
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
-		now := db.At(s.now())
-		created = false
 		err := tx.Get(ctx, &d, "SELECT * FROM devices WHERE device_id = ?"+tx.ForUpdate(), in.DeviceID)
-		if errors.Is(err, db.ErrNoRows) {
-			if err := keepSite(ctx, tx, caller.SiteID); err != nil {
-				return err
-			}
-			created = true
-			d = Device{
-				DeviceID:      in.DeviceID,
-				SiteID:        caller.SiteID,
-				OrgID:         caller.OrgID,
-				RegisteredAt:  now,
-				Desired:       "{}",
-				Reported:      "{}",
-				TwinUpdatedAt: now,
-			}
-		} else if err != nil {
+		created = errors.Is(err, db.ErrNoRows)
+		switch {
+		case created:
+			d, err = s.addDevice(ctx, tx, in)
 			return err
-		}
-		if d.SiteID != caller.SiteID {
+		case err != nil:
+			return err
+		case d.SiteID != own:
 			return fault.New(fault.Conflict, "device_id: %s belongs to another site", in.DeviceID).WithCode(
 				"device_of_another_site",
 			)
 		}
-		d.Name, d.Model, d.FirmwareVersion, d.LastSeenAt = in.Name, in.Model, in.FirmwareVersion, now
-		if in.Labels != nil || created {
+		d.Name, d.Model, d.FirmwareVersion, d.LastSeenAt = in.Name, in.Model, in.FirmwareVersion, db.At(s.now())
+		if in.Labels != nil {
 			d.Labels.V = in.Labels
 		}
-		if !created {
-			_, err := tx.Exec(
-				ctx,
-				"UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ? WHERE device_id = ?",
-				d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.DeviceID,
-			)
-			return err
-		}
-		if err := tx.Insert(ctx, "devices", d); err != nil {
-			if db.IsUnique(err) { // registered by another site at this moment
-				return fault.New(
-					fault.Conflict, "device_id: %s is being registered by someone else; try again", in.DeviceID,
-				)
-			}
-			return err
-		}
-		tally.Add(tx, d.OrgID, tally.Device, "registered", 1)
-		return s.record(
-			ctx, tx,
-			entry{Action: "device.register", Target: d.DeviceID, Message: "device " + d.DeviceID + " registered"},
+		_, err = tx.Exec(
+			ctx,
+			`UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ?
+			WHERE device_id = ?`,
+			d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.DeviceID,
 		)
+		return err
 	})
 	return d, created, err
+}
+
+// addDevice makes a new device of the calling site.
+func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Device, error) {
+	caller, now := callerFrom(ctx), db.At(s.now())
+	if err := keepSite(ctx, tx, caller.SiteID); err != nil {
+		return Device{}, err
+	}
+	d := Device{
+		DeviceID:        in.DeviceID,
+		SiteID:          caller.SiteID,
+		OrgID:           caller.OrgID,
+		Name:            in.Name,
+		Model:           in.Model,
+		FirmwareVersion: in.FirmwareVersion,
+		RegisteredAt:    now,
+		LastSeenAt:      now,
+		Desired:         "{}",
+		Reported:        "{}",
+		TwinUpdatedAt:   now,
+	}
+	d.Labels.V = in.Labels
+	if err := tx.Insert(ctx, "devices", d); err != nil {
+		if db.IsUnique(err) { // registered by another site at this moment
+			err = fault.New(
+				fault.Conflict, "device_id: %s is being registered by someone else; try again", in.DeviceID,
+			)
+		}
+		return d, err
+	}
+	tally.Add(tx, d.OrgID, tally.Device, "registered", 1)
+	return d, s.record(
+		ctx, tx,
+		entry{Action: "device.register", Target: d.DeviceID, Message: "device " + d.DeviceID + " registered"},
+	)
 }
 
 // Devices lists devices (and so twins) in scope after the given id.
@@ -233,6 +242,21 @@ type DesiredInput struct {
 	IfMatch         string // another ETag is a failed precondition (RFC 9110, 13.1.1)
 }
 
+// meets refuses to replace a desired state that is no longer the one that was read.
+func (in DesiredInput) meets(d *Device) error {
+	etag := twin.ETag(d.DesiredVersion, d.ReportedVersion)
+	if in.IfMatch != "" && !matchesETag(in.IfMatch, etag) {
+		return fault.New(fault.Precondition, "If-Match: the twin is at %s now; read it again", etag)
+	}
+	if in.ExpectedVersion != nil && *in.ExpectedVersion != d.DesiredVersion {
+		return fault.New(
+			fault.Conflict, "expected_version: the desired state is at version %d, not %d; read it again",
+			d.DesiredVersion, *in.ExpectedVersion,
+		).WithCode("stale_version")
+	}
+	return nil
+}
+
 // PutDesired replaces all of the desired state but "ota".
 func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (Device, error) {
 	desired, err := twin.Clean("desired", in.Desired)
@@ -244,17 +268,8 @@ func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (D
 		if d, err = s.device(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
-		if in.IfMatch != "" && !matchesETag(in.IfMatch, twin.ETag(d.DesiredVersion, d.ReportedVersion)) {
-			return fault.New(
-				fault.Precondition, "If-Match: the twin is at %s now; read it again",
-				twin.ETag(d.DesiredVersion, d.ReportedVersion),
-			)
-		}
-		if in.ExpectedVersion != nil && *in.ExpectedVersion != d.DesiredVersion {
-			return fault.New(
-				fault.Conflict, "expected_version: the desired state is at version %d, not %d; read it again",
-				d.DesiredVersion, *in.ExpectedVersion,
-			).WithCode("stale_version")
+		if err := in.meets(&d); err != nil {
+			return err
 		}
 		before, after, err := twin.Diff(json.RawMessage(d.Desired), desired)
 		if err != nil {

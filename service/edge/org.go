@@ -79,41 +79,14 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 	if _, err := s.Org(ctx, id); err != nil {
 		return err // before anything is locked
 	}
-	var disabled []string
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
-		disabled = nil
-		if err := s.holdRoutes(ctx, tx); err != nil {
+	var routes []Route
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if routes, err = s.holdRoutesOf(ctx, tx, id); err != nil {
 			return err
 		}
-		var routes []Route
-		if err := tx.Select(
-			ctx, &routes, "SELECT * FROM routes WHERE org_id = ? AND enabled ORDER BY id", id,
-		); err != nil {
+		if err := s.removeOrg(ctx, tx, id); err != nil {
 			return err
 		}
-		for _, r := range routes {
-			disabled = append(disabled, r.ID)
-		}
-		tx.OnCommit(func() { s.delivery.Changed(disabled...) })
-		if err := delivery.LockRoute(ctx, tx, disabled...); err != nil {
-			return err
-		}
-		n, err := tx.Exec(ctx, "DELETE FROM orgs WHERE id = ?", id)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fault.New(fault.NotFound, "no org %s", id)
-		}
-		if _, err := tx.Exec(
-			ctx, "DELETE FROM tokens WHERE org_id = ? AND kind IN ('org', 'enrollment')", id,
-		); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "DELETE FROM enrollment_tokens WHERE org_id = ?", id); err != nil {
-			return err
-		}
-		s.tokensChanged(tx)
 		for _, r := range routes {
 			was := r
 			r.Enabled, r.DisabledReason, r.UpdatedAt = false, reasonOrgDeleted, db.At(s.now())
@@ -124,15 +97,54 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 		if err := s.abortCampaignsOf(ctx, tx, id); err != nil {
 			return err
 		}
-		tally.Add(tx, "", tally.Org, "active", -1)
 		return s.record(ctx, tx, entry{Action: "org.delete", Target: id, OrgID: id, Message: "org deleted"})
 	})
 	if err != nil {
 		return err
 	}
-	for _, route := range disabled {
-		s.buryRest(ctx, route, id)
+	for _, r := range routes {
+		s.buryRest(ctx, r.ID, id)
 	}
+	return nil
+}
+
+// holdRoutesOf is holdRoutes for the enabled routes of an org, which it returns.
+func (s *Service) holdRoutesOf(ctx context.Context, tx *db.Tx, orgID string) (routes []Route, err error) {
+	if err := s.holdRoutes(ctx, tx); err != nil {
+		return nil, err
+	}
+	if err := tx.Select(
+		ctx, &routes, "SELECT * FROM routes WHERE org_id = ? AND enabled ORDER BY id", orgID,
+	); err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(routes))
+	for i, r := range routes {
+		ids[i] = r.ID
+	}
+	tx.OnCommit(func() { s.delivery.Changed(ids...) })
+	return routes, delivery.LockRoute(ctx, tx, ids...)
+}
+
+// removeOrg removes the rows of an org and of its tokens.
+func (s *Service) removeOrg(ctx context.Context, tx *db.Tx, id string) error {
+	n, err := tx.Exec(ctx, "DELETE FROM orgs WHERE id = ?", id)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fault.New(fault.NotFound, "no org %s", id)
+	}
+	for _, statement := range []string{
+		"DELETE FROM tokens WHERE org_id = ? AND kind IN ('org', 'enrollment')",
+		"DELETE FROM enrollment_tokens WHERE org_id = ?",
+	} {
+		if _, err := tx.Exec(ctx, statement, id); err != nil {
+			return err
+		}
+	}
+	s.tokensChanged(tx)
+	tally.Add(tx, "", tally.Org, "active", -1)
 	return nil
 }
 

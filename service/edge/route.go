@@ -160,30 +160,36 @@ func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string
 		if err := s.holdRoutes(ctx, tx, r.ID); err != nil {
 			return err
 		}
-		if err := keepOrg(ctx, tx, r.OrgID); err != nil {
-			return err
-		}
-		if err := tx.Insert(ctx, "routes", r); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(
-			ctx,
-			"INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error) VALUES (?, 0, 0, 0, 0, '')",
-			r.ID,
-		); err != nil {
-			return err
-		}
-		tally.Add(tx, r.OrgID, tally.Route, r.state(), 1)
-		return s.record(ctx, tx, entry{
-			Action:  "route.create",
-			Target:  r.ID,
-			SiteID:  r.SiteID,
-			OrgID:   r.OrgID,
-			Message: "route " + r.Name + " created",
-			Detail:  routeDetail(r),
-		})
+		return s.addRoute(ctx, tx, r)
 	})
 	return r, secret, err
+}
+
+// addRoute adds the rows of a route. The transaction has begun with holdRoutes.
+func (s *Service) addRoute(ctx context.Context, tx *db.Tx, r Route) error {
+	if err := keepOrg(ctx, tx, r.OrgID); err != nil {
+		return err
+	}
+	if err := tx.Insert(ctx, "routes", r); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(
+		ctx,
+		`INSERT INTO route_stats (route_id, delivered, failed_attempts, dead_lettered, last_status, last_error)
+		VALUES (?, 0, 0, 0, 0, '')`,
+		r.ID,
+	); err != nil {
+		return err
+	}
+	tally.Add(tx, r.OrgID, tally.Route, r.state(), 1)
+	return s.record(ctx, tx, entry{
+		Action:  "route.create",
+		Target:  r.ID,
+		SiteID:  r.SiteID,
+		OrgID:   r.OrgID,
+		Message: "route " + r.Name + " created",
+		Detail:  routeDetail(r),
+	})
 }
 
 func routeDetail(r Route) map[string]any {
@@ -460,28 +466,33 @@ func (s *Service) DeleteRoute(ctx context.Context, id string) error {
 		if more, err = delivery.BuryRoute(ctx, tx, id, r.OrgID, delivery.RouteDeleted, s.now()); err != nil {
 			return err
 		}
-		for _, statement := range []string{
-			"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?",
-			"DELETE FROM route_minutes WHERE route_id = ?",
-		} {
-			if _, err := tx.Exec(ctx, statement, id); err != nil {
-				return err
-			}
-		}
-		tally.Add(tx, r.OrgID, tally.Route, r.state(), -1)
-		tx.OnCommit(s.nudgeAlerts)
-		return s.record(ctx, tx, entry{
-			Action:  "route.delete",
-			Target:  id,
-			SiteID:  r.SiteID,
-			OrgID:   r.OrgID,
-			Message: "route " + r.Name + " deleted",
-		})
+		return s.deleteRoute(ctx, tx, r)
 	})
 	if err == nil && more {
 		s.buryRest(ctx, id, r.OrgID)
 	}
 	return err
+}
+
+// deleteRoute removes the rows of a route. The transaction has begun with holdRoutes.
+func (s *Service) deleteRoute(ctx context.Context, tx *db.Tx, r Route) error {
+	for _, statement := range []string{
+		"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?",
+		"DELETE FROM route_minutes WHERE route_id = ?",
+	} {
+		if _, err := tx.Exec(ctx, statement, r.ID); err != nil {
+			return err
+		}
+	}
+	tally.Add(tx, r.OrgID, tally.Route, r.state(), -1)
+	tx.OnCommit(s.nudgeAlerts)
+	return s.record(ctx, tx, entry{
+		Action:  "route.delete",
+		Target:  r.ID,
+		SiteID:  r.SiteID,
+		OrgID:   r.OrgID,
+		Message: "route " + r.Name + " deleted",
+	})
 }
 
 // TestRoute sends a made-up event to the route's target, once.

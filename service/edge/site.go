@@ -258,27 +258,9 @@ func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
 			return err
 		}
 		if site.Status != siteRevoked {
-			tally.Move(tx, site.OrgID, tally.Site, site.Status, siteRevoked)
-			site.Status = siteRevoked
-			if _, err := tx.Exec(ctx, "UPDATE sites SET status = ? WHERE id = ?", siteRevoked, id); err != nil {
+			if err := s.revokeSite(ctx, tx, &site); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, "UPDATE tokens SET revoked = TRUE WHERE site_id = ?", id); err != nil {
-				return err
-			}
-			s.tokensChanged(tx)
-			if err := s.revokeCertificates(ctx, tx, id); err != nil {
-				return err
-			}
-			if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
-				return err
-			}
-			if _, err := s.tell(
-				ctx, tx, s.siteLine(site, levelWarn, "site.revoke", "site "+site.Name+" revoked"),
-			); err != nil {
-				return err
-			}
-			tx.OnCommit(s.nudgeAlerts)
 		}
 		return s.record(ctx, tx, entry{
 			Action:  "site.revoke",
@@ -291,6 +273,28 @@ func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
 	return site, err
 }
 
+// revokeSite shuts out a site that was not shut out before.
+func (s *Service) revokeSite(ctx context.Context, tx *db.Tx, site *Site) error {
+	tally.Move(tx, site.OrgID, tally.Site, site.Status, siteRevoked)
+	site.Status = siteRevoked
+	if _, err := tx.Exec(ctx, "UPDATE sites SET status = ? WHERE id = ?", siteRevoked, site.ID); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "UPDATE tokens SET revoked = TRUE WHERE site_id = ?", site.ID); err != nil {
+		return err
+	}
+	s.tokensChanged(tx)
+	if err := s.revokeCertificates(ctx, tx, site.ID); err != nil {
+		return err
+	}
+	if err := removeFromCampaigns(ctx, tx, "site_id = ?", site.ID); err != nil {
+		return err
+	}
+	tx.OnCommit(s.nudgeAlerts)
+	_, err := s.tell(ctx, tx, s.siteLine(*site, levelWarn, "site.revoke", "site "+site.Name+" revoked"))
+	return err
+}
+
 // DeleteSite removes a site and all that belongs to it but its events and dead
 // letters, which are history.
 func (s *Service) DeleteSite(ctx context.Context, id string) error {
@@ -299,27 +303,9 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.revokeCertificates(ctx, tx, id); err != nil {
+		if err := s.removeSite(ctx, tx, site); err != nil {
 			return err
 		}
-		if err := removeFromCampaigns(ctx, tx, "site_id = ?", id); err != nil {
-			return err
-		}
-		for _, c := range []counted{countedDevices, countedDeployments, countedPolicyPacks} {
-			if err := deleteCounted(ctx, tx, c, "site_id = ?", id); err != nil {
-				return err
-			}
-		}
-		for _, table := range []string{"tokens", "desired_revisions"} {
-			if _, err := tx.Exec(ctx, "DELETE FROM "+table+" WHERE site_id = ?", id); err != nil {
-				return err
-			}
-		}
-		s.tokensChanged(tx)
-		if _, err := tx.Exec(ctx, "DELETE FROM sites WHERE id = ?", id); err != nil {
-			return err
-		}
-		tally.Add(tx, site.OrgID, tally.Site, site.Status, -1)
 		if _, err := s.tell(
 			ctx, tx, s.siteLine(site, levelWarn, "site.delete", "site "+site.Name+" deleted"),
 		); err != nil {
@@ -334,6 +320,32 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 			Message: "site " + site.Name + " deleted",
 		})
 	})
+}
+
+// removeSite removes the rows of a site and of what belongs to it.
+func (s *Service) removeSite(ctx context.Context, tx *db.Tx, site Site) error {
+	if err := s.revokeCertificates(ctx, tx, site.ID); err != nil {
+		return err
+	}
+	if err := removeFromCampaigns(ctx, tx, "site_id = ?", site.ID); err != nil {
+		return err
+	}
+	for _, c := range []counted{countedDevices, countedDeployments, countedPolicyPacks} {
+		if err := deleteCounted(ctx, tx, c, "site_id = ?", site.ID); err != nil {
+			return err
+		}
+	}
+	for _, statement := range []string{
+		"DELETE FROM tokens WHERE site_id = ?", "DELETE FROM desired_revisions WHERE site_id = ?",
+		"DELETE FROM sites WHERE id = ?",
+	} {
+		if _, err := tx.Exec(ctx, statement, site.ID); err != nil {
+			return err
+		}
+	}
+	s.tokensChanged(tx)
+	tally.Add(tx, site.OrgID, tally.Site, site.Status, -1)
+	return nil
 }
 
 // counted is a table whose rows are counted by state: by one, or for devices by two.
