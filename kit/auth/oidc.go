@@ -30,7 +30,7 @@ type Identity struct {
 	Email   string // as the provider has verified it; empty if it has none, or has not verified it
 	Name    string // for display
 	Groups  []string
-	Role    Role // Admin or Viewer
+	Role    string // one of OIDCConfig.Roles
 }
 
 // OIDC logs users in at an OpenID provider by the authorization code flow (OpenID
@@ -163,7 +163,7 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 		Groups:  claims.groups,
 		Role:    o.cfg.RoleOf(claims.groups),
 	}
-	if id.Role == None {
+	if id.Role == "" {
 		// Who it was is for the audit log.
 		return id, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
 	}

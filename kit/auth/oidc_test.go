@@ -125,7 +125,7 @@ func (p *provider) sign(t *testing.T, claims map[string]any) string {
 func (p *provider) config() auth.OIDCConfig {
 	return auth.OIDCConfig{
 		Issuer: p.URL, ClientID: "console", ClientSecret: "s", RedirectURL: "https://demo.example/v1/login/callback",
-		AdminGroups: []string{"admins"}, ViewerGroups: []string{"staff"},
+		Roles: []auth.GroupRole{{"admin", []string{"admins"}}, {"viewer", []string{"staff"}}},
 	}
 }
 
@@ -204,7 +204,7 @@ func TestALoginGivesTheUsersIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id.Subject != "u1" || id.Email != "u1@example.org" || id.Name != "User One" || len(id.Groups) != 1 ||
-		id.Role != auth.Viewer {
+		id.Role != "viewer" {
 		t.Errorf("%+v", id)
 	}
 	if cleared := w.Result().Cookies(); len(cleared) != 1 || cleared[0].MaxAge >= 0 || cleared[0].Path != cookie.Path {
@@ -301,7 +301,7 @@ func TestAnIDTokenThatDoesNotVerifyIsDenied(t *testing.T) {
 		q, cookie := p.login(t, o, c)
 		p.claims[claim] = value
 		id, _, err := callback(o, url.Values{"state": {q.Get("state")}, "code": {"good"}}, cookie)
-		if !fault.Is(err, fault.Denied) || fault.From(err).Code != "id_token_rejected" || id.Role != auth.None {
+		if !fault.Is(err, fault.Denied) || fault.From(err).Code != "id_token_rejected" || id.Role != "" {
 			t.Errorf("%s: %+v, %v", claim, id, err)
 		}
 	}
@@ -322,17 +322,17 @@ func TestGroupsComeFromUserinfoOnlyIfTheIDTokenHasNone(t *testing.T) {
 		name     string
 		token    any // nil: no claim
 		userinfo map[string]any
-		role     auth.Role
+		role     string
 		code     string
 	}{
-		{"token", []string{"staff", "admins"}, nil, auth.Admin, ""},
-		{"token, one string", "admins", nil, auth.Admin, ""},
-		{"userinfo", nil, map[string]any{"sub": "u1", "groups": []string{"admins"}}, auth.Admin, ""},
-		{"empty token claim", []string{}, map[string]any{"sub": "u1", "groups": []string{"admins"}}, auth.None, "no_matching_group"},
-		{"nowhere", nil, map[string]any{"sub": "u1"}, auth.None, "no_matching_group"},
-		{"no match", []string{"Admins"}, nil, auth.None, "no_matching_group"},
-		{"other subject", nil, map[string]any{"sub": "u2", "groups": []string{"admins"}}, auth.None, "id_token_rejected"},
-		{"userinfo down", nil, nil, auth.None, "unavailable"},
+		{"token", []string{"staff", "admins"}, nil, "admin", ""},
+		{"token, one string", "admins", nil, "admin", ""},
+		{"userinfo", nil, map[string]any{"sub": "u1", "groups": []string{"admins"}}, "admin", ""},
+		{"empty token claim", []string{}, map[string]any{"sub": "u1", "groups": []string{"admins"}}, "", "no_matching_group"},
+		{"nowhere", nil, map[string]any{"sub": "u1"}, "", "no_matching_group"},
+		{"no match", []string{"Admins"}, nil, "", "no_matching_group"},
+		{"other subject", nil, map[string]any{"sub": "u2", "groups": []string{"admins"}}, "", "id_token_rejected"},
+		{"userinfo down", nil, nil, "", "unavailable"},
 	} {
 		q, cookie := p.login(t, o, c)
 		delete(p.claims, "groups")
@@ -465,9 +465,11 @@ func TestOIDCValidateNamesTheWrongKey(t *testing.T) {
 		{"client-id", func(c *auth.OIDCConfig) { c.ClientID = "" }},
 		{"redirect-url", func(c *auth.OIDCConfig) { c.RedirectURL = "/callback" }},
 		{"redirect-url", func(c *auth.OIDCConfig) { c.RedirectURL = "https://demo.example/#x" }},
-		{"admin-groups", func(c *auth.OIDCConfig) { c.AdminGroups, c.ViewerGroups = nil, nil }},
-		{"admin-groups", func(c *auth.OIDCConfig) { c.AdminGroups = []string{""} }},
-		{"viewer-groups", func(c *auth.OIDCConfig) { c.ViewerGroups = []string{"a", ""} }},
+		{"admin-groups", func(c *auth.OIDCConfig) { c.Roles = []auth.GroupRole{{"admin", nil}, {"viewer", nil}} }},
+		{"admin-groups", func(c *auth.OIDCConfig) { c.Roles = []auth.GroupRole{{"admin", []string{""}}} }},
+		{"viewer-groups", func(c *auth.OIDCConfig) {
+			c.Roles = []auth.GroupRole{{"admin", []string{"a"}}, {"viewer", []string{"a", ""}}}
+		}},
 		{"console-url", func(c *auth.OIDCConfig) { c.ConsoleURL = "javascript:alert(1)" }},
 		{"console-url", func(c *auth.OIDCConfig) { c.ConsoleURL = "//evil.example" }},
 	} {
@@ -479,14 +481,14 @@ func TestOIDCValidateNamesTheWrongKey(t *testing.T) {
 	}
 }
 
-func TestRoleOfPrefersAdmin(t *testing.T) {
+func TestAMemberOfSeveralGroupsGetsTheGreatestRole(t *testing.T) {
 	t.Parallel()
-	cfg := auth.OIDCConfig{AdminGroups: []string{"a", "both"}, ViewerGroups: []string{"v", "both"}}
-	for groups, want := range map[string]auth.Role{
-		"": auth.None, "x": auth.None, "v": auth.Viewer, "a": auth.Admin, "v,a": auth.Admin, "x,v": auth.Viewer, "both": auth.Admin, "A": auth.None,
+	cfg := auth.OIDCConfig{Roles: []auth.GroupRole{{"admin", []string{"a", "both"}}, {"viewer", []string{"v", "both"}}}}
+	for groups, want := range map[string]string{
+		"": "", "x": "", "v": "viewer", "a": "admin", "v,a": "admin", "x,v": "viewer", "both": "admin", "A": "",
 	} {
 		if got := cfg.RoleOf(strings.Split(groups, ",")); got != want {
-			t.Errorf("%q: %s", groups, got)
+			t.Errorf("%q: %q, want %q", groups, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -25,17 +26,22 @@ type OIDCConfig struct {
 	Scopes []string `yaml:"scopes"`
 	// GroupsClaim is the claim that holds the user's groups; empty means "groups".
 	GroupsClaim string `yaml:"groups-claim"`
-	// AdminGroups and ViewerGroups give their members the role. A member of both is
-	// an admin, a member of neither is refused.
-	AdminGroups  []string `yaml:"admin-groups"`
-	ViewerGroups []string `yaml:"viewer-groups"`
+	// Roles are given to members of groups, the greatest role first: a member of several gets
+	// the first of them, and a member of none is refused.
+	Roles []GroupRole `yaml:"-"`
 	// ConsoleURL is where the service sends the browser after a login; it may be
 	// empty or a path.
 	ConsoleURL string `yaml:"console-url"`
 }
 
+// GroupRole is a role, and whose members have it.
+type GroupRole struct {
+	Role   string   // a word of the service's
+	Groups []string // as the provider names them
+}
+
 // Validate reports the first wrong value as a fault of kind Invalid whose Field is
-// the value's key. It does not contact the provider.
+// the value's key; that of a role's groups is ROLE-groups. It does not contact the provider.
 func (c OIDCConfig) Validate() error {
 	if u, err := url.Parse(c.Issuer); err != nil || !absoluteHTTP(u) || u.RawQuery != "" || u.Fragment != "" {
 		return fault.InvalidField("issuer", "must be an http or https URL without query and fragment")
@@ -46,22 +52,31 @@ func (c OIDCConfig) Validate() error {
 	if u, err := url.Parse(c.RedirectURL); err != nil || !absoluteHTTP(u) || u.Fragment != "" {
 		return fault.InvalidField("redirect-url", "must be an http or https URL without fragment")
 	}
-	if len(c.AdminGroups) == 0 && len(c.ViewerGroups) == 0 {
-		return fault.InvalidField("admin-groups", "without admin-groups and viewer-groups nobody could log in")
-	}
-	for _, g := range []struct {
-		key    string
-		groups []string
-	}{{"admin-groups", c.AdminGroups}, {"viewer-groups", c.ViewerGroups}} {
-		if slices.Contains(g.groups, "") {
-			return fault.InvalidField(g.key, "must not contain an empty name")
-		}
+	if err := c.validateRoles(); err != nil {
+		return err
 	}
 	if c.ConsoleURL != "" {
 		u, err := url.Parse(c.ConsoleURL)
 		if err != nil || !absoluteHTTP(u) && (u.Scheme != "" || u.Host != "" || u.Path == "" || u.Path[0] != '/') {
 			return fault.InvalidField("console-url", "must be an http or https URL or an absolute path")
 		}
+	}
+	return nil
+}
+
+func (c OIDCConfig) validateRoles() error {
+	var keys []string
+	groups := 0
+	for _, r := range c.Roles {
+		key := r.Role + "-groups"
+		if slices.Contains(r.Groups, "") {
+			return fault.InvalidField(key, "must not contain an empty name")
+		}
+		keys, groups = append(keys, key), groups+len(r.Groups)
+	}
+	if groups == 0 {
+		return fault.InvalidField(strings.Join(keys[:min(1, len(keys))], ""),
+			"without %s nobody could log in", strings.Join(keys, " and "))
 	}
 	return nil
 }
@@ -83,17 +98,13 @@ func (c OIDCConfig) withDefaults() OIDCConfig {
 	return c
 }
 
-// RoleOf maps a user's groups to Admin, Viewer or None. Names are compared
-// exactly.
-func (c OIDCConfig) RoleOf(groups []string) Role {
-	role := None
-	for _, g := range groups {
-		if slices.Contains(c.AdminGroups, g) {
-			return Admin
-		}
-		if slices.Contains(c.ViewerGroups, g) {
-			role = Viewer
+// RoleOf is the greatest role of a member of groups, "" if there is none. Names are
+// compared exactly.
+func (c OIDCConfig) RoleOf(groups []string) string {
+	for _, r := range c.Roles {
+		if slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) }) {
+			return r.Role
 		}
 	}
-	return role
+	return ""
 }

@@ -92,7 +92,7 @@ func (h *Hasher) HashPassword(ctx context.Context, password string) (string, err
 }
 
 // VerifyPassword reports whether password is the one that encoded was made from.
-// The error is Internal if encoded is no argon2id string within the limits, since
+// The error is Internal if encoded is not an argon2id string within the limits, since
 // the service itself stored it, and Unavailable if ctx ends while waiting.
 func (h *Hasher) VerifyPassword(ctx context.Context, encoded, password string) (bool, error) {
 	p, err := parsePHC(encoded)

@@ -47,6 +47,9 @@ type Operation struct {
 	// Credential names a special credential that the operation takes (x-credential),
 	// empty if it takes the usual ones only. The words are the service's.
 	Credential string
+	// Rate is the class of the operation's rate limit (x-rate), empty for the usual one. The
+	// words are the service's.
+	Rate string
 	// Statuses are the documented status codes.
 	Statuses []int
 
@@ -116,7 +119,7 @@ func newOperation(
 	op := &Operation{
 		ID: o.OperationID, Method: method, Path: path, Pattern: method + " " + basePath + path,
 		Access: extension(o, "x-access"), Audit: extension(o, "x-audit"),
-		Time: Time(extension(o, "x-time")), Credential: extension(o, "x-credential"),
+		Time: Time(extension(o, "x-time")), Credential: extension(o, "x-credential"), Rate: extension(o, "x-rate"),
 		route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: o},
 	}
 	if op.ID == "" {
@@ -157,7 +160,7 @@ func newOperation(
 func (op *Operation) readExtensions(extensions map[string]any) error {
 	for name, value := range extensions {
 		switch name {
-		case "x-access", "x-audit", "x-credential":
+		case "x-access", "x-audit", "x-credential", "x-rate":
 			if _, ok := value.(string); !ok {
 				return fmt.Errorf("%s is %v, not a word", name, value)
 			}

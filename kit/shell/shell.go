@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -57,6 +58,15 @@ type Config[C any] struct {
 	// Body stands around what reads a request's body, which is bounded by then; nil:
 	// nothing does.
 	Body func(*contract.Operation, http.Handler) http.Handler
+	// Rates bound how often operations are called, by their class in the contract (x-rate); ""
+	// is the class of those that name none. Each class has an allowance of its own for each
+	// caller, admitted or not. The zero Rate, and none for "", is no limit.
+	Rates map[string]Rate
+	// Whom names the caller that a request is counted against, "" for one who is not counted.
+	// Whose credentials are unknown is counted by its network, as everybody is if it is nil.
+	Whom func(C, Peer) string
+	// Now is the clock of the rates; nil: time.Now.
+	Now func() time.Time
 	// GuardMetrics asks Identify and Admit who reads /metrics. Otherwise everybody does.
 	GuardMetrics bool
 	// Front stands in front of every path, /healthz and /docs as well; nil: nothing does.
@@ -72,7 +82,8 @@ type Shell[C any] struct {
 	logMode httpserve.LogMode
 	router  *contract.Router
 	console *console.Console
-	missing map[string]*contract.Operation // by pattern: those without a handler
+	missing map[string]*contract.Operation             // by pattern: those without a handler
+	rates   map[string]func(http.Handler) http.Handler // by x-rate
 	// Fail writes an error as the whole response.
 	Fail httpserve.ErrorRenderer
 }
@@ -88,6 +99,9 @@ func New[C any](cfg Config[C]) (*Shell[C], error) {
 		if s.console, err = console.New(cfg.Console); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.makeRates(); err != nil {
+		return nil, err
 	}
 	s.router = contract.NewRouter(cfg.Contract, s.Fail, s.guard)
 	for _, op := range cfg.Contract.Operations() {
@@ -217,6 +231,9 @@ func (s *Shell[C]) callers(op *contract.Operation, next http.Handler) http.Handl
 	})
 	if s.cfg.Around != nil {
 		admitted = s.cfg.Around(op, admitted)
+	}
+	if rated := s.rates[op.Rate]; rated != nil {
+		admitted = rated(admitted)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call[C]{peer: Peer{IP: httpserve.RemoteIP(r), Network: httpserve.RemoteNetwork(r)}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -190,7 +191,7 @@ func TestTheConsoleIsAtEveryPathThatNothingElseHas(t *testing.T) {
 
 func TestAnOperationWithoutAHandlerIsADefect(t *testing.T) {
 	t.Parallel()
-	c, err := contract.Load(toyDocument, "/v1", []string{"child", "parent"})
+	c, err := contract.Load(toyDocument, "/v1", access.Classes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +200,7 @@ func TestAnOperationWithoutAHandlerIsADefect(t *testing.T) {
 		Contract: c,
 		Log:      slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(),
+		Rates:    map[string]shell.Rate{"seldom": {}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -219,5 +221,48 @@ func TestACallerActsForWorkThatNobodyAskedFor(t *testing.T) {
 	ctx := shell.As(t.Context(), person{name: "the cat"})
 	if who, known := shell.Caller[person](ctx); !known || who.name != "the cat" || shell.PeerOf(ctx) != (shell.Peer{}) {
 		t.Errorf("%+v %v", who, known)
+	}
+}
+
+func TestEachClassOfOperationsHasARateOfItsOwnForEachCaller(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := start(t, func(c *shell.Config[person]) {
+		c.Rates = map[string]shell.Rate{"": {PerSecond: 1, Burst: 3}, "seldom": {PerSecond: 0.1, Burst: 1}}
+		c.Whom = func(p person, _ shell.Peer) string {
+			if p.name == "a parent" {
+				return ""
+			}
+			return p.name
+		}
+		c.Now = func() time.Time { return now }
+	})
+	s.want(s.ask("GET", "/v1/stream", "child", ""), 200, "")
+	refused := s.ask("GET", "/v1/stream", "child", "")
+	s.want(refused, 429, `"too_many_requests"`)
+	if got := refused.Header().Get("Retry-After"); got != "10" {
+		t.Errorf("Retry-After is %q, want 10 s", got)
+	}
+	for range 3 {
+		s.want(s.ask("GET", "/v1/toys", "child", ""), 200, "")
+	}
+	s.want(s.ask("GET", "/v1/toys", "child", ""), 429, "")
+	for range 5 { // Whom counts no parent
+		s.want(s.ask("GET", "/v1/toys", "parent", ""), 200, "")
+	}
+	for range 3 { // strangers are counted by their network
+		s.want(s.ask("GET", "/v1/toys", "nobody", ""), 401, "")
+	}
+	s.want(s.ask("GET", "/v1/toys", "someone", ""), 429, "")
+	now = now.Add(time.Second)
+	s.want(s.ask("GET", "/v1/toys", "child", ""), 200, "")
+	s.want(s.ask("GET", "/v1/stream", "child", ""), 429, "")
+}
+
+func TestAClassWithoutARateIsRefusedAtTheStart(t *testing.T) {
+	t.Parallel()
+	_, err := newToys(slog.New(slog.DiscardHandler), func(c *shell.Config[person]) { c.Rates = nil })
+	if err == nil || !strings.Contains(err.Error(), `x-rate "seldom"`) {
+		t.Errorf("got %v; want an error that names the class", err)
 	}
 }

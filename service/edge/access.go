@@ -25,34 +25,17 @@ const (
 	accessIngest       = "ingest"
 )
 
-// AccessClasses are the classes that the contract may use.
-var AccessClasses = []string{
-	accessOpen, accessAny, accessViewer, accessAdmin, accessGlobalViewer, accessGlobalAdmin, accessAgent,
-	accessIngest,
-}
-
-// admits is the authorization table: which class admits which caller. What a
-// caller may see of the objects behind an operation is the scope's business.
-func admits(class string, c Caller) bool {
-	admin, viewer, agent := c.Role == RoleAdmin, c.Role == RoleViewer, c.Role == RoleAgent
-	switch class {
-	case accessOpen, accessAny:
-		return true
-	case accessViewer:
-		return admin || viewer
-	case accessAdmin:
-		return admin
-	case accessGlobalViewer:
-		return c.Global() && (admin || viewer)
-	case accessGlobalAdmin:
-		return c.Global() && admin
-	case accessAgent:
-		return agent
-	case accessIngest:
-		return admin || agent
-	}
-	return false
-}
+// access is the authorization table. What a caller may see of the objects behind an
+// operation is the scope's business.
+var access = auth.NewAccess([]string{accessViewer, accessAdmin}, func(c Caller) string { return string(c.Role) },
+	map[string]func(Caller) bool{
+		accessOpen:         func(Caller) bool { return true },
+		accessAny:          func(Caller) bool { return true },
+		accessGlobalViewer: func(c Caller) bool { return c.Global() && (c.Role == RoleAdmin || c.Role == RoleViewer) },
+		accessGlobalAdmin:  func(c Caller) bool { return c.Global() && c.Role == RoleAdmin },
+		accessAgent:        func(c Caller) bool { return c.Role == RoleAgent },
+		accessIngest:       func(c Caller) bool { return c.Role == RoleAdmin || c.Role == RoleAgent },
+	})
 
 // identify says who calls.
 func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, error) {
@@ -80,7 +63,7 @@ func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, err
 // authorize says whether the caller may do op. An attempt on something that changes state is worth
 // remembering.
 func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Caller) error {
-	if admits(op.Access, caller) {
+	if access.Admits(op.Access, caller) {
 		return nil
 	}
 	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", describe(caller), op.Access)
@@ -134,6 +117,10 @@ func (s *Service) limitBatches(op *contract.Operation, next http.Handler) http.H
 // maxBody is the most bytes that a body may have unless the contract says otherwise
 // (x-body). Larger ones take turns.
 const maxBody int64 = 1 << 20
+
+// rateLogin is the x-rate of what signs people in. Checking a password takes a tenth of a second
+// of a processor, and one network must not take all of it.
+const rateLogin = "login"
 
 // credentialRevoked is the x-credential of operations that tell the agent of a revoked
 // site that it is revoked; elsewhere its token is unknown.

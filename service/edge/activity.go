@@ -158,7 +158,7 @@ func (s *Service) newestActivity(ctx context.Context) (newest int64, err error) 
 // stream of them lasts no longer than what it was opened with: it is refused to a token that was
 // revoked or has expired, and to those of an org that was deleted.
 func (s *Service) activityAfter(ctx context.Context, caller Caller, after int64) (lines []Activity, err error) {
-	if now, err := s.callerByHash(ctx, caller.tokenHash); err != nil || now.Revoked || !admits(accessAny, now) {
+	if now, err := s.callerByHash(ctx, caller.tokenHash); err != nil || now.Revoked || !access.Admits(accessAny, now) {
 		return nil, cmp.Or(err, error(errBadToken))
 	}
 	where, args := caller.scope()

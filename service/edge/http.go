@@ -39,7 +39,10 @@ func (s *Service) openShell(deps Deps) error {
 		Identify: s.identify,
 		Admit:    s.authorize,
 		Around:   s.limitCallers,
-		Body:     s.limitBatches,
+		// Whoever signs in is counted by network: there is no caller yet.
+		Rates: map[string]shell.Rate{rateLogin: {PerSecond: 2, Burst: 120}},
+		Now:   s.now,
+		Body:  s.limitBatches,
 	})
 	if err != nil {
 		return err

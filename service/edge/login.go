@@ -81,7 +81,7 @@ func (s *Service) openSession(ctx context.Context, subject string, role Role, me
 	return session, err
 }
 
-// Logout ends the calling session. Tokens that are no session cannot log out.
+// Logout ends the calling session. Tokens that are not sessions cannot log out.
 func (s *Service) Logout(ctx context.Context) error {
 	caller := callerFrom(ctx)
 	if caller.Kind != KindSession {
@@ -122,11 +122,7 @@ func (s *Service) SignOn(ctx context.Context, id auth.Identity, refusal error) (
 		}
 		return "", refusal
 	}
-	role := RoleViewer
-	if id.Role.AtLeast(auth.Admin) {
-		role = RoleAdmin
-	}
-	session, err := s.openSession(ctx, subjectOf(id), role, "single sign-on")
+	session, err := s.openSession(ctx, subjectOf(id), Role(id.Role), "single sign-on")
 	if err != nil {
 		return "", err
 	}

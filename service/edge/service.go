@@ -89,7 +89,7 @@ type Service struct {
 
 // Contract loads the service's contract.
 func Contract() (*contract.Contract, error) {
-	return contract.Load(edgeapi.Document, edgeapi.BasePath, AccessClasses)
+	return contract.Load(edgeapi.Document, edgeapi.BasePath, access.Classes())
 }
 
 // New opens the database and everything else that can fail at start. Close must
@@ -265,9 +265,11 @@ func (s *Service) openSecrets(ctx context.Context) error {
 		ClientSecret: s.cfg.OIDC.ClientSecret,
 		RedirectURL:  s.cfg.OIDC.RedirectURL,
 		GroupsClaim:  s.cfg.OIDC.GroupsClaim,
-		AdminGroups:  s.cfg.OIDC.AdminGroups,
-		ViewerGroups: s.cfg.OIDC.ViewerGroups,
-		ConsoleURL:   s.cfg.OIDC.ConsoleURL,
+		Roles: []auth.GroupRole{
+			{Role: string(RoleAdmin), Groups: s.cfg.OIDC.AdminGroups},
+			{Role: string(RoleViewer), Groups: s.cfg.OIDC.ViewerGroups},
+		},
+		ConsoleURL: s.cfg.OIDC.ConsoleURL,
 	}
 	if err := o.Validate(); err != nil {
 		f := fault.From(err)

@@ -382,6 +382,19 @@ func (c *controller) explain(flow datapath.Flow) (datapath.Explanation, error) {
 	return e, nil
 }
 
+// standsOn says what the node balances with.
+func (c *controller) standsOn() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.plane != nil:
+		return "XDP (" + c.plane.AttachedMode() + ") on " + strings.Join(c.plane.Interfaces(), ", ")
+	case len(c.in.services) == 0:
+		return "no VIPs yet"
+	}
+	return "nothing attached"
+}
+
 // notReady says why the node does not balance as configured; empty when it does.
 func (c *controller) notReady() string {
 	c.mu.Lock()

@@ -17,6 +17,15 @@
 //	needs.go       what a machine must have
 //	datapath/ nexthop/ probe/ bgp/ maglev/   the parts, which know nothing of this package
 //
+// # Who has which state
+//
+//   - Service has what New made of the settings. None of it changes afterwards, and it needs no lock.
+//   - controller has everything that changes while the node runs, behind its one lock: the document
+//     in force, the inputs of the plan, and what the kernel, the prober and the speaker have of it.
+//     Nobody else takes that lock. Whoever changes an input wakes run; run alone carries changes out.
+//   - document has what is known of the file: when it was read, and what was wrong with it.
+//   - plane, prober and speaker have state of their own, and know nothing of the controller's.
+//
 // # States of a backend, for each VIP that it serves
 //
 //	          drain, by an operator or an orchestrator

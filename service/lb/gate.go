@@ -23,6 +23,17 @@ const (
 	AccessAdmin  = "admin"
 )
 
+// access is the authorization table.
+var access = auth.NewAccess([]string{AccessBearer, AccessAdmin}, func(c caller) string {
+	switch c.role {
+	case RoleAdmin:
+		return AccessAdmin
+	case RoleReadonly:
+		return AccessBearer
+	}
+	return ""
+}, nil)
+
 // caller is who makes a request.
 type caller struct {
 	name string
@@ -34,7 +45,7 @@ type caller struct {
 // anonymous is everybody while authentication is off.
 var anonymous = caller{"anonymous", RoleAdmin, "anonymous"}
 
-// certificateLabel stands in metrics for all certificates that are no admin's.
+// certificateLabel stands in metrics for all certificates that are not an admin's.
 const certificateLabel = "certificate"
 
 // gate decides who may do what, and writes down who did.
@@ -80,7 +91,7 @@ func newGate(cfg *Config, log *slog.Logger) (*gate, error) {
 		changes: prometheus.NewCounterVec(
 			prometheus.CounterOpts{
 				Name: "lb_api_changes_total",
-				Help: "Requests that would change something, by caller and status; certificates that are no admin's count as certificate.",
+				Help: "Requests that would change something, by caller and status; certificates that are not an admin's count as certificate.",
 			},
 			[]string{"user", "code"},
 		),
@@ -154,7 +165,7 @@ func (g *gate) byCertificate(commonName string) caller {
 
 // admit says whether the caller may use an operation.
 func (g *gate) admit(_ *http.Request, op *contract.Operation, who caller) error {
-	if op.Access != AccessAdmin || who.role == RoleAdmin {
+	if access.Admits(op.Access, who) {
 		return nil
 	}
 	g.failures.WithLabelValues(reasonForbidden).Inc()

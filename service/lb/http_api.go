@@ -145,7 +145,7 @@ func (a api) rows(id int) []lbapi.BackendRow {
 	return rows
 }
 
-// backendID reads an id from the path. What is no number is nobody's id.
+// backendID reads an id from the path. What is not a number is nobody's id.
 func backendID(text string) (int, error) {
 	id, err := strconv.Atoi(text)
 	if err != nil || id < 1 || strconv.Itoa(id) != text { // 01 and +1 are nobody's

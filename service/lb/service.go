@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +53,7 @@ type Service struct {
 
 // Contract loads the contract of the API.
 func Contract() (*contract.Contract, error) {
-	return contract.Load(lbapi.Document, lbapi.BasePath, []string{AccessBearer, AccessAdmin})
+	return contract.Load(lbapi.Document, lbapi.BasePath, access.Classes())
 }
 
 // New reads the document and checks all that can be wrong at start. It touches
@@ -126,18 +125,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // StandsOn says what the service balances with.
-func (s *Service) StandsOn() string {
-	c := s.controller
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.plane != nil:
-		return "XDP (" + c.plane.AttachedMode() + ") on " + strings.Join(c.plane.Interfaces(), ", ")
-	case len(c.in.services) == 0:
-		return "no VIPs yet"
-	}
-	return "nothing attached"
-}
+func (s *Service) StandsOn() string { return s.controller.standsOn() }
 
 // insecure says whether everybody who reaches the node from elsewhere may do everything.
 func (s *Service) insecure() bool { return !s.gate.on && !s.cfg.server(s.apiListen).Local() }

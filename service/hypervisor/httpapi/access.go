@@ -26,22 +26,19 @@ const (
 // query.
 const credentialTicket = "ticket"
 
-// AccessClasses are the classes that the contract may use.
-var AccessClasses = []string{accessTenant, accessAdmin, accessNode}
-
-// admits is the authorization table: which class admits which caller. What a caller
-// sees of the VMs behind an operation is the scope's business (Caller.Sees).
-func admits(class string, c caller.Caller) bool {
-	switch class {
-	case accessTenant:
-		return c.Admin || c.Tenant != ""
-	case accessAdmin:
-		return c.Admin
-	case accessNode:
-		return c.Node
+// access is the authorization table. What a caller sees of the VMs behind an operation is
+// the scope's business (Caller.Sees).
+var access = auth.NewAccess([]string{accessTenant, accessAdmin}, func(c caller.Caller) string {
+	switch {
+	case c.Admin:
+		return accessAdmin
+	case c.Tenant != "":
+		return accessTenant
 	}
-	return false
-}
+	return ""
+}, map[string]func(caller.Caller) bool{
+	accessNode: func(c caller.Caller) bool { return c.Node },
+})
 
 // Credentials are what callers show.
 type Credentials struct {
@@ -178,7 +175,7 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 			c.Name,
 		)
 	}
-	if admits(op.Access, c) {
+	if access.Admits(op.Access, c) {
 		return nil
 	}
 	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", c.Name, op.Access)
@@ -197,12 +194,12 @@ const maxBody = 4 << 20
 
 // whom a request is counted against, for the rate limit. The fleet's daemons are not
 // counted: what they do is done for callers who were counted where they called.
-func whom(r *http.Request) string {
-	if c := caller.From(r.Context()); c.Node && c != caller.Anonymous {
+func whom(c caller.Caller, from shell.Peer) string {
+	switch {
+	case c == caller.Anonymous || c.Name == "":
+		return "network " + from.Network
+	case c.Node:
 		return ""
 	}
-	if c := caller.From(r.Context()); c.Name != "" && c != caller.Anonymous {
-		return "caller " + c.Name
-	}
-	return "address " + httpserve.RemoteIP(r)
+	return "caller " + c.Name
 }

@@ -30,7 +30,6 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
@@ -98,7 +97,7 @@ var _ hypervisorapi.Server = (*API)(nil)
 
 // Contract loads the service's contract.
 func Contract() (*contract.Contract, error) {
-	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, AccessClasses)
+	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, access.Classes())
 }
 
 // New puts the contract's operations behind a gate and the rate limit.
@@ -131,7 +130,9 @@ func New(cfg Config, gate *Gate) (*API, error) {
 		},
 		Identify:     a.identify,
 		Admit:        a.authorize,
-		Around:       a.rateLimit(),
+		Rates:        map[string]shell.Rate{"": {PerSecond: cfg.Auth.RateLimitRPS, Burst: cfg.Auth.RateLimitBurst}},
+		Whom:         whom,
+		Now:          cfg.Now,
 		GuardMetrics: cfg.Auth.Require && !cfg.Auth.OpenMetrics,
 	})
 	if err != nil {
@@ -163,21 +164,6 @@ func (a *API) restoredVMs(context.Context) (string, error) {
 	default:
 		return "", fault.New(fault.Unavailable, "the VMs that there are are being brought back").WithCode("not_ready")
 	}
-}
-
-// rateLimit counts requests against who makes them, whether they are admitted or not.
-func (a *API) rateLimit() func(*contract.Operation, http.Handler) http.Handler {
-	doc := a.cfg.Auth
-	if doc.RateLimitRPS == 0 {
-		return nil
-	}
-	limits := httpserve.RateLimits{
-		Rate: doc.RateLimitRPS, Burst: doc.RateLimitBurst, MaxKeys: 10_000, Key: whom, Now: a.now,
-	}
-	limit := httpserve.RateLimit(limits, func(w http.ResponseWriter, r *http.Request, err error) {
-		a.shell.Fail(w, r, err) // which is made by the time of a request
-	})
-	return func(_ *contract.Operation, next http.Handler) http.Handler { return limit(next) }
 }
 
 // value is what a pointer points to, or zero.

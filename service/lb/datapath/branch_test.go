@@ -245,7 +245,7 @@ func TestNATTranslatesThereAndBack(t *testing.T) {
 					t.Errorf("reply %+v", back)
 				}
 				if verdict, _ := b.run(segment(backend, client(six, 2000), ack)); verdict != datapath.Pass {
-					t.Errorf("what is no reply had verdict %d, want it left to the kernel", verdict)
+					t.Errorf("what is not a reply had verdict %d, want it left to the kernel", verdict)
 				}
 			})
 		}

@@ -341,7 +341,7 @@ func TestRunEndsWithItsProbes(t *testing.T) {
 		if took := time.Since(before); took > 0 || w.underWay > 0 {
 			t.Errorf("it took %s and left %d probes", took, w.underWay)
 		}
-		w.expect(t) // what was cut off is no failure
+		w.expect(t) // what was cut off is not a failure
 	})
 }
 
