@@ -143,6 +143,7 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, editors
 		out.Query("action", params.Action)
 		out.Query("target", params.Target)
 		out.Query("result", params.Result)
+		out.Query("q", params.Q)
 		out.Query("without_action", params.WithoutAction)
 		out.Query("from", params.From)
 		out.Query("to", params.To)
@@ -175,7 +176,7 @@ func (c *Client) LoginWithBody(ctx context.Context, contentType string, body io.
 	return c.Send(ctx, rest.To("POST", "/auth/login").Body(contentType, body), editors)
 }
 
-// Logout End the calling session; tokens that are no session stay valid
+// Logout End the calling session; other tokens stay valid
 func (c *Client) Logout(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/auth/logout"), editors)
 }

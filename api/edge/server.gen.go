@@ -72,6 +72,7 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("action", false, &q.Params.Action)
 		in.Query("target", false, &q.Params.Target)
 		in.Query("result", false, &q.Params.Result)
+		in.Query("q", false, &q.Params.Q)
 		in.Query("without_action", false, &q.Params.WithoutAction)
 		in.Query("from", false, &q.Params.From)
 		in.Query("to", false, &q.Params.To)
@@ -1733,7 +1734,7 @@ type Server interface {
 	// Login Exchange username and password for a session token of 12 hours
 	// (POST /auth/login)
 	Login(context.Context, LoginRequestObject) (LoginResponseObject, error)
-	// Logout End the calling session; tokens that are no session stay valid
+	// Logout End the calling session; other tokens stay valid
 	// (POST /auth/logout)
 	Logout(context.Context, LogoutRequestObject) (LogoutResponseObject, error)
 	// GetMe Describe the caller

@@ -1954,6 +1954,9 @@ type ListAuditParams struct {
 	Target *string      `form:"target,omitempty" json:"target,omitempty"`
 	Result *AuditResult `form:"result,omitempty" json:"result,omitempty"`
 
+	// Q Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to`
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
 	// WithoutAction Leaves out what succeeded of this action, such as `device.register`
 	WithoutAction *string    `form:"without_action,omitempty" json:"without_action,omitempty"`
 	From          *time.Time `form:"from,omitempty" json:"from,omitempty"`

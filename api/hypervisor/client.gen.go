@@ -105,6 +105,14 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, editors
 	if params != nil {
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
+		out.Query("actor", params.Actor)
+		out.Query("action", params.Action)
+		out.Query("target", params.Target)
+		out.Query("tenant", params.Tenant)
+		out.Query("result", params.Result)
+		out.Query("q", params.Q)
+		out.Query("from", params.From)
+		out.Query("to", params.To)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -271,6 +271,27 @@ func (e VMSpecStorage) Valid() bool {
 	}
 }
 
+// Defines values for ListAuditParamsResult.
+const (
+	ListAuditParamsResultDenied ListAuditParamsResult = "denied"
+	ListAuditParamsResultError  ListAuditParamsResult = "error"
+	ListAuditParamsResultOk     ListAuditParamsResult = "ok"
+)
+
+// Valid indicates whether the value is a known member of the ListAuditParamsResult enum.
+func (e ListAuditParamsResult) Valid() bool {
+	switch e {
+	case ListAuditParamsResultDenied:
+		return true
+	case ListAuditParamsResultError:
+		return true
+	case ListAuditParamsResultOk:
+		return true
+	default:
+		return false
+	}
+}
+
 // AgentSpec defines model for AgentSpec.
 type AgentSpec struct {
 	Enabled *bool `json:"enabled,omitempty"`
@@ -1075,7 +1096,22 @@ type ListAuditParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Actor  *string `form:"actor,omitempty" json:"actor,omitempty"`
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// Target The id of what was changed
+	Target *string                `form:"target,omitempty" json:"target,omitempty"`
+	Tenant *string                `form:"tenant,omitempty" json:"tenant,omitempty"`
+	Result *ListAuditParamsResult `form:"result,omitempty" json:"result,omitempty"`
+
+	// Q Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to`
+	Q    *string    `form:"q,omitempty" json:"q,omitempty"`
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+	To   *time.Time `form:"to,omitempty" json:"to,omitempty"`
 }
+
+// ListAuditParamsResult defines parameters for ListAudit.
+type ListAuditParamsResult string
 
 // ListBackupsParams defines parameters for ListBackups.
 type ListBackupsParams struct {

@@ -20,36 +20,30 @@ func (s *session) audit() *cobra.Command {
 }
 
 func (s *session) auditList() *cobra.Command {
-	var site, actor, action, target, result, without string
-	var from, to moment
+	var site, without string
+	var filter func() auditlog.Filter
 	cmd := list(s, verb{
 		use:   "list",
 		short: "List audit entries, newest first",
 		example: "  mainstay edge audit list --action site.revoke --from 24h\n  mainstay edge audit list --actor admin --all -o json\n" +
-			"  mainstay edge audit list --result denied",
+			"  mainstay edge audit list --result denied\n  mainstay edge audit list --search pump-7",
 	}, output.Columns[edgeapi.AuditEntry]{
 		Heads: []string{"SEQ", "TIME", "ACTOR", "ACTION", "TARGET", "RESULT", "MESSAGE"},
 		Row: func(v edgeapi.AuditEntry) []any {
 			return []any{v.Seq, v.Time, v.Actor, v.Action, v.Target, v.Result, v.Message}
 		},
 	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListAudit(
-			ctx,
-			&edgeapi.ListAuditParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-				Actor: given(c, "actor", actor), Action: given(c, "action", action),
-				Target: given(c, "target", target), Result: given(c, "result", edgeapi.AuditResult(result)),
-				WithoutAction: given(c, "without-action", without), From: from.at, To: to.at},
-		)
+		f := filter()
+		return c.api.ListAudit(ctx, &edgeapi.ListAuditParams{
+			Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
+			Actor: f.Actor, Action: f.Action, Target: f.Target, Result: (*edgeapi.AuditResult)(f.Result),
+			WithoutAction: given(c, "without-action", without), Q: f.Search, From: f.From, To: f.To,
+		})
 	})
-	f := cmd.Flags()
-	f.StringVar(&site, "site", "", "only what concerns this site")
-	f.StringVar(&actor, "actor", "", "only what this caller did")
-	f.StringVar(&action, "action", "", "only this action, for example site.revoke")
-	f.StringVar(&target, "target", "", "only what was done to the object with this id")
-	f.StringVar(&result, "result", "", "only entries with this result: ok, error or denied")
-	f.StringVar(&without, "without-action", "", "leave out what succeeded of this action, for example device.register")
-	f.Var(&from, "from", "only from this time on, or from so long ago")
-	f.Var(&to, "to", "only before this time")
+	filter = auditlog.Filters(cmd, "site.revoke")
+	cmd.Flags().StringVar(&site, "site", "", "only what concerns this site")
+	cmd.Flags().StringVar(&without, "without-action", "",
+		"leave out what succeeded of this action, for example device.register")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
@@ -64,7 +65,7 @@ func (s *session) deadLetterList() *cobra.Command {
 
 func (s *session) deadLetterReplayAll() *cobra.Command {
 	var route string
-	var from, to moment
+	var from, to input.Moment
 	cmd := s.object(verb{
 		use:     "replay-all",
 		short:   "Deliver all dead letters of a route again, or those of a span of time",
@@ -73,7 +74,7 @@ func (s *session) deadLetterReplayAll() *cobra.Command {
 		if err := c.required("route"); err != nil {
 			return nil, err
 		}
-		return c.api.ReplayDeadLetters(ctx, edgeapi.ReplayRequest{RouteId: route, From: from.at, To: to.at})
+		return c.api.ReplayDeadLetters(ctx, edgeapi.ReplayRequest{RouteId: route, From: from.At, To: to.At})
 	})
 	f := cmd.Flags()
 	f.StringVar(&route, "route", "", "route to deliver over (required)")

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
@@ -45,7 +46,7 @@ func (s *session) eventList() *cobra.Command {
 func (s *session) eventSend() *cobra.Command {
 	var site, topic, id, data string
 	var headers pairs
-	var at moment
+	var at input.Moment
 	cmd := s.object(verb{
 		use: "send", short: "Send one event; success means that it is on disk",
 		long: `Send one event; success means that it is on the server's disk.
@@ -67,7 +68,7 @@ With --id, sending again is safe: the server recognises the event and answers th
 			Topic:     topic,
 			Payload:   payload,
 			EventId:   given(c, "id", id),
-			EventTime: at.at,
+			EventTime: at.At,
 		}
 		if headers != nil {
 			e.Headers = new(edgeapi.Headers(headers))

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
@@ -85,33 +84,3 @@ func (p *pairs) Set(s string) error {
 
 // Type is the placeholder in the help.
 func (p *pairs) Type() string { return "KEY=VALUE" }
-
-// moment is a flag that takes a time or a span before now.
-type moment struct{ at *time.Time }
-
-// String, Set and Type make a moment a flag's value.
-func (m *moment) String() string {
-	if m.at == nil {
-		return ""
-	}
-	return m.at.Format(time.RFC3339)
-}
-
-// Set takes RFC 3339 or a span such as 2h, which means so long ago.
-func (m *moment) Set(s string) error {
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		d, durationErr := time.ParseDuration(s)
-		if durationErr != nil {
-			return errors.New(
-				"must be a time such as 2026-01-31T08:00:00Z, or a span such as 2h, which means two hours ago",
-			)
-		}
-		at = time.Now().Add(-d).UTC()
-	}
-	m.at = &at
-	return nil
-}
-
-// Type is the placeholder in the help.
-func (m *moment) Type() string { return "TIME" }

@@ -22,7 +22,7 @@ func (s *session) login() *cobra.Command {
 		use: "login", short: "Exchange username and password for a token of 12 hours",
 		long: `Exchange username and password for a token of 12 hours, and print the token.
 
-The password is the one in EDGE_PASSWORD, else the first line of standard input. It is no flag, since other users of the
+The password is the one in EDGE_PASSWORD, else the first line of standard input. It is not a flag, since other users of the
 machine can see those.`,
 		example: `  export EDGE_TOKEN=$(mainstay edge login --username admin < password.txt)
   EDGE_PASSWORD=... mainstay edge login -o json`,

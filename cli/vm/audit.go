@@ -21,12 +21,15 @@ func (s commands) audit() *cobra.Command {
 }
 
 func (s commands) auditList() *cobra.Command {
-	return daemon.List(
+	var tenant string
+	var filter func() auditlog.Filter
+	cmd := daemon.List(
 		s.Session,
 		daemon.Verb{
-			Use:     "list",
-			Short:   "List who changed what, newest first",
-			Example: "  mainstay vm audit list --limit 20",
+			Use:   "list",
+			Short: "List who changed what, newest first",
+			Example: "  mainstay vm audit list --limit 20\n  mainstay vm audit list --action vm.delete --from 24h\n" +
+				"  mainstay vm audit list --tenant acme --result denied\n  mainstay vm audit list --search web-1",
 		},
 		output.Columns[hypervisorapi.AuditEntry]{
 			Heads: []string{"TIME", "ACTOR", "ACTION", "TARGET", "TENANT", "RESULT", "MESSAGE"},
@@ -35,9 +38,17 @@ func (s commands) auditList() *cobra.Command {
 			},
 		},
 		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
-			return c.API.ListAudit(ctx, &hypervisorapi.ListAuditParams{Limit: p.Limit, Cursor: p.Cursor})
+			f := filter()
+			return c.API.ListAudit(ctx, &hypervisorapi.ListAuditParams{
+				Limit: p.Limit, Cursor: p.Cursor, Tenant: daemon.Given(c, "tenant", tenant),
+				Actor: f.Actor, Action: f.Action, Target: f.Target, Result: (*hypervisorapi.ListAuditParamsResult)(f.Result),
+				Q: f.Search, From: f.From, To: f.To,
+			})
 		},
 	)
+	filter = auditlog.Filters(cmd, "vm.delete")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only what concerns this tenant")
+	return cmd
 }
 
 func (s commands) auditVerify() *cobra.Command {

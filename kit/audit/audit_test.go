@@ -329,6 +329,10 @@ func TestListFiltersAndPagesNewestFirst(t *testing.T) {
 			{audit.Filter{Limit: 9, Without: "site.revoke"}, ""},
 			{audit.Filter{Limit: 2, Without: "site.rotate"}, "5 4"},
 			{audit.Filter{Limit: 9, From: time.Now().Add(time.Hour)}, ""},
+			{audit.Filter{Limit: 2, Text: "SITE.REV"}, "5 4"},
+			{audit.Filter{Limit: 9, Text: "site.rev", Before: 3}, "2 1"},
+			{audit.Filter{Limit: 9, Text: "site%rev"}, ""},
+			{audit.Filter{Limit: 9, Text: "root", To: time.Now().Add(-time.Hour)}, ""},
 			{audit.Filter{Limit: 1, To: time.Now().Add(time.Hour)}, "5"},
 		} {
 			entries, err := f.List(t.Context(), d, tt.filter)

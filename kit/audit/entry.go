@@ -18,9 +18,11 @@ type ActorType string
 // The kinds of callers.
 const (
 	Admin  ActorType = "admin"
+	User   ActorType = "user" // a tenant's, who may change what is the tenant's
 	Viewer ActorType = "viewer"
-	Agent  ActorType = "agent"
-	System ActorType = "system"
+	Agent  ActorType = "agent"  // of a site or a guest
+	Node   ActorType = "node"   // another daemon of the same service
+	System ActorType = "system" // the service itself
 )
 
 // Result is how the attempt ended.

@@ -20,6 +20,7 @@ func (a api) ListAudit(
 		Target:  value(q.Target),
 		Result:  audit.Result(value(q.Result)),
 		Without: value(q.WithoutAction),
+		Text:    value(q.Q),
 		From:    value(q.From),
 		To:      value(q.To),
 	}

@@ -3,6 +3,7 @@ package hypervisor_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,4 +89,37 @@ func TestABackupIsNotPutIntoAVMThatRunsAndTheErrorSaysToStopIt(t *testing.T) {
 		strings.Contains(said, "clone") {
 		t.Error(said)
 	}
+}
+
+func TestTheAuditLogIsNarrowedByWhoDidWhatToWhom(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	d := start(t, usualDocument)
+	for token, name := range map[string]string{acmeToken: "shop", otherToken: "blog"} {
+		d.call("POST", "/v1/vms", token,
+			object{"name": name, "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201)
+	}
+	d.call("POST", "/v1/images/clean", acmeToken, nil).want(403)
+	for query, want := range map[string]string{
+		"action=vm.create":                 "blog shop",
+		"action=vm.create&tenant=acme":     "shop",
+		"q=SHOP":                           "shop",
+		"q=sh%25p":                         "",
+		"result=denied&action=image.clean": "denied",
+		"actor=nobody":                     "",
+		"to=2020-01-01T00:00:00Z":          "",
+	} {
+		var got []string
+		for _, e := range as[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?"+query, adminToken, nil).want(200)) {
+			if e.Result == "denied" {
+				e.Message = "denied"
+			}
+			got = append(got, e.Message)
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s lists %q, want %s", query, got, want)
+		}
+	}
+	d.call("GET", "/v1/audit?result=maybe", adminToken, nil).refused(400, "invalid", "result", "")
 }

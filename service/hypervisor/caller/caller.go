@@ -67,7 +67,9 @@ func (c Caller) actorType() audit.ActorType {
 	case c.Name == Daemon.Name:
 		return audit.System
 	case c.Node && c != Anonymous:
-		return audit.Agent
+		return audit.Node
+	case !c.Admin:
+		return audit.User
 	}
 	return audit.Admin
 }

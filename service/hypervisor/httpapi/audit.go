@@ -13,9 +13,15 @@ import (
 func (a *API) ListAudit(
 	ctx context.Context, req hypervisorapi.ListAuditRequestObject,
 ) (hypervisorapi.ListAuditResponseObject, error) {
-	entries := func(before int64, limit int) ([]audit.Entry, error) { return a.store.AuditEntries(ctx, before, limit) }
-	number := func(e audit.Entry) int64 { return e.Seq }
-	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100, entries, number, apiEntry)
+	q := req.Params
+	f := audit.Filter{
+		Tenant: q.Tenant, Actor: value(q.Actor), Action: value(q.Action), Target: value(q.Target),
+		Result: audit.Result(value(q.Result)), Text: value(q.Q), From: value(q.From), To: value(q.To),
+	}
+	out, link, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
+		f.Before, f.Limit = before, limit
+		return a.store.AuditEntries(ctx, f)
+	}, func(e audit.Entry) int64 { return e.Seq }, apiEntry)
 	return hypervisorapi.ListAudit200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link},
 	}, err

@@ -24,9 +24,9 @@ func (s *Store) NoteDenied(ctx context.Context, address string, c caller.Caller,
 	return s.audit.Deny(ctx, address, c.Entry(e), nil)
 }
 
-// AuditEntries lists the audit log, newest first, before an entry's number; 0: from the newest.
-func (s *Store) AuditEntries(ctx context.Context, before int64, limit int) ([]audit.Entry, error) {
-	return s.audit.List(ctx, s.db, audit.Filter{Before: before, Limit: limit})
+// AuditEntries lists the audit log, newest first.
+func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+	return s.audit.List(ctx, s.db, f)
 }
 
 // InspectAudit recomputes the audit log's chain.

@@ -247,7 +247,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End the calling session; tokens that are no session stay valid */
+        /** End the calling session; other tokens stay valid */
         post: operations["Logout"];
         delete?: never;
         options?: never;
@@ -2558,6 +2558,8 @@ export interface operations {
                 from?: string;
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to` */
+                q?: string;
                 result?: components["schemas"]["AuditResult"];
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
@@ -2720,6 +2722,7 @@ export interface operations {
             302: components["responses"]["Redirect"];
             400: components["responses"]["Invalid"];
             403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };
     };
@@ -2733,6 +2736,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             302: components["responses"]["Redirect"];
+            429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };
     };

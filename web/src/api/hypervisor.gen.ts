@@ -2133,10 +2133,20 @@ export interface operations {
     ListAudit: {
         parameters: {
             query?: {
+                action?: string;
+                actor?: string;
                 /** @description Where the page begins, from the `Link` header */
                 cursor?: components["parameters"]["Cursor"];
+                from?: string;
                 /** @description The most items of a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to` */
+                q?: string;
+                result?: "ok" | "error" | "denied";
+                /** @description The id of what was changed */
+                target?: string;
+                tenant?: string;
+                to?: string;
             };
             header?: never;
             path?: never;

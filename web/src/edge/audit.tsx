@@ -28,6 +28,7 @@ export function Audit() {
   const [action, setAction] = useState('');
   const [actor, setActor] = useState('');
   const [target, setTarget] = useState('');
+  const [text, setText] = useState('');
   const [result, setResult] = useState<'' | AuditEntry['result']>('');
   const [from, setFrom] = useState('');
   const [to, setTo] = useState('');
@@ -36,11 +37,13 @@ export function Audit() {
   const wantedActor = useDeferredValue(actor.trim());
   const wantedAction = useDeferredValue(action.trim());
   const wantedTarget = useDeferredValue(target.trim());
+  const wantedText = useDeferredValue(text.trim());
   const query = {
     ...(site && { site_id: site }),
     ...(wantedAction ? { action: wantedAction } : !registrations && { without_action: registration }),
     ...(wantedActor && { actor: wantedActor }),
     ...(wantedTarget && { target: wantedTarget }),
+    ...(wantedText && { q: wantedText }),
     ...(result && { result }),
     ...(from && { from: new Date(from).toISOString() }),
     ...(to && { to: new Date(to).toISOString() }),
@@ -95,6 +98,7 @@ export function Audit() {
               <SiteChoice value={site} onChange={setSite} />
               <input className="input narrow" aria-label="Actor, exactly" placeholder="Actor, exactly" value={actor} onChange={(e) => setActor(e.target.value)} />
               <input className="input narrow" aria-label="Target, exactly" placeholder="Target, exactly" value={target} onChange={(e) => setTarget(e.target.value)} />
+              <input className="input narrow" aria-label="Text in the newest 100,000 entries" placeholder="Text anywhere" value={text} onChange={(e) => setText(e.target.value)} />
               <Choice
                 label="Result"
                 value={result}
