@@ -81,7 +81,7 @@ bad value stops the start.`,
 				return err
 			}
 			if os.Getenv("GOGC") == "" {
-				// Its host's memory is for VMs, and it is no server that many ask at once.
+				// Its host's memory is for VMs, and it is not a server that many ask at once.
 				debug.SetGCPercent(100)
 			}
 			environ := environOf(cmd)

@@ -96,6 +96,6 @@ func served(port int) string {
 		return ""
 	}
 	defer func() { _ = r.Body.Close() }() // it was read
-	body, _ := io.ReadAll(r.Body)         // an empty answer is no answer either
+	body, _ := io.ReadAll(r.Body)         // an empty answer is not an answer either
 	return strings.TrimSpace(string(body))
 }

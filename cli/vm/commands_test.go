@@ -157,7 +157,7 @@ func parse(t *testing.T, root *cobra.Command, line string) {
 	t.Helper()
 	_, line, ok := strings.Cut(line, "mainstay ")
 	if !ok {
-		t.Errorf("%q is no example", line)
+		t.Errorf("%q is not an example", line)
 		return
 	}
 	line, _, _ = strings.Cut(line, " -- ")

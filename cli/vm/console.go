@@ -100,7 +100,7 @@ func printed(ctx context.Context, conn *websocket.Conn, w io.Writer) error {
 	}
 }
 
-// typed copies what the person types. At the end of an input that is no terminal, what
+// typed copies what the person types. At the end of an input that is not a terminal, what
 // the guest still prints is awaited.
 func typed(ctx context.Context, conn *websocket.Conn, in io.Reader, isTerminal bool) error {
 	buffer := make([]byte, 4096)

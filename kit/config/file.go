@@ -31,7 +31,7 @@ func readFile(path string, fields []field, p *problems) map[string]fileValue {
 	if err := yaml.Unmarshal(raw, &document); err != nil {
 		text := strings.TrimPrefix(err.Error(), "yaml: ")
 		if strings.Contains(text, "anchor") {
-			text = "a value begins with * and is no reference; put it in quotes" // yaml's text repeats it
+			text = "a value begins with * and is not a reference; put it in quotes" // yaml's text repeats it
 		}
 		p.add("", "file %s: not valid YAML: %s", path, text)
 		return nil

@@ -74,7 +74,7 @@ func fieldsOf(cfg any, prefix string) []field {
 		v = v.Elem()
 	}
 	if v.Kind() != reflect.Struct {
-		panic(fmt.Sprintf("config: %T is no struct", cfg))
+		panic(fmt.Sprintf("config: %T is not a struct", cfg))
 	}
 	fields := walk(nil, v, strings.TrimSuffix(prefix, "_"), "")
 	names := map[string]string{}

@@ -21,7 +21,7 @@ func TestEveryKindHasItsOwnCodeAndAnErrorStatus(t *testing.T) {
 		}
 		seen[k.Code()] = true
 		if s := k.HTTPStatus(); s < 400 || s > 599 {
-			t.Errorf("%s: HTTP status %d is no error", k, s)
+			t.Errorf("%s: HTTP status %d is not an error", k, s)
 		}
 		if k.GRPCCode() == 0 {
 			t.Errorf("%s: gRPC code is OK", k)

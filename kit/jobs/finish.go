@@ -76,7 +76,7 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 		case succeeded:
 			text = ""
 		case failed, failedForGood:
-			if !record.CancelRequested || !errors.Is(err, context.Canceled) { // stopping as asked is no error
+			if !record.CancelRequested || !errors.Is(err, context.Canceled) { // stopping as asked is not an error
 				text = err.Error()
 			}
 		case handedBack:

@@ -45,7 +45,7 @@ type Authority struct {
 //
 // It refuses, with a fault of kind Invalid that tells the remedy, a key that other
 // users may read, a certificate without its key, a pair that does not belong
-// together, a certificate that is no authority's, and one that has expired. Failed
+// together, a certificate that is not an authority's, and one that has expired. Failed
 // reads and writes are faults of kind StorageFailed. dir must be on a file system
 // with hard links, by which racing processes agree on who came first.
 func LoadOrCreate(dir, name string, now time.Time) (*Authority, error) {

@@ -19,7 +19,7 @@ func TestALogIsTakenApartAndBounded(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	if _, err := readLog(strings.NewReader(frame("cut off")[:11])); err == nil {
-		t.Error("a cut frame is no error")
+		t.Error("a cut frame is not an error")
 	}
 }
 

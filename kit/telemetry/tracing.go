@@ -33,7 +33,7 @@ const tracesPath = "/v1/traces"
 // allows, and must be called once, also for the provider that does nothing.
 //
 // The standard variables OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES,
-// OTEL_TRACES_SAMPLER and their kin apply. An endpoint that is no http or https
+// OTEL_TRACES_SAMPLER and their kin apply. An endpoint that is not an http or https
 // URL is a fault of kind Invalid that names the setting "otlp-endpoint".
 func Tracing(ctx context.Context, c Config) (shutdown func(context.Context) error, tp trace.TracerProvider, err error) {
 	if c.Endpoint == "" {

@@ -99,7 +99,7 @@ func isMetadata(a netip.Addr) bool {
 	return slices.ContainsFunc(embedded(a), isMetadata)
 }
 
-// notPublic says why a is no public address; it is empty for one that is.
+// notPublic says why a is not a public address; it is empty for one that is.
 func notPublic(a netip.Addr) string {
 	// netip: a prefix contains no address with a zone and no mapped address.
 	a = a.Unmap().WithZone("")

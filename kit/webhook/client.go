@@ -149,7 +149,7 @@ func (c *Client) exchange(ctx context.Context, r Request) Result {
 	defer resp.Body.Close()
 	res := Result{Status: resp.StatusCode}
 	if res.Status == http.StatusSwitchingProtocols {
-		return res // what follows is no body and may never end
+		return res // what follows is not a body and may never end
 	}
 	// The status decides, so a body that breaks off changes nothing.
 	if res.Status < 200 || res.Status > 299 {

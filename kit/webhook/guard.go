@@ -147,7 +147,7 @@ func validName(name string) bool {
 		}
 		for i := range len(label) {
 			c := label[i]
-			// Underscores are no host names by RFC 952, but container networks
+			// Underscores are not valid in host names by RFC 952, but container networks
 			// give them to services.
 			if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
 				return false

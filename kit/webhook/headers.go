@@ -34,7 +34,7 @@ const (
 //     password, passwd, credential, credentials, api-key, access-key (so x-api-key
 //     and x-auth-token);
 //   - webhook-*, which Client sets;
-//   - names that are no token of RFC 9110, 5.6.2, and values with control
+//   - names that are not tokens of RFC 9110, 5.6.2, and values with control
 //     characters or invalid UTF-8;
 //   - more than 32 headers, names over 256 bytes, values over 4 KiB.
 //

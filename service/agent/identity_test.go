@@ -71,16 +71,16 @@ func TestAnIdentityThatDoesNotFitTogetherIsNotTaken(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*Identity){
-		"no site":                   func(id *Identity) { id.SiteID = "" },
-		"no token":                  func(id *Identity) { id.AgentToken = "" },
-		"token that is no header":   func(id *Identity) { id.AgentToken = "a\nb" },
-		"token that is too long":    func(id *Identity) { id.AgentToken = strings.Repeat("a", 2000) },
-		"another key's certificate": func(id *Identity) { id.KeyPEM = otherKey },
-		"no authority":              func(id *Identity) { id.CAPEM = "" },
-		"authority is noise":        func(id *Identity) { id.CAPEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----" },
-		"another authority":         func(id *Identity) { id.CAPEM = otherCA },
-		"no certificate":            func(id *Identity) { id.CertificatePEM = "" },
-		"certificate is noise":      func(id *Identity) { id.CertificatePEM = "x" },
+		"no site":                    func(id *Identity) { id.SiteID = "" },
+		"no token":                   func(id *Identity) { id.AgentToken = "" },
+		"token that is not a header": func(id *Identity) { id.AgentToken = "a\nb" },
+		"token that is too long":     func(id *Identity) { id.AgentToken = strings.Repeat("a", 2000) },
+		"another key's certificate":  func(id *Identity) { id.KeyPEM = otherKey },
+		"no authority":               func(id *Identity) { id.CAPEM = "" },
+		"authority is noise":         func(id *Identity) { id.CAPEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----" },
+		"another authority":          func(id *Identity) { id.CAPEM = otherCA },
+		"no certificate":             func(id *Identity) { id.CertificatePEM = "" },
+		"certificate is noise":       func(id *Identity) { id.CertificatePEM = "x" },
 	} {
 		id := good
 		change(&id)

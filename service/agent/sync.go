@@ -144,7 +144,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 	}
 }
 
-// tell makes one request. A refusal for good is no error, but its text.
+// tell makes one request. A refusal for good is not an error, but its text.
 func (a *Agent) tell(ctx context.Context, request func(context.Context) error) (refused string, err error) {
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -64,7 +64,7 @@ func TestARepeatedEventIdIsADuplicateForTheWholeOrg(t *testing.T) {
 		}
 		me := as[edgeapi.Caller](c.call("GET", "/auth/me", agentA2, nil).want(200))
 		if !send(agentA2, me.SiteId).Duplicate {
-			c.Error("the same id from another site of the org is no duplicate")
+			c.Error("the same id from another site of the org is not a duplicate")
 		}
 		if n := len(as[[]edgeapi.Event](c.call("GET", "/events", adminToken, nil).want(200))); n != 2 {
 			c.Errorf("%d events stored", n)

@@ -86,7 +86,7 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 }
 
 // The daemon's folder holds every tenant's disks and secrets. Whoever asks and whatever is
-// allowed, it is no image.
+// allowed, it is not an image.
 func TestNothingOfTheDataFolderBecomesAnImageForAnybody(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-img")

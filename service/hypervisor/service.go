@@ -192,7 +192,7 @@ func (s *Service) Close() error { return s.db.Close() }
 
 // Run brings back the VMs that there are, and keeps them, until ctx ends. The VMs keep running.
 func (s *Service) Run(ctx context.Context) error {
-	// It is not broken off: half of the VMs brought back is no state to leave.
+	// It is not broken off: half of the VMs brought back is not a state to leave.
 	if err := s.recovery.Restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}

@@ -230,7 +230,7 @@ func joined(first, second string) string {
 	return clean(first + "; rollback: " + second)
 }
 
-// act does the work of the update's phase. An error is no outcome: the phase is to
+// act does the work of the update's phase. An error is not an outcome: the phase is to
 // be tried again.
 func (m *Manager) act(ctx context.Context, u *Update, rebooted bool) (Outcome, string, error) {
 	switch u.Phase {

@@ -44,7 +44,7 @@ func TestEveryMoveIsOneThatTheControlPlaneAllows(t *testing.T) {
 			}
 		}
 		if !rules.State(p).Terminal() {
-			t.Fatalf("%s is no end for the control plane", p)
+			t.Fatalf("%s is not an end for the control plane", p)
 		}
 	}
 	for _, end := range []Phase{Succeeded, Rejected, AlreadyInstalled, Failed, RolledBack, Stopped} {

@@ -210,7 +210,7 @@ func (s *site) answer() string {
 		return ""
 	}
 	defer func() { _ = r.Body.Close() }()
-	body, _ := io.ReadAll(r.Body) // an empty answer is no answer either
+	body, _ := io.ReadAll(r.Body) // an empty answer is not an answer either
 	return strings.TrimSpace(string(body))
 }
 

@@ -78,7 +78,7 @@ func TestPoliciesDecideWhatMayRun(t *testing.T) {
 		}
 	}
 	if d := deployment(); func() bool { d.Image = "NO IMAGE"; return allowed(d, nil) }() {
-		t.Error("what is no image may run")
+		t.Error("what is not an image may run")
 	}
 }
 

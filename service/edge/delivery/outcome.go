@@ -114,7 +114,7 @@ func describe(err error) string {
 	return "the target could not be reached"
 }
 
-// Describe says in a line why an attempt was no success; empty when it was.
+// Describe says in a line why an attempt was not a success; empty when it was.
 func Describe(res webhook.Result) string { return errorText(res) }
 
 // settle stores a batch of verdicts.

@@ -11,7 +11,7 @@
 //
 //   - forward moves along the upper line may leave states out;
 //   - failed, canceled and timed_out can be reached from every active state;
-//   - reporting the present state again is no move and always legal, so that an
+//   - reporting the present state again is not a move and always legal, so that an
 //     agent may repeat itself;
 //   - succeeded, rejected, already_installed, failed, canceled, timed_out and
 //     rolled_back are terminal: only a new request leaves them.

@@ -108,7 +108,7 @@ func FuzzMerge(f *testing.F) {
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(after, &object); err != nil || object == nil {
-			t.Fatalf("merged state is no object: %s", after)
+			t.Fatalf("merged state is not an object: %s", after)
 		}
 		if _, has := object[twin.OTAKey]; has {
 			t.Fatalf("a report wrote %s", twin.OTAKey)

@@ -25,7 +25,7 @@ const (
 )
 
 // boot runs a guest under an accelerator until it ends, or for the time limit, which
-// is context.DeadlineExceeded. QEMU's end is no error here, whatever its exit code.
+// is context.DeadlineExceeded. QEMU's end is not an error here, whatever its exit code.
 func boot(
 	ctx context.Context, program string, with Accelerator, rom []byte, limit time.Duration,
 ) (exit int, said string, err error) {

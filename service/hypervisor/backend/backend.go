@@ -191,7 +191,7 @@ type Disks interface {
 	// of which it says how much that was. If it fails, the VM continues as before, but a part of
 	// the snapshot may be there.
 	Snapshot(ctx context.Context, name string, full bool) (memory int64, err error)
-	// DeleteSnapshot removes a snapshot, or what there is of one that failed. It is no error
+	// DeleteSnapshot removes a snapshot, or what there is of one that failed. It is not an error
 	// if there is none.
 	DeleteSnapshot(ctx context.Context, name string) error
 	// RevertFull puts a VM that runs back to a snapshot with its memory.

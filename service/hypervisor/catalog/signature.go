@@ -20,7 +20,7 @@ var signedAtComment = regexp.MustCompile(`(?:^|\s)timestamp:(\d{1,12})(?:\s|$)`)
 func (c *Catalog) verify(path, text string) (good bool, signedAt db.Time, err error) {
 	var signature minisign.Signature
 	if err := signature.UnmarshalText([]byte(text)); err != nil {
-		return false, signedAt, fault.InvalidField("signature", "is no minisign signature")
+		return false, signedAt, fault.InvalidField("signature", "is not a minisign signature")
 	}
 	if found := signedAtComment.FindStringSubmatch(signature.TrustedComment); found != nil {
 		if seconds, err := strconv.ParseInt(found[1], 10, 64); err == nil {

@@ -159,7 +159,7 @@ func (h *Hierarchy) files(controller string, l Limits) map[string]string {
 }
 
 // Add moves a process into a VM's group. What it starts from then on is in it, too. A
-// process that has ended is no error.
+// process that has ended is not an error.
 func (h *Hierarchy) Add(id string, pid int) error {
 	for _, root := range h.roots {
 		if err := write(filepath.Join(root, filepath.Base(id)), "cgroup.procs", strconv.Itoa(pid)); err != nil &&

@@ -75,7 +75,7 @@ func parse(raw []byte, folder string) (*Config, error) {
 	return c, p.fault()
 }
 
-// malformed says where a text is no document. The library's own words would show the
+// malformed says where a text is not a document. The library's own words would show the
 // lines around it, which may hold secrets.
 func malformed(err error) error {
 	if unknown := (*toml.StrictMissingError)(nil); errors.As(err, &unknown) {
@@ -208,7 +208,7 @@ func (c *Config) check(p *problems) {
 	for i, key := range c.Images.PublicKeys {
 		var k minisign.PublicKey
 		if err := k.UnmarshalText([]byte(key)); err != nil {
-			p.add(fmt.Sprintf("images.public_keys[%d]", i), "is no minisign public key")
+			p.add(fmt.Sprintf("images.public_keys[%d]", i), "is not a minisign public key")
 		}
 	}
 	if c.Images.RequireSigned && len(c.Images.PublicKeys) == 0 {

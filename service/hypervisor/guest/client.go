@@ -94,7 +94,7 @@ func (c *Client) greet(r *wire.Reader) error {
 		return readError(err)
 	}
 	if f.Op != wire.OpHello || wire.Body(f.Body, &c.hello) != nil {
-		return violation("its first frame is no hello")
+		return violation("its first frame is not a hello")
 	}
 	if c.hello.Proto != wire.Proto {
 		return fmt.Errorf(

@@ -507,8 +507,8 @@ func TestConnectFailsWithAReasonAndClosesTheStream(t *testing.T) {
 		"gigabytes":         {func(_ wire.Nonce, c net.Conn) { _, _ = io.Copy(c, endless{}) }, guest.ErrViolation, "no answer to the preamble"},
 		"another's answer":  {func(_ wire.Nonce, c net.Conn) { answer(wire.Frame{Op: "hello"})(wire.Nonce{1}, c) }, context.DeadlineExceeded, ""},
 		"hanging up":        {func(_ wire.Nonce, c net.Conn) { c.Close() }, guest.ErrLost, ""},
-		"no hello":          {answer(wire.Frame{Op: "result"}), guest.ErrViolation, "no hello"},
-		"an empty hello":    {answer(wire.Frame{Op: "hello"}), guest.ErrViolation, "no hello"},
+		"no hello":          {answer(wire.Frame{Op: "result"}), guest.ErrViolation, "not a hello"},
+		"an empty hello":    {answer(wire.Frame{Op: "hello"}), guest.ErrViolation, "not a hello"},
 		"a later version":   {answer(wire.With(0, "hello", wire.Hello{Proto: 2})), nil, "speaks version 2"},
 		"many capabilities": {answer(wire.With(0, "hello", wire.Hello{Proto: 1, Capabilities: make([]string, 65)})), guest.ErrViolation, "65 capabilities"},
 	} {

@@ -263,7 +263,7 @@ func removeLink(name string) error {
 }
 
 // sysctl sets a parameter of the kernel, unless it has the value. One of IPv6 that a
-// kernel without IPv6 does not have is no error.
+// kernel without IPv6 does not have is not an error.
 func sysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", name)
 	before, err := os.ReadFile(path)

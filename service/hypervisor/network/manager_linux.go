@@ -221,7 +221,7 @@ func (m *Manager) guard(vm string, l *lease) error {
 }
 
 // Detach removes the tap and the rules of a VM, whose QEMU has ended. Its address
-// remains its own. A VM that has none is no error.
+// remains its own. A VM that has none is not an error.
 func (m *Manager) Detach(ctx context.Context, vm string) error {
 	if err := checkVM(vm); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (p *Planner) check(ctx context.Context, req *Request) error {
 	case spec.Initrd != "" && spec.Kernel == "":
 		return fault.InvalidField("initrd", "needs a kernel")
 	case spec.CloudInit.Hostname != "" && !seed.ValidHostname(spec.CloudInit.Hostname):
-		return fault.InvalidField("cloud_init.hostname", "is no host name (RFC 1123)")
+		return fault.InvalidField("cloud_init.hostname", "is not a host name (RFC 1123)")
 	case spec.Storage != storage.Dir && !p.host.HasStorage(spec.Storage):
 		return fault.InvalidField("storage",
 			"%s is not configured on this host; see storage in the daemon's document", spec.Storage)

@@ -22,7 +22,7 @@ import (
 const maxLine = 16 << 20
 
 // ErrLost is why calls fail when there is no connection any more. The error of a
-// call says why: QEMU ended or hung up, or sent what is no QMP, or Close was called
+// call says why: QEMU ended or hung up, or sent what is not QMP, or Close was called
 // (it wraps net.ErrClosed then).
 var ErrLost = errors.New("the connection to QEMU is lost")
 
@@ -170,7 +170,7 @@ func greeting(ctx context.Context, conn net.Conn, r *bufio.Reader, limit int) (V
 	}
 	m, err := decode(line)
 	if err == nil && m.greeting == nil {
-		err = errors.New("the first line is no greeting")
+		err = errors.New("the first line is not a greeting")
 	}
 	if err != nil {
 		return Version{}, err

@@ -113,8 +113,8 @@ func (q *standIn) untilHungUp() { _, _ = io.Copy(io.Discard, q.r) }
 func TestWhatIsNoQMPLosesTheConnectionAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
-		"garbage\n":                         "no QMP",
-		"\n":                                "no QMP",
+		"garbage\n":                         "not QMP",
+		"\n":                                "not QMP",
 		`{"return": {}, "id": NEXT}` + "\n": "which was never sent",
 		`{"return": {}}` + "\n":             "no id",
 		hello:                               "a second greeting",
@@ -158,9 +158,9 @@ func TestWhatIsNoQMPLosesTheConnectionAndSaysWhy(t *testing.T) {
 func TestNoClientComesOfASocketThatDoesNotGreetAsQEMU(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
-		"SSH-2.0-OpenSSH_9.2\n":          "no QMP",
-		`{"return": {}, "id": 1}` + "\n": "no greeting",
-		`{"QMP": `:                       "no QMP",
+		"SSH-2.0-OpenSSH_9.2\n":          "not QMP",
+		`{"return": {}, "id": 1}` + "\n": "not a greeting",
+		`{"QMP": `:                       "not QMP",
 		hello:                            "hung up",
 		hello + `{"id": THIS, "error": {"class": "CommandNotFound", "desc": "out of modes"}}` + "\n": "out of modes",
 	} {

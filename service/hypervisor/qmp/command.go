@@ -24,7 +24,7 @@ func (c *Client) PowerDown(ctx context.Context) error {
 	return c.Execute(ctx, "system_powerdown", nil, nil)
 }
 
-// Stop halts the processors of the guest. It is no error if they are halted.
+// Stop halts the processors of the guest. It is not an error if they are halted.
 func (c *Client) Stop(ctx context.Context) error { return c.Execute(ctx, "stop", nil, nil) }
 
 // Cont lets them run again.

@@ -13,7 +13,7 @@
 //   - Every Execute ends: with its answer, with the end of its context, or with the
 //     loss of the connection, whichever comes first.
 //   - What QEMU says is not trusted, since a guest may have taken it over: lines,
-//     events and queues are bounded, and whatever is no QMP loses the connection.
+//     events and queues are bounded, and whatever is not QMP loses the connection.
 //   - The reader waits for nobody. A subscriber that is too slow loses its oldest
 //     events and is told how many.
 //   - Errors name commands, never their arguments, which may hold secrets.

@@ -59,7 +59,7 @@ func (c *Client) WaitJob(ctx context.Context, id string, progress func(current, 
 }
 
 // EndJob cancels a job that nobody waits for any more, waits for its end and dismisses it.
-// It is no error if there is none, or if it has ended.
+// It is not an error if there is none, or if it has ended.
 func (c *Client) EndJob(ctx context.Context, id string) error {
 	// One that has ended, or was never there, refuses.
 	if err := c.Execute(ctx, "job-cancel", map[string]string{"id": id}, nil); err != nil &&

@@ -93,7 +93,7 @@ type wireGreeting struct {
 func decode(line []byte) (message, error) {
 	var w wire
 	if err := json.Unmarshal(line, &w); err != nil {
-		return message{}, fmt.Errorf("a line is no QMP: %w", err)
+		return message{}, fmt.Errorf("a line is not QMP: %w", err)
 	}
 	kinds := 0
 	for _, there := range []bool{w.QMP != nil, w.Event != nil, w.Return != nil, w.Error != nil} {
@@ -103,7 +103,7 @@ func decode(line []byte) (message, error) {
 	}
 	switch {
 	case kinds != 1:
-		return message{}, errors.New("a line is no QMP: it must be one of greeting, event, return and error")
+		return message{}, errors.New("a line is not QMP: it must be one of greeting, event, return and error")
 	case w.QMP != nil:
 		v := w.QMP.Version
 		if v.QEMU.Major <= 0 {

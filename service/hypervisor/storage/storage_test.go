@@ -135,7 +135,7 @@ func TestDisksInCeph(t *testing.T) {
 	if out := tool(t, "rbd", "-c", c.Conf, "info", c.Pool+"/mainstay-booted"); !strings.Contains(
 		out, "parent: vms/mainstay-base-0123456789abcdef@base",
 	) {
-		t.Errorf("it is no clone: %s", out)
+		t.Errorf("it is not a clone: %s", out)
 	}
 }
 

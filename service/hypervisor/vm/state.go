@@ -79,7 +79,7 @@ var legal = map[Move]map[State]State{
 	// Asking twice, perhaps with less patience, is no mistake.
 	Stop:  {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
 	Ended: {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
-	// What could not be made is no VM: what there is of it is removed.
+	// What could not be made is not a VM: what there is of it is removed.
 	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
 	// So is asking twice to delete: the first attempt may have ended with the daemon.
 	Delete: {

@@ -32,7 +32,7 @@ const wants = {
 };
 
 /**
- * Finds the first place where a text is no JSON. Engines say it too, but each in
+ * Finds the first place where a text is not JSON. Engines say it too, but each in
  * words of its own, and often without the place.
  */
 function firstFault(text: string): { at: number; message: string } {

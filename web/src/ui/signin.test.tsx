@@ -33,7 +33,7 @@ describe('SignIn', () => {
     expect(screen.getByRole('alert')).toHaveTextContent('Paste the API key first.');
     await userEvent.type(screen.getByLabelText('API key'), 'a b');
     await userEvent.click(signIn);
-    expect(screen.getByRole('alert')).toHaveTextContent('This is no API key');
+    expect(screen.getByRole('alert')).toHaveTextContent('This is not a valid API key');
     expect(check).not.toHaveBeenCalled();
     await userEvent.clear(screen.getByLabelText('API key'));
     await userEvent.type(screen.getByLabelText('API key'), ' k3y ');

@@ -40,7 +40,7 @@ export async function goToProvider(url: string, go: (url: string) => void = (to)
   go(url);
 }
 
-/** That single sign-on is not set up is no failure of whoever tried it. */
+/** That single sign-on is not set up is not the fault of whoever tried it. */
 function explain(error: unknown): { text: string; tone: 'bad' | 'info' } {
   if (error instanceof ApiError && error.code === 'oidc_not_configured') {
     return { tone: 'info', text: 'Single sign-on is not set up on this server. Sign in with a username and password or with a token, or ask whoever runs the server to set it up.' };
@@ -80,8 +80,8 @@ export function SignIn({ service, login, check, onToken, tokenLabel = 'Token', t
       const pasted = token.trim();
       const noun = tokenLabel.replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase());
       if (!pasted) throw new Error(`Paste the ${noun} first.`);
-      // What is no token cannot be sent in a header either.
-      if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error(`This is no ${noun}: it has spaces or characters that none has.`);
+      // What is not a token cannot be sent in a header either.
+      if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error(`This is not a valid ${noun}: it has spaces or characters that no ${noun} has.`);
       await check(pasted);
       onToken(pasted);
     });

@@ -42,7 +42,7 @@ func (i *Instance) state(ctx context.Context) (string, error) {
 	case "Created", "Shutdown", "BreakPoint", running, paused:
 		return info.State, nil
 	}
-	return "", fmt.Errorf("Cloud Hypervisor says that the VM is %.20q, which is no state of its", info.State)
+	return "", fmt.Errorf("Cloud Hypervisor says that the VM is %.20q, which is not one of its states", info.State)
 }
 
 // Paused says whether the guest's processors are halted.

@@ -349,7 +349,7 @@ func fakeJailer(args []string) int {
 	name := filepath.Base(*program)
 	switch info, err := os.Stat(*program); {
 	case err != nil || !info.Mode().IsRegular():
-		return fail(1, fmt.Errorf("the exec file is no regular file: %w", err))
+		return fail(1, fmt.Errorf("the exec file is not a regular file: %w", err))
 	case !idPattern.MatchString(*id), *uid < 0, *gid < 0, !strings.Contains(name, "firecracker"):
 		return fail(1, errors.New("invalid argument of the jailer"))
 	}

@@ -151,7 +151,7 @@ func (p *Process) HasEnded() (ended bool) {
 // Done is closed when the process has ended, unless Close was called before.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process at once. It is no error if it has ended.
+// Kill ends the process at once. It is not an error if it has ended.
 func (p *Process) Kill() error {
 	raw, err := p.file.SyscallConn()
 	if err != nil {

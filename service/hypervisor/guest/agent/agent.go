@@ -175,7 +175,7 @@ func (a *Agent) ServePort(ctx context.Context, port io.ReadWriteCloser) error {
 	}
 }
 
-// serve runs sessions until the end of the stream, which is no error, or of ctx.
+// serve runs sessions until the end of the stream, which is not an error, or of ctx.
 func (a *Agent) serve(ctx context.Context, stream io.Writer, r *wire.Reader) error {
 	for {
 		nonce, err := r.Preamble(nil, 0)

@@ -70,6 +70,6 @@ func TestARelayWithoutAnAgentSaysSo(t *testing.T) {
 func TestOnlyTheFirstProcessIsInit(t *testing.T) {
 	t.Parallel()
 	if err := agent.Init(t.Context(), nil); err == nil {
-		t.Error("a test is no init")
+		t.Error("a test is not an init")
 	}
 }

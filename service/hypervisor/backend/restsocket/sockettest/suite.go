@@ -36,7 +36,7 @@ func (h Host) Test(t *testing.T) {
 		"hostile answers end and are named":                         h.hostile,
 		"a socket of another process is not spoken to":              h.impostor,
 		"what a VM has not is a conflict":                           h.lacks,
-		"a start that was broken off is no VM":                      h.brokenOff,
+		"a start that was broken off is not a VM":                   h.brokenOff,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
