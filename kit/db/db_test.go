@@ -448,3 +448,33 @@ DROP TABLE numbered;
 		t.Errorf("%d indexes, %v", indexes, err)
 	}
 }
+
+func TestPagesAreDeletedUntilNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		if err := d.Update(ctx, func(tx *db.Tx) error {
+			for n := range int64(10) {
+				if err := tx.Insert(ctx, "demo", row{ID: fmt.Sprint(n), N: n}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		const query = "DELETE FROM demo WHERE id IN (SELECT id FROM demo WHERE n < ? LIMIT ?)"
+		for _, want := range []int64{7, 0} {
+			if n, err := d.DeletePages(ctx, 3, query, 7); n != want || err != nil {
+				t.Errorf("%d rows are gone, %v, want %d", n, err, want)
+			}
+		}
+		if n, err := d.DeletePages(ctx, 0, query, 10); n != 0 || err == nil {
+			t.Errorf("pages of no rows: %d, %v", n, err)
+		}
+		var left int
+		if err := d.Get(ctx, &left, "SELECT count(*) FROM demo"); err != nil || left != 3 {
+			t.Errorf("%d rows are left, %v", left, err)
+		}
+	})
+}
