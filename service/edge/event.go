@@ -353,7 +353,7 @@ type EventFilter struct {
 
 // Events lists events newest first.
 func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if f.SiteID != "" {
 		if _, err := s.Site(ctx, f.SiteID); err != nil {
 			return nil, err

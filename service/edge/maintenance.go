@@ -33,13 +33,7 @@ func (s *Service) expire(ctx context.Context) error {
 			"(SELECT value - ? FROM counters WHERE name = 'activity') ORDER BY seq LIMIT ?)",
 		keepActivity,
 	)
-	errs = append(errs, err)
-	_, err = s.db.DeletePages(
-		ctx, retentionPage,
-		"DELETE FROM alerts WHERE id IN (SELECT id FROM alerts WHERE status = 'resolved' AND resolved_at < ? LIMIT ?)",
-		db.At(now.Add(-keepResolved)),
-	)
-	errs = append(errs, err)
+	errs = append(errs, err, s.alerts.Expire(ctx, now.Add(-keepResolved)))
 	errs = append(errs, delivery.Minutes.DeleteBefore(ctx, s.db, now.Add(-keepRouteMinutes)))
 	_, err = jobs.DeleteFinished(ctx, s.db, now.Add(-keepFinishedJobs), retentionPage)
 	return errors.Join(append(errs, err)...)

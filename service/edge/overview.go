@@ -31,7 +31,7 @@ type RateMinute struct {
 // run, and what waits for a person.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []RateMinute{}}
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	var rows []struct {
 		Kind  string `db:"kind"`
 		State string `db:"state"`
@@ -101,7 +101,7 @@ const (
 // moveUnknown moves deployments whose agent is not heard of from the state that the agent last
 // told of to unknown.
 func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) error {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	var rows []struct {
 		Status string `db:"status"`
 		N      int64  `db:"n"`
@@ -120,7 +120,7 @@ func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) erro
 
 // movePaused moves campaigns that wait for a person from running to paused.
 func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	var n int64
 	err := s.db.Get(
 		ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND status = 'running' AND paused_reason <> ''",

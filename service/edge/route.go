@@ -243,7 +243,7 @@ func (r *RouteWithHealth) judge(breaker webhook.State) {
 
 // Routes lists routes in scope after the given id.
 func (s *Service) Routes(ctx context.Context, after string, limit int) ([]RouteWithHealth, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	routes := []RouteWithHealth{}
 	err := s.db.Select(
 		ctx, &routes, selectRoutesWithHealth+where+" AND r.id > ? ORDER BY r.id LIMIT ?",
