@@ -98,7 +98,7 @@ var lower = map[string]int{
 	"backoff": 0, "durable": 0, "fault": 0, "glob": 0, "mergepatch": 0, "problem": 0, "require": 0, "routine": 0,
 	"auth": 1, "console": 1, "db": 1, "httpserve": 1, "image": 1, "list": 1, "netlab": 1, "podman": 1, "pki": 1,
 	"telemetry": 1, "text": 1, "webhook": 1,
-	"audit": 2, "config": 2, "contract": 2, "feed": 2, "jobs": 2, "keyring": 2, "rest": 2,
+	"alert": 2, "audit": 2, "config": 2, "contract": 2, "feed": 2, "jobs": 2, "keyring": 2, "rest": 2, "series": 2,
 	"shell": 3,
 }
 
@@ -463,3 +463,122 @@ func TestTheDomainKnowsNoHTTPAndTheAPINoSQL(t *testing.T) {
 }
 
 var sql = regexp.MustCompile("^[\"`](SELECT|INSERT|UPDATE|DELETE) ")
+
+// unscoped are the functions that read rows of all orgs, or rows that something else has put in
+// the caller's scope, and why that is right.
+var unscoped = map[string]string{
+	"alert.go alertRules":                        "a sweep is the control plane's own; alerts have the org of what they are about",
+	"alert.go findViolations":                    "a sweep judges all deployments",
+	"campaign.go CampaignDevices":                "of a campaign that was found in the caller's scope",
+	"deployment.go ownDeployment":                "it compares the site and the org of the agent that calls itself",
+	"desired.go policyChanged":                   "a pack for the fleet binds all sites; nothing of them is shown",
+	"device.go RegisterDevice":                   "an id that another site has is a conflict, whoever owns it",
+	"key.go disableUnreadable":                   "a lost key concerns the secrets of all orgs",
+	"org.go DeleteOrg":                           "the org that is deleted",
+	"site.go keepSite":                           "the site of the agent that calls",
+	"campaign_rollout.go selectTargets":          "within the campaign's org, by the campaign's own condition",
+	"campaign_rollout.go requestCampaignDevices": "devices of a campaign, which has one org",
+	"campaign_rollout.go advanceCampaigns":       "a sweep of all campaigns",
+	"certificate.go RotateCertificate":           "the site of the agent that calls",
+	"deadletter.go replayable":                   "the route of a dead letter that the caller was found to own",
+	"deadletter.go ReplayDeadLetters":            "of a route that the caller was found to own",
+	"deadletter.go runBulkReplay":                "a job of a route whose owner asked for it",
+	"deployment.go addSites":                     "the sites of deployments in the caller's scope",
+	"event.go writeEvents":                       "the bound on the backlog is that of all orgs",
+	"event.go insertEvents":                      "the numbers of the events that it has just stored",
+	"heartbeat.go writeHeartbeats":               "the sites of the agents that call",
+	"key.go keyFits":                             "any secret of any org tells whether the key is right",
+	"maintenance.go retentionCut":                "retention is of all orgs",
+	"org.go abortCampaignsOf":                    "of an org that is deleted",
+	"policy.go policiesOf":                       "the packs of a site that its callers have looked up",
+	"policy.go AgentPolicyPacks":                 "the site of the agent that calls",
+	"route.go current":                           "events of all orgs are routed by one table",
+	"site.go enrollmentOrg":                      "the token says which org it is of",
+	"site.go markOffline":                        "a sweep of all sites",
+	"token.go findToken":                         "who calls is not known before",
+}
+
+// Where there are tenants, a query without a scope shows one tenant's rows to another. A function of
+// the control plane that reads a table with the column org_id therefore asks for the caller's scope,
+// or is listed above.
+func TestQueriesOnTablesOfTenantsAreScoped(t *testing.T) {
+	t.Parallel()
+	tables := tenantTables(t, "service/edge/migrations")
+	if len(tables) < 10 {
+		t.Fatalf("only the tables %v have the column org_id", tables)
+	}
+	reads := regexp.MustCompile(`(?s)^.SELECT .*\b(?:FROM|JOIN) (?:` + strings.Join(tables, "|") + `)\b`)
+	known, scoped := map[string]bool{}, 0
+	paths, err := filepath.Glob("service/edge/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declared := range file.Decls {
+			f, is := declared.(*ast.FuncDecl)
+			if !is {
+				continue
+			}
+			var query *ast.BasicLit
+			asks := false
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					if n.Kind == token.STRING && reads.MatchString(n.Value) {
+						query = n
+					}
+				case *ast.SelectorExpr:
+					asks = asks || n.Sel.Name == "scope" || n.Sel.Name == "sees"
+				}
+				return true
+			})
+			name := filepath.Base(path) + " " + f.Name.Name
+			switch {
+			case query == nil:
+			case asks:
+				scoped++
+			case unscoped[name] == "":
+				t.Errorf("%s: %s reads a table of tenants without the caller's scope", files.Position(query.Pos()), f.Name.Name)
+			default:
+				known[name] = true
+			}
+		}
+	}
+	for name := range unscoped {
+		if !known[name] {
+			t.Errorf("%s reads no table of tenants without a scope; take it off the list", name)
+		}
+	}
+	if scoped < 15 {
+		t.Errorf("only %d functions ask for a scope", scoped)
+	}
+}
+
+// tenantTables are the tables of a service that say whose each row is.
+func tenantTables(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\);`).FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[2], " org_id ") {
+				names = append(names, m[1])
+			}
+		}
+	}
+	return names
+}

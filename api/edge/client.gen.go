@@ -128,8 +128,46 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, edito
 		out.Query("status", params.Status)
 		out.Query("kind", params.Kind)
 		out.Query("severity", params.Severity)
+		out.Query("silenced", params.Silenced)
+		out.Query("acknowledged", params.Acknowledged)
 	}
 	return c.Send(ctx, out, editors)
+}
+
+// ListAlertGroups How many alerts there are, by what they have in common
+func (c *Client) ListAlertGroups(ctx context.Context, params *ListAlertGroupsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/alerts/groups")
+	if params != nil {
+		out.Query("by", params.By)
+		out.Query("status", params.Status)
+		out.Query("site_id", params.SiteId)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// AcknowledgeAlert Say that somebody takes care of an alert
+func (c *Client) AcknowledgeAlert(ctx context.Context, id AlertID, body AcknowledgeAlertJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/acknowledge").Path("id", id).JSON("application/json", body), editors)
+}
+
+// AcknowledgeAlertWithBody Say that somebody takes care of an alert
+func (c *Client) AcknowledgeAlertWithBody(ctx context.Context, id AlertID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/acknowledge").Path("id", id).Body(contentType, body), editors)
+}
+
+// SilenceAlert Have nobody notified of an alert until a time
+func (c *Client) SilenceAlert(ctx context.Context, id AlertID, body SilenceAlertJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/silence").Path("id", id).JSON("application/json", body), editors)
+}
+
+// SilenceAlertWithBody Have nobody notified of an alert until a time
+func (c *Client) SilenceAlertWithBody(ctx context.Context, id AlertID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/silence").Path("id", id).Body(contentType, body), editors)
+}
+
+// UnsilenceAlert End the silence of an alert
+func (c *Client) UnsilenceAlert(ctx context.Context, id AlertID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/unsilence").Path("id", id), editors)
 }
 
 // ListAudit Who changed what, newest first

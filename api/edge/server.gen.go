@@ -63,7 +63,25 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("status", false, &q.Params.Status)
 		in.Query("kind", false, &q.Params.Kind)
 		in.Query("severity", false, &q.Params.Severity)
+		in.Query("silenced", false, &q.Params.Silenced)
+		in.Query("acknowledged", false, &q.Params.Acknowledged)
 	}, s.ListAlerts, ListAlertsResponseObject.VisitListAlertsResponse))
+	mux.HandleFunc("POST "+base+"/alerts/{id}/acknowledge", rest.Serve(fail, func(in *rest.Input, q *AcknowledgeAlertRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[AcknowledgeAlertJSONRequestBody](in, true)
+	}, s.AcknowledgeAlert, AcknowledgeAlertResponseObject.VisitAcknowledgeAlertResponse))
+	mux.HandleFunc("POST "+base+"/alerts/{id}/silence", rest.Serve(fail, func(in *rest.Input, q *SilenceAlertRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[SilenceAlertJSONRequestBody](in, true)
+	}, s.SilenceAlert, SilenceAlertResponseObject.VisitSilenceAlertResponse))
+	mux.HandleFunc("POST "+base+"/alerts/{id}/unsilence", rest.Serve(fail, func(in *rest.Input, q *UnsilenceAlertRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.UnsilenceAlert, UnsilenceAlertResponseObject.VisitUnsilenceAlertResponse))
+	mux.HandleFunc("GET "+base+"/alerts/groups", rest.Serve(fail, func(in *rest.Input, q *ListAlertGroupsRequestObject) {
+		in.Query("by", false, &q.Params.By)
+		in.Query("status", false, &q.Params.Status)
+		in.Query("site_id", false, &q.Params.SiteId)
+	}, s.ListAlertGroups, ListAlertGroupsResponseObject.VisitListAlertGroupsResponse))
 	mux.HandleFunc("GET "+base+"/audit", rest.Serve(fail, func(in *rest.Input, q *ListAuditRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -501,6 +519,72 @@ type ListAlerts200JSONResponse struct {
 
 func (r ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// ListAlertGroupsRequestObject is a request of ListAlertGroups.
+type ListAlertGroupsRequestObject struct {
+	Params ListAlertGroupsParams
+}
+
+// ListAlertGroupsResponseObject is an answer of ListAlertGroups.
+type ListAlertGroupsResponseObject interface {
+	VisitListAlertGroupsResponse(w http.ResponseWriter) error
+}
+
+type ListAlertGroups200JSONResponse []AlertGroup
+
+func (r ListAlertGroups200JSONResponse) VisitListAlertGroupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// AcknowledgeAlertRequestObject is a request of AcknowledgeAlert.
+type AcknowledgeAlertRequestObject struct {
+	Id   AlertID
+	Body *AcknowledgeAlertJSONRequestBody
+}
+
+// AcknowledgeAlertResponseObject is an answer of AcknowledgeAlert.
+type AcknowledgeAlertResponseObject interface {
+	VisitAcknowledgeAlertResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeAlert200JSONResponse Alert
+
+func (r AcknowledgeAlert200JSONResponse) VisitAcknowledgeAlertResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// SilenceAlertRequestObject is a request of SilenceAlert.
+type SilenceAlertRequestObject struct {
+	Id   AlertID
+	Body *SilenceAlertJSONRequestBody
+}
+
+// SilenceAlertResponseObject is an answer of SilenceAlert.
+type SilenceAlertResponseObject interface {
+	VisitSilenceAlertResponse(w http.ResponseWriter) error
+}
+
+type SilenceAlert200JSONResponse Alert
+
+func (r SilenceAlert200JSONResponse) VisitSilenceAlertResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// UnsilenceAlertRequestObject is a request of UnsilenceAlert.
+type UnsilenceAlertRequestObject struct {
+	Id AlertID
+}
+
+// UnsilenceAlertResponseObject is an answer of UnsilenceAlert.
+type UnsilenceAlertResponseObject interface {
+	VisitUnsilenceAlertResponse(w http.ResponseWriter) error
+}
+
+type UnsilenceAlert200JSONResponse Alert
+
+func (r UnsilenceAlert200JSONResponse) VisitUnsilenceAlertResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
 // ListAuditRequestObject is a request of ListAudit.
@@ -1722,6 +1806,18 @@ type Server interface {
 	// ListAlerts What needs attention, newest first
 	// (GET /alerts)
 	ListAlerts(context.Context, ListAlertsRequestObject) (ListAlertsResponseObject, error)
+	// ListAlertGroups How many alerts there are, by what they have in common
+	// (GET /alerts/groups)
+	ListAlertGroups(context.Context, ListAlertGroupsRequestObject) (ListAlertGroupsResponseObject, error)
+	// AcknowledgeAlert Say that somebody takes care of an alert
+	// (POST /alerts/{id}/acknowledge)
+	AcknowledgeAlert(context.Context, AcknowledgeAlertRequestObject) (AcknowledgeAlertResponseObject, error)
+	// SilenceAlert Have nobody notified of an alert until a time
+	// (POST /alerts/{id}/silence)
+	SilenceAlert(context.Context, SilenceAlertRequestObject) (SilenceAlertResponseObject, error)
+	// UnsilenceAlert End the silence of an alert
+	// (POST /alerts/{id}/unsilence)
+	UnsilenceAlert(context.Context, UnsilenceAlertRequestObject) (UnsilenceAlertResponseObject, error)
 	// ListAudit Who changed what, newest first
 	// (GET /audit)
 	ListAudit(context.Context, ListAuditRequestObject) (ListAuditResponseObject, error)

@@ -677,6 +677,48 @@ func (e ListAlertsParamsStatus) Valid() bool {
 	}
 }
 
+// Defines values for ListAlertGroupsParamsBy.
+const (
+	ListAlertGroupsParamsByKind     ListAlertGroupsParamsBy = "kind"
+	ListAlertGroupsParamsBySeverity ListAlertGroupsParamsBy = "severity"
+	ListAlertGroupsParamsBySite     ListAlertGroupsParamsBy = "site"
+)
+
+// Valid indicates whether the value is a known member of the ListAlertGroupsParamsBy enum.
+func (e ListAlertGroupsParamsBy) Valid() bool {
+	switch e {
+	case ListAlertGroupsParamsByKind:
+		return true
+	case ListAlertGroupsParamsBySeverity:
+		return true
+	case ListAlertGroupsParamsBySite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListAlertGroupsParamsStatus.
+const (
+	ListAlertGroupsParamsStatusAll      ListAlertGroupsParamsStatus = "all"
+	ListAlertGroupsParamsStatusFiring   ListAlertGroupsParamsStatus = "firing"
+	ListAlertGroupsParamsStatusResolved ListAlertGroupsParamsStatus = "resolved"
+)
+
+// Valid indicates whether the value is a known member of the ListAlertGroupsParamsStatus enum.
+func (e ListAlertGroupsParamsStatus) Valid() bool {
+	switch e {
+	case ListAlertGroupsParamsStatusAll:
+		return true
+	case ListAlertGroupsParamsStatusFiring:
+		return true
+	case ListAlertGroupsParamsStatusResolved:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GetCRLParamsFormat.
 const (
 	GetCRLParamsFormatDer GetCRLParamsFormat = "der"
@@ -774,16 +816,26 @@ type AgentDeployment struct {
 
 // Alert defines model for Alert.
 type Alert struct {
-	FirstSeenAt time.Time     `json:"first_seen_at"`
-	Id          string        `json:"id"`
-	Kind        AlertKind     `json:"kind"`
-	LastSeenAt  time.Time     `json:"last_seen_at"`
-	Message     string        `json:"message"`
-	OrgId       string        `json:"org_id"`
-	ResolvedAt  *time.Time    `json:"resolved_at"`
-	Severity    AlertSeverity `json:"severity"`
-	SiteId      string        `json:"site_id"`
-	Status      AlertStatus   `json:"status"`
+	AcknowledgeNote string     `json:"acknowledge_note"`
+	AcknowledgedAt  *time.Time `json:"acknowledged_at"`
+
+	// AcknowledgedBy Who takes care of it; empty when nobody said so
+	AcknowledgedBy string        `json:"acknowledged_by"`
+	FirstSeenAt    time.Time     `json:"first_seen_at"`
+	Id             string        `json:"id"`
+	Kind           AlertKind     `json:"kind"`
+	LastSeenAt     time.Time     `json:"last_seen_at"`
+	Message        string        `json:"message"`
+	OrgId          string        `json:"org_id"`
+	ResolvedAt     *time.Time    `json:"resolved_at"`
+	Severity       AlertSeverity `json:"severity"`
+	SilenceReason  string        `json:"silence_reason"`
+	SilencedBy     string        `json:"silenced_by"`
+
+	// SilencedUntil When the silence ends; null when there is none
+	SilencedUntil *time.Time  `json:"silenced_until"`
+	SiteId        string      `json:"site_id"`
+	Status        AlertStatus `json:"status"`
 
 	// Subject The id of what the alert is about
 	Subject string `json:"subject"`
@@ -792,11 +844,39 @@ type Alert struct {
 // AlertStatus defines model for Alert.Status.
 type AlertStatus string
 
+// AlertAcknowledgement defines model for AlertAcknowledgement.
+type AlertAcknowledgement struct {
+	// Note What is being done about it
+	Note *string `json:"note,omitempty"`
+}
+
+// AlertGroup defines model for AlertGroup.
+type AlertGroup struct {
+	Acknowledged int64 `json:"acknowledged"`
+	Count        int64 `json:"count"`
+
+	// Key The kind, the severity, or the id of the site, which is empty for alerts of no site
+	Key string `json:"key"`
+
+	// NewestAt When the newest of them began
+	NewestAt time.Time `json:"newest_at"`
+	Silenced int64     `json:"silenced"`
+}
+
 // AlertKind defines model for AlertKind.
 type AlertKind string
 
 // AlertSeverity defines model for AlertSeverity.
 type AlertSeverity string
+
+// AlertSilence defines model for AlertSilence.
+type AlertSilence struct {
+	// Reason Why nobody needs to know
+	Reason string `json:"reason"`
+
+	// Until When the silence ends, within a year
+	Until time.Time `json:"until"`
+}
 
 // AllowedImages Image patterns, in which `*` matches any run of characters, slashes too
 type AllowedImages = []string
@@ -1823,6 +1903,9 @@ type Version struct {
 	Version    string `json:"version"`
 }
 
+// AlertID defines model for AlertID.
+type AlertID = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -1932,10 +2015,31 @@ type ListAlertsParams struct {
 
 	// Severity Only alerts of this severity
 	Severity *AlertSeverity `form:"severity,omitempty" json:"severity,omitempty"`
+
+	// Silenced Only alerts that are silenced, or that are not
+	Silenced *bool `form:"silenced,omitempty" json:"silenced,omitempty"`
+
+	// Acknowledged Only alerts that somebody acknowledged, or that nobody did
+	Acknowledged *bool `form:"acknowledged,omitempty" json:"acknowledged,omitempty"`
 }
 
 // ListAlertsParamsStatus defines parameters for ListAlerts.
 type ListAlertsParamsStatus string
+
+// ListAlertGroupsParams defines parameters for ListAlertGroups.
+type ListAlertGroupsParams struct {
+	By     *ListAlertGroupsParamsBy     `form:"by,omitempty" json:"by,omitempty"`
+	Status *ListAlertGroupsParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// SiteId Only what concerns this site
+	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
+}
+
+// ListAlertGroupsParamsBy defines parameters for ListAlertGroups.
+type ListAlertGroupsParamsBy string
+
+// ListAlertGroupsParamsStatus defines parameters for ListAlertGroups.
+type ListAlertGroupsParamsStatus string
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
@@ -2144,6 +2248,12 @@ type ReportOTAStatusJSONRequestBody = OTAReport
 
 // ReportTwinJSONRequestBody defines body for ReportTwin for application/json ContentType.
 type ReportTwinJSONRequestBody = ReportedInput
+
+// AcknowledgeAlertJSONRequestBody defines body for AcknowledgeAlert for application/json ContentType.
+type AcknowledgeAlertJSONRequestBody = AlertAcknowledgement
+
+// SilenceAlertJSONRequestBody defines body for SilenceAlert for application/json ContentType.
+type SilenceAlertJSONRequestBody = AlertSilence
 
 // AcknowledgeAuditJSONRequestBody defines body for AcknowledgeAudit for application/json ContentType.
 type AcknowledgeAuditJSONRequestBody = AuditAcknowledgement

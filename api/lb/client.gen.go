@@ -69,6 +69,17 @@ func (c *Client) Explain(ctx context.Context, params *ExplainParams, editors ...
 	return c.Send(ctx, out, editors)
 }
 
+// GetHistory What went through the node, or one VIP, in the last 24 hours
+func (c *Client) GetHistory(ctx context.Context, params *GetHistoryParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/history")
+	if params != nil {
+		out.Query("since", params.Since)
+		out.Query("points", params.Points)
+		out.Query("vip", params.Vip)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetNode Interface, XDP mode, configuration, drops, flows and BGP sessions
 func (c *Client) GetNode(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/node"), editors)

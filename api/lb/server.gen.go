@@ -34,6 +34,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("client", true, &q.Params.Client)
 		in.Query("vip", true, &q.Params.Vip)
 	}, s.Explain, ExplainResponseObject.VisitExplainResponse))
+	mux.HandleFunc("GET "+base+"/history", rest.Serve(fail, func(in *rest.Input, q *GetHistoryRequestObject) {
+		in.Query("since", false, &q.Params.Since)
+		in.Query("points", false, &q.Params.Points)
+		in.Query("vip", false, &q.Params.Vip)
+	}, s.GetHistory, GetHistoryResponseObject.VisitGetHistoryResponse))
 	mux.HandleFunc("GET "+base+"/node", rest.Serve(fail, func(_ *rest.Input, _ *GetNodeRequestObject) {
 	}, s.GetNode, GetNodeResponseObject.VisitGetNodeResponse))
 	mux.HandleFunc("GET "+base+"/status", rest.Serve(fail, func(_ *rest.Input, _ *GetStatusRequestObject) {
@@ -124,6 +129,22 @@ func (r Explain200JSONResponse) VisitExplainResponse(w http.ResponseWriter) erro
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// GetHistoryRequestObject is a request of GetHistory.
+type GetHistoryRequestObject struct {
+	Params GetHistoryParams
+}
+
+// GetHistoryResponseObject is an answer of GetHistory.
+type GetHistoryResponseObject interface {
+	VisitGetHistoryResponse(w http.ResponseWriter) error
+}
+
+type GetHistory200JSONResponse History
+
+func (r GetHistory200JSONResponse) VisitGetHistoryResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // GetNodeRequestObject is a request of GetNode.
 type GetNodeRequestObject struct {
 }
@@ -187,6 +208,9 @@ type Server interface {
 	// Explain Which backend the next packet of a flow would get, and why
 	// (GET /explain)
 	Explain(context.Context, ExplainRequestObject) (ExplainResponseObject, error)
+	// GetHistory What went through the node, or one VIP, in the last 24 hours
+	// (GET /history)
+	GetHistory(context.Context, GetHistoryRequestObject) (GetHistoryResponseObject, error)
 	// GetNode Interface, XDP mode, configuration, drops, flows and BGP sessions
 	// (GET /node)
 	GetNode(context.Context, GetNodeRequestObject) (GetNodeResponseObject, error)

@@ -294,6 +294,40 @@ type FlowTable struct {
 	LostReplies int64 `json:"lostReplies"`
 }
 
+// History defines model for History.
+type History struct {
+	// From When the first step begins
+	From time.Time `json:"from"`
+
+	// Now The node's clock
+	Now time.Time `json:"now"`
+
+	// Points Oldest first
+	Points []HistoryPoint `json:"points"`
+
+	// StepSeconds How long each step is
+	StepSeconds int `json:"stepSeconds"`
+
+	// To When the last step ends; it may not be over yet
+	To time.Time `json:"to"`
+}
+
+// HistoryPoint Rates per second, averaged over what is known of the step
+type HistoryPoint struct {
+	// At When the step begins
+	At    time.Time `json:"at"`
+	Bytes float64   `json:"bytes"`
+
+	// Dropped Packets that no backend got: of a VIP those that were for it, of the node whatever it dropped
+	Dropped float64 `json:"dropped"`
+
+	// Flows New flows
+	Flows float64 `json:"flows"`
+
+	// Packets Forwarded to backends
+	Packets float64 `json:"packets"`
+}
+
 // Node defines model for Node.
 type Node struct {
 	// Attached The program is attached to the interface
@@ -432,6 +466,18 @@ type ExplainParams struct {
 
 	// Vip Where the packet goes: ADDRESS:PORT:PROTOCOL, any port of a range
 	Vip string `form:"vip" json:"vip"`
+}
+
+// GetHistoryParams defines parameters for GetHistory.
+type GetHistoryParams struct {
+	// Since Where the history begins; an hour ago when absent
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// Points The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does
+	Points *int `form:"points,omitempty" json:"points,omitempty"`
+
+	// Vip ADDRESS:PORT:PROTOCOL of a VIP, with the first port of a range; the node when absent
+	Vip *string `form:"vip,omitempty" json:"vip,omitempty"`
 }
 
 // DrainBackendJSONRequestBody defines body for DrainBackend for application/json ContentType.

@@ -17,7 +17,7 @@ func examples() map[string]string {
 		deploy   = `{` + deploy0 + `}`
 		policy   = `{"id":"k1","org_id":"","name":"base","version":1,"site_id":"","enabled":true,"allowed_images":["*"],"created_at":` + at + `,"updated_at":` + at + `}`
 		org      = `{"id":"o1","name":"acme","created_at":` + at + `,"enrollment_token_hash":"[redacted]","admin_token_hash":"[redacted]","viewer_token_hash":"[redacted]"}`
-		alert    = `{"id":"a1","kind":"site_offline","severity":"warning","status":"firing","org_id":"","site_id":"s1","subject":"s1","message":"gone","first_seen_at":` + at + `,"last_seen_at":` + at + `,"resolved_at":null}`
+		alert    = `{"id":"a1","kind":"site_offline","severity":"warning","status":"firing","org_id":"","site_id":"s1","subject":"s1","message":"gone","first_seen_at":` + at + `,"last_seen_at":` + at + `,"resolved_at":null,"acknowledged_at":` + at + `,"acknowledged_by":"ops","acknowledge_note":"on it","silenced_until":null,"silenced_by":"","silence_reason":""}`
 		activity = `{"id":"1","time":` + at + `,"level":"info","source":"","chapter":"","site_id":"s1","site":"","action":"","message":"hello","detail":{}}`
 		audit    = `{"id":"u1","seq":1,"time":` + at + `,"actor":"admin","actor_type":"admin","action":"site.revoke","target":"s1","site_id":"s1","org_id":"","result":"ok","message":"","detail":{},"hash":"00"}`
 		token0   = `"id":"t1","org_id":"","name":"plants","max_uses":5,"uses":1,"created_at":` + at + `,"expires_at":` + at
@@ -89,6 +89,10 @@ func examples() map[string]string {
 		"GetOrg":                 org,
 		"GetOverview":            `{"generated_at":` + at + `,"orgs":1,"sites":{"online":2,"offline":1},"devices":5,"ota":{},"campaigns":{},"deployments":{},"routes":{},"deadletters":0,"alerts":{"firing":1},"policy_packs":{},"deliveries_pending":0,"rates":[{"events":0,` + minute + `},{"events":9,` + minute + `}]}`,
 		"ListAlerts":             list(alert),
+		"ListAlertGroups":        `[{"key":"site_offline","count":3,"acknowledged":1,"silenced":0,"newest_at":` + at + `}]`,
+		"AcknowledgeAlert":       alert,
+		"SilenceAlert":           alert,
+		"UnsilenceAlert":         alert,
 		"ListActivity":           list(activity),
 		"AddActivity":            list(activity),
 		"ListAudit":              list(audit),

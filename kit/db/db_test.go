@@ -448,3 +448,73 @@ DROP TABLE numbered;
 		t.Errorf("%d indexes, %v", indexes, err)
 	}
 }
+
+func TestPagesAreDeletedUntilNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		if err := d.Update(ctx, func(tx *db.Tx) error {
+			for n := range int64(10) {
+				if err := tx.Insert(ctx, "demo", row{ID: fmt.Sprint(n), N: n}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		const query = "DELETE FROM demo WHERE id IN (SELECT id FROM demo WHERE n < ? LIMIT ?)"
+		for _, want := range []int64{7, 0} {
+			if n, err := d.DeletePages(ctx, 3, query, 7); n != want || err != nil {
+				t.Errorf("%d rows are gone, %v, want %d", n, err, want)
+			}
+		}
+		if n, err := d.DeletePages(ctx, 0, query, 10); n != 0 || err == nil {
+			t.Errorf("pages of no rows: %d, %v", n, err)
+		}
+		var left int
+		if err := d.Get(ctx, &left, "SELECT count(*) FROM demo"); err != nil || left != 3 {
+			t.Errorf("%d rows are left, %v", left, err)
+		}
+	})
+}
+
+func TestAScopeSelectsNothingUnlessItSaysWhat(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, tables)
+	ctx := t.Context()
+	if err := d.Update(ctx, func(tx *db.Tx) error {
+		for n := range int64(4) {
+			if err := tx.Insert(ctx, "demo", row{ID: fmt.Sprint(n), N: n % 2}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	odd := db.Where("n = ? OR n = ?", 1, 9)
+	for _, c := range []struct {
+		scope db.Scope
+		want  int
+	}{
+		{db.Scope{}, 0},
+		{db.Scope{}.And("n = ?", 1), 0},
+		{db.Scope{}.And("1 = 1 OR n = ?", 1), 0},
+		{db.All(), 4},
+		{odd, 2},
+		{odd.And("id = ?", "1"), 1},
+		{odd.And("id = ? OR id = ?", "0", "3"), 1},
+		{db.All().And("id = ?", "0"), 1},
+	} {
+		condition, args := c.scope.SQL()
+		var n int
+		if err := d.Get(ctx, &n, "SELECT count(*) FROM demo WHERE "+condition, args...); err != nil || n != c.want {
+			t.Errorf("%s: %d rows, %v, want %d", condition, n, err, c.want)
+		}
+	}
+	one, two := odd.And("id = ?", "1"), odd.And("id = ?", "3")
+	if _, args := one.SQL(); args[2] != "1" {
+		t.Errorf("%v of a scope that another was made beside: %v", args, two)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
 //go:embed migrations/*.sql
@@ -100,27 +99,9 @@ func PausedQueues(ctx context.Context, q db.Querier) ([]string, error) {
 // limit in one transaction so that no other writer waits long, until none are
 // left or ctx ends. It returns how many it removed, also beside an error.
 func DeleteFinished(ctx context.Context, d *db.DB, before time.Time, limit int) (int64, error) {
-	if limit < 1 {
-		return 0, fault.New(fault.Internal, "jobs: the limit of a chunk is at least 1, not %d", limit)
-	}
-	var total int64
-	for {
-		var n int64
-		err := d.Update(ctx, func(tx *db.Tx) error {
-			var err error
-			n, err = tx.Exec(
-				ctx,
-				"DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ? LIMIT ?)",
-				db.At(before), limit,
-			)
-			return err
-		})
-		if err != nil {
-			return total, err
-		}
-		total += n
-		if n < int64(limit) {
-			return total, nil
-		}
-	}
+	return d.DeletePages(
+		ctx, int64(limit),
+		"DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ? LIMIT ?)",
+		db.At(before),
+	)
 }

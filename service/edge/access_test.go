@@ -154,7 +154,7 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 		"sha256":  strings.Repeat("a", 64),
 		"targets": object{"site_ids": []string{site}},
 	}).want(403)
-	for _, list := range []string{"/sites", "/routes", "/devices", "/twins", "/deployments", "/ota/campaigns", "/events", "/deadletters", "/alerts", "/activity", "/policy-packs"} {
+	for _, list := range []string{"/sites", "/routes", "/devices", "/twins", "/deployments", "/ota/campaigns", "/events", "/deadletters", "/alerts?status=all", "/alerts/groups?status=all", "/activity", "/policy-packs"} {
 		if a := c.call("GET", list, theirs.ViewerToken, nil).want(200); strings.TrimSpace(string(a.body)) != "[]" {
 			t.Errorf("%s shows another org's objects: %s", list, a.body)
 		}

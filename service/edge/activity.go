@@ -136,7 +136,7 @@ func isJSONObject(text string) bool {
 
 // ListActivity returns lines newest first, beginning below the number before.
 func (s *Service) ListActivity(ctx context.Context, siteID string, before int64, limit int) ([]Activity, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if siteID != "" {
 		where, args = where+" AND site_id = ?", append(args, siteID)
 	}
@@ -161,7 +161,7 @@ func (s *Service) activityAfter(ctx context.Context, caller Caller, after int64)
 	if now, err := s.callerByHash(ctx, caller.tokenHash); err != nil || now.Revoked || !access.Admits(accessAny, now) {
 		return nil, cmp.Or(err, error(errBadToken))
 	}
-	where, args := caller.scope()
+	where, args := caller.scope().SQL()
 	err = s.db.Select(
 		ctx, &lines, "SELECT * FROM activity WHERE "+where+" AND seq > ? ORDER BY seq LIMIT 500",
 		append(args, after)...)

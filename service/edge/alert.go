@@ -2,32 +2,13 @@ package edge
 
 import (
 	"context"
-	"errors"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/alert"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/image"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
-
-// Alert says that something needs attention. There is one at a time for a kind
-// and a subject; it fires while its condition holds and resolves by itself.
-type Alert struct {
-	ID          string  `db:"id"`
-	Kind        string  `db:"kind"`
-	Severity    string  `db:"severity"`
-	Status      string  `db:"status"` // firing, resolved
-	OrgID       string  `db:"org_id"`
-	SiteID      string  `db:"site_id"`
-	Subject     string  `db:"subject"`
-	Message     string  `db:"message"`
-	FirstSeenAt db.Time `db:"first_seen_at"`
-	LastSeenAt  db.Time `db:"last_seen_at"`
-	ResolvedAt  db.Time `db:"resolved_at"`
-}
 
 const (
 	// certExpiringSoon is when a certificate's end is an alert: agents renew at
@@ -39,82 +20,68 @@ const (
 	routeFailingWindow   = 15 * time.Minute
 )
 
-// alertRule is a kind of alert with the query that finds what it is about: the
-// columns subject, org_id, site_id and message.
-type alertRule struct {
-	kind, severity string
-	query          string
-	args           []any
-}
-
 // auditAlarm is audit.Log.Alarm.
-func (s *Service) alertRules(auditAlarm string) []alertRule {
+func (s *Service) alertRules(auditAlarm string) []alert.Rule {
 	now := s.now()
-	return []alertRule{
+	return []alert.Rule{
 		{
-			"site_offline",
-			"critical",
-			"SELECT id AS subject, org_id, id AS site_id, 'site ' || name || ' is offline' AS message FROM sites WHERE status = 'offline'",
-			nil,
+			Kind:     "site_offline",
+			Severity: "critical",
+			Query:    "SELECT id AS subject, org_id, id AS site_id, 'site ' || name || ' is offline' AS message FROM sites WHERE status = 'offline'",
 		},
 		{
-			"cert_expiring",
-			"warning",
-			"SELECT id AS subject, org_id, id AS site_id, 'the certificate of site ' || name || ' ends within 14 days' AS message FROM sites WHERE status <> 'revoked' AND cert_not_after < ?",
-			[]any{db.At(now.Add(certExpiringSoon))},
+			Kind:     "cert_expiring",
+			Severity: "warning",
+			Query:    "SELECT id AS subject, org_id, id AS site_id, 'the certificate of site ' || name || ' ends within 14 days' AS message FROM sites WHERE status <> 'revoked' AND cert_not_after < ?",
+			Args:     []any{db.At(now.Add(certExpiringSoon))},
 		},
 		{
-			"route_failing",
-			"critical",
-			`SELECT r.id AS subject, r.org_id, r.site_id, CASE WHEN r.enabled THEN 'route ' || r.name || ' fails: ' || st.last_error ELSE 'route ' || r.name || ' was disabled: ' || r.disabled_reason END AS message
+			Kind:     "route_failing",
+			Severity: "critical",
+			Query: `SELECT r.id AS subject, r.org_id, r.site_id, CASE WHEN r.enabled THEN 'route ' || r.name || ' fails: ' || st.last_error ELSE 'route ' || r.name || ' was disabled: ' || r.disabled_reason END AS message
 			FROM routes r JOIN route_stats st ON st.route_id = r.id
 			WHERE (NOT r.enabled AND r.disabled_reason NOT IN ('', ?)) OR 
 				(r.enabled AND st.last_failure_at > COALESCE(st.last_success_at, 0)
 				AND (SELECT COALESCE(SUM(m.failed_attempts), 0) FROM route_minutes m WHERE m.route_id = r.id AND m.minute >= ?) >= ?)`,
-			[]any{reasonOrgDeleted, db.At(now.Add(-routeFailingWindow)), routeFailingAttempts},
+			Args: []any{reasonOrgDeleted, db.At(now.Add(-routeFailingWindow)), routeFailingAttempts},
 		},
 		{
-			"delivery_blocked",
-			"critical",
-			`SELECT id AS subject, org_id, site_id, 'nothing is sent over route ' || name || ': ' || blocked_reason AS message FROM routes WHERE enabled AND blocked_reason <> ''`,
-			nil,
+			Kind:     "delivery_blocked",
+			Severity: "critical",
+			Query:    `SELECT id AS subject, org_id, site_id, 'nothing is sent over route ' || name || ': ' || blocked_reason AS message FROM routes WHERE enabled AND blocked_reason <> ''`,
 		},
 		{
-			"deadletter_backlog",
-			"warning",
-			`SELECT route_id AS subject, org_id, '' AS site_id, CAST(count(*) AS TEXT) || ' or more dead letters of route ' || route_id AS message FROM deadletters GROUP BY route_id, org_id HAVING count(*) >= ?`,
-			[]any{s.cfg.AlertDeadLetters},
+			Kind:     "deadletter_backlog",
+			Severity: "warning",
+			Query:    `SELECT route_id AS subject, org_id, '' AS site_id, CAST(count(*) AS TEXT) || ' or more dead letters of route ' || route_id AS message FROM deadletters GROUP BY route_id, org_id HAVING count(*) >= ?`,
+			Args:     []any{s.cfg.AlertDeadLetters},
 		},
 		{
-			"ota_failed",
-			"warning",
-			"SELECT device_id AS subject, org_id, site_id, 'the update of device ' || device_id || ' ended as ' || ota_state AS message FROM devices WHERE ota_state IN ('failed', 'timed_out', 'rolled_back', 'rejected')",
-			nil,
+			Kind:     "ota_failed",
+			Severity: "warning",
+			Query:    "SELECT device_id AS subject, org_id, site_id, 'the update of device ' || device_id || ' ended as ' || ota_state AS message FROM devices WHERE ota_state IN ('failed', 'timed_out', 'rolled_back', 'rejected')",
 		},
 		{
-			"campaign_paused",
-			"warning",
-			"SELECT id AS subject, org_id, '' AS site_id, 'campaign ' || name || ' waits for a decision: ' || paused_reason AS message FROM campaigns WHERE status = 'running' AND paused_reason <> ''",
-			nil,
+			Kind:     "campaign_paused",
+			Severity: "warning",
+			Query:    "SELECT id AS subject, org_id, '' AS site_id, 'campaign ' || name || ' waits for a decision: ' || paused_reason AS message FROM campaigns WHERE status = 'running' AND paused_reason <> ''",
 		},
 		{
-			"deployment_failed",
-			"critical",
-			"SELECT id AS subject, org_id, site_id, 'deployment ' || name || ' failed: ' || message AS message FROM deployments WHERE status = 'failed'",
-			nil,
+			Kind:     "deployment_failed",
+			Severity: "critical",
+			Query:    "SELECT id AS subject, org_id, site_id, 'deployment ' || name || ' failed: ' || message AS message FROM deployments WHERE status = 'failed'",
 		},
 		{
-			"audit_broken",
-			"critical",
-			"SELECT 'audit log' AS subject, '' AS org_id, '' AS site_id, CAST(? AS TEXT) AS message WHERE CAST(? AS TEXT) <> ''",
-			[]any{auditAlarm, auditAlarm},
+			Kind:     "audit_broken",
+			Severity: "critical",
+			Query:    "SELECT 'audit log' AS subject, '' AS org_id, '' AS site_id, CAST(? AS TEXT) AS message WHERE CAST(? AS TEXT) <> ''",
+			Args:     []any{auditAlarm, auditAlarm},
 		},
 		{
-			"policy_violation",
-			"critical",
-			`SELECT id AS subject, org_id, site_id, 'deployment ' || name || ' runs ' || image || ', which no policy pack allows' AS message FROM deployments WHERE status = 'denied'
+			Kind:     "policy_violation",
+			Severity: "critical",
+			Query: `SELECT id AS subject, org_id, site_id, 'deployment ' || name || ' runs ' || image || ', which no policy pack allows' AS message FROM deployments WHERE status = 'denied'
 			UNION SELECT id, org_id, site_id, 'deployment ' || name || ' runs ' || image || ', which no policy pack allows' FROM deployments WHERE violates`,
-			nil,
 		},
 	}
 }
@@ -129,107 +96,91 @@ func (s *Service) sweepAlerts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, rule := range s.alertRules(alarm) {
-		errs = append(errs, s.resolveAlerts(ctx, rule), s.fireAlerts(ctx, rule))
-	}
-	return errors.Join(errs...)
+	return s.alerts.Sweep(ctx, s.alertRules(alarm))
 }
 
-// alertPage bounds what one transaction of a sweep changes.
-const alertPage = 500
-
-type alertChange struct {
-	OrgID   string `db:"org_id"`
-	SiteID  string `db:"site_id"`
-	Message string `db:"message"`
-}
-
-func (s *Service) fireAlerts(ctx context.Context, rule alertRule) error {
-	return s.changeAlerts(
-		ctx,
-		rule,
-		1,
-		levelError,
-		"alert.fire",
-		"alert: ",
-		func(tx *db.Tx) (fired []alertChange, err error) {
-			now := db.At(s.now())
-			args := append([]any{rule.kind, now.UnixMicro(), rule.kind, rule.severity}, now, now)
-			args = append(append(args, rule.args...), rule.kind, alertPage)
-			err = tx.Select(
-				ctx,
-				&fired,
-				`INSERT INTO alerts (id, kind, severity, status, org_id, site_id, subject, message, first_seen_at, last_seen_at)
-			SELECT CAST(? AS TEXT) || '-' || c.subject || '-' || CAST(CAST(? AS BIGINT) AS TEXT), CAST(? AS TEXT),
-				CAST(? AS TEXT), 'firing', c.org_id, c.site_id, c.subject, c.message, CAST(? AS BIGINT),
-				CAST(? AS BIGINT)
-			FROM (`+rule.query+`) AS c WHERE NOT EXISTS (SELECT 1 FROM alerts a WHERE a.kind = ? AND a.subject = c.subject AND a.status = 'firing') LIMIT ?
-			ON CONFLICT DO NOTHING RETURNING org_id, site_id, message`,
-				args...)
-			return fired, err
-		},
-	)
-}
-
-func (s *Service) resolveAlerts(ctx context.Context, rule alertRule) error {
-	return s.changeAlerts(
-		ctx,
-		rule,
-		-1,
-		levelOK,
-		"alert.resolve",
-		"resolved: ",
-		func(tx *db.Tx) (resolved []alertChange, err error) {
-			now := db.At(s.now())
-			args := append([]any{now, now, rule.kind}, rule.args...)
-			err = tx.Select(
-				ctx,
-				&resolved,
-				`UPDATE alerts SET status = 'resolved', resolved_at = ?, last_seen_at = ? WHERE id IN
-			(SELECT a.id FROM alerts a WHERE a.kind = ? AND a.status = 'firing' AND a.subject NOT IN (SELECT c.subject FROM (`+rule.query+`) AS c) LIMIT ?)
-			RETURNING org_id, site_id, message`,
-				append(args, alertPage)...)
-			return resolved, err
-		},
-	)
-}
-
-// changeAlerts applies change page by page, counts what it changed and reports
-// it.
-func (s *Service) changeAlerts(
-	ctx context.Context, rule alertRule, delta int64, level, action, prefix string,
-	change func(*db.Tx) ([]alertChange, error),
-) error {
-	for {
-		var changed []alertChange
-		err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-			if changed, err = change(tx); err != nil {
-				return err
-			}
-			byOrg := map[string]int64{}
-			var lines []Activity
-			for _, c := range changed {
-				byOrg[c.OrgID] += delta
-				lines = append(lines, Activity{
-					Level:   level,
-					OrgID:   c.OrgID,
-					SiteID:  c.SiteID,
-					Chapter: "alerts",
-					Action:  action,
-					Message: prefix + c.Message,
-				})
-			}
-			for org, n := range byOrg {
-				tally.Add(tx, org, tally.Alert, rule.kind, n)
-			}
-			_, err = s.tell(ctx, tx, lines...)
-			return err
-		})
-		if err != nil || len(changed) < alertPage {
-			return err
+// alertsChanged counts alerts that fired or resolved, and tells of those that nobody silenced.
+func (s *Service) alertsChanged(ctx context.Context, tx *db.Tx, changed []alert.Alert) error {
+	var lines []Activity
+	for _, a := range changed {
+		line := Activity{
+			Level:   levelError,
+			OrgID:   a.OrgID,
+			SiteID:  a.SiteID,
+			Chapter: "alerts",
+			Action:  "alert.fire",
+			Message: "alert: " + a.Message,
+		}
+		delta := int64(1)
+		if a.Status == alert.Resolved {
+			line.Level, line.Action, line.Message = levelOK, "alert.resolve", "resolved: "+a.Message
+			delta = -1
+		}
+		tally.Add(tx, a.OrgID, tally.Alert, a.Kind, delta)
+		if !a.Silenced() {
+			lines = append(lines, line)
 		}
 	}
+	_, err := s.tell(ctx, tx, lines...)
+	return err
+}
+
+// Alerts lists alerts newest first.
+func (s *Service) Alerts(ctx context.Context, f alert.Filter) ([]alert.Alert, error) {
+	return s.alerts.List(ctx, callerFrom(ctx).scope(), f)
+}
+
+// AlertGroups counts alerts by kind, severity or site.
+func (s *Service) AlertGroups(ctx context.Context, by string, f alert.Filter) ([]alert.Group, error) {
+	return s.alerts.Groups(ctx, callerFrom(ctx).scope(), by, f)
+}
+
+// AcknowledgeAlert records that the caller takes care of an alert.
+func (s *Service) AcknowledgeAlert(ctx context.Context, id, note string) (alert.Alert, error) {
+	return s.handleAlert(ctx, "alert.acknowledge", "acknowledged", note, func(tx *db.Tx, c Caller) (alert.Alert, error) {
+		return s.alerts.Acknowledge(ctx, tx, c.scope(), id, c.Subject, note)
+	})
+}
+
+// SilenceAlert has nobody notified of an alert until a time.
+func (s *Service) SilenceAlert(ctx context.Context, id, reason string, until time.Time) (alert.Alert, error) {
+	return s.handleAlert(ctx, "alert.silence", "silenced", reason, func(tx *db.Tx, c Caller) (alert.Alert, error) {
+		return s.alerts.Silence(ctx, tx, c.scope(), id, c.Subject, reason, until)
+	})
+}
+
+// UnsilenceAlert ends the silence of an alert.
+func (s *Service) UnsilenceAlert(ctx context.Context, id string) (alert.Alert, error) {
+	return s.handleAlert(ctx, "alert.unsilence", "no longer silenced", "", func(tx *db.Tx, c Caller) (alert.Alert, error) {
+		return s.alerts.Unsilence(ctx, tx, c.scope(), id)
+	})
+}
+
+// handleAlert records what the caller does with an alert, in the transaction that does it.
+func (s *Service) handleAlert(
+	ctx context.Context, action, done, note string, do func(tx *db.Tx, c Caller) (alert.Alert, error),
+) (handled alert.Alert, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if handled, err = do(tx, callerFrom(ctx)); err != nil {
+			return err
+		}
+		detail := map[string]any{"kind": handled.Kind, "subject": handled.Subject}
+		if note != "" {
+			detail["note"] = note
+		}
+		if handled.Silenced() {
+			detail["until"] = handled.SilencedUntil.Time
+		}
+		return s.record(ctx, tx, entry{
+			Action:  action,
+			Target:  handled.ID,
+			SiteID:  handled.SiteID,
+			OrgID:   handled.OrgID,
+			Message: "alert " + done + ": " + handled.Message,
+			Detail:  detail,
+		})
+	})
+	return handled, err
 }
 
 // findViolations judges deployments by the policy packs of today.
@@ -277,51 +228,4 @@ func (s *Service) findViolations(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// AlertFilter selects alerts; zero fields select all.
-type AlertFilter struct {
-	SiteID   string
-	Status   string // firing, resolved; empty or all for both
-	Kind     string
-	Severity string
-	After    string // the cursor of the last one seen
-	Limit    int
-}
-
-func alertCursor(a Alert) string {
-	return strconv.FormatInt(a.FirstSeenAt.UnixMicro(), 10) + " " + a.ID
-}
-
-// Alerts lists alerts newest first. What fires was last seen now.
-func (s *Service) Alerts(ctx context.Context, f AlertFilter) ([]Alert, error) {
-	where, args := callerFrom(ctx).scope()
-	if f.Status == "all" {
-		f.Status = ""
-	}
-	for _, is := range []struct{ column, value string }{
-		{"site_id", f.SiteID}, {"status", f.Status}, {"kind", f.Kind}, {"severity", f.Severity},
-	} {
-		if is.value != "" {
-			where, args = where+" AND "+is.column+" = ?", append(args, is.value)
-		}
-	}
-	if f.After != "" {
-		micros, id, _ := strings.Cut(f.After, " ")
-		at, err := strconv.ParseInt(micros, 10, 64)
-		if err != nil {
-			return nil, fault.InvalidField("cursor", "is not from this list")
-		}
-		where, args = where+" AND (first_seen_at < ? OR first_seen_at = ? AND id < ?)", append(args, at, at, id)
-	}
-	alerts := []Alert{}
-	err := s.db.Select(
-		ctx, &alerts, "SELECT * FROM alerts WHERE "+where+" ORDER BY first_seen_at DESC, id DESC LIMIT ?",
-		append(args, f.Limit)...)
-	for i := range alerts {
-		if alerts[i].Status == "firing" {
-			alerts[i].LastSeenAt = db.At(s.now())
-		}
-	}
-	return alerts, err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
@@ -68,16 +69,17 @@ func (c Caller) actorType() audit.ActorType {
 	return audit.Admin
 }
 
-// scope is the condition that keeps a query on a table with an org_id column
-// within what the caller may see.
-func (c Caller) scope() (condition string, args []any) {
+// scope is what the caller may see of a table with the columns org_id and site_id.
+func (c Caller) scope() db.Scope {
 	switch {
 	case c.Global():
-		return "1 = 1", nil
-	case c.Role == RoleAgent:
-		return "site_id = ?", []any{c.SiteID}
+		return db.All()
+	case c.Role == RoleAgent && c.SiteID != "":
+		return db.Where("site_id = ?", c.SiteID)
+	case c.OrgID != "":
+		return db.Where("org_id = ?", c.OrgID)
 	}
-	return "org_id = ?", []any{c.OrgID}
+	return db.Scope{} // nobody sees anything
 }
 
 // sees reports whether objects of the org are in the caller's scope.

@@ -189,7 +189,7 @@ func (s *Service) checkTargets(ctx context.Context, caller Caller, field, table,
 
 // Campaigns lists campaigns in scope, newest first, from before the given id.
 func (s *Service) Campaigns(ctx context.Context, status, before string, limit int) ([]Campaign, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if status != "" {
 		where, args = where+" AND status = ?", append(args, status)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 )
@@ -266,6 +267,16 @@ func takeTour(tr *tour) {
 	tr.ok("ListActivity", "/activity?limit=10", org.ViewerToken, nil, 200)
 	tr.ok("GetOverview", "/overview", org.ViewerToken, nil, 200)
 	tr.ok("ListAlerts", "/alerts?status=all", org.ViewerToken, nil, 200)
+	tr.device(agent, "broken")
+	tr.call("POST", "/devices/broken/ota", org.AdminToken, artifact).want(200)
+	tr.ota(agent, site.SiteId, "broken", "failed", nil).want(200)
+	tr.maintain()
+	alerts := as[[]edgeapi.Alert](tr.call("GET", "/alerts?kind=ota_failed", org.AdminToken, nil).want(200))
+	alert := "/alerts/" + url.PathEscape(alerts[0].Id)
+	tr.ok("AcknowledgeAlert", alert+"/acknowledge", org.AdminToken, object{"note": "mine", "more": 1}, 200)
+	tr.ok("SilenceAlert", alert+"/silence", org.AdminToken, object{"until": time.Now().Add(time.Hour), "reason": "work"}, 200)
+	tr.ok("UnsilenceAlert", alert+"/unsilence", org.AdminToken, nil, 200)
+	tr.ok("ListAlertGroups", "/alerts/groups?by=site", org.ViewerToken, nil, 200)
 	tr.ok("ListAudit", "/audit", org.ViewerToken, nil, 200)
 	tr.ok("VerifyAudit", "/audit/verify", viewerToken, nil, 200)
 	tamper(tr.control, "UPDATE audit_head SET signature = ''")

@@ -29,7 +29,7 @@ func deadLetterCursor(d delivery.DeadLetter) string {
 
 // DeadLetters lists dead letters newest first.
 func (s *Service) DeadLetters(ctx context.Context, f DeadLetterFilter) ([]delivery.DeadLetter, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	for column, value := range map[string]string{"site_id": f.SiteID, "route_id": f.RouteID, "reason": f.Reason} {
 		if value != "" {
 			where, args = where+" AND "+column+" = ?", append(args, value)

@@ -256,7 +256,7 @@ func (s *Service) Deployments(ctx context.Context, siteID, after string, limit i
 }
 
 func (s *Service) deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if siteID != "" {
 		where, args = where+" AND site_id = ?", append(args, siteID)
 	}

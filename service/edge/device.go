@@ -181,7 +181,7 @@ func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Dev
 
 // Devices lists devices (and so twins) in scope after the given id.
 func (s *Service) Devices(ctx context.Context, siteID, after string, limit int) ([]Device, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if siteID != "" {
 		where, args = where+" AND site_id = ?", append(args, siteID)
 	}

@@ -73,7 +73,7 @@ func (s *Service) CreateEnrollmentToken(
 // EnrollmentTokens lists the tokens in scope that have not expired, after the
 // given id.
 func (s *Service) EnrollmentTokens(ctx context.Context, after string, limit int) ([]EnrollmentToken, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	tokens := []EnrollmentToken{}
 	err := s.db.Select(
 		ctx, &tokens,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
@@ -216,16 +217,7 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 		m.bytes += int64(len(e.Payload)) + eventOverhead
 	}
 	for org, m := range minutes {
-		if _, err := tx.Exec(
-			ctx,
-			`INSERT INTO event_minutes (minute, org_id, events, first_seq, bytes) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (minute, org_id) DO UPDATE SET events = event_minutes.events + excluded.events, bytes = event_minutes.bytes + excluded.bytes`,
-			db.At(now.Truncate(time.Minute)),
-			org,
-			m.events,
-			m.firstSeq,
-			m.bytes,
-		); err != nil {
+		if err := eventMinutes.Add(ctx, tx, now.Time, org, m.firstSeq, m.events, m.bytes); err != nil {
 			return nil, err
 		}
 	}
@@ -234,6 +226,11 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 	}
 	return duplicates, s.routeEvents(ctx, tx, routes, events, duplicates, now)
 }
+
+// eventMinutes counts accepted events. Retention deletes its rows together with the events.
+var eventMinutes = series.NewTable(series.Table{
+	Name: "event_minutes", Key: []string{"org_id"}, First: []string{"first_seq"}, Sums: []string{"events", "bytes"},
+})
 
 type eventMinute struct{ events, firstSeq, bytes int64 }
 
@@ -356,7 +353,7 @@ type EventFilter struct {
 
 // Events lists events newest first.
 func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if f.SiteID != "" {
 		if _, err := s.Site(ctx, f.SiteID); err != nil {
 			return nil, err

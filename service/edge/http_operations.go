@@ -6,6 +6,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/alert"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/feed"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
@@ -54,32 +55,97 @@ func (a api) ListAlerts(
 	q := req.Params
 	status := edgeapi.ListAlertsParamsStatusFiring
 	set(&status, q.Status)
-	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) ([]Alert, error) {
-		return a.s.Alerts(ctx, AlertFilter{
-			SiteID:   value(q.SiteId),
-			Status:   string(status),
-			Kind:     string(value(q.Kind)),
-			Severity: string(value(q.Severity)),
-			After:    after,
-			Limit:    limit,
-		})
-	}, alertCursor, apiAlert)
+	f := alert.Filter{
+		SiteID:       value(q.SiteId),
+		Status:       alertStatus(string(status)),
+		Kind:         string(value(q.Kind)),
+		Severity:     string(value(q.Severity)),
+		Silenced:     q.Silenced,
+		Acknowledged: q.Acknowledged,
+	}
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) ([]alert.Alert, error) {
+		f.After, f.Limit = after, limit
+		return a.s.Alerts(ctx, f)
+	}, alert.Alert.Cursor, apiAlert)
 	return edgeapi.ListAlerts200JSONResponse{Body: out, Headers: edgeapi.ListAlerts200ResponseHeaders{Link: next}}, err
 }
 
-func apiAlert(al Alert) edgeapi.Alert {
+// alertStatus is the status to select by; empty for all.
+func alertStatus(asked string) string {
+	if asked == "all" {
+		return ""
+	}
+	return asked
+}
+
+// ListAlertGroups counts alerts by what they have in common.
+func (a api) ListAlertGroups(
+	ctx context.Context, req edgeapi.ListAlertGroupsRequestObject,
+) (edgeapi.ListAlertGroupsResponseObject, error) {
+	q := req.Params
+	by, status := edgeapi.ListAlertGroupsParamsByKind, edgeapi.ListAlertGroupsParamsStatusFiring
+	set(&by, q.By)
+	set(&status, q.Status)
+	groups, err := a.s.AlertGroups(ctx, string(by), alert.Filter{
+		SiteID: value(q.SiteId), Status: alertStatus(string(status)), Limit: list.MaxRows,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ListAlertGroups200JSONResponse(list.Each(groups, func(g alert.Group) edgeapi.AlertGroup {
+		return edgeapi.AlertGroup{
+			Key:          g.Key,
+			Count:        g.Count,
+			Acknowledged: g.Acknowledged,
+			Silenced:     g.Silenced,
+			NewestAt:     g.NewestAt.Time,
+		}
+	})), nil
+}
+
+// AcknowledgeAlert records that the caller takes care of an alert.
+func (a api) AcknowledgeAlert(
+	ctx context.Context, req edgeapi.AcknowledgeAlertRequestObject,
+) (edgeapi.AcknowledgeAlertResponseObject, error) {
+	al, err := a.s.AcknowledgeAlert(ctx, req.Id, value(req.Body.Note))
+	return edgeapi.AcknowledgeAlert200JSONResponse(apiAlert(al)), err
+}
+
+// SilenceAlert has nobody notified of an alert until a time.
+func (a api) SilenceAlert(
+	ctx context.Context, req edgeapi.SilenceAlertRequestObject,
+) (edgeapi.SilenceAlertResponseObject, error) {
+	al, err := a.s.SilenceAlert(ctx, req.Id, req.Body.Reason, req.Body.Until)
+	return edgeapi.SilenceAlert200JSONResponse(apiAlert(al)), err
+}
+
+// UnsilenceAlert ends the silence of an alert.
+func (a api) UnsilenceAlert(
+	ctx context.Context, req edgeapi.UnsilenceAlertRequestObject,
+) (edgeapi.UnsilenceAlertResponseObject, error) {
+	al, err := a.s.UnsilenceAlert(ctx, req.Id)
+	return edgeapi.UnsilenceAlert200JSONResponse(apiAlert(al)), err
+}
+
+func apiAlert(al alert.Alert) edgeapi.Alert {
 	return edgeapi.Alert{
-		Id:          al.ID,
-		Kind:        edgeapi.AlertKind(al.Kind),
-		Severity:    edgeapi.AlertSeverity(al.Severity),
-		Status:      edgeapi.AlertStatus(al.Status),
-		OrgId:       al.OrgID,
-		SiteId:      al.SiteID,
-		Subject:     al.Subject,
-		Message:     al.Message,
-		FirstSeenAt: al.FirstSeenAt.Time,
-		LastSeenAt:  al.LastSeenAt.Time,
-		ResolvedAt:  al.ResolvedAt.Ptr(),
+		Id:              al.ID,
+		Kind:            edgeapi.AlertKind(al.Kind),
+		Severity:        edgeapi.AlertSeverity(al.Severity),
+		Status:          edgeapi.AlertStatus(al.Status),
+		OrgId:           al.OrgID,
+		SiteId:          al.SiteID,
+		Subject:         al.Subject,
+		Message:         al.Message,
+		FirstSeenAt:     al.FirstSeenAt.Time,
+		LastSeenAt:      al.LastSeenAt.Time,
+		ResolvedAt:      al.ResolvedAt.Ptr(),
+		AcknowledgedAt:  al.AcknowledgedAt.Ptr(),
+		AcknowledgedBy:  al.AcknowledgedBy,
+		AcknowledgeNote: al.AcknowledgeNote,
+		SilencedUntil:   al.SilencedUntil.Ptr(),
+		SilencedBy:      al.SilencedBy,
+		SilenceReason:   al.SilenceReason,
 	}
 }
 

@@ -27,32 +27,16 @@ func (s *Service) expire(ctx context.Context) error {
 	now := s.now()
 	var errs []error
 	errs = append(errs, s.buryStray(ctx), s.expireEvents(ctx), s.deleteExpiredTokens(ctx), s.expireDeadLetters(ctx))
-	for _, d := range []struct {
-		query string
-		args  []any
-	}{
-		{"DELETE FROM activity WHERE seq IN (SELECT seq FROM activity WHERE seq <= (SELECT value - ? FROM counters WHERE name = 'activity') ORDER BY seq LIMIT ?)", []any{keepActivity, retentionPage}},
-		{"DELETE FROM alerts WHERE id IN (SELECT id FROM alerts WHERE status = 'resolved' AND resolved_at < ? LIMIT ?)", []any{db.At(now.Add(-keepResolved)), retentionPage}},
-		{"DELETE FROM route_minutes WHERE minute < ?", []any{db.At(now.Add(-keepRouteMinutes))}},
-	} {
-		errs = append(errs, s.deletePages(ctx, d.query, d.args...))
-	}
-	_, err := jobs.DeleteFinished(ctx, s.db, now.Add(-keepFinishedJobs), retentionPage)
+	_, err := s.db.DeletePages(
+		ctx, retentionPage,
+		"DELETE FROM activity WHERE seq IN (SELECT seq FROM activity WHERE seq <= "+
+			"(SELECT value - ? FROM counters WHERE name = 'activity') ORDER BY seq LIMIT ?)",
+		keepActivity,
+	)
+	errs = append(errs, err, s.alerts.Expire(ctx, now.Add(-keepResolved)))
+	errs = append(errs, delivery.Minutes.DeleteBefore(ctx, s.db, now.Add(-keepRouteMinutes)))
+	_, err = jobs.DeleteFinished(ctx, s.db, now.Add(-keepFinishedJobs), retentionPage)
 	return errors.Join(append(errs, err)...)
-}
-
-// deletePages runs a DELETE until it finds less than a page.
-func (s *Service) deletePages(ctx context.Context, query string, args ...any) error {
-	for {
-		var n int64
-		err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
-			n, err = tx.Exec(ctx, query, args...)
-			return err
-		})
-		if err != nil || n < retentionPage {
-			return err
-		}
-	}
 }
 
 // expireEvents deletes events that are too old or, oldest first, too many, but none that is still

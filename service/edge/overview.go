@@ -2,9 +2,12 @@ package edge
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/series"
+	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -28,8 +31,7 @@ type RateMinute struct {
 // run, and what waits for a person.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []RateMinute{}}
-	caller := callerFrom(ctx)
-	where, args := caller.scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	var rows []struct {
 		Kind  string `db:"kind"`
 		State string `db:"state"`
@@ -56,17 +58,38 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	if err := s.moveUnknown(ctx, o.Counts[tally.Deployment]); err != nil {
 		return o, err
 	}
-	if err := s.movePaused(ctx, o.Counts[tally.Campaign]); err != nil {
+	err := s.movePaused(ctx, o.Counts[tally.Campaign])
+	if err != nil {
 		return o, err
 	}
-	since := db.At(s.now().Add(-time.Hour))
-	query := `SELECT minute, CAST(SUM(events) AS BIGINT) AS events, CAST(SUM(delivered) AS BIGINT) AS delivered, CAST(SUM(failed_attempts) AS BIGINT) AS failed_attempts, CAST(SUM(dead_lettered) AS BIGINT) AS dead_lettered FROM (
-		SELECT minute, events, 0 AS delivered, 0 AS failed_attempts, 0 AS dead_lettered FROM event_minutes WHERE minute > ? AND ` + where + `
-		UNION ALL
-		SELECT minute, 0, delivered, failed_attempts, dead_lettered FROM route_minutes WHERE minute > ? AND ` + where + `) AS m GROUP BY minute ORDER BY minute`
-	all := append(append([]any{since}, args...), append([]any{since}, args...)...)
-	err := s.db.Select(ctx, &o.Rates, query, all...)
+	o.Rates, err = s.rates(ctx, series.Last(s.now(), time.Minute, 60), where, args)
 	return o, err
+}
+
+// rates are the minutes of a window in which anything happened, within a scope.
+func (s *Service) rates(ctx context.Context, w series.Window, where string, args []any) ([]RateMinute, error) {
+	var accepted []struct {
+		Minute db.Time `db:"minute"`
+		Events int64   `db:"events"`
+		Bytes  int64   `db:"bytes"`
+	}
+	if err := eventMinutes.Read(ctx, s.db, &accepted, w, where, args...); err != nil {
+		return nil, err
+	}
+	rates := []RateMinute{}
+	if err := delivery.Minutes.Read(ctx, s.db, &rates, w, where, args...); err != nil {
+		return nil, err
+	}
+	for _, m := range accepted {
+		at := slices.IndexFunc(rates, func(r RateMinute) bool { return r.Minute.Equal(m.Minute.Time) })
+		if at < 0 {
+			at = len(rates)
+			rates = append(rates, RateMinute{Minute: m.Minute})
+		}
+		rates[at].Events = m.Events
+	}
+	slices.SortFunc(rates, func(a, b RateMinute) int { return a.Minute.Compare(b.Minute.Time) })
+	return rates, nil
 }
 
 // The states of the overview that no object has by itself.
@@ -78,7 +101,7 @@ const (
 // moveUnknown moves deployments whose agent is not heard of from the state that the agent last
 // told of to unknown.
 func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) error {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	var rows []struct {
 		Status string `db:"status"`
 		N      int64  `db:"n"`
@@ -97,7 +120,7 @@ func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) erro
 
 // movePaused moves campaigns that wait for a person from running to paused.
 func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	var n int64
 	err := s.db.Get(
 		ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND status = 'running' AND paused_reason <> ''",

@@ -172,7 +172,7 @@ func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPac
 // PolicyPacks lists the packs that concern the caller, after the given id: an
 // org's own, and those for the whole fleet.
 func (s *Service) PolicyPacks(ctx context.Context, after string, limit int) ([]PolicyPack, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	packs := []PolicyPack{}
 	err := s.db.Select(
 		ctx, &packs, "SELECT * FROM policy_packs WHERE ("+where+" OR site_id = '') AND id > ? ORDER BY id LIMIT ?",

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/glob"
+	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
@@ -248,7 +249,7 @@ func (r *RouteWithHealth) judge(breaker webhook.State) {
 
 // Routes lists routes in scope after the given id.
 func (s *Service) Routes(ctx context.Context, after string, limit int) ([]RouteWithHealth, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	routes := []RouteWithHealth{}
 	err := s.db.Select(
 		ctx, &routes, selectRoutesWithHealth+where+" AND r.id > ? ORDER BY r.id LIMIT ?",
@@ -649,12 +650,7 @@ func (s *Service) RouteStats(ctx context.Context, id string, minutes int) (Route
 		return st, err
 	}
 	st.Minutes = []RouteMinute{}
-	since := s.now().Add(-time.Duration(minutes) * time.Minute)
-	err = s.db.Select(
-		ctx, &st.Minutes,
-		"SELECT minute, delivered, failed_attempts, dead_lettered FROM route_minutes WHERE route_id = ? AND minute > ? ORDER BY minute",
-		id, db.At(since),
-	)
+	err = delivery.Minutes.Read(ctx, s.db, &st.Minutes, series.Last(s.now(), time.Minute, minutes), "route_id = ?", id)
 	st.Breaker = s.delivery.Breaker(id)
 	return st, err
 }

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/alert"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
@@ -80,6 +81,7 @@ type Service struct {
 
 	deafUntil      time.Time // nobody could beat before; only markOffline changes it
 	activityBell   feed.Bell
+	alerts         *alert.Alerts
 	alertNudge     chan struct{}
 	campaignNudge  chan struct{}
 	shell          *shell.Shell[Caller]
@@ -136,6 +138,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	s.ingest = db.NewBatcher(s.db, 1000, s.writeEvents)
 	s.heartbeats = db.NewBatcher(s.db, 500, s.writeHeartbeats)
 	s.otaReports = db.NewBatcher(s.db, 200, s.writeOTAReports)
+
+	s.alerts = alert.New(alert.Config{DB: s.db, Now: s.now, Changed: s.alertsChanged})
 
 	replica := newID()
 	s.jobs = jobs.New(jobs.Config{

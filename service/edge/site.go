@@ -162,7 +162,7 @@ func (s *Service) siteLine(site Site, level, action, message string) Activity {
 
 // Sites lists sites in scope after the given id; an empty status means all.
 func (s *Service) Sites(ctx context.Context, status, after string, limit int) ([]Site, error) {
-	where, args := callerFrom(ctx).scope()
+	where, args := callerFrom(ctx).scope().SQL()
 	if status != "" {
 		where, args = where+" AND status = ?", append(args, status)
 	}

@@ -41,7 +41,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked)
 	for _, step := range []struct{ method, path, key, body string }{
-		{"GET", "/vips", longB, ""}, {"GET", "/backends", longB, ""}, {"GET", "/node", longB, ""},
+		{"GET", "/vips", longB, ""}, {"GET", "/backends", longB, ""}, {"GET", "/node", longB, ""}, {"GET", "/history", longB, ""},
 		{"GET", "/explain?client=198.51.100.7:40000&vip=192.0.2.1:80:tcp", longB, ""},
 		{"POST", "/backends/1/drain", longA, ""}, {"POST", "/backends/1/undrain", longA, "{}"}, {"POST", "/backends/1/weight", longA, `{"weight": 3}`},
 	} {
@@ -85,7 +85,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		t.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), n.recorder.Report())
 	}
 	text := n.send("GET", "/metrics", "", "", "").want(200).body
-	for _, want := range []string{`lb_api_auth_failures_total{reason="unauthenticated"} 16`, `lb_api_auth_failures_total{reason="forbidden"} 3`,
+	for _, want := range []string{`lb_api_auth_failures_total{reason="unauthenticated"} 18`, `lb_api_auth_failures_total{reason="forbidden"} 3`,
 		`lb_api_changes_total{code="200",user="ops"} 3`, `lb_api_changes_total{code="403",user="key-1"} 3`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, grep(text, "lb_api"))

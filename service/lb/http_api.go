@@ -5,9 +5,12 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
@@ -246,6 +249,46 @@ func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNode
 		)
 	}
 	return out, nil
+}
+
+// The history that is answered when nothing else is asked for.
+const (
+	usualHistory       = time.Hour
+	usualHistoryPoints = 120
+)
+
+// GetHistory shows what went through the node, or one of its VIPs.
+func (a api) GetHistory(_ context.Context, req lbapi.GetHistoryRequestObject) (lbapi.GetHistoryResponseObject, error) {
+	q, now := req.Params, a.s.history.now()
+	since, points := now.Add(-usualHistory), usualHistoryPoints
+	if q.Since != nil {
+		since = *q.Since
+	}
+	if q.Points != nil {
+		points = *q.Points
+	}
+	var vip datapath.VIPKey
+	if q.Vip != nil {
+		s, _ := a.c.inputs()
+		i := slices.IndexFunc(s.plan, func(p planned) bool { return p.VIPKey.String() == *q.Vip })
+		if i < 0 {
+			return nil, fault.New(fault.NotFound, "this node has no VIP %s", *q.Vip).WithCode("vip_not_found")
+		}
+		vip = s.plan[i].VIPKey
+	}
+	w, err := series.NewWindow(since, now, points)
+	if err != nil {
+		return nil, err
+	}
+	return lbapi.GetHistory200JSONResponse{
+		Now:         now,
+		From:        w.From,
+		To:          w.To,
+		StepSeconds: int(w.Step.Seconds()),
+		Points: list.Each(a.s.history.read(vip, w), func(p historyPoint) lbapi.HistoryPoint {
+			return lbapi.HistoryPoint{At: p.at, Packets: p.packets, Bytes: p.bytes, Flows: p.flows, Dropped: p.dropped}
+		}),
+	}, nil
 }
 
 // Explain says which backend a packet would get.

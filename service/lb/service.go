@@ -47,6 +47,7 @@ type Service struct {
 	apiListen  string
 	controller *controller
 	document   *document
+	history    *history
 	gate       *gate
 	shell      *shell.Shell[caller]
 }
@@ -62,7 +63,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now()}
+	s := &Service{cfg: cfg, log: deps.Log, registry: deps.Registry, reload: deps.Reload, startedAt: deps.Now(),
+		history: newHistory(deps.Now)}
 	var err error
 	if s.gate, err = newGate(&cfg, deps.Log); err != nil {
 		return nil, err
@@ -118,6 +120,9 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	work.Go(func() {
 		probeErr = routine.Call(s.log, "health checks", func() error { return s.controller.prober.Run(ctx) })
+	})
+	work.Go(func() {
+		routine.Keep(ctx, s.log, "history", func(ctx context.Context) { s.history.run(ctx, s.controller) })
 	})
 	err := s.controller.run(ctx)
 	work.Wait()

@@ -113,6 +113,22 @@ test.describe('a load balancer at work', () => {
     }
   });
 
+  test('the plots begin with what the node remembers', async ({ page }) => {
+    test.setTimeout(150_000);
+    const vip = `${lb.vips.web}:tcp`;
+    // A minute is over some time in the first that the node runs, and remembered by the minute.
+    const remembered = () => lb.call<{ points: unknown[] }>('GET', `/history?vip=${vip}`).then((h) => h.points.length);
+    await expect.poll(remembered, { timeout: 100_000, intervals: [2_000] }).toBeGreaterThan(1);
+    await open(page, `${lb.url}/vips/${lb.vips.web.replace(':', '/')}/tcp`);
+    const began = Date.now();
+    const packets = page.getByRole('figure', { name: 'Packets of the VIP' });
+    await packets.getByText('Show as a table').click();
+    const oldest = packets.getByRole('row').last().locator('time');
+    expect(Date.parse((await oldest.getAttribute('datetime')) ?? '')).toBeLessThan(began - 10_000);
+    await expectAccessible(page);
+    await shot(page, 'lb-history', true);
+  });
+
   test('what operators and probes do is shown: drain, weight, failure, recovery', async ({ page }) => {
     const [first, second, third] = lb.backends;
     const rows = await lb.call<{ id: number; address: string }[]>('GET', '/backends');

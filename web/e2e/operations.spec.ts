@@ -85,6 +85,38 @@ test('an alert leads to what it is about', async ({ page }) => {
   await expect(page.getByRole('heading', { name: 'quiet-1' })).toBeVisible();
 });
 
+test('an alert is acknowledged, silenced and heard again', async ({ page }) => {
+  await open(page, '/alerts');
+  const row = page.getByRole('row', { name: /site quiet-1 is offline/ });
+  await choose(page, 'Actions for site quiet-1 is offline', 'Acknowledge');
+  const acknowledging = await dialog(page, 'alert-acknowledge');
+  await acknowledging.getByLabel('Note').fill('a technician is on the way');
+  await acknowledging.getByRole('button', { name: 'Acknowledge', exact: true }).click();
+  await expect(row).toContainText('acknowledged by');
+  await expect(row).toContainText('a technician is on the way');
+
+  await choose(page, 'Actions for site quiet-1 is offline', 'Silence');
+  const silencing = await dialog(page, 'alert-silence');
+  await silencing.getByRole('button', { name: 'Silence', exact: true }).click();
+  await expect(silencing.getByLabel('Reason')).toBeFocused();
+  await silencing.getByLabel('Reason').fill('the line is being rebuilt');
+  await silencing.getByRole('button', { name: 'Silence', exact: true }).click();
+  await expect(row).toContainText('silenced until');
+  await expect(row).toContainText('the line is being rebuilt');
+  await expectAccessible(page);
+  await shot(page, 'alerts-handled', true);
+
+  await page.getByRole('combobox', { name: 'Handled' }).selectOption('open');
+  await expect(row).toHaveCount(0);
+  await page.getByRole('combobox', { name: 'Handled' }).selectOption('silenced');
+  await choose(page, 'Actions for site quiet-1 is offline', 'End the silence');
+  await page.getByRole('dialog').getByRole('button', { name: 'End the silence' }).click();
+  await expect(row).toHaveCount(0);
+  await page.getByRole('combobox', { name: 'Handled' }).selectOption('');
+  await expect(row).toContainText('acknowledged by');
+  await expect(row).not.toContainText('silenced');
+});
+
 test('the audit log is narrowed, opened and verified', async ({ page }) => {
   await open(page, '/audit');
   const table = page.getByRole('table', { name: 'Audit log' });

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -287,6 +288,12 @@ func countDead(ctx context.Context, tx *db.Tx, routeID, orgID string, n int64, n
 	return addStats(ctx, tx, routeID, orgID, stats{dead: n}, now)
 }
 
+// Minutes counts the outcomes of each route.
+var Minutes = series.NewTable(series.Table{
+	Name: "route_minutes", Key: []string{"route_id"}, First: []string{"org_id"},
+	Sums: []string{"delivered", "failed_attempts", "dead_lettered"},
+})
+
 // stats is what a batch of outcomes adds to a route's numbers.
 type stats struct {
 	delivered, failed, dead  int64
@@ -299,23 +306,11 @@ func addStats(ctx context.Context, tx *db.Tx, routeID, orgID string, s stats, no
 	if s.delivered+s.failed+s.dead == 0 {
 		return nil
 	}
-	_, err := tx.Exec(
-		ctx,
-		`INSERT INTO route_minutes (route_id, minute, org_id, delivered, failed_attempts, dead_lettered) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (route_id, minute) DO UPDATE SET delivered = route_minutes.delivered + excluded.delivered,
-			failed_attempts = route_minutes.failed_attempts + excluded.failed_attempts, dead_lettered = route_minutes.dead_lettered + excluded.dead_lettered`,
-		routeID,
-		db.At(now.Truncate(time.Minute)),
-		orgID,
-		s.delivered,
-		s.failed,
-		s.dead,
-	)
-	if err != nil {
+	if err := Minutes.Add(ctx, tx, now, routeID, orgID, s.delivered, s.failed, s.dead); err != nil {
 		return err
 	}
 	// Without an attempt the last answer stays what it was, and without a failure the last error does.
-	_, err = tx.Exec(
+	_, err := tx.Exec(
 		ctx,
 		`UPDATE route_stats SET delivered = delivered + ?, failed_attempts = failed_attempts + ?, dead_lettered = dead_lettered + ?,
 			last_status = CASE WHEN ? THEN CAST(? AS BIGINT) ELSE last_status END,

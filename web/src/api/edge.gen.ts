@@ -167,6 +167,93 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/alerts/{id}/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The alert's id */
+                id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say that somebody takes care of an alert
+         * @description It lasts until the alert resolves, and replaces an earlier acknowledgement.
+         */
+        post: operations["AcknowledgeAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/alerts/{id}/silence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The alert's id */
+                id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have nobody notified of an alert until a time
+         * @description The activity log tells neither of this alert nor of another one of the same kind and subject while the silence lasts. Lists and counts have the
+         *     alert all the same.
+         */
+        post: operations["SilenceAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/alerts/{id}/unsilence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The alert's id */
+                id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End the silence of an alert */
+        post: operations["UnsilenceAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/alerts/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How many alerts there are, by what they have in common
+         * @description The largest groups first, at most 1000.
+         */
+        get: operations["ListAlertGroups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/audit": {
         parameters: {
             query?: never;
@@ -1153,6 +1240,11 @@ export interface components {
             allowed: boolean;
         };
         Alert: {
+            acknowledge_note: string;
+            /** Format: date-time */
+            acknowledged_at: string | null;
+            /** @description Who takes care of it; empty when nobody said so */
+            acknowledged_by: string;
             /** Format: date-time */
             first_seen_at: string;
             id: string;
@@ -1164,16 +1256,51 @@ export interface components {
             /** Format: date-time */
             resolved_at: string | null;
             severity: components["schemas"]["AlertSeverity"];
+            silence_reason: string;
+            silenced_by: string;
+            /**
+             * Format: date-time
+             * @description When the silence ends; null when there is none
+             */
+            silenced_until: string | null;
             site_id: string;
             /** @enum {string} */
             status: "firing" | "resolved";
             /** @description The id of what the alert is about */
             subject: string;
         };
+        AlertAcknowledgement: {
+            /** @description What is being done about it */
+            note?: string;
+        };
+        AlertGroup: {
+            /** Format: int64 */
+            acknowledged: number;
+            /** Format: int64 */
+            count: number;
+            /** @description The kind, the severity, or the id of the site, which is empty for alerts of no site */
+            key: string;
+            /**
+             * Format: date-time
+             * @description When the newest of them began
+             */
+            newest_at: string;
+            /** Format: int64 */
+            silenced: number;
+        };
         /** @enum {string} */
         AlertKind: "site_offline" | "cert_expiring" | "route_failing" | "delivery_blocked" | "deadletter_backlog" | "ota_failed" | "campaign_paused" | "deployment_failed" | "policy_violation" | "audit_broken";
         /** @enum {string} */
         AlertSeverity: "warning" | "critical";
+        AlertSilence: {
+            /** @description Why nobody needs to know */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When the silence ends, within a year
+             */
+            until: string;
+        };
         /** @description Image patterns, in which `*` matches any run of characters, slashes too */
         AllowedImages: string[];
         AuditAcknowledgement: {
@@ -2217,6 +2344,8 @@ export interface components {
         };
     };
     parameters: {
+        /** @description The alert's id */
+        AlertID: string;
         /** @description Where the page begins; take it from the `Link` header */
         Cursor: string;
         /** @description The device id */
@@ -2515,6 +2644,8 @@ export interface operations {
     ListAlerts: {
         parameters: {
             query?: {
+                /** @description Only alerts that somebody acknowledged, or that nobody did */
+                acknowledged?: boolean;
                 /** @description Where the page begins; take it from the `Link` header */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Only alerts of this kind */
@@ -2523,6 +2654,8 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description Only alerts of this severity */
                 severity?: components["schemas"]["AlertSeverity"];
+                /** @description Only alerts that are silenced, or that are not */
+                silenced?: boolean;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
                 status?: "firing" | "resolved" | "all";
@@ -2541,6 +2674,124 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Alert"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+        };
+    };
+    AcknowledgeAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The alert's id */
+                id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertAcknowledgement"];
+            };
+        };
+        responses: {
+            /** @description The alert */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+        };
+    };
+    SilenceAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The alert's id */
+                id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertSilence"];
+            };
+        };
+        responses: {
+            /** @description The alert */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+        };
+    };
+    UnsilenceAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The alert's id */
+                id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The alert */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+        };
+    };
+    ListAlertGroups: {
+        parameters: {
+            query?: {
+                by?: "kind" | "severity" | "site";
+                /** @description Only what concerns this site */
+                site_id?: components["parameters"]["SiteFilter"];
+                status?: "firing" | "resolved" | "all";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The groups */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertGroup"][];
                 };
             };
             400: components["responses"]["Invalid"];

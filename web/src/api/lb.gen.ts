@@ -97,6 +97,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What went through the node, or one VIP, in the last 24 hours
+         * @description The daemon samples its counters every ten seconds and keeps the last 24 hours in memory, of the node and of its first 128 VIPs in
+         *     the order of the configuration. After a start the history is empty. A step of which nothing is known has no point.
+         */
+        get: operations["GetHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/node": {
         parameters: {
             query?: never;
@@ -253,6 +274,52 @@ export interface components {
              * @description Packets from backends of VIPs in mode nat that belong to no flow; the kernel gets them
              */
             lostReplies: number;
+        };
+        History: {
+            /**
+             * Format: date-time
+             * @description When the first step begins
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description The node's clock
+             */
+            now: string;
+            /** @description Oldest first */
+            points: components["schemas"]["HistoryPoint"][];
+            /** @description How long each step is */
+            stepSeconds: number;
+            /**
+             * Format: date-time
+             * @description When the last step ends; it may not be over yet
+             */
+            to: string;
+        };
+        /** @description Rates per second, averaged over what is known of the step */
+        HistoryPoint: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+            /** Format: double */
+            bytes: number;
+            /**
+             * Format: double
+             * @description Packets that no backend got: of a VIP those that were for it, of the node whatever it dropped
+             */
+            dropped: number;
+            /**
+             * Format: double
+             * @description New flows
+             */
+            flows: number;
+            /**
+             * Format: double
+             * @description Forwarded to backends
+             */
+            packets: number;
         };
         Node: {
             /** @description The program is attached to the interface */
@@ -581,6 +648,45 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             503: components["responses"]["Unavailable"];
+        };
+    };
+    GetHistory: {
+        parameters: {
+            query?: {
+                /** @description The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does */
+                points?: number;
+                /** @description Where the history begins; an hour ago when absent */
+                since?: string;
+                /** @description ADDRESS:PORT:PROTOCOL of a VIP, with the first port of a range; the node when absent */
+                vip?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The history */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            /** @description The node has no such VIP (`vip_not_found`) */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
         };
     };
     GetNode: {

@@ -6,6 +6,7 @@ import { createSession, inMemory } from '../ui/session';
 type Schemas = components['schemas'];
 export type Backend = Schemas['Backend'];
 export type BGPSession = Schemas['BGPSession'];
+export type History = Schemas['History'];
 export type Node = Schemas['Node'];
 export type VIP = Schemas['VIP'];
 

@@ -1,9 +1,28 @@
-/** Traffic over time, since this page was opened. */
+/** Traffic in the last hour: by the minute as the node remembers it, and finer since this page was opened. */
+import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
+import { body } from '../ui/client';
 import { Card } from '../ui/facts';
 import { Plot, type Series } from '../ui/plot';
+import { api } from './api';
 import { useLive } from './live';
-import type { Past, Traffic } from './rates';
+import { withHistory, type Past, type Traffic } from './rates';
+
+const historyEveryMs = 60_000;
+
+/** The last hour of a VIP, or of the node. Undefined until it is read. */
+function useHistory(vip: string | undefined) {
+  const { data } = useQuery({
+    queryKey: ['history', vip ?? ''],
+    queryFn: async ({ signal }) => {
+      const history = await body(api.GET('/history', { params: { query: vip ? { vip } : {} }, signal }));
+      return { history, answeredAt: Date.now() / 1000 };
+    },
+    refetchInterval: historyEveryMs,
+    retry: false,
+  });
+  return data;
+}
 
 /** As high as the plot that follows, so that the page does not jump. */
 const Measuring = () => (
@@ -13,16 +32,19 @@ const Measuring = () => (
 );
 
 /** `of` must be the same function as long as it picks the same. */
-export function TrafficPlots({ whose, of }: { /** As in "of the node". */ whose: string; of: (sample: Past) => Traffic | undefined }) {
+export function TrafficPlots({ whose, of, vip }: { /** As in "of the node". */ whose: string; of: (sample: Past) => Traffic | undefined; /** The VIP's name; the node when absent. */ vip?: string }) {
   const { samples } = useLive();
+  const past = useHistory(vip);
   const { times, packets, flows } = useMemo(() => {
-    const line = (label: string, kind: keyof Traffic, bad = false): Series => ({ label, values: samples.map((s) => of(s)?.[kind] ?? null), bad });
+    const measured = samples.map((s) => ({ at: s.at, traffic: of(s) }));
+    const moments = past ? withHistory(past.history, past.answeredAt, measured) : measured;
+    const line = (label: string, kind: keyof Traffic, bad = false): Series => ({ label, values: moments.map((m) => m.traffic?.[kind] ?? null), bad });
     return {
-      times: samples.map((s) => s.at),
+      times: moments.map((m) => m.at),
       packets: [line('Forwarded', 'packets'), line('Dropped', 'dropped', true)],
       flows: [line('New flows', 'flows')],
     };
-  }, [samples, of]);
+  }, [samples, past, of]);
   const plot = (label: string, series: readonly Series[]) =>
     times.length > 1 ? <Plot label={label} times={times} series={series} unit="/s" /> : <Measuring />;
   return (

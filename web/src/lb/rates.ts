@@ -3,7 +3,7 @@
  * daemon but not the configuration: one that is new, or that went back, has no
  * rate until the next reading, since nobody knows from where it began.
  */
-import type { Node, VIP } from './api';
+import type { History, Node, VIP } from './api';
 
 export interface Reading {
   /** Unix seconds, of this browser. */
@@ -81,6 +81,37 @@ export function ratesBetween(before: Reading, after: Reading): Rates | null {
     backends,
     drops,
   };
+}
+
+/** A moment of a plot; undefined stands for what is not known. */
+export interface Moment {
+  at: number;
+  traffic: Traffic | undefined;
+}
+
+/**
+ * What the node remembers, and then what this page has measured, in this browser's time. Where
+ * nothing is known in between, a moment says so, which breaks the line.
+ */
+export function withHistory(history: History, answeredAt: number, measured: readonly Moment[]): Moment[] {
+  const ahead = Math.round(answeredAt - Date.parse(history.now) / 1000);
+  const begins = measured[0]?.at ?? Infinity;
+  const step = history.stepSeconds;
+  const moments: Moment[] = [];
+  const add = (at: number, traffic: Traffic | undefined, longest: number) => {
+    const last = moments.at(-1);
+    if (last && at - last.at > longest) moments.push({ at: last.at + step, traffic: undefined });
+    moments.push({ at, traffic });
+  };
+  for (const { at, ...traffic } of history.points) {
+    const moment = Date.parse(at) / 1000 + ahead;
+    // What this page has measured is finer.
+    if (moment + step > begins) break;
+    add(moment, traffic, step);
+  }
+  // Up to two steps may have ended, or begun, since the last that was kept.
+  for (const { at, traffic } of measured) add(at, traffic, 3 * step);
+  return moments;
 }
 
 const steps = ['', 'k', 'M', 'G', 'T', 'P'];

@@ -43,7 +43,7 @@ export function VIPDetail({ name }: { name: string }) {
   return (
     <Page title={vipLabel(vip)} above={above} badge={<VIPState vip={vip} />} lead={`${vip.protocol}, ${vip.mode}, on ${vip.interface}`}>
       <div className="stack">
-        <TrafficPlots whose="of the VIP" of={ofVIP} />
+        <TrafficPlots whose="of the VIP" of={ofVIP} vip={name} />
         <Card title="Backends" flush>
           <Table
             label="Backends of the VIP"

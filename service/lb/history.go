@@ -1,0 +1,131 @@
+package lb
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/series"
+	"github.com/mainstay-infra/mainstay/service/lb/datapath"
+)
+
+const (
+	// historyEvery is the time between two samples of the kernel's counters.
+	historyEvery = 10 * time.Second
+	// historyGap is the longest time between two samples that are compared. What happened in a longer
+	// one cannot be told to have happened at any time.
+	historyGap     = time.Minute
+	historyMinutes = 24 * 60
+	// historyVIPs bounds the VIPs that have a history. Each takes 180 KiB.
+	historyVIPs = 128
+)
+
+// history keeps how much went through the node in the last day, and through each of its VIPs, in
+// memory. It is empty after a start.
+type history struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	rates  *series.Memory[historyKey] // samples are rates per second
+	before datapath.Counters
+	at     time.Time // of before
+}
+
+// historyKey is one series: of a VIP, or of the node.
+type historyKey struct {
+	vip  datapath.VIPKey // zero: the node
+	kind string          // packets, bytes, flows or dropped
+}
+
+// traffic is what went through a VIP, or the node.
+type traffic struct{ packets, bytes, flows, dropped float64 }
+
+func newHistory(now func() time.Time) *history {
+	return &history{now: now, rates: series.NewMemory[historyKey](historyMinutes, 4*(historyVIPs+1))}
+}
+
+// run samples the counters until ctx ends.
+func (h *history) run(ctx context.Context, c *controller) {
+	again := time.NewTicker(historyEvery)
+	defer again.Stop()
+	for {
+		// What cannot be read is not known. /readyz reports why.
+		if s, plane := c.inputs(); plane != nil {
+			if counters, err := plane.Counters(); err == nil {
+				h.sample(h.now(), s.plan, counters)
+			}
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sample adds what happened since the last sample. A VIP that was not there then has no rate yet,
+// since its counters may be those of before the daemon started.
+func (h *history) sample(at time.Time, plan []planned, counters datapath.Counters) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, seconds := h.before, at.Sub(h.at).Seconds()
+	h.before, h.at = counters, at
+	if seconds <= 0 || seconds > historyGap.Seconds() {
+		return
+	}
+	rate := func(before, now uint64) float64 { return float64(series.Increase(before, now)) / seconds }
+	var node traffic
+	for i := range plan {
+		key := plan[i].VIPKey
+		was, known := before.VIPs[key]
+		is, counted := counters.VIPs[key]
+		if !known || !counted {
+			continue
+		}
+		vip := traffic{
+			packets: rate(was.Packets, is.Packets),
+			bytes:   rate(was.Bytes, is.Bytes),
+			flows:   rate(was.Flows, is.Flows),
+			dropped: rate(was.DroppedRateLimited, is.DroppedRateLimited) +
+				rate(was.DroppedNoBackend, is.DroppedNoBackend) + rate(was.Unserved, is.Unserved),
+		}
+		node.packets, node.bytes, node.flows = node.packets+vip.packets, node.bytes+vip.bytes, node.flows+vip.flows
+		if i < historyVIPs {
+			h.add(key, at, vip)
+		}
+	}
+	for reason, is := range counters.Drops {
+		if was, known := before.Drops[reason]; known {
+			node.dropped += rate(was, is)
+		}
+	}
+	h.add(datapath.VIPKey{}, at, node)
+}
+
+func (h *history) add(vip datapath.VIPKey, at time.Time, t traffic) {
+	for kind, value := range map[string]float64{
+		"packets": t.packets, "bytes": t.bytes, "flows": t.flows, "dropped": t.dropped,
+	} {
+		h.rates.Add(historyKey{vip, kind}, at, value)
+	}
+}
+
+// historyPoint is what went through in a step, per second.
+type historyPoint struct {
+	at time.Time
+	traffic
+}
+
+// read returns the history of a VIP, or of the node for the zero key. Steps of which nothing is
+// known are left out.
+func (h *history) read(vip datapath.VIPKey, w series.Window) []historyPoint {
+	h.mu.Lock() // the four series are of the same samples
+	defer h.mu.Unlock()
+	of := func(kind string) []series.Point { return h.rates.Read(historyKey{vip, kind}, w) }
+	packets, bytes, flows, dropped := of("packets"), of("bytes"), of("flows"), of("dropped")
+	points := make([]historyPoint, len(packets))
+	for i, p := range packets {
+		points[i] = historyPoint{p.Time, traffic{p.Avg(), bytes[i].Avg(), flows[i].Avg(), dropped[i].Avg()}}
+	}
+	return points
+}
