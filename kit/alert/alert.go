@@ -61,7 +61,8 @@ func (a Alert) Silenced() bool { return !a.SilencedUntil.IsZero() }
 type Rule struct {
 	Kind, Severity string
 	// Query finds what the alert is about: the columns subject, org_id, site_id and message, one row
-	// for a subject. Its text must be the program's own.
+	// for a subject. A subject means the same for all tenants: a silence of one tenant's must not be
+	// that of another's. Its text must be the program's own.
 	Query string
 	Args  []any
 }

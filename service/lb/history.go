@@ -121,11 +121,21 @@ type historyPoint struct {
 func (h *history) read(vip datapath.VIPKey, w series.Window) []historyPoint {
 	h.mu.Lock() // the four series are of the same samples
 	defer h.mu.Unlock()
-	of := func(kind string) []series.Point { return h.rates.Read(historyKey{vip, kind}, w) }
-	packets, bytes, flows, dropped := of("packets"), of("bytes"), of("flows"), of("dropped")
-	points := make([]historyPoint, len(packets))
-	for i, p := range packets {
-		points[i] = historyPoint{p.Time, traffic{p.Avg(), bytes[i].Avg(), flows[i].Avg(), dropped[i].Avg()}}
+	of := func(kind string) map[time.Time]series.Point {
+		at := map[time.Time]series.Point{}
+		for _, p := range h.rates.Read(historyKey{vip, kind}, w) {
+			at[p.Time] = p
+		}
+		return at
+	}
+	bytes, flows, dropped := of("bytes"), of("flows"), of("dropped")
+	var points []historyPoint
+	for _, p := range h.rates.Read(historyKey{vip, "packets"}, w) {
+		// Of a VIP that was gone for long, some of the four may have made room for others.
+		b, f, d := bytes[p.Time], flows[p.Time], dropped[p.Time]
+		if b.Count == p.Count && f.Count == p.Count && d.Count == p.Count {
+			points = append(points, historyPoint{p.Time, traffic{p.Avg(), b.Avg(), f.Avg(), d.Avg()}})
+		}
 	}
 	return points
 }

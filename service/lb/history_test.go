@@ -119,3 +119,35 @@ func TestTheHistoryIsAnsweredForASpanInAtMostSoManyPoints(t *testing.T) {
 	}
 	n.call("GET", "/history?vip=192.0.2.9:80:tcp", longB, "").refused(404, "vip_not_found", "")
 }
+
+func TestTheHistoryOfAVIPThatComesBackIsWholeOrNotThere(t *testing.T) {
+	t.Parallel()
+	h := newHistory(time.Now)
+	packets := uint64(0)
+	sample := func(at time.Time, ports ...uint16) {
+		var plan []planned
+		counters := map[datapath.VIPKey]datapath.VIPCounters{}
+		packets += 600
+		for _, port := range ports {
+			plan = append(plan, planned{VIP: datapath.VIP{VIPKey: vipAt(port)}})
+			counters[vipAt(port)] = datapath.VIPCounters{Packets: packets, Bytes: packets, Flows: packets}
+		}
+		h.sample(at, plan, datapath.Counters{VIPs: counters})
+	}
+	sample(began, 80)
+	sample(began.Add(time.Minute), 80)
+	var others []uint16
+	for port := range uint16(historyVIPs) {
+		others = append(others, 1000+port)
+	}
+	for minute := 2; minute < 4; minute++ {
+		sample(began.Add(time.Duration(minute)*time.Minute), others...)
+	}
+	h.rates.Add(historyKey{vipAt(80), "packets"}, began.Add(time.Minute), 10) // as if this one had stayed
+	for minute := 4; minute < 6; minute++ {
+		sample(began.Add(time.Duration(minute)*time.Minute), 80)
+	}
+	if got := h.byMinute(vipAt(80)); fmt.Sprint(got) != "[5: 10 10 10 0]" {
+		t.Errorf("%s", got)
+	}
+}
