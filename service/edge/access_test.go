@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 var update = flag.Bool("update", false, "write testdata/access.tsv anew")
@@ -17,9 +18,9 @@ func callers(c *control) (names []string, tokens map[string]string) {
 	org := c.org("matrix")
 	_, agent := c.site("matrix", org.EnrollmentToken)
 	revokedID, revoked := c.site("revoked", enrollmentToken)
-	c.call("POST", "/sites/"+revokedID+"/revoke", adminToken, nil).want(200)
-	session := as[edgeapi.Session](
-		c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200),
+	c.call("POST", "/sites/"+revokedID+"/revoke", adminToken, nil).Want(200)
+	session := contracttest.As[edgeapi.Session](
+		c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).Want(200),
 	)
 	names = []string{
 		"nobody", "garbage", "global-admin", "global-viewer", "session", "org-admin", "org-viewer", "agent",
@@ -66,8 +67,8 @@ func TestAccessMatrix(t *testing.T) {
 			}
 			a := c.callWith(op.Method, path, tokens[name], body, header)
 			switch {
-			case op.Access != "open" && (a.status == 401 || a.status == 403):
-				fmt.Fprintf(&got, "\t%d", a.status)
+			case op.Access != "open" && (a.Status == 401 || a.Status == 403):
+				fmt.Fprintf(&got, "\t%d", a.Status)
 			default:
 				fmt.Fprint(&got, "\tyes")
 			}
@@ -95,32 +96,32 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 	mine, theirs := c.org("mine"), c.org("theirs")
 	site, agent := c.site("plant", mine.EnrollmentToken)
 	c.device(agent, "d1")
-	route := as[edgeapi.Route](
+	route := contracttest.As[edgeapi.Route](
 		c.call(
 			"POST",
 			"/routes",
 			mine.AdminToken,
 			object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:9/"},
-		).want(201),
+		).Want(201),
 	)
-	deployment := as[edgeapi.Deployment](
+	deployment := contracttest.As[edgeapi.Deployment](
 		c.call(
 			"POST", "/deployments", mine.AdminToken,
 			object{"site_id": site, "name": "web", "image": "nginx", "version": "1"},
-		).want(201),
+		).Want(201),
 	)
-	campaign := as[edgeapi.Campaign](c.call("POST", "/ota/campaigns", mine.AdminToken, object{
+	campaign := contracttest.As[edgeapi.Campaign](c.call("POST", "/ota/campaigns", mine.AdminToken, object{
 		"name":    "c",
 		"version": "1",
 		"url":     "https://x/y",
 		"sha256":  strings.Repeat("a", 64),
 		"targets": object{"labels": object{"line": "a"}},
-	}).want(201))
-	pack := as[edgeapi.PolicyPack](
+	}).Want(201))
+	pack := contracttest.As[edgeapi.PolicyPack](
 		c.call(
 			"POST", "/policy-packs", mine.AdminToken,
 			object{"name": "p", "site_id": site, "allowed_images": []string{"*"}},
-		).want(201),
+		).Want(201),
 	)
 
 	for path, methods := range map[string]string{
@@ -132,40 +133,40 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 		"/events?site_id=" + site: "GET",
 	} {
 		for _, method := range strings.Fields(methods) {
-			c.call(method, path, theirs.AdminToken, body(method)).want(404)
+			c.call(method, path, theirs.AdminToken, body(method)).Want(404)
 			if a := c.call(
 				"GET", strings.TrimSuffix(path, "/revoke"), mine.AdminToken, nil,
-			); method == "GET" && a.status == 404 &&
+			); method == "GET" && a.Status == 404 &&
 				!strings.HasSuffix(path, "/ota") {
 				t.Errorf("%s: the owner gets 404 too", path)
 			}
 		}
 	}
-	c.call("PUT", "/twins/d1/desired", theirs.AdminToken, object{"desired": object{}}).want(404)
-	c.call("POST", "/events", theirs.AdminToken, object{"site_id": site, "topic": "t", "payload": 1}).want(404)
+	c.call("PUT", "/twins/d1/desired", theirs.AdminToken, object{"desired": object{}}).Want(404)
+	c.call("POST", "/events", theirs.AdminToken, object{"site_id": site, "topic": "t", "payload": 1}).Want(404)
 	c.call(
 		"POST", "/deployments", theirs.AdminToken,
 		object{"site_id": site, "name": "x", "image": "nginx", "version": "1"},
-	).want(404)
+	).Want(404)
 	c.call("POST", "/ota/campaigns", theirs.AdminToken, object{
 		"name":    "c",
 		"version": "1",
 		"url":     "https://x/y",
 		"sha256":  strings.Repeat("a", 64),
 		"targets": object{"site_ids": []string{site}},
-	}).want(403)
+	}).Want(403)
 	for _, list := range []string{"/sites", "/routes", "/devices", "/twins", "/deployments", "/ota/campaigns", "/events", "/deadletters", "/alerts?status=all", "/alerts/groups?status=all", "/activity", "/policy-packs"} {
-		if a := c.call("GET", list, theirs.ViewerToken, nil).want(200); strings.TrimSpace(string(a.body)) != "[]" {
-			t.Errorf("%s shows another org's objects: %s", list, a.body)
+		if a := c.call("GET", list, theirs.ViewerToken, nil).Want(200); strings.TrimSpace(a.Body) != "[]" {
+			t.Errorf("%s shows another org's objects: %s", list, a.Body)
 		}
 	}
-	for _, e := range as[[]edgeapi.AuditEntry](c.call("GET", "/audit", theirs.ViewerToken, nil).want(200)) {
+	for _, e := range contracttest.As[[]edgeapi.AuditEntry](c.call("GET", "/audit", theirs.ViewerToken, nil).Want(200)) {
 		if e.OrgId != theirs.Id {
 			t.Errorf("audit shows another org's entry: %+v", e)
 		}
 	}
-	if o := as[edgeapi.Overview](
-		c.call("GET", "/overview", theirs.ViewerToken, nil).want(200),
+	if o := contracttest.As[edgeapi.Overview](
+		c.call("GET", "/overview", theirs.ViewerToken, nil).Want(200),
 	); o.Devices != 0 || len(o.Sites) != 0 ||
 		len(o.Deployments) != 0 {
 		t.Errorf("overview counts another org's objects: %+v", o)
@@ -186,29 +187,29 @@ func TestAnAgentActsForItsOwnSiteOnly(t *testing.T) {
 	site, agent := c.site("one", org.EnrollmentToken)
 	other, otherAgent := c.site("two", org.EnrollmentToken)
 	c.device(otherAgent, "d2")
-	deployment := as[edgeapi.Deployment](
+	deployment := contracttest.As[edgeapi.Deployment](
 		c.call(
 			"POST", "/deployments", org.AdminToken,
 			object{"site_id": other, "name": "web", "image": "nginx", "version": "1"},
-		).want(201),
+		).Want(201),
 	)
 
-	c.call("POST", "/events", agent, object{"site_id": other, "topic": "t", "payload": 1}).want(403)
-	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": 1}).want(202)
-	c.call("POST", "/activity", agent, object{"entries": []any{object{"message": "m", "site_id": other}}}).want(403)
-	c.call("POST", "/devices/register", agent, object{"device_id": "d2"}).refused(409, "device_of_another_site", "")
-	c.call("POST", "/devices/register", agent, object{"device_id": "d3", "site_id": other}).want(403)
-	c.call("GET", "/agent/deployments?site_id="+other, agent, nil).want(403)
-	c.call("POST", "/agent/deployments/"+deployment.Id+"/rollback", agent, object{"site_id": site}).want(403)
-	c.call("POST", "/agent/deployments/"+deployment.Id+"/rollback", agent, object{"site_id": other}).want(403)
+	c.call("POST", "/events", agent, object{"site_id": other, "topic": "t", "payload": 1}).Want(403)
+	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": 1}).Want(202)
+	c.call("POST", "/activity", agent, object{"entries": []any{object{"message": "m", "site_id": other}}}).Want(403)
+	c.call("POST", "/devices/register", agent, object{"device_id": "d2"}).Refused(409, "device_of_another_site", "")
+	c.call("POST", "/devices/register", agent, object{"device_id": "d3", "site_id": other}).Want(403)
+	c.call("GET", "/agent/deployments?site_id="+other, agent, nil).Want(403)
+	c.call("POST", "/agent/deployments/"+deployment.Id+"/rollback", agent, object{"site_id": site}).Want(403)
+	c.call("POST", "/agent/deployments/"+deployment.Id+"/rollback", agent, object{"site_id": other}).Want(403)
 	c.call(
 		"POST", "/agent/deployments/"+deployment.Id+"/status", agent, object{"site_id": site, "status": "running"},
-	).want(403)
-	c.call("POST", "/agent/twins/d2/reported", agent, object{"reported": object{}}).want(404)
+	).Want(403)
+	c.call("POST", "/agent/twins/d2/reported", agent, object{"reported": object{}}).Want(404)
 	c.call(
 		"POST", "/agent/devices/d2/ota/status", agent, object{"site_id": site, "status": object{"state": "failed"}},
-	).want(404)
-	c.call("POST", "/sites/"+other+"/rotate", agent, object{"csr_pem": newCSR(t)}).want(403)
+	).Want(404)
+	c.call("POST", "/sites/"+other+"/rotate", agent, object{"csr_pem": newCSR(t)}).Want(403)
 }
 
 func TestDeletingAnOrgKillsItsTokensAndHidesItsSites(t *testing.T) {
@@ -216,16 +217,16 @@ func TestDeletingAnOrgKillsItsTokensAndHidesItsSites(t *testing.T) {
 	engines(t, func(c *control) {
 		org := c.org("acme")
 		site, agent := c.site("plant", org.EnrollmentToken)
-		c.call("GET", "/sites", org.AdminToken, nil).want(200)
-		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).want(204)
-		c.call("GET", "/sites", org.AdminToken, nil).want(401)
-		c.call("GET", "/sites", org.ViewerToken, nil).want(401)
-		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).want(401)
-		c.call("POST", "/heartbeat", agent, nil).want(200)
-		if s := as[edgeapi.Site](c.call("GET", "/sites/"+site, adminToken, nil).want(200)); s.OrgId != org.Id {
+		c.call("GET", "/sites", org.AdminToken, nil).Want(200)
+		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).Want(204)
+		c.call("GET", "/sites", org.AdminToken, nil).Want(401)
+		c.call("GET", "/sites", org.ViewerToken, nil).Want(401)
+		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).Want(401)
+		c.call("POST", "/heartbeat", agent, nil).Want(200)
+		if s := contracttest.As[edgeapi.Site](c.call("GET", "/sites/"+site, adminToken, nil).Want(200)); s.OrgId != org.Id {
 			t.Errorf("org_id = %q", s.OrgId)
 		}
-		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).want(404)
+		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).Want(404)
 	})
 }
 
@@ -234,9 +235,9 @@ func TestRedactedOrgsNeverShowTokens(t *testing.T) {
 	c := start(t)
 	org := c.org("acme")
 	for _, path := range []string{"/orgs", "/orgs/" + org.Id, "/audit", "/activity"} {
-		a := c.call("GET", path, adminToken, nil).want(200)
+		a := c.call("GET", path, adminToken, nil).Want(200)
 		for _, secret := range []string{org.AdminToken, org.ViewerToken, org.EnrollmentToken} {
-			if strings.Contains(string(a.body), secret) {
+			if strings.Contains(a.Body, secret) {
 				t.Errorf("%s shows a token", path)
 			}
 		}
@@ -248,42 +249,42 @@ func TestFailedLoginsAreThrottled(t *testing.T) {
 	c := start(t)
 	wrong := object{"username": "operator", "password": "wrong"}
 	for range 5 {
-		c.call("POST", "/auth/login", "", wrong).want(401)
+		c.call("POST", "/auth/login", "", wrong).Want(401)
 	}
-	a := c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(429)
-	if a.header.Get("Retry-After") == "" {
+	a := c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).Want(429)
+	if a.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 	c.ahead(10 * 60 * 1e9)
-	c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200)
+	c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).Want(200)
 }
 
 func TestASessionEndsAfterTwelveHoursOrAtLogout(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	login := func() string {
-		return as[edgeapi.Session](
-			c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).want(200),
+		return contracttest.As[edgeapi.Session](
+			c.call("POST", "/auth/login", "", object{"username": "operator", "password": "correct horse"}).Want(200),
 		).Token
 	}
 	first, second := login(), login()
-	me := as[edgeapi.Caller](c.call("GET", "/auth/me", first, nil).want(200))
+	me := contracttest.As[edgeapi.Caller](c.call("GET", "/auth/me", first, nil).Want(200))
 	if me.Kind != "session" || me.Role != "admin" || me.Subject != "operator" || me.ExpiresAt == nil {
 		t.Errorf("%+v", me)
 	}
-	c.call("POST", "/auth/logout", first, nil).want(204)
-	c.call("GET", "/auth/me", first, nil).want(401)
-	c.call("POST", "/auth/logout", adminToken, nil).refused(409, "no_session", "")
+	c.call("POST", "/auth/logout", first, nil).Want(204)
+	c.call("GET", "/auth/me", first, nil).Want(401)
+	c.call("POST", "/auth/logout", adminToken, nil).Refused(409, "no_session", "")
 	c.ahead(12*60*60*1e9 + 1e9)
-	c.call("GET", "/auth/me", second, nil).want(401)
+	c.call("GET", "/auth/me", second, nil).Want(401)
 }
 
 func TestADeniedChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	site, _ := c.site("plant", enrollmentToken)
-	c.call("POST", "/sites/"+site+"/revoke", viewerToken, nil).want(403)
-	entries := as[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=site.revoke", adminToken, nil).want(200))
+	c.call("POST", "/sites/"+site+"/revoke", viewerToken, nil).Want(403)
+	entries := contracttest.As[[]edgeapi.AuditEntry](c.call("GET", "/audit?action=site.revoke", adminToken, nil).Want(200))
 	if len(entries) != 1 || entries[0].Result != "denied" || entries[0].ActorType != "viewer" ||
 		entries[0].Target != site {
 		t.Errorf("%+v", entries)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
@@ -30,7 +31,7 @@ func TestATamperedAuditLogIsAnAlertUntilSomebodyAcknowledgesIt(t *testing.T) {
 		c.site("plant", enrollmentToken)
 		c.site("plant-2", enrollmentToken)
 		verify := func() edgeapi.AuditVerification {
-			return as[edgeapi.AuditVerification](c.call("GET", "/audit/verify", viewerToken, nil).want(http.StatusOK))
+			return contracttest.As[edgeapi.AuditVerification](c.call("GET", "/audit/verify", viewerToken, nil).Want(http.StatusOK))
 		}
 		whole := verify()
 		if !whole.Ok || len(whole.Breaks) > 0 || len(whole.Segments) != 1 {
@@ -54,16 +55,16 @@ func TestATamperedAuditLogIsAnAlertUntilSomebodyAcknowledgesIt(t *testing.T) {
 			t.Fatalf("%+v", v)
 		}
 		through := v.Breaks[len(v.Breaks)-1].Recorded
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": site, "note": "x"}).want(
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": site, "note": "x"}).Want(
 			http.StatusBadRequest,
 		)
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": 1, "note": "x"}).refused(
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": 1, "note": "x"}).Refused(
 			http.StatusBadRequest, "invalid", "through",
 		)
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).want(
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).Want(
 			http.StatusNoContent,
 		)
-		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).refused(
+		c.call("POST", "/audit/acknowledge", adminToken, map[string]any{"through": through, "note": "a drill"}).Refused(
 			http.StatusConflict, "nothing_to_acknowledge", "",
 		)
 		c.maintain()
@@ -111,7 +112,7 @@ func TestADatabaseThatWasPutBackIsNoticedAtStart(t *testing.T) {
 		}
 	}
 	c = run()
-	v := as[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).want(http.StatusOK))
+	v := contracttest.As[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).Want(http.StatusOK))
 	if v.Ok || !strings.Contains(v.Reason, "the database was put back to an earlier state") ||
 		v.Checkpoints.Count == 0 {
 		t.Errorf("%+v", v)
@@ -124,10 +125,10 @@ func TestAFloodOfDeniedRequestsLeavesFewEntries(t *testing.T) {
 	engines(t, func(c *control) {
 		long := strings.Repeat("x", 4000)
 		for i := range 100 {
-			c.call("DELETE", fmt.Sprintf("/sites/%d%s", i, long), viewerToken, nil).want(http.StatusForbidden)
+			c.call("DELETE", fmt.Sprintf("/sites/%d%s", i, long), viewerToken, nil).Want(http.StatusForbidden)
 		}
-		entries := as[[]edgeapi.AuditEntry](
-			c.call("GET", "/audit?limit=1000&action=site.delete", adminToken, nil).want(http.StatusOK),
+		entries := contracttest.As[[]edgeapi.AuditEntry](
+			c.call("GET", "/audit?limit=1000&action=site.delete", adminToken, nil).Want(http.StatusOK),
 		)
 		if len(entries) != 60 || len(entries[0].Target) != 256 {
 			t.Errorf("%d entries, the first has a target of %d bytes", len(entries), len(entries[0].Target))

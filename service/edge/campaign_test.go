@@ -7,6 +7,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // fleet makes a site with n devices d000, d001, ...
@@ -26,19 +27,19 @@ func (c *control) campaign(site string, more object) edgeapi.Campaign {
 	for k, v := range more {
 		body[k] = v
 	}
-	return as[edgeapi.Campaign](c.call("POST", "/ota/campaigns", adminToken, body).want(201))
+	return contracttest.As[edgeapi.Campaign](c.call("POST", "/ota/campaigns", adminToken, body).Want(201))
 }
 
 func (c *control) readCampaign(id string) edgeapi.Campaign {
 	c.Helper()
-	return as[edgeapi.Campaign](c.call("GET", "/ota/campaigns/"+id, viewerToken, nil).want(200))
+	return contracttest.As[edgeapi.Campaign](c.call("GET", "/ota/campaigns/"+id, viewerToken, nil).Want(200))
 }
 
 // asked are the devices of a campaign that were asked and have not finished.
 func (c *control) asked(id string) []string {
 	c.Helper()
 	var ids []string
-	for _, d := range as[[]edgeapi.CampaignDevice](c.call("GET", "/ota/campaigns/"+id+"/devices?limit=1000&outcome=pending", viewerToken, nil).want(200)) {
+	for _, d := range contracttest.As[[]edgeapi.CampaignDevice](c.call("GET", "/ota/campaigns/"+id+"/devices?limit=1000&outcome=pending", viewerToken, nil).Want(200)) {
 		ids = append(ids, d.DeviceId)
 	}
 	return ids
@@ -54,32 +55,32 @@ func TestACampaignRollsThroughItsStages(t *testing.T) {
 			c.Errorf("%+v", cp)
 		}
 		path := "/ota/campaigns/" + cp.Id
-		c.call("POST", path+"/promote", adminToken, nil).refused(409, "illegal_transition", "")
-		cp = as[edgeapi.Campaign](c.call("POST", path+"/start", adminToken, nil).want(200))
+		c.call("POST", path+"/promote", adminToken, nil).Refused(409, "illegal_transition", "")
+		cp = contracttest.As[edgeapi.Campaign](c.call("POST", path+"/start", adminToken, nil).Want(200))
 		if cp.Status != "running" || cp.Counts.Total != 20 || cp.Counts.Pending != 1 || cp.Counts.Waiting != 19 ||
 			cp.Rollout.Phase != "idle" {
 			c.Errorf("%+v %+v", cp.Counts, cp.Rollout)
 		}
-		c.call("POST", path+"/start", adminToken, nil).refused(409, "illegal_transition", "")
+		c.call("POST", path+"/start", adminToken, nil).Refused(409, "illegal_transition", "")
 		for stage, want := range []int{1, 4, 15} {
 			devices := c.asked(cp.Id)
 			if len(devices) != want {
 				c.Fatalf("stage %d asked %d devices, want %d", stage, len(devices), want)
 			}
 			for _, d := range devices {
-				c.ota(agent, site, d, "installing", nil).want(200)
-				c.ota(agent, site, d, "succeeded", nil).want(200)
+				c.ota(agent, site, d, "installing", nil).Want(200)
+				c.ota(agent, site, d, "succeeded", nil).Want(200)
 			}
 			if stage < 2 {
-				c.call("POST", path+"/promote", adminToken, nil).want(200)
+				c.call("POST", path+"/promote", adminToken, nil).Want(200)
 			}
 		}
 		c.eventually("completion", func() bool { return c.readCampaign(cp.Id).Status == "completed" })
 		if cp = c.readCampaign(cp.Id); cp.Counts.Succeeded != 20 || cp.FinishedAt == nil {
 			c.Errorf("%+v", cp)
 		}
-		c.call("POST", path+"/promote", adminToken, nil).refused(409, "illegal_transition", "")
-		c.call("POST", path+"/abort", adminToken, nil).refused(409, "illegal_transition", "")
+		c.call("POST", path+"/promote", adminToken, nil).Refused(409, "illegal_transition", "")
+		c.call("POST", path+"/abort", adminToken, nil).Refused(409, "illegal_transition", "")
 	})
 }
 
@@ -88,9 +89,9 @@ func TestACampaignPromotesItselfAfterItsSoak(t *testing.T) {
 	c := start(t)
 	site, agent := c.fleet("a", 10)
 	cp := c.campaign(site, object{"stages": []int{50, 100}, "auto_promote": true, "soak_seconds": 600})
-	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
+	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).Want(200)
 	for _, d := range c.asked(cp.Id) {
-		c.ota(agent, site, d, "succeeded", nil).want(200)
+		c.ota(agent, site, d, "succeeded", nil).Want(200)
 	}
 	c.maintain()
 	if got := c.readCampaign(cp.Id); got.CurrentStage != 0 {
@@ -110,22 +111,22 @@ func TestACampaignStopsAtItsFailureThreshold(t *testing.T) {
 			cp := c.campaign(
 				site, object{"stages": []int{50, 100}, "auto_abort": auto, "failure_threshold": 0.2, "min_devices": 2},
 			)
-			c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
+			c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).Want(200)
 			devices := c.asked(cp.Id)
-			c.ota(agent, site, devices[0], "failed", nil).want(200)
+			c.ota(agent, site, devices[0], "failed", nil).Want(200)
 			if got := c.readCampaign(cp.Id); got.PausedReason != "" || got.Status != "running" {
 				c.Errorf("judged before min_devices: %+v", got)
 			}
-			c.ota(agent, site, devices[1], "rolled_back", nil).want(409) // not from pending
-			c.ota(agent, site, devices[1], "timed_out", nil).want(200)
+			c.ota(agent, site, devices[1], "rolled_back", nil).Want(409) // not from pending
+			c.ota(agent, site, devices[1], "timed_out", nil).Want(200)
 			got := c.readCampaign(cp.Id)
 			if auto && got.Status != "aborted" || !auto && (got.Status != "running" || got.PausedReason == "") {
 				c.Errorf("auto_abort %t: %s, %q", auto, got.Status, got.PausedReason)
 			}
 			if !auto {
 				c.maintain()
-				if n := as[edgeapi.Overview](
-					c.call("GET", "/overview", viewerToken, nil).want(200),
+				if n := contracttest.As[edgeapi.Overview](
+					c.call("GET", "/overview", viewerToken, nil).Want(200),
 				).Campaigns; n["paused"] != 1 ||
 					n["running"] != 0 {
 					c.Errorf("a campaign that waits for a person counts as %v", n)
@@ -133,8 +134,8 @@ func TestACampaignStopsAtItsFailureThreshold(t *testing.T) {
 				if a := c.alerts("campaign_paused"); len(a) != 1 {
 					c.Errorf("%+v", a)
 				}
-				c.call("POST", "/ota/campaigns/"+cp.Id+"/promote", adminToken, nil).want(200)
-				c.call("POST", "/ota/campaigns/"+cp.Id+"/abort", adminToken, nil).want(200)
+				c.call("POST", "/ota/campaigns/"+cp.Id+"/promote", adminToken, nil).Want(200)
+				c.call("POST", "/ota/campaigns/"+cp.Id+"/abort", adminToken, nil).Want(200)
 			}
 		}
 	})
@@ -151,12 +152,12 @@ func TestDevicesThatGoAwayLeaveTheDenominator(t *testing.T) {
 			"success_threshold": 1,
 			"failure_threshold": 1,
 		})
-		c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
-		c.call("POST", "/sites/"+other+"/revoke", adminToken, nil).want(200)
-		c.ota(agent, site, "a-000", "failed", nil).want(200)
-		c.call("DELETE", "/devices/a-000", adminToken, nil).want(204)
+		c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).Want(200)
+		c.call("POST", "/sites/"+other+"/revoke", adminToken, nil).Want(200)
+		c.ota(agent, site, "a-000", "failed", nil).Want(200)
+		c.call("DELETE", "/devices/a-000", adminToken, nil).Want(204)
 		for _, d := range []string{"a-001", "a-002", "a-003"} {
-			c.ota(agent, site, d, "succeeded", nil).want(200)
+			c.ota(agent, site, d, "succeeded", nil).Want(200)
 		}
 		c.eventually("completion", func() bool { return c.readCampaign(cp.Id).Status == "completed" })
 		if got := c.readCampaign(cp.Id).Counts; got.Total != 3 || got.Removed != 5 || got.Succeeded != 3 {
@@ -170,7 +171,7 @@ func TestADeviceThatTakesTooLongCountsAsFailed(t *testing.T) {
 	c := start(t)
 	site, _ := c.fleet("a", 2)
 	cp := c.campaign(site, object{"stages": []int{100}, "device_timeout_seconds": 60})
-	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
+	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).Want(200)
 	c.ahead(2 * time.Minute)
 	if got := c.readCampaign(cp.Id); got.Counts.Failed != 2 || got.PausedReason == "" {
 		t.Errorf("%+v", got)
@@ -181,12 +182,12 @@ func TestTargetsAreSelectedByLabelAndName(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	site, agent := c.fleet("a", 3)
-	c.call("POST", "/devices/register", agent, object{"device_id": "special", "labels": object{"line": "b"}}).want(201)
+	c.call("POST", "/devices/register", agent, object{"device_id": "special", "labels": object{"line": "b"}}).Want(201)
 	cp := c.campaign(
 		site,
 		object{"stages": []int{100}, "targets": object{"labels": object{"line": "b"}, "device_ids": []string{"a-001"}}},
 	)
-	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).want(200)
+	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).Want(200)
 	got := c.asked(cp.Id)
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"a-001", "special"}) {
@@ -205,6 +206,6 @@ func TestTargetsAreSelectedByLabelAndName(t *testing.T) {
 		for k, v := range change {
 			body[k] = v
 		}
-		c.call("POST", "/ota/campaigns", adminToken, body).refused(400, "invalid", name)
+		c.call("POST", "/ota/campaigns", adminToken, body).Refused(400, "invalid", name)
 	}
 }

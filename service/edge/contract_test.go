@@ -9,6 +9,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // tour uses every operation once with success, the way its users would, and
@@ -25,10 +26,10 @@ func (tr *tour) ok(id, path, token string, body any, status int) answer {
 		if op.ID != id {
 			continue
 		}
-		a := tr.call(op.Method, path, token, body).want(status)
+		a := tr.call(op.Method, path, token, body).Want(status)
 		if op.Audit != "" && op.Audit != "none" {
-			entries := as[[]edgeapi.AuditEntry](
-				tr.call("GET", "/audit?limit=1000&action="+url.QueryEscape(op.Audit), adminToken, nil).want(200),
+			entries := contracttest.As[[]edgeapi.AuditEntry](
+				tr.call("GET", "/audit?limit=1000&action="+url.QueryEscape(op.Audit), adminToken, nil).Want(200),
 			)
 			okEntries := 0
 			for _, e := range entries {
@@ -59,9 +60,9 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 			if op.Access == "open" {
 				continue
 			}
-			c.call(op.Method, path, "", nil).want(http.StatusUnauthorized)
+			c.call(op.Method, path, "", nil).Want(http.StatusUnauthorized)
 			if op.Access != "any" {
-				c.call(op.Method, path, low[op.Access], nil).want(http.StatusForbidden)
+				c.call(op.Method, path, low[op.Access], nil).Want(http.StatusForbidden)
 			}
 		}
 		missing := c.recorder.Missing("open", "any")
@@ -71,7 +72,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		if len(missing) > 0 {
 			c.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), c.recorder.Report())
 		}
-		if v := as[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).want(200)); !v.Ok ||
+		if v := contracttest.As[edgeapi.AuditVerification](c.call("GET", "/audit/verify", adminToken, nil).Want(200)); !v.Ok ||
 			v.Entries == 0 {
 			c.Errorf("audit log: %+v", v)
 		}
@@ -98,23 +99,23 @@ func takeTour(tr *tour) {
 	csr := newCSR(tr.T)
 
 	tr.ok("GetVersion", "/version", "", nil, 200)
-	session := as[edgeapi.Session](
+	session := contracttest.As[edgeapi.Session](
 		tr.ok("Login", "/auth/login", "", object{"username": "operator", "password": "correct horse"}, 200),
 	)
 	tr.ok("GetMe", "/auth/me", session.Token, nil, 200)
 	tr.ok("Logout", "/auth/logout", session.Token, nil, 204)
 
-	org := as[edgeapi.NewOrg](tr.ok("CreateOrg", "/orgs", adminToken, object{"name": "acme"}, 201))
+	org := contracttest.As[edgeapi.NewOrg](tr.ok("CreateOrg", "/orgs", adminToken, object{"name": "acme"}, 201))
 	tr.ok("ListOrgs", "/orgs", adminToken, nil, 200)
 	tr.ok("GetOrg", "/orgs/"+org.Id, adminToken, nil, 200)
 
-	made := as[edgeapi.NewEnrollmentToken](
+	made := contracttest.As[edgeapi.NewEnrollmentToken](
 		tr.ok("CreateEnrollmentToken", "/enrollment-tokens", org.AdminToken, object{"name": "plants"}, 201),
 	)
 	tr.ok("ListEnrollmentTokens", "/enrollment-tokens", org.AdminToken, nil, 200)
 	tr.ok("DeleteEnrollmentToken", "/enrollment-tokens/"+made.Id, org.AdminToken, nil, 204)
 
-	site := as[edgeapi.Enrollment](
+	site := contracttest.As[edgeapi.Enrollment](
 		tr.ok(
 			"Enroll", "/enroll", "",
 			object{"name": "plant", "enrollment_token": org.EnrollmentToken, "csr_pem": csr}, 200,
@@ -131,7 +132,7 @@ func takeTour(tr *tour) {
 	tr.ok("RotateCertificate", "/sites/"+site.SiteId+"/rotate", agent, object{"csr_pem": csr}, 200)
 	tr.ok("GetCRL", "/ca/crl", "", nil, 200)
 
-	route := as[edgeapi.Route](
+	route := contracttest.As[edgeapi.Route](
 		tr.ok(
 			"CreateRoute", "/routes", org.AdminToken,
 			object{"name": "hook", "topic": "temp.*", "target_url": target.url, "retry_max": 1}, 201,
@@ -153,18 +154,18 @@ func takeTour(tr *tour) {
 	tr.ok("GetRouteStats", "/routes/"+route.Id+"/stats", org.ViewerToken, nil, 200)
 
 	dead := newTarget(tr.T, func(int, *http.Request, []byte) int { return 400 })
-	bad := as[edgeapi.Route](
+	bad := contracttest.As[edgeapi.Route](
 		tr.call(
 			"POST", "/routes", org.AdminToken, object{"name": "bad", "topic": "alarm", "target_url": dead.url},
-		).want(201),
+		).Want(201),
 	)
 	for range 3 {
-		tr.call("POST", "/events", agent, object{"site_id": site.SiteId, "topic": "alarm", "payload": 1}).want(202)
+		tr.call("POST", "/events", agent, object{"site_id": site.SiteId, "topic": "alarm", "payload": 1}).Want(202)
 	}
 	var letters []edgeapi.DeadLetter
 	tr.eventually("3 dead letters", func() bool {
-		letters = as[[]edgeapi.DeadLetter](
-			tr.call("GET", "/deadletters?route_id="+bad.Id, org.ViewerToken, nil).want(200),
+		letters = contracttest.As[[]edgeapi.DeadLetter](
+			tr.call("GET", "/deadletters?route_id="+bad.Id, org.ViewerToken, nil).Want(200),
 		)
 		return len(letters) == 3
 	})
@@ -201,7 +202,7 @@ func takeTour(tr *tour) {
 		"targets": object{"site_ids": []string{site.SiteId}},
 		"stages":  []int{50, 100},
 	}
-	drafted := as[edgeapi.Campaign](tr.ok("CreateCampaign", "/ota/campaigns", org.AdminToken, campaign, 201))
+	drafted := contracttest.As[edgeapi.Campaign](tr.ok("CreateCampaign", "/ota/campaigns", org.AdminToken, campaign, 201))
 	tr.ok("ListCampaigns", "/ota/campaigns?status=draft", org.ViewerToken, nil, 200)
 	tr.ok("StartCampaign", "/ota/campaigns/"+drafted.Id+"/start", org.AdminToken, nil, 200)
 	tr.ok("GetCampaign", "/ota/campaigns/"+drafted.Id, org.ViewerToken, nil, 200)
@@ -210,7 +211,7 @@ func takeTour(tr *tour) {
 	tr.ok("AbortCampaign", "/ota/campaigns/"+drafted.Id+"/abort", org.AdminToken, nil, 200)
 	tr.ok("DeleteDevice", "/devices/d2", org.AdminToken, nil, 204)
 
-	deployed := as[edgeapi.Deployment](tr.ok(
+	deployed := contracttest.As[edgeapi.Deployment](tr.ok(
 		"CreateDeployment",
 		"/deployments",
 		org.AdminToken,
@@ -240,7 +241,7 @@ func takeTour(tr *tour) {
 		object{"site_id": site.SiteId, "reason": "crash loop"}, 200,
 	)
 	tr.ok("DeleteDeployment", "/deployments/"+deployed.Id, org.AdminToken, nil, 204)
-	pack := as[edgeapi.PolicyPack](
+	pack := contracttest.As[edgeapi.PolicyPack](
 		tr.ok(
 			"CreatePolicyPack", "/policy-packs", org.AdminToken,
 			object{"name": "p", "site_id": site.SiteId, "allowed_images": []string{"ghcr.io/acme/*"}}, 201,
@@ -268,10 +269,10 @@ func takeTour(tr *tour) {
 	tr.ok("GetOverview", "/overview", org.ViewerToken, nil, 200)
 	tr.ok("ListAlerts", "/alerts?status=all", org.ViewerToken, nil, 200)
 	tr.device(agent, "broken")
-	tr.call("POST", "/devices/broken/ota", org.AdminToken, artifact).want(200)
-	tr.ota(agent, site.SiteId, "broken", "failed", nil).want(200)
+	tr.call("POST", "/devices/broken/ota", org.AdminToken, artifact).Want(200)
+	tr.ota(agent, site.SiteId, "broken", "failed", nil).Want(200)
 	tr.maintain()
-	alerts := as[[]edgeapi.Alert](tr.call("GET", "/alerts?kind=ota_failed", org.AdminToken, nil).want(200))
+	alerts := contracttest.As[[]edgeapi.Alert](tr.call("GET", "/alerts?kind=ota_failed", org.AdminToken, nil).Want(200))
 	alert := "/alerts/" + url.PathEscape(alerts[0].Id)
 	tr.ok("AcknowledgeAlert", alert+"/acknowledge", org.AdminToken, object{"note": "mine", "more": 1}, 200)
 	tr.ok("SilenceAlert", alert+"/silence", org.AdminToken, object{"until": time.Now().Add(time.Hour), "reason": "work"}, 200)
@@ -280,7 +281,7 @@ func takeTour(tr *tour) {
 	tr.ok("ListAudit", "/audit", org.ViewerToken, nil, 200)
 	tr.ok("VerifyAudit", "/audit/verify", viewerToken, nil, 200)
 	tamper(tr.control, "UPDATE audit_head SET signature = ''")
-	broken := as[edgeapi.AuditVerification](tr.call("GET", "/audit/verify", adminToken, nil).want(200))
+	broken := contracttest.As[edgeapi.AuditVerification](tr.call("GET", "/audit/verify", adminToken, nil).Want(200))
 	tr.ok(
 		"AcknowledgeAudit", "/audit/acknowledge", adminToken,
 		map[string]any{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204,

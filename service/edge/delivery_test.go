@@ -11,6 +11,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge"
@@ -23,7 +24,7 @@ func (c *control) route(tg *target, more object) edgeapi.Route {
 	for k, v := range more {
 		body[k] = v
 	}
-	return as[edgeapi.Route](c.call("POST", "/routes", adminToken, body).want(201))
+	return contracttest.As[edgeapi.Route](c.call("POST", "/routes", adminToken, body).Want(201))
 }
 
 func (c *control) send(token, site, id, topic string) {
@@ -34,12 +35,12 @@ func (c *control) send(token, site, id, topic string) {
 		"topic":    topic,
 		"payload":  object{"id": id},
 		"headers":  object{"X-Line": "4"},
-	}).want(202)
+	}).Want(202)
 }
 
 func (c *control) deadLetters(route string) []edgeapi.DeadLetter {
 	c.Helper()
-	return as[[]edgeapi.DeadLetter](c.call("GET", "/deadletters?limit=1000&route_id="+route, adminToken, nil).want(200))
+	return contracttest.As[[]edgeapi.DeadLetter](c.call("GET", "/deadletters?limit=1000&route_id="+route, adminToken, nil).Want(200))
 }
 
 func TestAnEventReachesItsTargetSignedAndWithItsHeaders(t *testing.T) {
@@ -51,7 +52,7 @@ func TestAnEventReachesItsTargetSignedAndWithItsHeaders(t *testing.T) {
 		if route.Secret == nil {
 			c.Fatal("creation does not show the secret")
 		}
-		if r := as[edgeapi.Route](c.call("GET", "/routes/"+route.Id, adminToken, nil).want(200)); r.Secret != nil {
+		if r := contracttest.As[edgeapi.Route](c.call("GET", "/routes/"+route.Id, adminToken, nil).Want(200)); r.Secret != nil {
 			c.Error("a read shows the secret")
 		}
 		c.send(agent, site, "e1", "temp.oven")
@@ -71,7 +72,7 @@ func TestAnEventReachesItsTargetSignedAndWithItsHeaders(t *testing.T) {
 			c.Errorf("signature: %v", err)
 		}
 		c.eventually("statistics", func() bool {
-			st := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+			st := contracttest.As[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).Want(200))
 			return st.Delivered == 1 && st.Pending == 0 && st.LastStatus == 200 && len(st.Series) == 1
 		})
 	})
@@ -164,7 +165,7 @@ func TestATargetThatIsGoneDisablesItsRouteAndRaisesAnAlert(t *testing.T) {
 		route := c.route(tg, nil)
 		c.send(agent, site, "e1", "t")
 		c.eventually("the route is disabled", func() bool {
-			r := as[edgeapi.Route](c.call("GET", "/routes/"+route.Id, adminToken, nil).want(200))
+			r := contracttest.As[edgeapi.Route](c.call("GET", "/routes/"+route.Id, adminToken, nil).Want(200))
 			return !r.Enabled && r.DisabledReason != nil
 		})
 		c.send(agent, site, "e2", "t") // not lost, though the route is off
@@ -177,7 +178,7 @@ func TestATargetThatIsGoneDisablesItsRouteAndRaisesAnAlert(t *testing.T) {
 			c.Errorf("%v", reasons)
 		}
 		c.eventually("an alert", func() bool {
-			alerts := as[[]edgeapi.Alert](c.call("GET", "/alerts", adminToken, nil).want(200))
+			alerts := contracttest.As[[]edgeapi.Alert](c.call("GET", "/alerts", adminToken, nil).Want(200))
 			return slices.ContainsFunc(
 				alerts, func(a edgeapi.Alert) bool { return a.Kind == "route_failing" && a.Subject == route.Id },
 			)
@@ -198,14 +199,14 @@ func TestADeadLetterCanBeReplayedUntilItIsDelivered(t *testing.T) {
 		id := c.deadLetters(route.Id)[0].Id
 
 		// A replay that fails comes back.
-		if d := as[edgeapi.DeadLetter](
-			c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).want(202),
+		if d := contracttest.As[edgeapi.DeadLetter](
+			c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).Want(202),
 		); d.Status != "replaying" ||
 			d.ReplayCount != 1 {
 			c.Errorf("%+v", d)
 		}
-		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).refused(409, "replaying", "")
-		c.call("DELETE", "/deadletters/"+id, adminToken, nil).refused(409, "replaying", "")
+		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).Refused(409, "replaying", "")
+		c.call("DELETE", "/deadletters/"+id, adminToken, nil).Refused(409, "replaying", "")
 		status <- 404
 		c.eventually("the replay failed", func() bool {
 			d := c.deadLetters(route.Id)
@@ -214,14 +215,14 @@ func TestADeadLetterCanBeReplayedUntilItIsDelivered(t *testing.T) {
 		// One that succeeds removes it, also when the event itself is long gone.
 		c.ahead(8 * 24 * time.Hour)
 		c.maintain()
-		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).want(202)
+		c.call("POST", "/deadletters/"+id+"/replay", adminToken, nil).Want(202)
 		status <- 200
 		c.eventually("the dead letter is gone", func() bool { return len(c.deadLetters(route.Id)) == 0 })
-		c.call("GET", "/deadletters/"+id, adminToken, nil).want(404)
+		c.call("GET", "/deadletters/"+id, adminToken, nil).Want(404)
 		if ids := tg.ids(); !slices.Equal(ids, []string{"e1", "e1", "e1"}) {
 			c.Errorf("%v", ids)
 		}
-		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.Deadletters != 0 ||
+		if o := contracttest.As[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).Want(200)); o.Deadletters != 0 ||
 			o.DeliveriesPending != 0 {
 			c.Errorf("%+v", o)
 		}
@@ -241,16 +242,16 @@ func TestManyDeadLettersCanBeReplayedAtOnce(t *testing.T) {
 		if got := len(c.deadLetters(route.Id)); got != n {
 			c.Fatalf("%d dead letters", got)
 		}
-		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).refused(
+		c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).Refused(
 			409, "route_disabled", "",
 		)
-		c.call("PATCH", "/routes/"+route.Id, adminToken, object{"enabled": true}).want(200)
+		c.call("PATCH", "/routes/"+route.Id, adminToken, object{"enabled": true}).Want(200)
 		c.call(
 			"POST", "/deadletters/replay", adminToken,
 			object{"route_id": route.Id, "from": "2026-02-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
-		).refused(400, "invalid", "to")
-		if r := as[edgeapi.ReplayReceipt](
-			c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).want(202),
+		).Refused(400, "invalid", "to")
+		if r := contracttest.As[edgeapi.ReplayReceipt](
+			c.call("POST", "/deadletters/replay", adminToken, object{"route_id": route.Id}).Want(202),
 		); r.Matched != n {
 			c.Errorf("%+v", r)
 		}
@@ -274,8 +275,8 @@ func TestDisablingAndDeletingARouteKeepsWhatItHadPending(t *testing.T) {
 			c.send(agent, site, fmt.Sprintf("off%d", i), "off")
 			c.send(agent, site, fmt.Sprintf("gone%d", i), "gone")
 		}
-		c.call("PATCH", "/routes/"+off.Id, adminToken, object{"enabled": false}).want(200)
-		c.call("DELETE", "/routes/"+gone.Id, adminToken, nil).want(204)
+		c.call("PATCH", "/routes/"+off.Id, adminToken, object{"enabled": false}).Want(200)
+		c.call("DELETE", "/routes/"+gone.Id, adminToken, nil).Want(204)
 		for route, reason := range map[string]edgeapi.DeadLetterReason{off.Id: "route_disabled", gone.Id: "route_deleted"} {
 			letters := c.deadLetters(route)
 			if len(letters) != 3 {
@@ -287,10 +288,10 @@ func TestDisablingAndDeletingARouteKeepsWhatItHadPending(t *testing.T) {
 				}
 			}
 		}
-		c.call("POST", "/deadletters/"+c.deadLetters(gone.Id)[0].Id+"/replay", adminToken, nil).refused(
+		c.call("POST", "/deadletters/"+c.deadLetters(gone.Id)[0].Id+"/replay", adminToken, nil).Refused(
 			409, "route_deleted", "",
 		)
-		if o := as[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).want(200)); o.DeliveriesPending != 0 ||
+		if o := contracttest.As[edgeapi.Overview](c.call("GET", "/overview", adminToken, nil).Want(200)); o.DeliveriesPending != 0 ||
 			o.Deadletters != 6 {
 			c.Errorf("pending %d, dead %d", o.DeliveriesPending, o.Deadletters)
 		}
@@ -330,10 +331,10 @@ func TestABrokenTargetIsSparedByItsCircuitBreaker(t *testing.T) {
 		t.Errorf("a new route: %+v", d)
 	}
 	c.eventually("the breaker opens", func() bool {
-		st := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+		st := contracttest.As[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).Want(200))
 		return st.Breaker == "open" && st.FailedAttempts >= 5
 	})
-	listed := as[[]edgeapi.Route](c.call("GET", "/routes", viewerToken, nil).want(200))[0].Delivery
+	listed := contracttest.As[[]edgeapi.Route](c.call("GET", "/routes", viewerToken, nil).Want(200))[0].Delivery
 	if listed.State != "circuit_open" || listed.LastStatus != 500 ||
 		!strings.Contains(listed.LastError, "answered 500") ||
 		listed.LastFailureAt == nil {
@@ -352,7 +353,7 @@ func TestABrokenTargetIsSparedByItsCircuitBreaker(t *testing.T) {
 	}
 	// Giving up is not an attempt: without the breaker, each event would have been tried again. Each was tried once at
 	// most before the breaker opened, and a few of them afterwards to find out whether the target is back.
-	after := as[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).want(200))
+	after := contracttest.As[edgeapi.RouteStats](c.call("GET", "/routes/"+route.Id+"/stats", viewerToken, nil).Want(200))
 	if after.FailedAttempts > events+4 || !strings.HasPrefix(after.LastError, "the target answered 500") {
 		t.Errorf("%d failed attempts of %d events; last error %q", after.FailedAttempts, events, after.LastError)
 	}
@@ -368,7 +369,7 @@ func TestARouteShowsHowItsLastAttemptWent(t *testing.T) {
 		site, agent := c.site("one", enrollmentToken)
 		c.send(agent, site, "e1", "t")
 		health := func() edgeapi.RouteDelivery {
-			return as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, viewerToken, nil).want(200)).Delivery
+			return contracttest.As[edgeapi.Route](c.call("GET", "/routes/"+r.Id, viewerToken, nil).Want(200)).Delivery
 		}
 		c.eventually("failing", func() bool { d := health(); return d.State == "failing" && d.LastStatus == 503 })
 		status.Store(204)
@@ -377,8 +378,8 @@ func TestARouteShowsHowItsLastAttemptWent(t *testing.T) {
 			return d.State == "ok" && d.LastStatus == 204 && strings.Contains(d.LastError, "answered 503") &&
 				d.LastSuccessAt != nil
 		})
-		if r := as[edgeapi.Route](
-			c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).want(200),
+		if r := contracttest.As[edgeapi.Route](
+			c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).Want(200),
 		); r.Delivery.State != "disabled" {
 			c.Errorf("%+v", r.Delivery)
 		}
@@ -441,17 +442,17 @@ func TestRoutesAreChecked(t *testing.T) {
 			body[k] = v
 		}
 		a := c.call("POST", "/routes", adminToken, body)
-		if e := as[edgeapi.Error](a); a.status != 400 || ptr(e.Error.Field) != tt.field {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+		if a.Status != 400 || a.Problem().Field != tt.field {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
 	}
-	ok := as[edgeapi.Route](
+	ok := contracttest.As[edgeapi.Route](
 		c.call(
 			"POST",
 			"/routes",
 			adminToken,
 			object{"name": "r", "topic": "*", "target_url": "https://example.com/hook"},
-		).want(201),
+		).Want(201),
 	)
 	if ok.Method != "POST" || !ok.Enabled || ok.RetryMax != 5 || ok.TimeoutSeconds != 10 {
 		t.Errorf("defaults: %+v", ok)
@@ -461,13 +462,13 @@ func TestRoutesAreChecked(t *testing.T) {
 		"/routes",
 		adminToken,
 		object{"name": "r", "topic": "*", "target_url": "https://example.com/hook", "site_id": "nowhere"},
-	).want(404)
+	).Want(404)
 	c.call(
 		"PATCH",
 		"/routes/"+ok.Id,
 		adminToken,
 		object{"target_url": "http://localhost/"},
-	).refused(400, "target_blocked", "target_url")
+	).Refused(400, "target_blocked", "target_url")
 }
 
 // Times and payloads that no contract admits can be in the database all the same: an older version
@@ -513,8 +514,8 @@ func TestAnEventThatCannotBeSentIsADeadLetterAndHoldsUpNothing(t *testing.T) {
 			c.Errorf("%+v", d)
 		}
 		c.eventually("the end of all deliveries", func() bool {
-			return as[edgeapi.RouteStats](
-				c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200),
+			return contracttest.As[edgeapi.RouteStats](
+				c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).Want(200),
 			).Pending == 0
 		})
 	})
@@ -526,17 +527,17 @@ func TestTimesOutsideOfUTCsYearsAreRefusedEverywhere(t *testing.T) {
 		site, agent := c.site("plant", enrollmentToken)
 		for _, at := range []string{"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+05:00"} {
 			event := object{"site_id": site, "topic": "t", "payload": 1, "event_time": at}
-			c.call("POST", "/events", agent, event).refused(400, "invalid", "event_time")
-			c.call("POST", "/events/batch", agent, object{"events": []object{event}}).refused(
+			c.call("POST", "/events", agent, event).Refused(400, "invalid", "event_time")
+			c.call("POST", "/events/batch", agent, object{"events": []object{event}}).Refused(
 				400, "invalid", "events.0.event_time",
 			)
 			c.call(
 				"POST", "/activity", agent, object{"entries": []object{{"message": "m", "level": "info", "time": at}}},
-			).refused(400, "invalid", "entries.0.time")
-			c.call("GET", "/audit?from="+url.QueryEscape(at), adminToken, nil).refused(400, "invalid", "from")
+			).Refused(400, "invalid", "entries.0.time")
+			c.call("GET", "/audit?from="+url.QueryEscape(at), adminToken, nil).Refused(400, "invalid", "from")
 		}
 		for _, path := range []string{"/events", "/activity", "/audit"} {
-			c.call("GET", path, adminToken, nil).want(200)
+			c.call("GET", path, adminToken, nil).Want(200)
 		}
 	})
 }
@@ -550,27 +551,27 @@ func TestFieldsAreTakenByTheirExactNamesOnly(t *testing.T) {
 		"/routes",
 		adminToken,
 		object{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "RETRY_MAX": 99999999999},
-	).refused(400, "invalid", "RETRY_MAX")
+	).Refused(400, "invalid", "RETRY_MAX")
 	c.call(
 		"POST",
 		"/routes",
 		adminToken,
 		`{"name": "r", "topic": "*", "target_url": "http://127.0.0.1:1", "method": "POST", "method": "DELETE"}`,
-	).refused(400, "invalid", "method")
-	c.call("POST", "/devices/register", agent, object{"device_id": "a", "name": "a", "Device_ID": "../x"}).refused(
+	).Refused(400, "invalid", "method")
+	c.call("POST", "/devices/register", agent, object{"device_id": "a", "name": "a", "Device_ID": "../x"}).Refused(
 		400, "invalid", "Device_ID",
 	)
 	c.call(
 		"POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": object{"Topic": 1}, "TOPIC": "u"},
-	).refused(400, "invalid", "TOPIC")
+	).Refused(400, "invalid", "TOPIC")
 	c.call(
 		"POST",
 		"/events",
 		agent,
 		`{"site_id": "`+site+`", "topic": "t", "payload": {"a": 1, "a": 2, "TOPIC": 3}}`,
-	).want(202)
-	c.call("GET", "/devices/%00", adminToken, nil).want(404)
-	c.call("GET", "/events?topic=%ff", adminToken, nil).refused(400, "invalid", "topic")
+	).Want(202)
+	c.call("GET", "/devices/%00", adminToken, nil).Want(404)
+	c.call("GET", "/events?topic=%ff", adminToken, nil).Refused(400, "invalid", "topic")
 }
 
 // A site's only event waits neither for another site's backlog, which has one request under way at a
@@ -593,7 +594,7 @@ func TestASitesEventDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
 		for i := range batch {
 			batch[i] = object{"event_id": fmt.Sprint(i), "site_id": busy, "topic": "t", "payload": i}
 		}
-		c.call("POST", "/events/batch", busyAgent, object{"events": batch}).want(202)
+		c.call("POST", "/events/batch", busyAgent, object{"events": batch}).Want(202)
 		c.eventually("the first request", func() bool { return len(tg.got()) == 1 })
 		c.send(quietAgent, quiet, "only", "t")
 		c.eventually("the quiet site's event", func() bool { return slices.Contains(tg.ids(), "only") })
@@ -602,8 +603,8 @@ func TestASitesEventDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
 		}
 		close(gate)
 		c.eventually("all deliveries", func() bool {
-			return as[edgeapi.RouteStats](
-				c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).want(200),
+			return contracttest.As[edgeapi.RouteStats](
+				c.call("GET", "/routes/"+r.Id+"/stats", adminToken, nil).Want(200),
 			).Delivered == backlog+1
 		})
 		ids := slices.DeleteFunc(tg.ids(), func(id string) bool { return id == "only" })
@@ -637,7 +638,7 @@ func TestADueRetryDoesNotWaitForABacklog(t *testing.T) {
 		for i := range batch {
 			batch[i] = object{"event_id": fmt.Sprint(i), "site_id": one, "topic": "t", "payload": i}
 		}
-		c.call("POST", "/events/batch", oneAgent, object{"events": batch}).want(202)
+		c.call("POST", "/events/batch", oneAgent, object{"events": batch}).Want(202)
 		c.eventually("the retry", func() bool {
 			return len(slices.DeleteFunc(tg.ids(), func(id string) bool { return id != "again" })) == 2
 		})
@@ -649,13 +650,13 @@ func TestNULInTextIsRefusedOnBothEngines(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		c.call("POST", "/auth/login", "", object{"username": "\x00", "password": "x"}).want(401)
-		c.call("POST", "/events", adminToken, object{"site_id": "\x00", "topic": "t", "payload": 1}).refused(
+		c.call("POST", "/auth/login", "", object{"username": "\x00", "password": "x"}).Want(401)
+		c.call("POST", "/events", adminToken, object{"site_id": "\x00", "topic": "t", "payload": 1}).Refused(
 			400, "invalid", "site_id",
 		)
 		c.call(
 			"POST", "/events", agent, object{"site_id": site, "event_id": "\x00", "topic": "t", "payload": 1},
-		).refused(400, "invalid", "event_id")
+		).Refused(400, "invalid", "event_id")
 	})
 }
 
@@ -669,13 +670,13 @@ func TestTextThatCannotBeReadIsNoID(t *testing.T) {
 		"/events",
 		agent,
 		`{"site_id":"`+site+`","event_id":"x\ud800","topic":"t","payload":1}`,
-	).refused(400, "invalid", "event_id")
+	).Refused(400, "invalid", "event_id")
 	c.call(
 		"POST",
 		"/events",
 		agent,
 		`{"site_id":"`+site+`","topic":"t\udfff","payload":1}`,
-	).refused(400, "invalid", "topic")
-	c.call("POST", "/events", agent, `{"site_id":"`+site+`","topic":"t","payload":"\ud83e\udd21 \ud800"}`).want(202)
-	c.call("PATCH", "/sites/"+site, adminToken, "{\"name\":\"x\",\"zz\":\"\xff\"}").refused(400, "invalid", "")
+	).Refused(400, "invalid", "topic")
+	c.call("POST", "/events", agent, `{"site_id":"`+site+`","topic":"t","payload":"\ud83e\udd21 \ud800"}`).Want(202)
+	c.call("PATCH", "/sites/"+site, adminToken, "{\"name\":\"x\",\"zz\":\"\xff\"}").Refused(400, "invalid", "")
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 func (c *control) enrollmentToken(token string, body object) edgeapi.NewEnrollmentToken {
 	c.Helper()
-	return as[edgeapi.NewEnrollmentToken](c.call("POST", "/enrollment-tokens", token, body).want(201))
+	return contracttest.As[edgeapi.NewEnrollmentToken](c.call("POST", "/enrollment-tokens", token, body).Want(201))
 }
 
 func (c *control) enroll(token string) answer {
@@ -23,33 +24,33 @@ func TestAnEnrollmentTokenWorksAsOftenAndAsLongAsItSays(t *testing.T) {
 	engines(t, func(c *control) {
 		org := c.org("acme")
 		made := c.enrollmentToken(org.AdminToken, object{"name": "plants", "max_uses": 2, "ttl_seconds": 600})
-		if site := as[edgeapi.Enrollment](c.enroll(made.Token).want(200)); site.OrgId != org.Id {
+		if site := contracttest.As[edgeapi.Enrollment](c.enroll(made.Token).Want(200)); site.OrgId != org.Id {
 			c.Errorf("the site belongs to %q", site.OrgId)
 		}
-		list := as[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", org.AdminToken, nil).want(200))
+		list := contracttest.As[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", org.AdminToken, nil).Want(200))
 		if len(list) != 1 || list[0].Uses != 1 || list[0].MaxUses != 2 {
 			c.Errorf("%+v", list)
 		}
-		c.enroll(made.Token).want(200)
-		c.enroll(made.Token).refused(401, "unauthenticated", "")
+		c.enroll(made.Token).Want(200)
+		c.enroll(made.Token).Refused(401, "unauthenticated", "")
 
 		short := c.enrollmentToken(org.AdminToken, object{"name": "short", "ttl_seconds": 60})
 		c.ahead(61 * time.Second)
-		c.enroll(short.Token).want(401)
-		if list := as[[]edgeapi.EnrollmentToken](
-			c.call("GET", "/enrollment-tokens", org.AdminToken, nil).want(200),
+		c.enroll(short.Token).Want(401)
+		if list := contracttest.As[[]edgeapi.EnrollmentToken](
+			c.call("GET", "/enrollment-tokens", org.AdminToken, nil).Want(200),
 		); len(list) != 1 {
 			c.Errorf("an expired token is listed: %+v", list)
 		}
 
 		withdrawn := c.enrollmentToken(org.AdminToken, object{"name": "withdrawn"})
-		c.call("DELETE", "/enrollment-tokens/"+withdrawn.Id, org.AdminToken, nil).want(204)
-		c.enroll(withdrawn.Token).want(401)
-		c.call("GET", "/sites", made.Token, nil).want(401) // it enrolls, nothing else
+		c.call("DELETE", "/enrollment-tokens/"+withdrawn.Id, org.AdminToken, nil).Want(204)
+		c.enroll(withdrawn.Token).Want(401)
+		c.call("GET", "/sites", made.Token, nil).Want(401) // it enrolls, nothing else
 
 		orphan := c.enrollmentToken(org.AdminToken, object{"name": "orphan"})
-		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).want(204)
-		c.enroll(orphan.Token).want(401)
+		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).Want(204)
+		c.enroll(orphan.Token).Want(401)
 	})
 }
 
@@ -60,7 +61,7 @@ func TestATokenForOneSiteEnrollsOneOfManyAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		statuses := make([]int, 8)
 		for i := range statuses {
-			all.Go(func() { statuses[i] = c.enroll(made.Token).status })
+			all.Go(func() { statuses[i] = c.enroll(made.Token).Status })
 		}
 		all.Wait()
 		enrolled := 0
@@ -83,17 +84,17 @@ func TestAnOrgSeesAndMakesOnlyItsOwnEnrollmentTokens(t *testing.T) {
 		if global.OrgId != b.Id {
 			c.Errorf("%+v", global)
 		}
-		c.call("POST", "/enrollment-tokens", a.AdminToken, object{"name": "x", "org_id": b.Id}).refused(
+		c.call("POST", "/enrollment-tokens", a.AdminToken, object{"name": "x", "org_id": b.Id}).Refused(
 			403, "denied", "",
 		)
-		c.call("POST", "/enrollment-tokens", adminToken, object{"name": "x", "org_id": "none"}).want(404)
-		if list := as[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", a.AdminToken, nil).want(200)); len(
+		c.call("POST", "/enrollment-tokens", adminToken, object{"name": "x", "org_id": "none"}).Want(404)
+		if list := contracttest.As[[]edgeapi.EnrollmentToken](c.call("GET", "/enrollment-tokens", a.AdminToken, nil).Want(200)); len(
 			list,
 		) != 0 {
 			c.Errorf("%+v", list)
 		}
-		c.call("DELETE", "/enrollment-tokens/"+global.Id, a.AdminToken, nil).want(404)
-		if site := as[edgeapi.Enrollment](c.enroll(global.Token).want(200)); site.OrgId != b.Id {
+		c.call("DELETE", "/enrollment-tokens/"+global.Id, a.AdminToken, nil).Want(404)
+		if site := contracttest.As[edgeapi.Enrollment](c.enroll(global.Token).Want(200)); site.OrgId != b.Id {
 			c.Errorf("%+v", site)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
 
@@ -26,12 +27,12 @@ func TestAnAcceptedEventIsListedAsItWasSent(t *testing.T) {
 			"headers":    object{"X-A": "b"},
 			"event_time": "2026-01-02T03:04:05.123456Z",
 		}
-		if r := as[edgeapi.EventReceipt](c.call("POST", "/events", agent, sent).want(202)); r.EventId != "e.1" ||
+		if r := contracttest.As[edgeapi.EventReceipt](c.call("POST", "/events", agent, sent).Want(202)); r.EventId != "e.1" ||
 			r.Duplicate {
 			t := c.T
 			t.Errorf("%+v", r)
 		}
-		got := as[[]edgeapi.Event](c.call("GET", "/events", viewerToken, nil).want(200))
+		got := contracttest.As[[]edgeapi.Event](c.call("GET", "/events", viewerToken, nil).Want(200))
 		if len(got) != 1 || got[0].Topic != "temp/öfen" || got[0].Headers["X-A"] != "b" ||
 			!got[0].EventTime.Equal(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)) {
 			c.Errorf("%+v", got)
@@ -50,10 +51,10 @@ func TestARepeatedEventIdIsADuplicateForTheWholeOrg(t *testing.T) {
 		_, agentA2 := c.site("a2", a.EnrollmentToken)
 		siteB, agentB := c.site("b", b.EnrollmentToken)
 		send := func(token, site string) edgeapi.EventReceipt {
-			return as[edgeapi.EventReceipt](
+			return contracttest.As[edgeapi.EventReceipt](
 				c.call(
 					"POST", "/events", token, object{"event_id": "same", "site_id": site, "topic": "t", "payload": 1},
-				).want(202),
+				).Want(202),
 			)
 		}
 		if send(agentA, siteA).Duplicate || !send(agentA, siteA).Duplicate {
@@ -62,11 +63,11 @@ func TestARepeatedEventIdIsADuplicateForTheWholeOrg(t *testing.T) {
 		if send(agentB, siteB).Duplicate {
 			c.Error("another org's event counts as a duplicate")
 		}
-		me := as[edgeapi.Caller](c.call("GET", "/auth/me", agentA2, nil).want(200))
+		me := contracttest.As[edgeapi.Caller](c.call("GET", "/auth/me", agentA2, nil).Want(200))
 		if !send(agentA2, me.SiteId).Duplicate {
 			c.Error("the same id from another site of the org is not a duplicate")
 		}
-		if n := len(as[[]edgeapi.Event](c.call("GET", "/events", adminToken, nil).want(200))); n != 2 {
+		if n := len(contracttest.As[[]edgeapi.Event](c.call("GET", "/events", adminToken, nil).Want(200))); n != 2 {
 			c.Errorf("%d events stored", n)
 		}
 	})
@@ -97,19 +98,19 @@ func TestMalformedEventsAreRefusedAndNameTheField(t *testing.T) {
 		"over 1 MiB":          {object{"site_id": site, "topic": "t", "payload": strings.Repeat("x", 1<<20)}, 413, ""},
 	} {
 		a := c.call("POST", "/events", agent, tt.body)
-		if a.status != tt.status {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+		if a.Status != tt.status {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 			continue
 		}
-		if e := as[edgeapi.Error](a); ptr(e.Error.Field) != tt.field {
-			t.Errorf("%s: field %q: %s", name, ptr(e.Error.Field), e.Error.Message)
+		if a.Problem().Field != tt.field {
+			t.Errorf("%s: want field %q: %s", name, tt.field, a.Body)
 		}
 	}
-	c.call("POST", "/events", adminToken, object{"site_id": "nowhere", "topic": "t", "payload": 1}).want(404)
-	if a := c.call("GET", "/events", adminToken, nil); strings.TrimSpace(string(a.body)) != "[]" {
-		t.Errorf("something was stored: %s", a.body)
+	c.call("POST", "/events", adminToken, object{"site_id": "nowhere", "topic": "t", "payload": 1}).Want(404)
+	if a := c.call("GET", "/events", adminToken, nil); strings.TrimSpace(a.Body) != "[]" {
+		t.Errorf("something was stored: %s", a.Body)
 	}
-	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": nil, "unknown": "field"}).want(
+	c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": nil, "unknown": "field"}).Want(
 		202,
 	)
 }
@@ -122,8 +123,8 @@ func TestABatchIsAcceptedWholeOrNotAtAll(t *testing.T) {
 		for i := range events {
 			events[i] = object{"event_id": fmt.Sprintf("e%d", i%900), "site_id": site, "topic": "t", "payload": i}
 		}
-		receipts := as[[]edgeapi.EventReceipt](
-			c.call("POST", "/events/batch", agent, object{"events": events}).want(202),
+		receipts := contracttest.As[[]edgeapi.EventReceipt](
+			c.call("POST", "/events/batch", agent, object{"events": events}).Want(202),
 		)
 		duplicates := 0
 		for _, r := range receipts {
@@ -134,15 +135,15 @@ func TestABatchIsAcceptedWholeOrNotAtAll(t *testing.T) {
 		if len(receipts) != 1000 || duplicates != 100 {
 			c.Errorf("%d receipts, %d duplicates", len(receipts), duplicates)
 		}
-		c.call("POST", "/events/batch", agent, object{"events": append(events, events[0])}).refused(
+		c.call("POST", "/events/batch", agent, object{"events": append(events, events[0])}).Refused(
 			400, "invalid", "events",
 		)
-		c.call("POST", "/events/batch", agent, object{"events": []any{}}).refused(400, "invalid", "events")
+		c.call("POST", "/events/batch", agent, object{"events": []any{}}).Refused(400, "invalid", "events")
 		bad := []any{
 			object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1},
 			object{"site_id": site, "topic": "", "payload": 1},
 		}
-		c.call("POST", "/events/batch", agent, object{"events": bad}).refused(400, "invalid", "events.1.topic")
+		c.call("POST", "/events/batch", agent, object{"events": bad}).Refused(400, "invalid", "events.1.topic")
 		if list := c.all("/events", adminToken); len(list) != 900 {
 			c.Errorf("%d events stored, want 900", len(list))
 		}
@@ -154,9 +155,9 @@ func (c *control) all(path, token string) []json.RawMessage {
 	c.Helper()
 	var all []json.RawMessage
 	for path != "" {
-		a := c.call("GET", path, token, nil).want(200)
-		all = append(all, as[[]json.RawMessage](a)...)
-		link := a.header.Get("Link")
+		a := c.call("GET", path, token, nil).Want(200)
+		all = append(all, contracttest.As[[]json.RawMessage](a)...)
+		link := a.Header.Get("Link")
 		path = ""
 		if link != "" {
 			next, _, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
@@ -177,10 +178,10 @@ func TestEventsCanBeFilteredAndPaged(t *testing.T) {
 		for i := range 7 {
 			c.call(
 				"POST", "/events", agentOne, object{"site_id": one, "topic": fmt.Sprintf("temp.%d", i), "payload": i},
-			).want(202)
+			).Want(202)
 		}
 		c.ahead(10 * time.Minute)
-		c.call("POST", "/events", agentTwo, object{"site_id": two, "topic": "100%_x", "payload": 1}).want(202)
+		c.call("POST", "/events", agentTwo, object{"site_id": two, "topic": "100%_x", "payload": 1}).Want(202)
 		for path, want := range map[string]int{
 			"/events": 8, "/events?limit=3": 8, "/events?site_id=" + two: 1, "/events?minutes=5": 1, "/events?minutes=60": 8,
 			"/events?topic=temp.3": 1, "/events?topic=" + url.QueryEscape("temp.*"): 7, "/events?topic=" + url.QueryEscape("100%_*"): 1, "/events?topic=" + url.QueryEscape("*_*"): 1, "/events?topic=" + url.QueryEscape("TEMP.*"): 0,
@@ -190,9 +191,9 @@ func TestEventsCanBeFilteredAndPaged(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/events?minutes=0", "/events?limit=0", "/events?limit=1001", "/events?limit=x", "/events?cursor=%21"} {
-			c.call("GET", path, viewerToken, nil).want(400)
+			c.call("GET", path, viewerToken, nil).Want(400)
 		}
-		newest := as[[]edgeapi.Event](c.call("GET", "/events?limit=1", viewerToken, nil).want(200))
+		newest := contracttest.As[[]edgeapi.Event](c.call("GET", "/events?limit=1", viewerToken, nil).Want(200))
 		if newest[0].Topic != "100%_x" {
 			c.Errorf("the newest event is not first: %s", newest[0].Topic)
 		}
@@ -203,23 +204,23 @@ func TestOldEventsGoAndPendingOnesStay(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		c.call("POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1}).want(
+		c.call("POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1}).Want(
 			202,
 		)
 		c.ahead(8 * 24 * time.Hour)
-		c.call("POST", "/events", agent, object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1}).want(
+		c.call("POST", "/events", agent, object{"event_id": "new", "site_id": site, "topic": "t", "payload": 1}).Want(
 			202,
 		)
 		c.maintain()
-		events := as[[]edgeapi.Event](c.call("GET", "/events", adminToken, nil).want(200))
+		events := contracttest.As[[]edgeapi.Event](c.call("GET", "/events", adminToken, nil).Want(200))
 		if len(events) != 1 || events[0].EventId != "new" {
 			c.Errorf("%+v", events)
 		}
 		// Its id may be used again now: uniqueness lasts as long as the event.
-		if r := as[edgeapi.EventReceipt](
+		if r := contracttest.As[edgeapi.EventReceipt](
 			c.call(
 				"POST", "/events", agent, object{"event_id": "old", "site_id": site, "topic": "t", "payload": 1},
-			).want(202),
+			).Want(202),
 		); r.Duplicate {
 			c.Error("an expired event still counts")
 		}
@@ -232,20 +233,20 @@ func TestAFullBacklogRefusesEventsUntilItIsDrained(t *testing.T) {
 	site, agent := c.site("plant", enrollmentToken)
 	gate := make(chan struct{})
 	tg := newTarget(t, func(int, *http.Request, []byte) int { <-gate; return 200 })
-	c.call("POST", "/routes", adminToken, object{"name": "slow", "topic": "*", "target_url": tg.url}).want(201)
+	c.call("POST", "/routes", adminToken, object{"name": "slow", "topic": "*", "target_url": tg.url}).Want(201)
 	send := func() answer {
 		return c.call("POST", "/events", agent, object{"site_id": site, "topic": "t", "payload": 1})
 	}
 	for range 3 {
-		send().want(202)
+		send().Want(202)
 	}
 	a := send()
-	a.refused(503, "backlog_full", "")
-	if a.header.Get("Retry-After") == "" {
+	a.Refused(503, "backlog_full", "")
+	if a.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 	close(gate)
-	c.eventually("events are accepted again", func() bool { return send().status == 202 })
+	c.eventually("events are accepted again", func() bool { return send().Status == 202 })
 }
 
 func TestConcurrentEventsAreAllStored(t *testing.T) {
@@ -259,7 +260,7 @@ func TestConcurrentEventsAreAllStored(t *testing.T) {
 					c.call(
 						"POST", "/events", agent,
 						object{"event_id": fmt.Sprintf("%d-%d", k, i), "site_id": site, "topic": "t", "payload": 1},
-					).want(202)
+					).Want(202)
 				}
 			})
 		}

@@ -2,7 +2,6 @@ package edge_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -135,15 +134,9 @@ func startAt(t *testing.T, skew time.Duration, change ...func(*edge.Config)) *co
 // ahead moves the service's clock.
 func (c *control) ahead(d time.Duration) { c.skew.Add(int64(d)) }
 
-type answer struct {
-	*control
-	what   string
-	status int
-	header http.Header
-	body   []byte
-}
+type answer = contracttest.Answer
 
-// call sends a request. body is marshalled unless it is a string.
+// call sends a request. body is as Request.Body has it.
 func (c *control) call(method, path, token string, body any) answer {
 	c.Helper()
 	return c.callWith(method, path, token, body, nil)
@@ -151,67 +144,9 @@ func (c *control) call(method, path, token string, body any) answer {
 
 func (c *control) callWith(method, path, token string, body any, header map[string]string) answer {
 	c.Helper()
-	var r io.Reader
-	switch b := body.(type) {
-	case nil:
-	case string:
-		r = strings.NewReader(b)
-	default:
-		encoded, err := json.Marshal(b)
-		if err != nil {
-			c.Fatal(err)
-		}
-		r = bytes.NewReader(encoded)
-	}
-	req, err := http.NewRequestWithContext(c.Context(), method, c.url+edgeapi.BasePath+path, r)
-	if err != nil {
-		c.Fatal(err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	for k, v := range header {
-		req.Header.Set(k, v)
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	res, err := client.Do(req)
-	if err != nil {
-		c.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return answer{c, method + " " + path, res.StatusCode, res.Header, b}
-}
-
-// want fails the test unless the answer has the status.
-func (a answer) want(status int) answer {
-	a.Helper()
-	if a.status != status {
-		a.Fatalf("%s: %d, want %d: %s", a.what, a.status, status, a.body)
-	}
-	return a
-}
-
-// refused checks status, code and field of an error.
-func (a answer) refused(status int, code, field string) {
-	a.Helper()
-	a.want(status)
-	var e edgeapi.Error
-	a.into(&e)
-	if got := ptr(e.Error.Field); e.Error.Code != code || got != field {
-		a.Errorf("%s: code %q field %q, want %q %q: %s", a.what, e.Error.Code, got, code, field, e.Error.Message)
-	}
-}
-
-func (a answer) into(v any) {
-	a.Helper()
-	if err := json.Unmarshal(a.body, v); err != nil {
-		a.Fatalf("%s: %v: %s", a.what, err, a.body)
-	}
+	return contracttest.Send(c, nil, contracttest.Request{
+		Method: method, URL: c.url + edgeapi.BasePath + path, Token: token, Body: body, Header: header,
+	})
 }
 
 func ptr(s *string) string {
@@ -221,22 +156,14 @@ func ptr(s *string) string {
 	return *s
 }
 
-// as decodes an answer.
-func as[T any](a answer) T {
-	a.Helper()
-	var v T
-	a.into(&v)
-	return v
-}
-
 // object is a JSON object under construction.
 type object = map[string]any
 
 // site enrolls a site and returns its id and agent token.
 func (c *control) site(name, enrollment string) (id, token string) {
 	c.Helper()
-	e := as[edgeapi.Enrollment](
-		c.call("POST", "/enroll", "", object{"name": name, "enrollment_token": enrollment}).want(200),
+	e := contracttest.As[edgeapi.Enrollment](
+		c.call("POST", "/enroll", "", object{"name": name, "enrollment_token": enrollment}).Want(200),
 	)
 	return e.SiteId, e.AgentToken
 }
@@ -244,13 +171,13 @@ func (c *control) site(name, enrollment string) (id, token string) {
 // org makes an org.
 func (c *control) org(name string) edgeapi.NewOrg {
 	c.Helper()
-	return as[edgeapi.NewOrg](c.call("POST", "/orgs", adminToken, object{"name": name}).want(201))
+	return contracttest.As[edgeapi.NewOrg](c.call("POST", "/orgs", adminToken, object{"name": name}).Want(201))
 }
 
 // device registers a device.
 func (c *control) device(token, id string) {
 	c.Helper()
-	c.call("POST", "/devices/register", token, object{"device_id": id, "name": id, "labels": object{"line": "a"}}).want(
+	c.call("POST", "/devices/register", token, object{"device_id": id, "name": id, "labels": object{"line": "a"}}).Want(
 		201,
 	)
 }

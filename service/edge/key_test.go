@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/edge"
@@ -54,15 +55,15 @@ func TestALostKeyStopsTheStartAndCanBeReplaced(t *testing.T) {
 	}
 
 	c = start(t, inDir, other, func(cfg *edge.Config) { cfg.ReplaceLostKeys = true })
-	if got := as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).want(200)); got.Enabled ||
+	if got := contracttest.As[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).Want(200)); got.Enabled ||
 		!strings.Contains(ptr(got.DisabledReason), "a key that is lost") {
 		t.Errorf("%+v", got)
 	}
-	c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": true}).refused(400, "secret_lost", "secret")
+	c.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": true}).Refused(400, "secret_lost", "secret")
 	c.call(
 		"PATCH", "/routes/"+r.Id, adminToken,
 		object{"enabled": true, "secret": "whsec_" + strings.Repeat("c2VjcmV0", 4)},
-	).want(200)
+	).Want(200)
 	site, agent := c.site("plant", enrollmentToken)
 	c.send(agent, site, "one", "t")
 	c.eventually("delivery with the new secret", func() bool { return len(tg.got()) == 1 })
@@ -113,7 +114,7 @@ func TestARouteThatCannotBeUsedIsAnAlertUntilItCan(t *testing.T) {
 		c.send(agent, site, "one", "t")
 		firing := func() bool {
 			c.maintain()
-			for _, a := range as[[]edgeapi.Alert](c.call("GET", "/alerts?status=firing", adminToken, nil).want(200)) {
+			for _, a := range contracttest.As[[]edgeapi.Alert](c.call("GET", "/alerts?status=firing", adminToken, nil).Want(200)) {
 				if a.Kind == "delivery_blocked" && a.Subject == r.Id &&
 					strings.Contains(a.Message, "secret cannot be opened") {
 					return true

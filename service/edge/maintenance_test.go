@@ -21,7 +21,7 @@ func TestMaintenanceNeverDeletesEventsThatWereJustAccepted(t *testing.T) {
 		var accepted sync.Map
 		var clients sync.WaitGroup
 		send := func(id string) {
-			c.call("POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1}).want(
+			c.call("POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1}).Want(
 				202,
 			)
 			accepted.Store(id, true)
@@ -111,7 +111,7 @@ func TestMaintenanceBesideIngestLosesNothing(t *testing.T) {
 					id := fmt.Sprintf("%d-%d", k, i)
 					c.call(
 						"POST", "/events", agent, object{"event_id": id, "site_id": site, "topic": "t", "payload": 1},
-					).want(202)
+					).Want(202)
 					accepted.Store(id, true)
 				}
 			})
@@ -135,7 +135,7 @@ func TestRetentionBySizeKeepsTheNewestEvents(t *testing.T) {
 		c.call(
 			"POST", "/events", agent,
 			object{"event_id": fmt.Sprint(i), "site_id": site, "topic": "t", "payload": string(payload)},
-		).want(202)
+		).Want(202)
 	}
 	for range 3 { // it deletes no more when it runs again
 		c.maintain()

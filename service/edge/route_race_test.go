@@ -10,6 +10,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
@@ -63,13 +64,13 @@ func raceRoutes(t *testing.T, c [2]*control) {
 				}
 				r := at.route(tg, object{"name": fmt.Sprint("changing ", k)})
 				for range rand.IntN(4) {
-					at.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": rand.IntN(2) == 0}).want(200)
+					at.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": rand.IntN(2) == 0}).Want(200)
 					changed.Add(1)
 				}
 				if rand.IntN(3) > 0 {
-					at.call("DELETE", "/routes/"+r.Id, adminToken, nil).want(204)
+					at.call("DELETE", "/routes/"+r.Id, adminToken, nil).Want(204)
 				} else {
-					at.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).want(200)
+					at.call("PATCH", "/routes/"+r.Id, adminToken, object{"enabled": false}).Want(200)
 				}
 				changed.Add(2)
 			}
@@ -90,7 +91,7 @@ func raceRoutes(t *testing.T, c [2]*control) {
 	}
 
 	c[0].eventually("all deliveries of the steady route", func() bool {
-		st := as[edgeapi.RouteStats](c[0].call("GET", "/routes/"+steady.Id+"/stats", adminToken, nil).want(200))
+		st := contracttest.As[edgeapi.RouteStats](c[0].call("GET", "/routes/"+steady.Id+"/stats", adminToken, nil).Want(200))
 		return st.Delivered == clients*each
 	})
 	d := c[0].service.DB()
@@ -134,7 +135,7 @@ func TestAReplicaFollowsRoutesThatAnotherChanged(t *testing.T) {
 	}
 	// Both replicas have read ahead; each lane has one request under way to the old target.
 	c[0].eventually("requests to the old target", func() bool { return len(old.got()) == sites })
-	c[1].call("PATCH", "/routes/"+r.Id, adminToken, object{"target_url": now.url}).want(200)
+	c[1].call("PATCH", "/routes/"+r.Id, adminToken, object{"target_url": now.url}).Want(200)
 	c[0].lookAtRoutes()
 	c[1].lookAtRoutes()
 	close(release)
@@ -154,36 +155,36 @@ func (c *control) lookAtRoutes() {
 func TestADeletedOrgActsNoMore(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
-		org := as[edgeapi.NewOrg](c.call("POST", "/orgs", adminToken, object{"name": "tenant"}).want(201))
+		org := contracttest.As[edgeapi.NewOrg](c.call("POST", "/orgs", adminToken, object{"name": "tenant"}).Want(201))
 		site, agent := c.site("plant", org.EnrollmentToken)
 		tg := newTarget(c.T, func(int, *http.Request, []byte) int { return http.StatusServiceUnavailable })
-		r := as[edgeapi.Route](
-			c.call("POST", "/routes", org.AdminToken, object{"name": "r", "topic": "*", "target_url": tg.url}).want(
+		r := contracttest.As[edgeapi.Route](
+			c.call("POST", "/routes", org.AdminToken, object{"name": "r", "topic": "*", "target_url": tg.url}).Want(
 				201,
 			),
 		)
 		c.device(agent, "pump")
-		campaign := as[edgeapi.Campaign](
+		campaign := contracttest.As[edgeapi.Campaign](
 			c.call(
 				"POST",
 				"/ota/campaigns",
 				org.AdminToken,
 				object{"name": "spring", "version": "2", "url": "https://x.example/2",
 					"sha256": fmt.Sprintf("%064x", 1), "targets": object{"device_ids": []string{"pump"}}},
-			).want(201),
+			).Want(201),
 		)
-		c.call("POST", "/ota/campaigns/"+campaign.Id+"/start", org.AdminToken, nil).want(200)
+		c.call("POST", "/ota/campaigns/"+campaign.Id+"/start", org.AdminToken, nil).Want(200)
 		c.send(agent, site, "one", "t")
 		c.eventually("an attempt", func() bool { return len(tg.got()) == 1 })
 
-		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).want(204)
+		c.call("DELETE", "/orgs/"+org.Id, adminToken, nil).Want(204)
 		c.send(agent, site, "two", "t") // the site lives on
-		if got := as[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).want(200)); got.Enabled ||
+		if got := contracttest.As[edgeapi.Route](c.call("GET", "/routes/"+r.Id, adminToken, nil).Want(200)); got.Enabled ||
 			ptr(got.DisabledReason) != "its org was deleted" {
 			c.Errorf("route: %+v", got)
 		}
-		if got := as[edgeapi.Campaign](
-			c.call("GET", "/ota/campaigns/"+campaign.Id, adminToken, nil).want(200),
+		if got := contracttest.As[edgeapi.Campaign](
+			c.call("GET", "/ota/campaigns/"+campaign.Id, adminToken, nil).Want(200),
 		); got.Status != "aborted" {
 			c.Errorf("campaign: %s", got.Status)
 		}

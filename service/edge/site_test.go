@@ -14,6 +14,7 @@ import (
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
 
@@ -21,7 +22,9 @@ func TestASiteGoesOfflineAfterThreeMissedHeartbeatsAndComesBack(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		id, agent := c.site("plant", enrollmentToken)
-		site := func() edgeapi.Site { return as[edgeapi.Site](c.call("GET", "/sites/"+id, viewerToken, nil).want(200)) }
+		site := func() edgeapi.Site {
+			return contracttest.As[edgeapi.Site](c.call("GET", "/sites/"+id, viewerToken, nil).Want(200))
+		}
 		if s := site(); s.Status != "online" || s.LastSeenAt == nil {
 			c.Errorf("%+v", s)
 		}
@@ -38,8 +41,8 @@ func TestASiteGoesOfflineAfterThreeMissedHeartbeatsAndComesBack(t *testing.T) {
 		if got := c.alerts("site_offline"); len(got) != 1 || got[0].Subject != id {
 			c.Errorf("%+v", got)
 		}
-		r := as[edgeapi.HeartbeatReply](
-			c.call("POST", "/heartbeat", agent, object{"version": "2", "labels": object{"zone": "n"}}).want(200),
+		r := contracttest.As[edgeapi.HeartbeatReply](
+			c.call("POST", "/heartbeat", agent, object{"version": "2", "labels": object{"zone": "n"}}).Want(200),
 		)
 		if r.Status != "online" || r.HeartbeatIntervalSeconds != 30 {
 			c.Errorf("%+v", r)
@@ -51,8 +54,8 @@ func TestASiteGoesOfflineAfterThreeMissedHeartbeatsAndComesBack(t *testing.T) {
 		if got := c.alerts("site_offline"); len(got) != 0 {
 			c.Errorf("the alert did not resolve: %+v", got)
 		}
-		if all := as[[]edgeapi.Alert](
-			c.call("GET", "/alerts?status=resolved", viewerToken, nil).want(200),
+		if all := contracttest.As[[]edgeapi.Alert](
+			c.call("GET", "/alerts?status=resolved", viewerToken, nil).Want(200),
 		); len(all) != 1 ||
 			all[0].ResolvedAt == nil {
 			c.Errorf("%+v", all)
@@ -63,34 +66,34 @@ func TestASiteGoesOfflineAfterThreeMissedHeartbeatsAndComesBack(t *testing.T) {
 // alerts are the firing alerts of a kind.
 func (c *control) alerts(kind string) []edgeapi.Alert {
 	c.Helper()
-	all := as[[]edgeapi.Alert](c.call("GET", "/alerts?limit=1000", adminToken, nil).want(200))
+	all := contracttest.As[[]edgeapi.Alert](c.call("GET", "/alerts?limit=1000", adminToken, nil).Want(200))
 	return slices.DeleteFunc(all, func(a edgeapi.Alert) bool { return string(a.Kind) != kind })
 }
 
 func TestARevokedSiteIsShutOutAtOnce(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
-		e := as[edgeapi.Enrollment](
+		e := contracttest.As[edgeapi.Enrollment](
 			c.call(
 				"POST", "/enroll", "",
 				object{"name": "plant", "enrollment_token": enrollmentToken, "csr_pem": newCSR(c.T)},
-			).want(200),
+			).Want(200),
 		)
-		c.call("POST", "/heartbeat", e.AgentToken, nil).want(200)
-		if s := as[edgeapi.Site](
-			c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).want(200),
+		c.call("POST", "/heartbeat", e.AgentToken, nil).Want(200)
+		if s := contracttest.As[edgeapi.Site](
+			c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).Want(200),
 		); s.Status != "revoked" {
 			c.Errorf("%+v", s)
 		}
-		c.call("POST", "/heartbeat", e.AgentToken, nil).want(401)
-		c.call("POST", "/events", e.AgentToken, object{"site_id": e.SiteId, "topic": "t", "payload": 1}).want(401)
-		c.call("POST", "/sites/"+e.SiteId+"/rotate", e.AgentToken, object{"csr_pem": newCSR(c.T)}).refused(
+		c.call("POST", "/heartbeat", e.AgentToken, nil).Want(401)
+		c.call("POST", "/events", e.AgentToken, object{"site_id": e.SiteId, "topic": "t", "payload": 1}).Want(401)
+		c.call("POST", "/sites/"+e.SiteId+"/rotate", e.AgentToken, object{"csr_pem": newCSR(c.T)}).Refused(
 			403, "site_revoked", "",
 		)
-		c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).want(200)
-		c.call("POST", "/sites/nowhere/revoke", adminToken, nil).want(404)
+		c.call("POST", "/sites/"+e.SiteId+"/revoke", adminToken, nil).Want(200)
+		c.call("POST", "/sites/nowhere/revoke", adminToken, nil).Want(404)
 
-		list, err := x509.ParseRevocationList(c.call("GET", "/ca/crl", "", nil).want(200).body)
+		list, err := x509.ParseRevocationList([]byte(c.call("GET", "/ca/crl", "", nil).Want(200).Body))
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -102,10 +105,10 @@ func TestARevokedSiteIsShutOutAtOnce(t *testing.T) {
 		if err := list.CheckSignatureFrom(parseCertificate(c.T, *e.CaPem)); err != nil {
 			c.Error(err)
 		}
-		a := c.call("GET", "/ca/crl?format=pem", "", nil).want(200)
-		if a.header.Get("Content-Type") != "application/pkix-crl" ||
-			!strings.HasPrefix(string(a.body), "-----BEGIN X509 CRL-----") {
-			c.Errorf("%s %.40s", a.header.Get("Content-Type"), a.body)
+		a := c.call("GET", "/ca/crl?format=pem", "", nil).Want(200)
+		if a.Header.Get("Content-Type") != "application/pkix-crl" ||
+			!strings.HasPrefix(a.Body, "-----BEGIN X509 CRL-----") {
+			c.Errorf("%s %.40s", a.Header.Get("Content-Type"), a.Body)
 		}
 	})
 }
@@ -126,10 +129,10 @@ func parseCertificate(t *testing.T, text string) *x509.Certificate {
 func TestACertificateCanBeRenewedUntilThirtyDaysAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	e := as[edgeapi.Enrollment](
+	e := contracttest.As[edgeapi.Enrollment](
 		c.call(
 			"POST", "/enroll", "", object{"name": "plant", "enrollment_token": enrollmentToken, "csr_pem": newCSR(t)},
-		).want(200),
+		).Want(200),
 	)
 	cert := parseCertificate(t, *e.CertificatePem)
 	if cert.Subject.CommonName != e.SiteId || len(cert.DNSNames) != 0 {
@@ -139,7 +142,7 @@ func TestACertificateCanBeRenewedUntilThirtyDaysAfterItsEnd(t *testing.T) {
 		return c.call("POST", "/sites/"+e.SiteId+"/rotate", e.AgentToken, object{"csr_pem": newCSR(t)})
 	}
 	c.ahead(61 * 24 * time.Hour)
-	if r := as[edgeapi.HeartbeatReply](c.call("POST", "/heartbeat", e.AgentToken, nil).want(200)); !r.RenewCertificate {
+	if r := contracttest.As[edgeapi.HeartbeatReply](c.call("POST", "/heartbeat", e.AgentToken, nil).Want(200)); !r.RenewCertificate {
 		t.Error("two thirds are over, but the agent is not told to renew")
 	}
 	c.ahead(58 * 24 * time.Hour) // 119 days: expired 29 days ago
@@ -147,21 +150,21 @@ func TestACertificateCanBeRenewedUntilThirtyDaysAfterItsEnd(t *testing.T) {
 	if got := c.alerts("cert_expiring"); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	renewed := as[edgeapi.IssuedCertificate](rotate().want(200))
+	renewed := contracttest.As[edgeapi.IssuedCertificate](rotate().Want(200))
 	if got := parseCertificate(t, renewed.CertificatePem); got.SerialNumber.Cmp(cert.SerialNumber) == 0 {
 		t.Error("the serial is the old one")
 	}
 	c.ahead(121 * 24 * time.Hour)
-	rotate().refused(403, "certificate_expired", "")
+	rotate().Refused(403, "certificate_expired", "")
 	rotateBad := c.call("POST", "/sites/"+e.SiteId+"/rotate", e.AgentToken, object{"csr_pem": "nonsense"})
-	rotateBad.refused(400, "invalid", "csr_pem")
+	rotateBad.Refused(400, "invalid", "csr_pem")
 }
 
 func TestTheRevocationListIsRenewedBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	read := func() *x509.RevocationList {
-		list, err := x509.ParseRevocationList(c.call("GET", "/ca/crl", "", nil).want(200).body)
+		list, err := x509.ParseRevocationList([]byte(c.call("GET", "/ca/crl", "", nil).Want(200).Body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,22 +184,22 @@ func TestWithoutPKIItsRoutesAreUnavailable(t *testing.T) {
 	t.Parallel()
 	c := start(t, func(cfg *edge.Config) { cfg.PKI = false })
 	site, agent := c.site("plant", enrollmentToken)
-	c.call("GET", "/ca/crl", "", nil).refused(503, "pki_disabled", "")
-	c.call("POST", "/sites/"+site+"/rotate", agent, object{"csr_pem": newCSR(t)}).refused(503, "pki_disabled", "")
+	c.call("GET", "/ca/crl", "", nil).Refused(503, "pki_disabled", "")
+	c.call("POST", "/sites/"+site+"/rotate", agent, object{"csr_pem": newCSR(t)}).Refused(503, "pki_disabled", "")
 	c.call(
 		"POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": newCSR(t)},
-	).refused(503, "pki_disabled", "")
-	c.call("GET", "/auth/oidc/login", "", nil).refused(503, "oidc_not_configured", "")
+	).Refused(503, "pki_disabled", "")
+	c.call("GET", "/auth/oidc/login", "", nil).Refused(503, "oidc_not_configured", "")
 }
 
 func TestEnrollmentRefusesBadTokensAndBadRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	org := c.org("acme")
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "wrong"}).want(401)
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.AdminToken}).want(401)
-	c.call("POST", "/enroll", "", object{"enrollment_token": enrollmentToken}).refused(400, "invalid", "name")
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": "x"}).refused(
+	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "wrong"}).Want(401)
+	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.AdminToken}).Want(401)
+	c.call("POST", "/enroll", "", object{"enrollment_token": enrollmentToken}).Refused(400, "invalid", "name")
+	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": "x"}).Refused(
 		400, "invalid", "csr_pem",
 	)
 	key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
@@ -208,14 +211,14 @@ func TestEnrollmentRefusesBadTokensAndBadRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	weak := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
-	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": weak}).refused(
+	c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": enrollmentToken, "csr_pem": weak}).Refused(
 		400, "invalid", "csr_pem",
 	)
-	if s := as[[]edgeapi.Site](c.call("GET", "/sites", adminToken, nil).want(200)); len(s) != 0 {
+	if s := contracttest.As[[]edgeapi.Site](c.call("GET", "/sites", adminToken, nil).Want(200)); len(s) != 0 {
 		t.Errorf("%d sites", len(s))
 	}
-	e := as[edgeapi.Enrollment](
-		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).want(200),
+	e := contracttest.As[edgeapi.Enrollment](
+		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": org.EnrollmentToken}).Want(200),
 	)
 	if e.OrgId != org.Id || e.CertificatePem != nil || e.HeartbeatIntervalSeconds != 30 {
 		t.Errorf("%+v", e)
@@ -231,11 +234,11 @@ func TestManySitesEnrollAtOnceAndGuessersAreSlowedDown(t *testing.T) {
 	}
 	sites.Wait()
 	for range 5 {
-		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(401)
+		c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).Want(401)
 	}
-	if a := c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).want(
+	if a := c.call("POST", "/enroll", "", object{"name": "x", "enrollment_token": "guess"}).Want(
 		429,
-	); a.header.Get("Retry-After") == "" {
+	); a.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
@@ -45,17 +46,17 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		{"GET", "/explain?client=198.51.100.7:40000&vip=192.0.2.1:80:tcp", longB, ""},
 		{"POST", "/backends/1/drain", longA, ""}, {"POST", "/backends/1/undrain", longA, "{}"}, {"POST", "/backends/1/weight", longA, `{"weight": 3}`},
 	} {
-		n.call(step.method, step.path, step.key, step.body).want(200)
+		n.call(step.method, step.path, step.key, step.body).Want(200)
 	}
 	single := start(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]")
-	single.call("GET", "/status", longB, "").want(200)
+	single.call("GET", "/status", longB, "").Want(200)
 	for _, op := range n.service.shell.Contract().Operations() {
 		path := strings.ReplaceAll(op.Path, "{id}", "1")
 		for _, stranger := range []string{"", longC} {
 			a := n.call(op.Method, path, stranger, "{}")
-			a.refused(401, "unauthenticated", "")
-			if a.header.Get("WWW-Authenticate") != "Bearer" {
-				t.Errorf("%s: %v", a.what, a.header)
+			a.Refused(401, "unauthenticated", "")
+			if a.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: %v", a.What, a.Header)
 			}
 		}
 		if op.Access != AccessAdmin {
@@ -64,7 +65,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		if op.Audit == "" {
 			t.Errorf("%s is for admins and leaves no audit line", op.ID)
 		}
-		n.call(op.Method, path, longB, "{}").refused(403, "denied", "")
+		n.call(op.Method, path, longB, "{}").Refused(403, "denied", "")
 		for _, want := range []string{"user=ops role=admin", "user=key-1 role=readonly"} {
 			lines := slices.DeleteFunc(n.log.lines("api change"), func(l string) bool {
 				return !strings.Contains(l, want) || !strings.Contains(l, "path="+lbapi.BasePath+path+" ")
@@ -84,7 +85,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), n.recorder.Report())
 	}
-	text := n.send("GET", "/metrics", "", "", "").want(200).body
+	text := n.send("GET", "/metrics", "", "", "").Want(200).Body
 	for _, want := range []string{`lb_api_auth_failures_total{reason="unauthenticated"} 18`, `lb_api_auth_failures_total{reason="forbidden"} 3`,
 		`lb_api_changes_total{code="200",user="ops"} 3`, `lb_api_changes_total{code="403",user="key-1"} 3`} {
 		if !strings.Contains(text, want) {
@@ -129,7 +130,7 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 			Evictions: 8,
 		}
 	})
-	vips := as[[]lbapi.VIP](n.call("GET", "/vips", longB, "").want(200))
+	vips := contracttest.As[[]lbapi.VIP](n.call("GET", "/vips", longB, "").Want(200))
 	if len(vips) != 3 {
 		t.Fatalf("%+v", vips)
 	}
@@ -161,7 +162,7 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 		r.Backends[0].Port != 0 {
 		t.Errorf("%+v", r)
 	}
-	rows := as[[]lbapi.BackendRow](n.call("GET", "/backends", longB, "").want(200))
+	rows := contracttest.As[[]lbapi.BackendRow](n.call("GET", "/backends", longB, "").Want(200))
 	var got []string
 	for _, r := range rows {
 		got = append(got, fmt.Sprint(r.Vip, " ", r.Id))
@@ -171,7 +172,7 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 	) != "192.0.2.1:80:tcp 1, 192.0.2.1:80:tcp 2, [2001:db8::1]:8000:tcp 3, 192.0.2.1:81:tcp 1" {
 		t.Errorf("%q", got)
 	}
-	node := as[lbapi.Node](n.call("GET", "/node", longB, "").want(200))
+	node := contracttest.As[lbapi.Node](n.call("GET", "/node", longB, "").Want(200))
 	if node.Interface != "eth0" || node.XdpMode != "generic" || !node.Attached || node.XdpModeAttached != "generic" || node.Drops["malformed"] != 7 || node.Flows.Entries != 9 || node.Flows.Evictions != 8 ||
 		len(node.Bgp) != 1 || node.Bgp[0].Peer != "10.0.0.254" || node.NotReady != "" ||
 		node.Config.Path != n.path ||
@@ -179,7 +180,7 @@ func TestVIPsAreShownWithTheirBackendsAndCounters(t *testing.T) {
 		node.Config.ErrorAt != nil {
 		t.Errorf("%+v", node)
 	}
-	metrics := n.send("GET", "/metrics", "", "", "").want(200).body
+	metrics := n.send("GET", "/metrics", "", "", "").Want(200).Body
 	for _, want := range []string{
 		`lb_vip_packets_total{vip="192.0.2.1:80:tcp"} 10`, `lb_vip_bytes_total{vip="192.0.2.1:80:tcp"} 1000`, `lb_vip_flows_total{vip="192.0.2.1:80:tcp"} 2`,
 		`lb_vip_dropped_total{reason="no_backend",vip="192.0.2.1:80:tcp"} 4`, `lb_backend_packets_total{backend="10.0.0.1:80",vip="192.0.2.1:80:tcp"} 6`,
@@ -200,9 +201,9 @@ func TestTheGuideExplainsEveryMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := start(t, unchecked)
-	n.call("POST", "/backends/1/drain", longA, "").want(200) // counted by caller, so there is none before
+	n.call("POST", "/backends/1/drain", longA, "").Want(200) // counted by caller, so there is none before
 	told := 0
-	for line := range strings.Lines(n.send("GET", "/metrics", "", "", "").want(200).body) {
+	for line := range strings.Lines(n.send("GET", "/metrics", "", "", "").Want(200).Body) {
 		name, ours := strings.CutPrefix(line, "# TYPE lb_")
 		if !ours {
 			continue
@@ -220,7 +221,7 @@ func TestTheGuideExplainsEveryMetric(t *testing.T) {
 func TestChangesAreAnsweredWithTheBackendsRows(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked)
-	rows := as[[]lbapi.BackendRow](n.call("POST", "/backends/1/drain", longA, "").want(200))
+	rows := contracttest.As[[]lbapi.BackendRow](n.call("POST", "/backends/1/drain", longA, "").Want(200))
 	if len(rows) != 2 || rows[0].State != "draining" || !rows[0].AdminDraining || !rows[0].Healthy ||
 		rows[1].State != "draining" ||
 		rows[1].Vip != "192.0.2.1:81:tcp" {
@@ -230,23 +231,23 @@ func TestChangesAreAnsweredWithTheBackendsRows(t *testing.T) {
 		{Address: netip.MustParseAddr("10.0.0.1")},
 		{Address: netip.MustParseAddr("fd00::1"), Port: 8080},
 	})
-	rows = as[[]lbapi.BackendRow](n.call("POST", "/backends/1/undrain", longA, "").want(200))
+	rows = contracttest.As[[]lbapi.BackendRow](n.call("POST", "/backends/1/undrain", longA, "").Want(200))
 	if rows[0].State != "draining" || rows[0].AdminDraining {
 		t.Errorf("%+v", rows)
 	}
-	if d := as[lbapi.Node](n.call("GET", "/node", longB, "")).OrchestratorDrains; fmt.Sprint(
+	if d := contracttest.As[lbapi.Node](n.call("GET", "/node", longB, "")).OrchestratorDrains; fmt.Sprint(
 		d,
 	) != "[{[10.0.0.1:0 [fd00::1]:8080] kubernetes}]" {
 		t.Errorf("%v", d)
 	}
-	rows = as[[]lbapi.BackendRow](
-		n.call("POST", "/backends/1/weight", longA, `{"weight": 1000, "vip": "192.0.2.1:80:tcp"}`).want(200),
+	rows = contracttest.As[[]lbapi.BackendRow](
+		n.call("POST", "/backends/1/weight", longA, `{"weight": 1000, "vip": "192.0.2.1:80:tcp"}`).Want(200),
 	)
 	if rows[0].Weight != 1000 || !rows[0].WeightOverridden || rows[1].Weight != 1 || rows[1].WeightOverridden {
 		t.Errorf("%+v", rows)
 	}
-	n.call("POST", "/backends/3/weight", longA, `{"weight": 2, "vip": "2001:db8::1:8000:tcp"}`).want(200)
-	rows = as[[]lbapi.BackendRow](n.call("POST", "/backends/1/weight", longA, `{"weight": 0, "extra": true}`).want(200))
+	n.call("POST", "/backends/3/weight", longA, `{"weight": 2, "vip": "2001:db8::1:8000:tcp"}`).Want(200)
+	rows = contracttest.As[[]lbapi.BackendRow](n.call("POST", "/backends/1/weight", longA, `{"weight": 0, "extra": true}`).Want(200))
 	if rows[0].Weight != 5 {
 		t.Errorf("%+v", rows)
 	}
@@ -281,38 +282,38 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		{"/backends/1/weight", `{"weight":1,"vip":"[2001:db8::1]:8000:tcp"}`, "vip_not_found", "", 404},
 		{"/backends/1/weight", `{"weight":1,"pad":"` + strings.Repeat("x", maxBody) + `"}`, "too_large", "", 413},
 	} {
-		n.call("POST", tt.path, longA, tt.body).refused(tt.status, tt.code, tt.field)
+		n.call("POST", tt.path, longA, tt.body).Refused(tt.status, tt.code, tt.field)
 	}
 	for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"} {
-		n.send("POST", "/api/v1/backends/1/drain", longA, "{}", contentType).refused(415, "unsupported_media_type", "")
-		n.send("POST", "/api/v1/backends/1/drain", longB, "{}", contentType).refused(403, "denied", "")
+		n.send("POST", "/api/v1/backends/1/drain", longA, "{}", contentType).Refused(415, "unsupported_media_type", "")
+		n.send("POST", "/api/v1/backends/1/drain", longB, "{}", contentType).Refused(403, "denied", "")
 	}
-	n.send("POST", "/api/v1/backends/1/drain", longA, "{}", "application/json; charset=utf-8").want(200)
+	n.send("POST", "/api/v1/backends/1/drain", longA, "{}", "application/json; charset=utf-8").Want(200)
 	for query, field := range map[string]string{
 		"": "client", "?client=1.2.3.4:5": "vip", "?client=x&vip=192.0.2.1:80:tcp": "client", "?client=1.2.3.4:5&vip=x": "vip",
 		"?client=1.2.3.4:5&vip=[2001:db8::1]:8000:tcp": "client", "?client=[fe80::1%25eth0]:5&vip=[2001:db8::1]:8000:tcp": "client",
 	} {
-		n.call("GET", "/explain"+query, longA, "").refused(400, "invalid", field)
+		n.call("GET", "/explain"+query, longA, "").Refused(400, "invalid", field)
 	}
-	n.call("GET", "/status", longA, "").refused(409, "not_one_vip", "")
-	if a := n.call("GET", "/status", longA, ""); !strings.Contains(a.body, "/api/v1/vips") {
-		t.Errorf("%s", a.body)
+	n.call("GET", "/status", longA, "").Refused(409, "not_one_vip", "")
+	if a := n.call("GET", "/status", longA, ""); !strings.Contains(a.Body, "/api/v1/vips") {
+		t.Errorf("%s", a.Body)
 	}
-	n.send("GET", "/nonsense", "", "", "").refused(404, "not_found", "")
-	n.send("DELETE", "/api/v1/vips", longA, "", "").refused(405, "method_not_allowed", "")
+	n.send("GET", "/nonsense", "", "", "").Refused(404, "not_found", "")
+	n.send("DELETE", "/api/v1/vips", longA, "", "").Refused(405, "method_not_allowed", "")
 }
 
 func TestAFlowIsExplained(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked)
-	e := as[lbapi.Explanation](
-		n.call("GET", "/explain?client=[2001:db8::7]:4000&vip=[2001:db8::1]:8050:tcp", longB, "").want(200),
+	e := contracttest.As[lbapi.Explanation](
+		n.call("GET", "/explain?client=[2001:db8::7]:4000&vip=[2001:db8::1]:8050:tcp", longB, "").Want(200),
 	)
 	if want := (lbapi.Explanation{Vip: "[2001:db8::1]:8000:tcp", Reason: "hash", Backend: "[fd00::1]:0", Slot: 7, Slots: 65537, Hashed: "[fd00::1]:0"}); e != want {
 		t.Errorf("%+v", e)
 	}
-	e = as[lbapi.Explanation](
-		n.call("GET", "/explain?client=198.51.100.7:4000&vip=192.0.2.1:99:tcp", longB, "").want(200),
+	e = contracttest.As[lbapi.Explanation](
+		n.call("GET", "/explain?client=198.51.100.7:4000&vip=192.0.2.1:99:tcp", longB, "").Want(200),
 	)
 	if want := (lbapi.Explanation{Reason: "no-vip"}); e != want {
 		t.Errorf("%+v", e)
@@ -323,19 +324,19 @@ func TestListsAreEmptyAndNeverNull(t *testing.T) {
 	t.Parallel()
 	n := start(t, "interface: eth0")
 	for _, path := range []string{"/vips", "/backends"} {
-		if a := n.call("GET", path, longB, "").want(200); strings.TrimSpace(a.body) != "[]" {
-			t.Errorf("%s: %s", path, a.body)
+		if a := n.call("GET", path, longB, "").Want(200); strings.TrimSpace(a.Body) != "[]" {
+			t.Errorf("%s: %s", path, a.Body)
 		}
 	}
-	n.call("GET", "/status", longB, "").refused(409, "not_one_vip", "")
+	n.call("GET", "/status", longB, "").Refused(409, "not_one_vip", "")
 	bare := start(t, "interface: eth0\nvips: [{address: 192.0.2.1, port: 80}]")
 	for n, paths := range map[*node][]string{n: {"/node"}, bare: {"/vips", "/status"}} {
 		for _, path := range paths {
-			if a := n.call("GET", path, longB, "").want(200); strings.Contains(
-				strings.ReplaceAll(a.body, `"errorAt":null`, ""),
+			if a := n.call("GET", path, longB, "").Want(200); strings.Contains(
+				strings.ReplaceAll(a.Body, `"errorAt":null`, ""),
 				"null",
 			) {
-				t.Errorf("%s: %s", path, a.body)
+				t.Errorf("%s: %s", path, a.Body)
 			}
 		}
 	}
@@ -344,22 +345,22 @@ func TestListsAreEmptyAndNeverNull(t *testing.T) {
 func TestHealthAndMetricsNeedNoKeyAndReadinessFollowsTheKernel(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked)
-	n.send("GET", "/healthz", "", "", "").want(200)
-	if a := n.send("GET", "/readyz", "", "", "").want(200); !strings.Contains(a.body, "XDP (generic) on eth0") {
-		t.Error(a.body)
+	n.send("GET", "/healthz", "", "", "").Want(200)
+	if a := n.send("GET", "/readyz", "", "", "").Want(200); !strings.Contains(a.Body, "XDP (generic) on eth0") {
+		t.Error(a.Body)
 	}
 	n.plane.set(func() { n.plane.countersErr = errors.New("bad map") })
-	n.send("GET", "/readyz", "", "", "").refused(503, "not_ready", "")
-	n.send("GET", "/healthz", "", "", "").want(200)
-	n.send("GET", "/metrics", "", "", "").want(200)
-	n.call("GET", "/vips", longB, "").want(200)
+	n.send("GET", "/readyz", "", "", "").Refused(503, "not_ready", "")
+	n.send("GET", "/healthz", "", "", "").Want(200)
+	n.send("GET", "/metrics", "", "", "").Want(200)
+	n.call("GET", "/vips", longB, "").Want(200)
 }
 
 func TestWithoutKeysEverybodyIsAdmin(t *testing.T) {
 	t.Parallel()
 	n := start(t, unchecked, func(cfg *Config, _ *Deps) { cfg.APIKey, cfg.APIReadonlyKey = "", "" })
-	n.call("GET", "/vips", "", "").want(200)
-	n.call("POST", "/backends/1/drain", longC, "").want(200)
+	n.call("GET", "/vips", "", "").Want(200)
+	n.call("POST", "/backends/1/drain", longC, "").Want(200)
 	if lines := n.log.lines("api change"); len(lines) != 1 || !strings.Contains(lines[0], "user=anonymous role=admin") {
 		t.Errorf("%q", lines)
 	}
@@ -379,17 +380,17 @@ func TestAChangedFileIsInForceAndABadOneIsShown(t *testing.T) {
 	}
 	write(unchecked)
 	n.eventually(
-		"the new VIPs are there", func() bool { return len(as[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) == 3 },
+		"the new VIPs are there", func() bool { return len(contracttest.As[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) == 3 },
 	)
 	write("interface: eth1")
 	n.eventually("the error is shown", func() bool {
-		c := as[lbapi.Node](n.call("GET", "/node", longA, "")).Config
+		c := contracttest.As[lbapi.Node](n.call("GET", "/node", longA, "")).Config
 		return strings.Contains(c.Error, "restart") && c.ErrorAt != nil
 	})
-	if len(as[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) != 3 {
+	if len(contracttest.As[[]lbapi.VIP](n.call("GET", "/vips", longA, ""))) != 3 {
 		t.Error("a file that is refused changed something")
 	}
-	if !strings.Contains(n.send("GET", "/metrics", "", "", "").body, "lb_config_last_reload_successful 0") ||
+	if !strings.Contains(n.send("GET", "/metrics", "", "", "").Body, "lb_config_last_reload_successful 0") ||
 		len(n.log.lines("the configuration is refused")) != 1 {
 		t.Error("it is not told")
 	}

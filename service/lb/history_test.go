@@ -10,6 +10,7 @@ import (
 	"time"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
@@ -95,7 +96,7 @@ func TestTheHistoryIsAnsweredForASpanInAtMostSoManyPoints(t *testing.T) {
 		)
 	}
 	get := func(query url.Values) lbapi.History {
-		return as[lbapi.History](n.call("GET", "/history?"+query.Encode(), longB, "").want(200))
+		return contracttest.As[lbapi.History](n.call("GET", "/history?"+query.Encode(), longB, "").Want(200))
 	}
 	h := get(nil)
 	if h.StepSeconds != 60 || !h.Now.Equal(now) || !h.From.Equal(began.Add(11*time.Hour)) ||
@@ -115,9 +116,9 @@ func TestTheHistoryIsAnsweredForASpanInAtMostSoManyPoints(t *testing.T) {
 		"points=1": "points", "points=1001": "points", "since=yesterday": "since", "since=2026-03-05T12:00:00Z": "since",
 		"since=1926-03-05T12:00:00Z": "since",
 	} {
-		n.call("GET", "/history?"+query, longB, "").refused(400, "invalid", field)
+		n.call("GET", "/history?"+query, longB, "").Refused(400, "invalid", field)
 	}
-	n.call("GET", "/history?vip=192.0.2.9:80:tcp", longB, "").refused(404, "vip_not_found", "")
+	n.call("GET", "/history?vip=192.0.2.9:80:tcp", longB, "").Refused(404, "vip_not_found", "")
 }
 
 func TestTheHistoryOfAVIPThatComesBackIsWholeOrNotThere(t *testing.T) {

@@ -3,8 +3,6 @@ package lb
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -128,13 +126,7 @@ func (n *node) eventually(what string, ok func() bool) {
 	}
 }
 
-type answer struct {
-	*node
-	what   string
-	status int
-	header http.Header
-	body   string
-}
+type answer = contracttest.Answer
 
 // call sends a request under the base path, with a body of JSON unless it is empty.
 func (n *node) call(method, path, key, body string) answer {
@@ -144,55 +136,7 @@ func (n *node) call(method, path, key, body string) answer {
 
 func (n *node) send(method, path, key, body, contentType string) answer {
 	n.Helper()
-	req, err := http.NewRequestWithContext(n.Context(), method, n.url+path, strings.NewReader(body))
-	if err != nil {
-		n.Fatal(err)
-	}
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	res, err := n.client.Do(req)
-	if err != nil {
-		n.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		n.Fatal(err)
-	}
-	return answer{n, method + " " + path, res.StatusCode, res.Header, string(b)}
-}
-
-// want fails the test unless the answer has the status.
-func (a answer) want(status int) answer {
-	a.Helper()
-	if a.status != status {
-		a.Fatalf("%s: %d, want %d: %s", a.what, a.status, status, a.body)
-	}
-	return a
-}
-
-// refused checks status, code and field of an error.
-func (a answer) refused(status int, code, field string) {
-	a.Helper()
-	a.want(status)
-	e := as[lbapi.Error](a)
-	got := ""
-	if e.Error.Field != nil {
-		got = *e.Error.Field
-	}
-	if e.Error.Code != code || got != field || e.Error.Message == "" {
-		a.Errorf("%s: code %q field %q, want %q %q: %s", a.what, e.Error.Code, got, code, field, e.Error.Message)
-	}
-}
-
-func as[T any](a answer) (v T) {
-	a.Helper()
-	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
-		a.Fatalf("%s: %v: %s", a.what, err, a.body)
-	}
-	return v
+	return contracttest.Send(n, n.client, contracttest.Request{
+		Method: method, URL: n.url + path, Token: key, Body: body, Header: map[string]string{"Content-Type": contentType},
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	lbapi "github.com/mainstay-infra/mainstay/api/lb"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 func TestWithoutKeysPagesOfOthersMayNotAsk(t *testing.T) {
@@ -59,7 +60,7 @@ func TestWithoutKeysPagesOfOthersMayNotAsk(t *testing.T) {
 			}
 		}
 	}
-	if metrics := n.send("GET", "/metrics", "", "", "").body; !strings.Contains(
+	if metrics := n.send("GET", "/metrics", "", "", "").Body; !strings.Contains(
 		metrics,
 		fmt.Sprintf(`lb_api_auth_failures_total{reason="forbidden"} %d`, refused),
 	) {
@@ -82,10 +83,10 @@ func TestANodeThatIsOpenToEverybodySaysSo(t *testing.T) {
 			func(cfg *Config, _ *Deps) { cfg.Listen, cfg.APIKey, cfg.APIReadonlyKey = tt.listen, tt.key, "" },
 		)
 		gauge := map[bool]string{true: "\nlb_insecure 1\n", false: "\nlb_insecure 0\n"}[tt.insecure]
-		if metrics := n.send("GET", "/metrics", "", "", "").body; !strings.Contains(metrics, gauge) {
+		if metrics := n.send("GET", "/metrics", "", "", "").Body; !strings.Contains(metrics, gauge) {
 			t.Errorf("%s: no %q in the metrics", name, gauge)
 		}
-		if node := as[lbapi.Node](n.call("GET", "/node", tt.key, "").want(200)); node.Insecure != tt.insecure {
+		if node := contracttest.As[lbapi.Node](n.call("GET", "/node", tt.key, "").Want(200)); node.Insecure != tt.insecure {
 			t.Errorf("%s: %+v", name, node)
 		}
 		synctest.Test(t, func(t *testing.T) {
