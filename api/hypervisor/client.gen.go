@@ -421,6 +421,8 @@ func (c *Client) OpenConsole(ctx context.Context, id VMID, params *OpenConsolePa
 	out := rest.To("GET", "/v1/vms/{id}/console").Path("id", id)
 	if params != nil {
 		out.Query("ticket", params.Ticket)
+		out.Query("offset", params.Offset)
+		out.Query("log", params.Log)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -1032,6 +1032,9 @@ type OperationID = string
 // SnapshotName defines model for SnapshotName.
 type SnapshotName = string
 
+// SocketTicket defines model for SocketTicket.
+type SocketTicket = string
+
 // VMID defines model for VMID.
 type VMID = string
 
@@ -1067,6 +1070,9 @@ type Unavailable = Error
 
 // Unreachable defines model for Unreachable.
 type Unreachable = Error
+
+// UpgradeRequired defines model for UpgradeRequired.
+type UpgradeRequired = Error
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
@@ -1149,7 +1155,13 @@ type PutFileParams struct {
 // OpenConsoleParams defines parameters for OpenConsole.
 type OpenConsoleParams struct {
 	// Ticket From `tickets`, in place of credentials
-	Ticket *string `form:"ticket,omitempty" json:"ticket,omitempty"`
+	Ticket *SocketTicket `form:"ticket,omitempty" json:"ticket,omitempty"`
+
+	// Offset The byte to continue from; 0 is the oldest that is kept
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Log The log that `offset` is of
+	Log *string `form:"log,omitempty" json:"log,omitempty"`
 }
 
 // ListVMEventsParams defines parameters for ListVMEvents.
@@ -1164,7 +1176,7 @@ type ListVMEventsParams struct {
 // OpenScreenParams defines parameters for OpenScreen.
 type OpenScreenParams struct {
 	// Ticket From `tickets`, in place of credentials
-	Ticket *string `form:"ticket,omitempty" json:"ticket,omitempty"`
+	Ticket *SocketTicket `form:"ticket,omitempty" json:"ticket,omitempty"`
 }
 
 // WaitVMParams defines parameters for WaitVM.

@@ -3,6 +3,7 @@
 package hypervisor_test
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -230,4 +231,26 @@ func (d *daemon) dial(path string) *websocket.Conn {
 	}
 	conn.SetReadLimit(1 << 20)
 	return conn
+}
+
+// refusedSocket asks for a socket that it does not get.
+func (d *daemon) refusedSocket(path, token string) answer {
+	d.Helper()
+	o := &websocket.DialOptions{HTTPHeader: http.Header{}}
+	if token != "" {
+		o.HTTPHeader.Set("Authorization", "Bearer "+token)
+	}
+	conn, res, err := websocket.Dial(d.Context(), d.url+path, o)
+	if err == nil {
+		_ = conn.CloseNow()
+		d.Fatalf("%s: the socket was opened", path)
+	}
+	if res == nil {
+		d.Fatalf("%s: %v", path, err)
+	}
+	raw, err := io.ReadAll(res.Body) // the library holds it
+	if err != nil {
+		d.Fatal(err)
+	}
+	return answer{d, "socket " + path, res.StatusCode, res.Header, raw}
 }

@@ -3,9 +3,8 @@
 //
 //	api.go       the API, and what it stands on
 //	access.go    who calls, and whether they may: the Gate
-//	ticket.go    tickets, in place of credentials where there can be no header
 //	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   an operation of the contract each
-//	socket.go    consoles and screens
+//	socket.go    consoles and screens, and tickets, which browsers open them with
 //
 // # Invariants
 //
@@ -32,6 +31,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/relay"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -82,7 +82,7 @@ type API struct {
 	now      func() time.Time
 	shell    *shell.Shell[caller.Caller]
 	gate     atomic.Pointer[Gate]
-	tickets  *tickets
+	tickets  *relay.Tickets[caller.Caller]
 	store    *record.Store
 	machines *machine.Set
 	operate  *operation.Runner
@@ -104,7 +104,7 @@ func Contract() (*contract.Contract, error) {
 // New puts the contract's operations behind a gate and the rate limit.
 func New(cfg Config, gate *Gate) (*API, error) {
 	a := &API{
-		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: newTickets(cfg.Now), store: cfg.Store, machines: cfg.Machines,
+		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: relay.NewTickets("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
 		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
 		fleet: cfg.Fleet,
 	}

@@ -779,7 +779,12 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The serial console as a WebSocket of binary frames, after what was printed last */
+        /**
+         * The serial console as a WebSocket of binary frames, after what was printed last
+         * @description With `offset`, the first frame is a text frame `{"log", "offset"}`: which log follows, and from which byte on. Whoever counts the bytes
+         *     can come back with both, and misses nothing and sees nothing twice. If another offset or log is answered, what was printed in between
+         *     is not kept, or the VM was restarted. Consoles of sandboxes are shells of their own, which have neither.
+         */
         get: operations["OpenConsole"];
         put?: never;
         post?: never;
@@ -1805,6 +1810,17 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description The request is not the handshake of a WebSocket, version 13 */
+        UpgradeRequired: {
+            headers: {
+                "Sec-WebSocket-Version"?: string;
+                Upgrade?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
     };
     parameters: {
         /** @description A backup's id */
@@ -1821,6 +1837,8 @@ export interface components {
         OperationID: string;
         /** @description A snapshot's name */
         SnapshotName: string;
+        /** @description From `tickets`, in place of credentials */
+        SocketTicket: string;
         /** @description A VM's id */
         VMID: string;
     };
@@ -3241,8 +3259,12 @@ export interface operations {
     OpenConsole: {
         parameters: {
             query?: {
+                /** @description The log that `offset` is of */
+                log?: string;
+                /** @description The byte to continue from; 0 is the oldest that is kept */
+                offset?: number;
                 /** @description From `tickets`, in place of credentials */
-                ticket?: string;
+                ticket?: components["parameters"]["SocketTicket"];
             };
             header?: never;
             path: {
@@ -3265,6 +3287,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            426: components["responses"]["UpgradeRequired"];
             429: components["responses"]["TooMany"];
         };
     };
@@ -3736,7 +3759,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description From `tickets`, in place of credentials */
-                ticket?: string;
+                ticket?: components["parameters"]["SocketTicket"];
             };
             header?: never;
             path: {
@@ -3759,6 +3782,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            426: components["responses"]["UpgradeRequired"];
             429: components["responses"]["TooMany"];
         };
     };
