@@ -803,6 +803,9 @@ type Nothing = map[string]interface{}
 
 // Operation defines model for Operation.
 type Operation struct {
+	// Actor Who began it
+	Actor *string `json:"actor,omitempty"`
+
 	// BackupId Of a backup, once there is one
 	BackupId  *string   `json:"backup_id,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
@@ -1017,6 +1020,9 @@ type BackupID = string
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // ImageName defines model for ImageName.
 type ImageName = string
 
@@ -1095,6 +1101,12 @@ type ListBackupsParams struct {
 	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
 }
 
+// RestoreBackupParams defines parameters for RestoreBackup.
+type RestoreBackupParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListImagesParams defines parameters for ListImages.
 type ListImagesParams struct {
 	// Limit The most items of a page
@@ -1102,6 +1114,12 @@ type ListImagesParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// AddImageParams defines parameters for AddImage.
+type AddImageParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UploadImageParams defines parameters for UploadImage.
@@ -1150,6 +1168,18 @@ type PutFileParams struct {
 
 	// Mode Octal
 	Mode *string `form:"mode,omitempty" json:"mode,omitempty"`
+}
+
+// CreateBackupParams defines parameters for CreateBackup.
+type CreateBackupParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CloneVMParams defines parameters for CloneVM.
+type CloneVMParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // OpenConsoleParams defines parameters for OpenConsole.

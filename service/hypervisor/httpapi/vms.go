@@ -8,6 +8,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -290,26 +291,19 @@ func (a *API) GetMe(
 	}, nil
 }
 
-// statuses of operations, by their jobs'.
-var operationStates = map[string]hypervisorapi.OperationState{
-	"available": hypervisorapi.OperationStateQueued, "running": hypervisorapi.OperationStateRunning,
-	"succeeded": hypervisorapi.OperationStateSucceeded, "failed": hypervisorapi.OperationStateFailed,
-	"cancelled": hypervisorapi.OperationStateCancelled,
+// operationStates are the contract's words for the states of operations.
+var operationStates = operation.States[hypervisorapi.OperationState]{
+	Queued: hypervisorapi.OperationStateQueued, Running: hypervisorapi.OperationStateRunning,
+	Succeeded: hypervisorapi.OperationStateSucceeded, Failed: hypervisorapi.OperationStateFailed,
+	Cancelled: hypervisorapi.OperationStateCancelled,
 }
 
 func apiOperation(op record.Operation) hypervisorapi.Operation {
-	out := hypervisorapi.Operation{
-		Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM),
+	return hypervisorapi.Operation{
+		Id: op.ID, Kind: op.Kind, Actor: some(op.Actor), State: operationStates.Of(&op.Operation), VmId: some(op.VM),
 		BackupId: some(op.Backup), Image: some(op.Image), CreatedAt: op.CreatedAt.Time,
-		FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error,
+		FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error, Progress: float32(op.Progress()),
 	}
-	if op.Job.ProgressTotal > 0 {
-		out.Progress = float32(op.Job.ProgressDone) / float32(op.Job.ProgressTotal)
-	}
-	if out.State == hypervisorapi.OperationStateSucceeded {
-		out.Progress = 1
-	}
-	return out
 }
 
 // ListOperations lists operations.

@@ -1522,6 +1522,8 @@ export interface components {
         /** @description An empty object, or no body at all */
         Nothing: Record<string, never>;
         Operation: {
+            /** @description Who began it */
+            actor?: string;
             /** @description Of a backup, once there is one */
             backup_id?: string;
             /** Format: date-time */
@@ -1827,6 +1829,8 @@ export interface components {
         BackupID: string;
         /** @description Where the page begins, from the `Link` header */
         Cursor: string;
+        /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+        IdempotencyKey: string;
         /** @description An image's name */
         ImageName: string;
         /** @description The most items of a page */
@@ -2344,7 +2348,10 @@ export interface operations {
     RestoreBackup: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description A backup's id */
                 backup: components["parameters"]["BackupID"];
@@ -2432,7 +2439,10 @@ export interface operations {
     AddImage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -3189,7 +3199,10 @@ export interface operations {
     CreateBackup: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description A VM's id */
                 id: components["parameters"]["VMID"];
@@ -3224,7 +3237,10 @@ export interface operations {
     CloneVM: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description A VM's id */
                 id: components["parameters"]["VMID"];
