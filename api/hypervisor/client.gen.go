@@ -329,6 +329,11 @@ func (c *Client) CancelOperationWithBody(ctx context.Context, operation Operatio
 	return c.Send(ctx, rest.To("POST", "/v1/operations/{operation}/cancel").Path("operation", operation).Body(contentType, body), editors)
 }
 
+// WatchOperation One operation as it changes, as server-sent events
+func (c *Client) WatchOperation(ctx context.Context, operation OperationID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/operations/{operation}/events").Path("operation", operation), editors)
+}
+
 // ListVMs The VMs that the caller may see, oldest first
 func (c *Client) ListVMs(ctx context.Context, params *ListVMsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/v1/vms")

@@ -4,6 +4,7 @@
 //	operation.go   Operation and its row; States
 //	runner.go      Runner: begins, runs, awaits and cancels operations
 //	key.go         Key: idempotency
+//	watch.go       Watch: the states of an operation, as server-sent events
 //
 // The table operations is the service's: Migrations makes it, and a service that stores more of its
 // operations adds columns, and embeds Operation in a row of its own. What somebody may see is the
@@ -21,5 +22,5 @@
 //   - With a key, a caller begins one operation, for as long as that is kept, also after it has
 //     ended.
 //
-// It imports db, fault and jobs.
+// It imports db, fault, httpserve and jobs.
 package operation

@@ -131,6 +131,11 @@ func takeTour(tr *tour) {
 	backup := "/v1/backups/" + *op.BackupId
 	tr.ok("ListOperations", "/v1/operations", nil, 200)
 	tr.ok("GetOperation", "/v1/operations/"+op.Id, nil, 200)
+	events := tr.ok("WatchOperation", "/v1/operations/"+op.Id+"/events", nil, 200)
+	if text := string(events.body); !strings.HasPrefix(text, "event: operation\ndata: {") ||
+		strings.Count(text, `"state":"succeeded"`) != 1 {
+		tr.Errorf("an operation that has ended is watched as %q", text)
+	}
 	tr.ok("ListBackups", "/v1/backups?vm="+made.Id, nil, 200)
 	tr.ok("GetBackup", backup, nil, 200)
 	tr.ok("ExportBackup", backup+"/export", nil, 200)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"time"
 
@@ -329,6 +330,11 @@ func (a *API) GetOperation(
 		return nil, err
 	}
 	return hypervisorapi.GetOperation200JSONResponse(apiOperation(op)), nil
+}
+
+// watchOperation answers with the states of an operation, as they come.
+func (a *API) watchOperation(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	return a.operate.Watch(w, r, r.PathValue("operation"), func(op record.Operation) any { return apiOperation(op) })
 }
 
 // CancelOperation asks an operation to end.

@@ -610,6 +610,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/operations/{operation}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An operation's id */
+                operation: components["parameters"]["OperationID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * One operation as it changes, as server-sent events
+         * @description Each event, named `operation`, has the operation as its data, the first one at once. The stream ends with the operation; do not reconnect then.
+         */
+        get: operations["WatchOperation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms": {
         parameters: {
             query?: never;
@@ -2928,6 +2951,34 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    WatchOperation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An operation's id */
+                operation: components["parameters"]["OperationID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream until the operation ends */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
         };
     };
