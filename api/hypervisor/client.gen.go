@@ -159,13 +159,21 @@ func (c *Client) ExportBackup(ctx context.Context, backup BackupID, editors ...r
 }
 
 // RestoreBackup Make a VM of a backup, or with `vm` put the disk of that VM, which is stopped, back
-func (c *Client) RestoreBackup(ctx context.Context, backup BackupID, body RestoreBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/backups/{backup}/restore").Path("backup", backup).JSON("application/json", body), editors)
+func (c *Client) RestoreBackup(ctx context.Context, backup BackupID, params *RestoreBackupParams, body RestoreBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/backups/{backup}/restore").Path("backup", backup)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
 }
 
 // RestoreBackupWithBody Make a VM of a backup, or with `vm` put the disk of that VM, which is stopped, back
-func (c *Client) RestoreBackupWithBody(ctx context.Context, backup BackupID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/backups/{backup}/restore").Path("backup", backup).Body(contentType, body), editors)
+func (c *Client) RestoreBackupWithBody(ctx context.Context, backup BackupID, params *RestoreBackupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/backups/{backup}/restore").Path("backup", backup)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
 // GetHost What the host can run, and what is left of it
@@ -184,13 +192,21 @@ func (c *Client) ListImages(ctx context.Context, params *ListImagesParams, edito
 }
 
 // AddImage Take in an image that lies on the host
-func (c *Client) AddImage(ctx context.Context, body AddImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/images/catalog").JSON("application/json", body), editors)
+func (c *Client) AddImage(ctx context.Context, params *AddImageParams, body AddImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/images/catalog")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
 }
 
 // AddImageWithBody Take in an image that lies on the host
-func (c *Client) AddImageWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/images/catalog").Body(contentType, body), editors)
+func (c *Client) AddImageWithBody(ctx context.Context, params *AddImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/images/catalog")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
 // RemoveImage Remove an image; one that VMs are made of stays on disk until they are gone
@@ -321,6 +337,11 @@ func (c *Client) CancelOperationWithBody(ctx context.Context, operation Operatio
 	return c.Send(ctx, rest.To("POST", "/v1/operations/{operation}/cancel").Path("operation", operation).Body(contentType, body), editors)
 }
 
+// WatchOperation One operation as it changes, as server-sent events
+func (c *Client) WatchOperation(ctx context.Context, operation OperationID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/operations/{operation}/events").Path("operation", operation), editors)
+}
+
 // ListVMs The VMs that the caller may see, oldest first
 func (c *Client) ListVMs(ctx context.Context, params *ListVMsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/v1/vms")
@@ -405,23 +426,39 @@ func (c *Client) PutFileWithBody(ctx context.Context, id VMID, params *PutFilePa
 }
 
 // CreateBackup Copy the VM's disk to where backups are kept, whole or what changed since the last backup
-func (c *Client) CreateBackup(ctx context.Context, id VMID, body CreateBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/backups").Path("id", id).JSON("application/json", body), editors)
+func (c *Client) CreateBackup(ctx context.Context, id VMID, params *CreateBackupParams, body CreateBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/vms/{id}/backups").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
 }
 
 // CreateBackupWithBody Copy the VM's disk to where backups are kept, whole or what changed since the last backup
-func (c *Client) CreateBackupWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/backups").Path("id", id).Body(contentType, body), editors)
+func (c *Client) CreateBackupWithBody(ctx context.Context, id VMID, params *CreateBackupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/vms/{id}/backups").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
 // CloneVM Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
-func (c *Client) CloneVM(ctx context.Context, id VMID, body CloneVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/clone").Path("id", id).JSON("application/json", body), editors)
+func (c *Client) CloneVM(ctx context.Context, id VMID, params *CloneVMParams, body CloneVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/vms/{id}/clone").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
 }
 
 // CloneVMWithBody Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
-func (c *Client) CloneVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
-	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/clone").Path("id", id).Body(contentType, body), editors)
+func (c *Client) CloneVMWithBody(ctx context.Context, id VMID, params *CloneVMParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/vms/{id}/clone").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
 // OpenConsole The serial console as a WebSocket of binary frames, after what was printed last
@@ -429,6 +466,8 @@ func (c *Client) OpenConsole(ctx context.Context, id VMID, params *OpenConsolePa
 	out := rest.To("GET", "/v1/vms/{id}/console").Path("id", id)
 	if params != nil {
 		out.Query("ticket", params.Ticket)
+		out.Query("offset", params.Offset)
+		out.Query("log", params.Log)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -84,6 +84,7 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.ExportBackup, ExportBackupResponseObject.VisitExportBackupResponse))
 	mux.HandleFunc("POST "+base+"/v1/backups/{backup}/restore", rest.Serve(fail, func(in *rest.Input, q *RestoreBackupRequestObject) {
 		in.Path("backup", &q.Backup)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[RestoreBackupJSONRequestBody](in, true)
 	}, s.RestoreBackup, RestoreBackupResponseObject.VisitRestoreBackupResponse))
 	mux.HandleFunc("GET "+base+"/v1/host", rest.Serve(fail, func(_ *rest.Input, _ *GetHostRequestObject) {
@@ -93,6 +94,7 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("cursor", false, &q.Params.Cursor)
 	}, s.ListImages, ListImagesResponseObject.VisitListImagesResponse))
 	mux.HandleFunc("POST "+base+"/v1/images/catalog", rest.Serve(fail, func(in *rest.Input, q *AddImageRequestObject) {
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[AddImageJSONRequestBody](in, true)
 	}, s.AddImage, AddImageResponseObject.VisitAddImageResponse))
 	mux.HandleFunc("DELETE "+base+"/v1/images/catalog/{name}", rest.Serve(fail, func(in *rest.Input, q *RemoveImageRequestObject) {
@@ -190,10 +192,12 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.PutFile, PutFileResponseObject.VisitPutFileResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/backups", rest.Serve(fail, func(in *rest.Input, q *CreateBackupRequestObject) {
 		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[CreateBackupJSONRequestBody](in, false)
 	}, s.CreateBackup, CreateBackupResponseObject.VisitCreateBackupResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/clone", rest.Serve(fail, func(in *rest.Input, q *CloneVMRequestObject) {
 		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[CloneVMJSONRequestBody](in, true)
 	}, s.CloneVM, CloneVMResponseObject.VisitCloneVMResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/disable", rest.Serve(fail, func(in *rest.Input, q *DisableVMRequestObject) {
@@ -571,6 +575,7 @@ func (r ExportBackup200ApplicationoctetStreamResponse) VisitExportBackupResponse
 // RestoreBackupRequestObject is a request of RestoreBackup.
 type RestoreBackupRequestObject struct {
 	Backup BackupID
+	Params RestoreBackupParams
 	Body   *RestoreBackupJSONRequestBody
 }
 
@@ -625,7 +630,8 @@ func (r ListImages200JSONResponse) VisitListImagesResponse(w http.ResponseWriter
 
 // AddImageRequestObject is a request of AddImage.
 type AddImageRequestObject struct {
-	Body *AddImageJSONRequestBody
+	Params AddImageParams
+	Body   *AddImageJSONRequestBody
 }
 
 // AddImageResponseObject is an answer of AddImage.
@@ -1059,8 +1065,9 @@ func (r PutFile200JSONResponse) VisitPutFileResponse(w http.ResponseWriter) erro
 
 // CreateBackupRequestObject is a request of CreateBackup.
 type CreateBackupRequestObject struct {
-	Id   VMID
-	Body *CreateBackupJSONRequestBody
+	Id     VMID
+	Params CreateBackupParams
+	Body   *CreateBackupJSONRequestBody
 }
 
 // CreateBackupResponseObject is an answer of CreateBackup.
@@ -1076,8 +1083,9 @@ func (r CreateBackup202JSONResponse) VisitCreateBackupResponse(w http.ResponseWr
 
 // CloneVMRequestObject is a request of CloneVM.
 type CloneVMRequestObject struct {
-	Id   VMID
-	Body *CloneVMJSONRequestBody
+	Id     VMID
+	Params CloneVMParams
+	Body   *CloneVMJSONRequestBody
 }
 
 // CloneVMResponseObject is an answer of CloneVM.

@@ -824,6 +824,9 @@ type Nothing = map[string]interface{}
 
 // Operation defines model for Operation.
 type Operation struct {
+	// Actor Who began it
+	Actor *string `json:"actor,omitempty"`
+
 	// BackupId Of a backup, once there is one
 	BackupId  *string   `json:"backup_id,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
@@ -1038,6 +1041,9 @@ type BackupID = string
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // ImageName defines model for ImageName.
 type ImageName = string
 
@@ -1052,6 +1058,9 @@ type OperationID = string
 
 // SnapshotName defines model for SnapshotName.
 type SnapshotName = string
+
+// SocketTicket defines model for SocketTicket.
+type SocketTicket = string
 
 // VMID defines model for VMID.
 type VMID = string
@@ -1089,6 +1098,9 @@ type Unavailable = Error
 // Unreachable defines model for Unreachable.
 type Unreachable = Error
 
+// UpgradeRequired defines model for UpgradeRequired.
+type UpgradeRequired = Error
+
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
 	// Limit The most items of a page
@@ -1125,6 +1137,12 @@ type ListBackupsParams struct {
 	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
 }
 
+// RestoreBackupParams defines parameters for RestoreBackup.
+type RestoreBackupParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListImagesParams defines parameters for ListImages.
 type ListImagesParams struct {
 	// Limit The most items of a page
@@ -1132,6 +1150,12 @@ type ListImagesParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// AddImageParams defines parameters for AddImage.
+type AddImageParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UploadImageParams defines parameters for UploadImage.
@@ -1182,10 +1206,28 @@ type PutFileParams struct {
 	Mode *string `form:"mode,omitempty" json:"mode,omitempty"`
 }
 
+// CreateBackupParams defines parameters for CreateBackup.
+type CreateBackupParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CloneVMParams defines parameters for CloneVM.
+type CloneVMParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // OpenConsoleParams defines parameters for OpenConsole.
 type OpenConsoleParams struct {
 	// Ticket From `tickets`, in place of credentials
-	Ticket *string `form:"ticket,omitempty" json:"ticket,omitempty"`
+	Ticket *SocketTicket `form:"ticket,omitempty" json:"ticket,omitempty"`
+
+	// Offset The byte to continue from; 0 is the oldest that is kept
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Log The log that `offset` is of
+	Log *string `form:"log,omitempty" json:"log,omitempty"`
 }
 
 // ListVMEventsParams defines parameters for ListVMEvents.
@@ -1200,7 +1242,7 @@ type ListVMEventsParams struct {
 // OpenScreenParams defines parameters for OpenScreen.
 type OpenScreenParams struct {
 	// Ticket From `tickets`, in place of credentials
-	Ticket *string `form:"ticket,omitempty" json:"ticket,omitempty"`
+	Ticket *SocketTicket `form:"ticket,omitempty" json:"ticket,omitempty"`
 }
 
 // WaitVMParams defines parameters for WaitVM.

@@ -66,7 +66,7 @@ host.`,
 			}
 			request.Signature = &text
 		}
-		return c.API.AddImage(ctx, request)
+		return c.API.AddImage(ctx, nil, request)
 	}, added)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {

@@ -41,7 +41,7 @@ func (s commands) backupCreate() *cobra.Command {
 		if incremental {
 			spec.Kind = new(hypervisorapi.BackupKindIncremental)
 		}
-		return c.API.CreateBackup(ctx, id, spec)
+		return c.API.CreateBackup(ctx, id, nil, spec)
 	}), func(c *daemon.Call, op hypervisorapi.Operation) string {
 		if op.BackupId == nil {
 			return "Made the backup."
@@ -139,7 +139,7 @@ func (s commands) backupRestore() *cobra.Command {
 			}
 			request.Vm = &id
 		}
-		return c.Follow(ctx, func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], request) },
+		return c.Follow(ctx, func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], nil, request) },
 			func(*daemon.Call, hypervisorapi.Operation) string {
 				return fmt.Sprintf("%s has the disk of the backup %s; it is stopped.", name+into, c.Args[0])
 			})

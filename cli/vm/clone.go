@@ -22,7 +22,7 @@ func (s commands) clone() *cobra.Command {
 		Example: "  mainstay vm clone web web-2\n  mainstay vm clone web web-3 --linked",
 	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 		return c.API.CloneVM(
-			ctx, id, hypervisorapi.CloneSpec{Name: c.Args[1], Linked: daemon.Given(c, "linked", linked)},
+			ctx, id, nil, hypervisorapi.CloneSpec{Name: c.Args[1], Linked: daemon.Given(c, "linked", linked)},
 		)
 	}), func(c *daemon.Call, _ hypervisorapi.Operation) string {
 		return fmt.Sprintf("%s is a copy of %s; it is stopped.", c.Args[1], c.Args[0])

@@ -117,9 +117,10 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	t.Parallel()
 	reached := []string{
 		"OpenConsole", "OpenScreen", // sockets, which have tests of their own
-		"WaitVM",       // by vm run, when a console has ended
-		"CreateTicket", // for browsers, which cannot send headers with sockets
-		"Heartbeat",    // what daemons say to each other
+		"WaitVM",         // by vm run, when a console has ended
+		"WatchOperation", // for consoles; commands wait with GetOperation
+		"CreateTicket",   // for browsers, which cannot send headers with sockets
+		"Heartbeat",      // what daemons say to each other
 	}
 	for _, operations := range commandLines(t) {
 		reached = append(reached, strings.Fields(operations)...)

@@ -184,13 +184,13 @@ func (tx *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error
 	return n, writeFault(err)
 }
 
-// Insert adds a row to table from a struct with db tags.
+// Insert adds a row to table from a struct with db tags, and those of the structs that it embeds.
 func (tx *Tx) Insert(ctx context.Context, table string, row any) error {
 	v := reflect.Indirect(reflect.ValueOf(row))
 	var names []string
 	var args []any
 	for _, f := range columns.TypeMap(v.Type()).Index {
-		if f.Parent != nil && f.Parent.Path == "" && f.Name != "" {
+		if f.Path == f.Name && f.Name != "" && !f.Embedded {
 			names = append(names, f.Name)
 			args = append(args, reflectx.FieldByIndexesReadOnly(v, f.Index).Interface())
 		}

@@ -32,7 +32,7 @@ func Create(path string, content []byte, mode fs.FileMode) error {
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncFolder(dir)
+	return SyncFolder(dir)
 }
 
 // TempPrefix begins the names of files that Replace is writing. What is left of
@@ -52,7 +52,7 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return syncFolder(dir)
+	return SyncFolder(dir)
 }
 
 // Remove removes a file; one that is not there is no error.
@@ -63,7 +63,7 @@ func Remove(path string) error {
 		}
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return SyncFolder(filepath.Dir(path))
 }
 
 func write(f *os.File, content []byte, mode fs.FileMode) error {
@@ -77,7 +77,8 @@ func write(f *os.File, content []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncFolder(dir string) error {
+// SyncFolder makes what was renamed or made in a folder survive a loss of power.
+func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

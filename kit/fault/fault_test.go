@@ -15,7 +15,7 @@ import (
 func TestEveryKindHasItsOwnCodeAndAnErrorStatus(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for k := fault.Internal; k <= fault.Timeout; k++ {
+	for k := fault.Internal; k <= fault.UpgradeRequired; k++ {
 		if k.Code() == "" || seen[k.Code()] {
 			t.Errorf("kind %d: code %q is empty or used twice", k, k.Code())
 		}

@@ -23,6 +23,7 @@ const (
 	WrongType                   // the input is of a media type that is not taken
 	Unreachable                 // a server that the answer depends on cannot be reached, or answers nonsense
 	Timeout                     // a server that the answer depends on has not answered in time
+	UpgradeRequired             // this takes another protocol, a WebSocket
 	numKinds
 )
 
@@ -48,6 +49,7 @@ var kinds = [numKinds]kindInfo{
 	WrongType:       {"unsupported_media_type", http.StatusUnsupportedMediaType, 3},
 	Unreachable:     {"unreachable", http.StatusBadGateway, 14},
 	Timeout:         {"timeout", http.StatusGatewayTimeout, 4},
+	UpgradeRequired: {"upgrade_required", http.StatusUpgradeRequired, 9},
 }
 
 func (k Kind) info() kindInfo {

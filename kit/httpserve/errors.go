@@ -25,7 +25,8 @@ const statusClientClosed = 499
 // status. It sends
 // Cache-Control: no-store; Retry-After in whole seconds, rounded up, if the fault
 // has one (RFC 9110 section 10.2.3); and WWW-Authenticate: Bearer on 401
-// (section 11.6.1, RFC 6750), unless the handler has set a challenge.
+// (section 11.6.1, RFC 6750), unless the handler has set a challenge. A 426 names WebSocket as the
+// protocol to take (section 15.5.22, RFC 6455 section 4.2.2): services have no other.
 //
 // Internal and StorageFailed faults are logged with their cause at error level, and
 // Unavailable, Unreachable and Timeout ones that have a cause at warn. If the header is
@@ -59,6 +60,11 @@ func JSONErrors(log *slog.Logger, body problem.Body) ErrorRenderer {
 		}
 		if status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
 			h.Set("WWW-Authenticate", "Bearer")
+		}
+		if status == http.StatusUpgradeRequired && r.ProtoMajor == 1 {
+			h.Set("Upgrade", "websocket")
+			h.Set("Connection", "Upgrade")
+			h.Set("Sec-WebSocket-Version", "13")
 		}
 		w.WriteHeader(status)
 		_ = body.Encode(w, problem.Problem{ // the client may have left

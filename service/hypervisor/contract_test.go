@@ -3,6 +3,7 @@
 package hypervisor_test
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -130,6 +131,11 @@ func takeTour(tr *tour) {
 	backup := "/v1/backups/" + *op.BackupId
 	tr.ok("ListOperations", "/v1/operations", nil, 200)
 	tr.ok("GetOperation", "/v1/operations/"+op.Id, nil, 200)
+	events := tr.ok("WatchOperation", "/v1/operations/"+op.Id+"/events", nil, 200)
+	if text := string(events.body); !strings.HasPrefix(text, "event: operation\ndata: {") ||
+		strings.Count(text, `"state":"succeeded"`) != 1 {
+		tr.Errorf("an operation that has ended is watched as %q", text)
+	}
 	tr.ok("ListBackups", "/v1/backups?vm="+made.Id, nil, 200)
 	tr.ok("GetBackup", backup, nil, 200)
 	tr.ok("ExportBackup", backup+"/export", nil, 200)
@@ -230,4 +236,26 @@ func (d *daemon) dial(path string) *websocket.Conn {
 	}
 	conn.SetReadLimit(1 << 20)
 	return conn
+}
+
+// refusedSocket asks for a socket that it does not get.
+func (d *daemon) refusedSocket(path, token string) answer {
+	d.Helper()
+	o := &websocket.DialOptions{HTTPHeader: http.Header{}}
+	if token != "" {
+		o.HTTPHeader.Set("Authorization", "Bearer "+token)
+	}
+	conn, res, err := websocket.Dial(d.Context(), d.url+path, o)
+	if err == nil {
+		_ = conn.CloseNow()
+		d.Fatalf("%s: the socket was opened", path)
+	}
+	if res == nil {
+		d.Fatalf("%s: %v", path, err)
+	}
+	raw, err := io.ReadAll(res.Body) // the library holds it
+	if err != nil {
+		d.Fatal(err)
+	}
+	return answer{d, "socket " + path, res.StatusCode, res.Header, raw}
 }

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/relay"
 )
 
 // mounted mounts the file system on a guest's disk.
@@ -402,12 +405,13 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 		return as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
 	}
 	word := ticket()
+	d.call("GET", path+"/console?ticket="+word, "", nil).refused(426, "upgrade_required", "", "") // and spends nothing
 	one, two := d.dial(path+"/console?ticket="+word), d.dial(path+"/console?ticket="+ticket())
 	defer func() { _ = one.CloseNow() }()
 	defer func() { _ = two.CloseNow() }()
-	d.call("GET", path+"/console?ticket="+word, "", nil).refused(401, "unauthenticated", "", "") // it was good once
+	d.refusedSocket(path+"/console?ticket="+word, "").refused(401, "unauthenticated", "", "") // it was good once
 	other := d.boot("other", nil)
-	d.call("GET", "/v1/vms/"+other.Id+"/console?ticket="+ticket(), "", nil).refused(401, "unauthenticated", "", "")
+	d.refusedSocket("/v1/vms/"+other.Id+"/console?ticket="+ticket(), "").refused(401, "unauthenticated", "", "")
 	var seen [2]bytes.Buffer
 	await := func(i int, text string) {
 		t.Helper()
@@ -423,6 +427,29 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	}
 	await(0, "answer 42")
 	await(1, "answer 42")
+	// Who counts what was printed comes back and misses nothing.
+	var all []byte
+	var reached relay.Position
+	for round, want := range []string{"answer 42", "answer 43"} {
+		back := d.dial(fmt.Sprintf("%s/console?offset=%d&log=%s&ticket=%s", path, reached.Offset, reached.Log, ticket()))
+		r := socketReader{t, back}
+		var start relay.Position
+		if err := json.Unmarshal(r.read(), &start); err != nil || start.Log == "" || round > 0 && start != reached {
+			t.Fatalf("%+v, want %+v, %v", start, reached, err)
+		}
+		for !bytes.Contains(all, []byte(want)) {
+			all = append(all, r.read()...)
+		}
+		_ = back.CloseNow()
+		reached = relay.Position{Log: start.Log, Offset: int64(len(all))}
+		if err := one.Write(t.Context(), 2, []byte("echo answer $((42 + 1))\n")); err != nil {
+			t.Fatal(err)
+		}
+		await(0, "answer 43")
+	}
+	if got := seen[0].Bytes(); !bytes.HasPrefix(got, all) && !bytes.HasPrefix(all, got) {
+		t.Errorf("in two parts:\n%q\nat once:\n%q", all, got)
+	}
 	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
 	for err := error(nil); err == nil; {
 		if _, _, err = one.Read(t.Context()); err != nil &&
@@ -439,8 +466,10 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 		return n
 	}
 	before := openings()
-	d.call("GET", path+"/console", adminToken, nil).refused(409, "wrong_state", "", "")
-	d.call("GET", path+"/vnc", adminToken, nil).refused(409, "wrong_state", "", "")
+	for _, channel := range []string{"/console", "/vnc"} {
+		d.refusedSocket(path+channel, adminToken).refused(409, "wrong_state", "", "")
+		d.call("GET", path+channel, adminToken, nil).refused(409, "wrong_state", "", "") // opens nothing, and leaves no entry
+	}
 	if n := openings() - before; n != 2 {
 		t.Errorf("a console and a screen that were asked for with a token left %d audit entries", n)
 	}

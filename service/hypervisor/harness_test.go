@@ -316,6 +316,12 @@ type answer struct {
 // call sends a request. body is marshalled unless it is bytes.
 func (d *daemon) call(method, path, token string, body any) answer {
 	d.Helper()
+	return d.callWith("", method, path, token, body)
+}
+
+// callWith is call with an Idempotency-Key, unless that is empty.
+func (d *daemon) callWith(key, method, path, token string, body any) answer {
+	d.Helper()
 	var r io.Reader
 	kind := "application/json"
 	switch b := body.(type) {
@@ -340,6 +346,9 @@ func (d *daemon) call(method, path, token string, body any) answer {
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
 	}
 	if r != nil {
 		req.Header.Set("Content-Type", kind)

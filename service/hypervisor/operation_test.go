@@ -74,3 +74,34 @@ func TestABackupThatAnOperationTakesCannotBeRemoved(t *testing.T) {
 	d.cancelled(restore)
 	d.call("DELETE", backup, adminToken, nil).want(204)
 }
+
+func TestARequestThatIsRepeatedWithItsKeyBeginsOneOperation(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	path := "/v1/vms/" + d.withEmptyDisk("one").Id
+	d.stop()
+	d.idle()
+	clone := func(key, name string) answer {
+		return d.callWith(key, "POST", path+"/clone", adminToken, object{"name": name})
+	}
+	first := clone("a key", "two")
+	op := as[hypervisorapi.Operation](first.want(202))
+	if op.Actor == nil || *op.Actor != "admin" {
+		t.Errorf("begun by %v", op.Actor)
+	}
+	if again := as[hypervisorapi.Operation](clone("a key", "two").want(202)); again.Id != op.Id {
+		t.Errorf("repeated: %+v", again)
+	}
+	clone("a key", "three").refused(409, "idempotency_key_reused", "", "")
+	clone("another key", "two").refused(409, "name_taken", "", "")
+	clone("", "two").refused(409, "name_taken", "", "")
+	d.callWith("a key", "POST", path+"/backups", adminToken, nil).refused(409, "idempotency_key_reused", "", "")
+	d.cancelled(first)
+	again := as[hypervisorapi.Operation](clone("a key", "two").want(202))
+	if again.Id != op.Id || again.State != "cancelled" {
+		t.Errorf("repeated after its end: %+v", again)
+	}
+	if all := as[[]hypervisorapi.Operation](d.call("GET", "/v1/operations", adminToken, nil).want(200)); len(all) != 1 {
+		t.Errorf("%d operations", len(all))
+	}
+}

@@ -206,7 +206,7 @@ func (s *Service) Run(ctx context.Context) error {
 		"audit":  s.audit.Run,
 		"forget operations": func(ctx context.Context) {
 			jobs.Every(ctx, jobs.Periodic{
-				Name: "forget operations", Interval: time.Hour, Run: s.store.ExpireOperations, Log: s.log,
+				Name: "forget operations", Interval: time.Hour, Run: s.operate.Expire, Log: s.log,
 			})
 		},
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/kit/rest"
+	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
 // Source is a local file that is sent.
@@ -131,24 +132,15 @@ func (c *Call) Print(r *http.Response) error {
 func (c *Call) copyBody(w io.Writer, r *http.Response) (int64, error) {
 	p := c.Progress()
 	defer p.Done()
-	n, err := io.Copy(w, &counted{r.Body, p, 0, r.ContentLength})
+	body := transfer.Reader(r.Request.Context(), r.Body, -1, func(done int64) error {
+		p.Bytes(done, r.ContentLength)
+		return nil
+	})
+	n, err := io.Copy(w, body)
 	if err != nil {
 		return n, fmt.Errorf("after %d bytes: %w", n, Service.Explain(err))
 	}
 	return n, nil
-}
-
-type counted struct {
-	r           io.Reader
-	p           *Progress
-	done, total int64
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.done += int64(n)
-	c.p.Bytes(c.done, c.total)
-	return n, err
 }
 
 // Export fetches a file to path, or to the standard output if that is -, and says so.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
 // serveArtifact serves content with ranges, and notes which were asked for.
@@ -53,7 +55,7 @@ func TestADamagedPartIsFetchedOnceMoreFromTheStart(t *testing.T) {
 			s := newSite(t, "exit 0", nil)
 			w := s.want("pump", "r1", url, c.wanted)
 			s.stop()
-			for suffix, text := range map[string][]byte{partSuffix: c.part, tagSuffix: []byte(`"v1"`)} {
+			for suffix, text := range map[string][]byte{transfer.PartSuffix: c.part, transfer.TagSuffix: []byte(`"v1"`)} {
 				if err := os.WriteFile(s.path("ota/"+w.Request.SHA256+suffix), text, 0o600); err != nil {
 					t.Fatal(err)
 				}

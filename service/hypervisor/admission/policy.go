@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/quota"
 )
 
 // Policy are the limits of a host. Zero values are no limits.
@@ -62,17 +63,12 @@ func RefuseField(limit, field, format string, args ...any) error {
 
 // Check says whether a VM may be made by a tenant that has usage; the error names the limit.
 func (p *Policy) Check(r Request, usage Usage) error {
-	for _, one := range []struct {
-		limit, what string
-		asked, most int
-	}{
-		{"policy.max_vcpus", "virtual processors", r.VCPUs, p.MaxVCPUs},
-		{"policy.max_memory_mib", "MiB of memory", r.MemoryMiB, p.MaxMemoryMiB},
-		{"policy.max_disk_gib", "GiB of disk", r.DiskGiB, p.MaxDiskGiB},
-	} {
-		if one.most > 0 && one.asked > one.most {
-			return refuse(one.limit, "the VM asks for %d %s, and a VM may have %d", one.asked, one.what, one.most)
-		}
+	if d := quota.Exceeded(
+		demand("policy.max_vcpus", processors, 0, r.VCPUs, p.MaxVCPUs),
+		demand("policy.max_memory_mib", memory, 0, r.MemoryMiB, p.MaxMemoryMiB),
+		demand("policy.max_disk_gib", "GiB of disk", 0, r.DiskGiB, p.MaxDiskGiB),
+	); d != nil {
+		return refuse(d.Name, "the VM asks for %d %s, and a VM may have %d", d.Asked, d.Unit, d.Most)
 	}
 	switch {
 	case p.MaxTTL > 0 && r.TTL == 0:
@@ -99,21 +95,25 @@ func (p *Policy) checkTenant(r Request, usage Usage) error {
 		return nil
 	}
 	t := &p.Tenants[i]
-	for _, one := range []struct {
-		limit, what      string
-		has, asked, most int
-	}{
-		{"max_vms_total", "VMs", usage.VMs, 1, t.MaxVMs},
-		{"max_vcpus_total", "virtual processors", usage.VCPUs, r.VCPUs, t.MaxVCPUs},
-		{"max_memory_mib_total", "MiB of memory", usage.MemoryMiB, r.MemoryMiB, t.MaxMemoryMiB},
-	} {
-		if one.most > 0 && one.asked > one.most-one.has {
-			return refuse(
-				fmt.Sprintf("policy.tenants[%s].%s", t.Name, one.limit),
-				"the tenant %s has %d %s and asks for %d more; it may have %d in all", t.Name, one.has, one.what,
-				one.asked, one.most,
-			)
-		}
+	limit := func(name string) string { return fmt.Sprintf("policy.tenants[%s].%s", t.Name, name) }
+	if d := quota.Exceeded(
+		demand(limit("max_vms_total"), "VMs", usage.VMs, 1, t.MaxVMs),
+		demand(limit("max_vcpus_total"), processors, usage.VCPUs, r.VCPUs, t.MaxVCPUs),
+		demand(limit("max_memory_mib_total"), memory, usage.MemoryMiB, r.MemoryMiB, t.MaxMemoryMiB),
+	); d != nil {
+		return d.Refusal("the tenant " + t.Name).WithCode(codeLimit)
 	}
 	return nil
+}
+
+// What is counted, in words.
+const (
+	processors = "virtual processors"
+	memory     = "MiB of memory"
+)
+
+func demand(limit, unit string, has, asked, most int) quota.Demand {
+	return quota.Demand{
+		Limit: quota.Limit{Name: limit, Unit: unit, Has: int64(has), Most: int64(most)}, Asked: int64(asked),
+	}
 }

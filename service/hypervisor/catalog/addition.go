@@ -82,7 +82,9 @@ func (c *Catalog) beginAddition(ctx context.Context, a Addition) (record.Operati
 		a.Incoming = record.NewID()
 	}
 	message := record.WithFiles(a.Source, "kernel", a.Kernel, "initrd", a.Initrd)
-	return c.operate.Begin(ctx, record.Operation{Kind: record.OperationImage, Image: a.Name}, a,
+	op := record.NewOperation(record.OperationImage, "")
+	op.Image = a.Name
+	return c.operate.Begin(ctx, op, a,
 		audit.Entry{Action: "image.add", Target: a.Name, Message: message})
 }
 

@@ -56,7 +56,7 @@ func Open(cfg Config) (*Catalog, error) {
 		Run: func(ctx context.Context, a Addition, progress func(float64)) error {
 			return c.run(shell.As(ctx, a.Actor), a, progress)
 		},
-		Cancelled: func(_ context.Context, op *record.Operation) error { return contents.Drop(incomingOf(op.Job.Args)) },
+		Cancelled: func(_ context.Context, a Addition) error { return contents.Drop(a.Incoming) },
 	})
 	return c, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/transfer"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 )
 
@@ -135,12 +136,12 @@ func Keep(ctx context.Context, r io.Reader, path string, limit int64) (sum strin
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(heedful{ctx, r}, limit+1))
+	_, err = io.Copy(io.MultiWriter(out, hash), transfer.Reader(ctx, r, limit, nil))
+	if errors.Is(err, transfer.ErrTooLarge) {
+		err = errTooLarge
+	}
 	if err != nil {
 		return "", err
-	}
-	if n > limit {
-		return "", errTooLarge
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
@@ -149,19 +150,6 @@ var errTooLarge = fault.New(
 	fault.TooLarge,
 	"the image is larger than is allowed; see images.max_gib in the daemon's document",
 )
-
-// heedful is a reader that ends with its context.
-type heedful struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (h heedful) Read(b []byte) (int, error) {
-	if err := h.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return h.r.Read(b)
-}
 
 // MaxSize is the most bytes that a file to take in may have.
 func (s *Contents) MaxSize() int64 { return s.maxVirtualSize + s.maxVirtualSize/8 + 1<<20 }
@@ -275,15 +263,7 @@ func (s *Contents) publish(c Content, err error) (Content, error) {
 		}
 		return Content{}, err
 	}
-	return c, syncFolder(filepath.Dir(c.folder))
-}
-
-func syncFolder(path string) error {
-	f, err := os.Open(path) //nolint:gosec // our own
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return c, durable.SyncFolder(filepath.Dir(c.folder))
 }
 
 // Clean removes the contents that keep does not name, and says how many files and bytes

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
 // TakeRootFS makes a content of an open folder with a root file system. Owners, permissions and
@@ -133,12 +135,13 @@ func (t *tree) file(name string, info fs.FileInfo) (sum string, err error) {
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(heedful{t.ctx, in}, t.left+1))
+	n, err := io.Copy(io.MultiWriter(out, hash), transfer.Reader(t.ctx, in, t.left, nil))
+	if errors.Is(err, transfer.ErrTooLarge) {
+		err = errTooLarge
+	}
 	if err != nil {
 		return "", err
 	}
-	if t.left -= n; t.left < 0 {
-		return "", errTooLarge
-	}
+	t.left -= n
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

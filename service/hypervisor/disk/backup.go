@@ -42,7 +42,8 @@ func (w *Manager) CreateBackup(ctx context.Context, id, kind, description string
 		return record.Operation{}, err
 	}
 	args := backupArgs{Backup: record.NewID(), VM: id, Kind: kind, Description: description, Actor: caller.From(ctx)}
-	op := record.Operation{Kind: record.OperationBackup, Tenant: r.Tenant, VM: id, Backup: args.Backup}
+	op := record.NewOperation(record.OperationBackup, r.Tenant)
+	op.VM, op.Backup = id, args.Backup
 	return w.operate.Begin(
 		ctx, op, args, audit.Entry{Action: "vm.backup", Target: id, Tenant: r.Tenant, Message: r.Name},
 	)

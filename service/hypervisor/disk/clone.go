@@ -50,7 +50,9 @@ func (w *Manager) Clone(ctx context.Context, id, name string, linked bool) (reco
 		return record.Operation{}, err
 	}
 	args := copyArgs{VM: r.ID, Source: id, Linked: linked, Actor: caller.From(ctx)}
-	return w.begin(ctx, record.Operation{Kind: record.OperationClone, Tenant: r.Tenant, VM: r.ID}, args,
+	op := record.NewOperation(record.OperationClone, r.Tenant)
+	op.VM = r.ID
+	return w.begin(ctx, op, args,
 		audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
 }
 
@@ -312,7 +314,8 @@ func (w *Manager) RestoreBackup(ctx context.Context, id, name, into string) (rec
 		}
 		args.VM = r.ID
 	}
-	op := record.Operation{Kind: record.OperationRestore, Tenant: b.Tenant, VM: args.VM, Backup: id}
+	op := record.NewOperation(record.OperationRestore, b.Tenant)
+	op.VM, op.Backup = args.VM, id
 	return w.begin(
 		ctx, op, args, audit.Entry{Action: "backup.restore", Target: id, Tenant: b.Tenant, Message: b.VMName},
 	)

@@ -99,8 +99,8 @@ func (w *Manager) operations() {
 				}
 				return errors.Join(err, w.unmake(ctx, a.VM, fault.From(err).Message))
 			},
-			Cancelled: func(ctx context.Context, op *record.Operation) error {
-				return w.unmake(ctx, op.VM, "the operation was cancelled")
+			Cancelled: func(ctx context.Context, a copyArgs) error {
+				return w.unmake(ctx, a.VM, "the operation was cancelled")
 			},
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/fanout"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
@@ -171,6 +172,10 @@ func explain(err error) string {
 		timeout net.Error
 	)
 	switch {
+	case errors.Is(err, fanout.ErrBudget):
+		return "the list would be too long with its VMs"
+	case errors.Is(err, fanout.ErrBroke):
+		return "asking it broke; see the registry's log"
 	case errors.As(err, &status):
 		return status.Error()
 	case errors.As(err, &words):

@@ -3,15 +3,11 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/fanout"
 	"github.com/mainstay-infra/mainstay/kit/rest"
-	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 const (
@@ -20,6 +16,8 @@ const (
 	maxList  = 256 << 20 // bytes of all pages of one list
 	// The cursors that nodes give out are at most this long, as in the contract.
 	maxCursor = 512
+	// maxAsked is how many nodes are asked at a time.
+	maxAsked = 256
 )
 
 // unreachableNode is an entry of FleetVMs.UnreachableNodes, as it is generated.
@@ -37,48 +35,31 @@ func (r *Registry) VMs(ctx context.Context, tenant string) (hypervisorapi.FleetV
 	if err != nil {
 		return list, err
 	}
-	answers := make([][]hypervisorapi.FleetVM, len(rows))
-	reasons := make([]string, len(rows))
-	var budget budget
-	var asked sync.WaitGroup
+	peers := make([]fanout.Peer[hypervisorapi.FleetVM], len(rows))
 	for i := range rows {
-		reasons[i] = "asking it broke; see the registry's log" // unless it is asked
-		asked.Go(func() {
-			_ = routine.Run(r.cfg.Log, "fleet list", func() { // logged
-				answers[i], reasons[i] = r.askFor(ctx, &rows[i], tenant, &budget)
-			})
-		})
-	}
-	asked.Wait()
-	if err := ctx.Err(); err != nil {
-		return list, err
-	}
-	for i := range rows {
-		list.Items = append(list.Items, answers[i]...)
-		if reasons[i] != "" {
-			list.UnreachableNodes = append(list.UnreachableNodes, unreachableNode{rows[i].Name, reasons[i]})
+		row := &rows[i]
+		peers[i] = fanout.Peer[hypervisorapi.FleetVM]{
+			Name: row.Name, Deadline: r.cfg.Deadline,
+			Ask: func(ctx context.Context, of *fanout.Share) ([]hypervisorapi.FleetVM, error) {
+				return r.list(ctx, row, tenant, of)
+			},
+		}
+		switch silence := r.silence(row); {
+		case r.healthy(row):
+		case silence > goneIntervals*r.cfg.Interval:
+			peers[i].Ask = func(context.Context, *fanout.Share) ([]hypervisorapi.FleetVM, error) {
+				return nil, garbage(r.silent(row))
+			}
+		default:
+			peers[i].Deadline /= 3
 		}
 	}
-	return list, nil
-}
-
-// askFor asks a node for its VMs, or tells why it has no answer.
-func (r *Registry) askFor(
-	ctx context.Context, row *nodeRow, tenant string, budget *budget,
-) (vms []hypervisorapi.FleetVM, reason string) {
-	deadline := r.cfg.Deadline
-	switch silence := r.silence(row); {
-	case r.healthy(row):
-	case silence > goneIntervals*r.cfg.Interval:
-		return nil, r.silent(row)
-	default:
-		deadline /= 3
+	vms, missing, err := fanout.Ask(ctx, peers, fanout.Options{AtOnce: maxAsked, Budget: newBudget(), Log: r.cfg.Log})
+	list.Items = append(list.Items, vms...)
+	for _, m := range missing {
+		list.UnreachableNodes = append(list.UnreachableNodes, unreachableNode{m.Name, explain(m.Err)})
 	}
-	vms, err := r.list(ctx, row, tenant, deadline, budget)
-	if err != nil {
-		return vms, explain(err)
-	}
-	return vms, ""
+	return list, err
 }
 
 // NodeVMs are the VMs of one node, of one tenant or, where that is empty, of all.
@@ -87,26 +68,22 @@ func (r *Registry) NodeVMs(ctx context.Context, name, tenant string) ([]hypervis
 	if err != nil {
 		return nil, unknownNode(err, name)
 	}
-	var budget budget
-	vms, err := r.list(ctx, &row, tenant, r.cfg.Deadline, &budget)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
+	defer cancel()
+	vms, err := r.list(ctx, &row, tenant, newBudget().Of())
 	if err != nil {
 		return nil, unreachable(name, explain(err), err)
 	}
 	return vms, nil
 }
 
-// budget is what all answers to one list may take together.
-type budget struct{ vms, bytes atomic.Int64 }
-
-// errTooMany is why a node is not in a list.
-const errTooMany = garbage("the list would be too long with its VMs")
+// newBudget is what all answers to one list may take together.
+func newBudget() *fanout.Budget { return fanout.NewBudget(MaxVMs, maxList) }
 
 // list reads all pages of a node.
 func (r *Registry) list(
-	ctx context.Context, row *nodeRow, tenant string, deadline time.Duration, budget *budget,
+	ctx context.Context, row *nodeRow, tenant string, of *fanout.Share,
 ) ([]hypervisorapi.FleetVM, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	p, err := r.peer(row)
 	if err != nil {
 		return nil, err
@@ -118,7 +95,7 @@ func (r *Registry) list(
 	}
 	vms := []hypervisorapi.FleetVM{}
 	for {
-		page, next, err := p.page(ctx, &params, budget)
+		page, next, err := p.page(ctx, &params, of)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +117,7 @@ func (r *Registry) list(
 
 // page reads one page, and the cursor of the next.
 func (p peer) page(
-	ctx context.Context, params *hypervisorapi.ListVMsParams, budget *budget,
+	ctx context.Context, params *hypervisorapi.ListVMsParams, of *fanout.Share,
 ) ([]hypervisorapi.FleetVM, string, error) {
 	res, err := p.api.ListVMs(ctx, params)
 	if err != nil {
@@ -150,7 +127,7 @@ func (p peer) page(
 	if res.StatusCode != http.StatusOK {
 		return nil, "", readRefusal(res)
 	}
-	body, err := readAll(&counted{res.Body, &budget.bytes}, maxPage)
+	body, err := readAll(of.Reader(res.Body), maxPage)
 	if err != nil {
 		return nil, "", err
 	}
@@ -158,22 +135,8 @@ func (p peer) page(
 	if err := json.Unmarshal(body, &vms); err != nil || vms == nil || len(vms) > pageSize {
 		return nil, "", garbage("its answer is not in the form of a daemon's")
 	}
-	if budget.vms.Add(int64(len(vms))) > MaxVMs {
-		return nil, "", errTooMany
+	if err := of.Take(len(vms)); err != nil {
+		return nil, "", err
 	}
 	return vms, rest.NextCursor(res.Header), nil
-}
-
-// counted reads until all that share a sum have had their fill.
-type counted struct {
-	io.Reader
-	sum *atomic.Int64
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	if c.sum.Add(int64(n)) > maxList {
-		return n, errTooMany
-	}
-	return n, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/relay"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
@@ -157,7 +158,10 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 		return caller.Caller{}, r.Context().Err() // the caller has left
 	}
 	if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
-		return a.tickets.redeem(ticket, r.PathValue("id"))
+		if err := relay.CheckUpgrade(r); err != nil {
+			return caller.Caller{}, err // which spends no ticket
+		}
+		return a.tickets.Redeem(ticket, r.PathValue("id"), op.ID)
 	}
 	return a.gate.Load().caller(r)
 }

@@ -33,6 +33,8 @@ const (
 	maxOutput = 1 << 20
 	// maxStreamed is what a program may print when it is streamed.
 	maxStreamed = 1 << 30
+	// writeLimit is how long a caller may take for one piece of what is streamed.
+	writeLimit = 15 * time.Second
 )
 
 // PingAgent asks a guest's agent for an answer.
@@ -136,7 +138,7 @@ type pieces struct {
 func (p *pieces) send(piece hypervisorapi.ExecPiece) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.control.SetWriteDeadline(time.Now().Add(socketWrite)) // a caller who does not read is let go
+	_ = p.control.SetWriteDeadline(time.Now().Add(writeLimit)) // a caller who does not read is let go
 	if err := json.NewEncoder(p.w).Encode(piece); err != nil {
 		return err
 	}
@@ -233,7 +235,7 @@ type timedWriter struct {
 }
 
 func (w timedWriter) Write(b []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(socketWrite))
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeLimit))
 	return w.Writer.Write(b)
 }
 

@@ -3,9 +3,8 @@
 //
 //	api.go       the API, and what it stands on
 //	access.go    who calls, and whether they may: the Gate
-//	ticket.go    tickets, in place of credentials where there can be no header
 //	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   an operation of the contract each
-//	socket.go    consoles and screens
+//	socket.go    consoles and screens, and tickets, which browsers open them with
 //
 // # Invariants
 //
@@ -31,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/relay"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -81,7 +81,7 @@ type API struct {
 	now      func() time.Time
 	shell    *shell.Shell[caller.Caller]
 	gate     atomic.Pointer[Gate]
-	tickets  *tickets
+	tickets  *relay.Tickets[caller.Caller]
 	store    *record.Store
 	machines *machine.Set
 	operate  *operation.Runner
@@ -103,7 +103,7 @@ func Contract() (*contract.Contract, error) {
 // New puts the contract's operations behind a gate and the rate limit.
 func New(cfg Config, gate *Gate) (*API, error) {
 	a := &API{
-		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: newTickets(cfg.Now), store: cfg.Store, machines: cfg.Machines,
+		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: relay.NewTickets("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
 		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
 		fleet: cfg.Fleet,
 	}
@@ -141,6 +141,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	hypervisorapi.Register(a.shell, hypervisorapi.BasePath, a, a.shell.Fail)
 	a.shell.Raw("GET /v1/vms/{id}/console", a.openConsole)
 	a.shell.Raw("GET /v1/vms/{id}/vnc", a.openScreen)
+	a.shell.Raw("GET /v1/operations/{operation}/events", a.watchOperation)
 	return a, nil
 }
 

@@ -79,7 +79,10 @@ func (a *API) ResizeVM(
 func (a *API) CloneVM(
 	ctx context.Context, req hypervisorapi.CloneVMRequestObject,
 ) (hypervisorapi.CloneVMResponseObject, error) {
-	op, err := a.disk.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
+	op, err := a.operate.Once(ctx, value(req.Params.IdempotencyKey), []any{"CloneVM", req.Id, req.Body},
+		func(ctx context.Context) (record.Operation, error) {
+			return a.disk.Clone(ctx, req.Id, req.Body.Name, value(req.Body.Linked))
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,10 @@ func (a *API) CreateBackup(
 	if b := req.Body; b != nil {
 		kind, description = string(orElse(b.Kind, record.BackupFull)), value(b.Description)
 	}
-	op, err := a.disk.CreateBackup(ctx, req.Id, kind, description)
+	op, err := a.operate.Once(ctx, value(req.Params.IdempotencyKey), []any{"CreateBackup", req.Id, kind, description},
+		func(ctx context.Context) (record.Operation, error) {
+			return a.disk.CreateBackup(ctx, req.Id, kind, description)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +151,10 @@ func (a *API) DeleteBackup(
 func (a *API) RestoreBackup(
 	ctx context.Context, req hypervisorapi.RestoreBackupRequestObject,
 ) (hypervisorapi.RestoreBackupResponseObject, error) {
-	op, err := a.disk.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
+	op, err := a.operate.Once(ctx, value(req.Params.IdempotencyKey), []any{"RestoreBackup", req.Backup, req.Body},
+		func(ctx context.Context) (record.Operation, error) {
+			return a.disk.RestoreBackup(ctx, req.Backup, value(req.Body.Name), value(req.Body.Vm))
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -49,10 +49,13 @@ func (a *API) AddImage(
 	ctx context.Context, req hypervisorapi.AddImageRequestObject,
 ) (hypervisorapi.AddImageResponseObject, error) {
 	b := req.Body
-	op, err := a.catalog.Add(ctx, catalog.Addition{
-		Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd),
-		KernelArgs: value(b.KernelArgs), Signature: value(b.Signature),
-	})
+	op, err := a.operate.Once(ctx, value(req.Params.IdempotencyKey), []any{"AddImage", b},
+		func(ctx context.Context) (record.Operation, error) {
+			return a.catalog.Add(ctx, catalog.Addition{
+				Name: b.Name, Path: value(b.Path), Kernel: value(b.Kernel), Initrd: value(b.Initrd),
+				KernelArgs: value(b.KernelArgs), Signature: value(b.Signature),
+			})
+		})
 	if err != nil {
 		return nil, err
 	}

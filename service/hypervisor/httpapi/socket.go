@@ -2,80 +2,94 @@ package httpapi
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"io"
 	"net/http"
-	"sync"
+	"strconv"
 	"time"
 
-	"github.com/coder/websocket"
-
+	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/httpserve"
-	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/relay"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-const (
-	// maxSocketMessage is the largest message that a socket takes, in bytes.
-	maxSocketMessage = 1 << 20
-	// socketPing finds out that the other side has gone, and keeps proxies from ending a
-	// socket on which nothing happens.
-	socketPing = 25 * time.Second
-	// socketWrite is how long a viewer may take for one message.
-	socketWrite = 15 * time.Second
-)
+// ownerOf is the name under which the tickets of a caller are counted.
+func ownerOf(c caller.Caller) string { return c.Tenant + "\x00" + c.Name }
 
-// openConsole opens the serial console.
+// ticket makes a word that opens a socket to the VM. The contract does not ask which: the ticket is
+// good for one of those that take tickets.
+func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) {
+	r, err := a.store.VM(ctx, id)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	var sockets []string
+	for _, op := range a.shell.Contract().Operations() {
+		if op.Credential == credentialTicket {
+			sockets = append(sockets, op.ID)
+		}
+	}
+	word, expires, err := a.tickets.Issue(caller.From(ctx), id, sockets...)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return word, expires, a.store.Note(ctx, openingOf(&r))
+}
+
+// openingOf is the audit entry of an opening of a VM's console or screen.
+func openingOf(r *record.VM) audit.Entry {
+	return audit.Entry{Action: "vm.console", Target: r.ID, Tenant: r.Tenant, Message: r.Name}
+}
+
+// opened is the VM to which a request opens a socket. It writes the audit entry of that, unless there
+// is one: that of the ticket.
+//
+// A request that cannot become a socket opens nothing, so it leaves no entry. It goes the same way up
+// to the socket: the web console asks like this why a VM has no console, which browsers do not tell
+// pages.
+func (a *API) opened(r *http.Request) (record.VM, error) {
+	found, err := a.store.VM(r.Context(), r.PathValue("id"))
+	if err != nil || r.URL.Query().Get("ticket") != "" || relay.CheckUpgrade(r) != nil {
+		return found, err
+	}
+	return found, a.store.Note(r.Context(), openingOf(&found))
+}
+
+// openConsole answers with a socket to the serial console.
 func (a *API) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	if err := a.noteOpening(r); err != nil {
-		return err
-	}
-	return a.serveConsole(w, r, r.PathValue("id"))
-}
-
-// noteOpening writes the audit entry of whoever opens a console or a screen. With a ticket, it was
-// written when the ticket was issued.
-func (a *API) noteOpening(r *http.Request) error {
-	if r.URL.Query().Get("ticket") != "" {
-		return nil
-	}
-	found, err := a.store.VM(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return a.store.Note(r.Context(), openingOf(&found))
-}
-
-// openScreen opens the screen.
-func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	found, err := a.store.VM(r.Context(), r.PathValue("id"))
-	if err == nil {
-		err = a.noteOpening(r)
-	}
-	if err != nil {
-		return err
-	}
-	return a.serveChannel(w, r, &found, backend.ScreenChannel)
-}
-
-// serveConsole answers with a socket to the VM's serial console.
-func (a *API) serveConsole(w http.ResponseWriter, r *http.Request, id string) error {
-	found, err := a.store.VM(r.Context(), id)
+	found, err := a.opened(r)
 	if err != nil {
 		return err
 	}
 	if found.Backend == backend.Sandbox {
 		return a.serveChannel(w, r, &found, backend.ConsoleChannel) // a shell of its own for each
 	}
-	console, err := a.machines.Get(id).Console(&found)
+	query := r.URL.Query()
+	from := relay.Position{Log: query.Get("log")}
+	from.Offset, _ = strconv.ParseInt(query.Get("offset"), 10, 64) // the contract has checked it
+	viewer, err := a.machines.Get(found.ID).Console(&found, from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = console.Close() }() // it never fails
-	return a.serveSocket(w, r, console)
+	var greeting []byte
+	if query.Has("offset") {
+		if greeting, err = json.Marshal(viewer.Start()); err != nil {
+			return err
+		}
+	}
+	return a.serve(w, r, viewer, greeting)
+}
+
+// openScreen answers with a socket to the screen.
+func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	found, err := a.opened(r)
+	if err != nil {
+		return err
+	}
+	return a.serveChannel(w, r, &found, backend.ScreenChannel)
 }
 
 // serveChannel answers with a socket to a channel of the VM that is this caller's alone.
@@ -85,90 +99,19 @@ func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record
 		return fault.New(fault.Conflict,
 			"the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
 	}
+	if channel == backend.ConsoleChannel {
+		// No shell is begun for nobody. A screen is dialled nevertheless: not every VM has one.
+		if err := relay.CheckUpgrade(r); err != nil {
+			return err
+		}
+	}
 	stream, err := instance.Dial(r.Context(), channel)
 	if err != nil {
 		return err
 	}
-	return a.serveSocket(w, r, stream)
+	return a.serve(w, r, stream, nil)
 }
 
-// serveSocket copies between a WebSocket and a stream until one of them ends.
-func (a *API) serveSocket(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser) error {
-	if err := httpserve.ReserveStream(r); err != nil {
-		return errors.Join(err, stream.Close())
-	}
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		return stream.Close() // the library has answered
-	}
-	conn.SetReadLimit(maxSocketMessage)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	defer cancel()
-	ended := make(chan struct{}, 3)
-	var work sync.WaitGroup
-	for _, part := range []func() error{
-		func() error { return copyToSocket(ctx, conn, stream) },
-		func() error { return copyFromSocket(ctx, stream, conn) },
-		func() error { return keepAlive(ctx, conn) },
-	} {
-		work.Go(func() {
-			defer func() { ended <- struct{}{} }()
-			_ = routine.Call(a.log, "socket", part) // either side has ended, which is what there is to know
-		})
-	}
-	select {
-	case <-ended:
-	case <-a.machines.Ending().Done():
-	}
-	_ = stream.Close() // so that reading from it ends
-	// The end is said before the context ends, which would cut the connection off.
-	_ = conn.Close(websocket.StatusNormalClosure, "it has ended") // the other side may be gone
-	cancel()
-	work.Wait()
-	return nil
-}
-
-func copyToSocket(ctx context.Context, conn *websocket.Conn, from io.Reader) error {
-	buffer := make([]byte, 16<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			ctx, cancel := context.WithTimeout(ctx, socketWrite)
-			writeErr := conn.Write(ctx, websocket.MessageBinary, buffer[:n])
-			cancel()
-			if writeErr != nil {
-				return writeErr
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func copyFromSocket(ctx context.Context, to io.Writer, conn *websocket.Conn) error {
-	for {
-		_, message, err := conn.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := to.Write(message); err != nil {
-			return err
-		}
-	}
-}
-
-func keepAlive(ctx context.Context, conn *websocket.Conn) error {
-	ticker := time.NewTicker(socketPing)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-			if err := conn.Ping(ctx); err != nil {
-				return err
-			}
-		}
-	}
+func (a *API) serve(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser, greeting []byte) error {
+	return relay.Serve(a.machines.Ending(), w, r, stream, relay.Options{Log: a.log, Greeting: greeting})
 }

@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -290,26 +292,19 @@ func (a *API) GetMe(
 	}, nil
 }
 
-// statuses of operations, by their jobs'.
-var operationStates = map[string]hypervisorapi.OperationState{
-	"available": hypervisorapi.OperationStateQueued, "running": hypervisorapi.OperationStateRunning,
-	"succeeded": hypervisorapi.OperationStateSucceeded, "failed": hypervisorapi.OperationStateFailed,
-	"cancelled": hypervisorapi.OperationStateCancelled,
+// operationStates are the contract's words for the states of operations.
+var operationStates = operation.States[hypervisorapi.OperationState]{
+	Queued: hypervisorapi.OperationStateQueued, Running: hypervisorapi.OperationStateRunning,
+	Succeeded: hypervisorapi.OperationStateSucceeded, Failed: hypervisorapi.OperationStateFailed,
+	Cancelled: hypervisorapi.OperationStateCancelled,
 }
 
 func apiOperation(op record.Operation) hypervisorapi.Operation {
-	out := hypervisorapi.Operation{
-		Id: op.ID, Kind: op.Kind, State: operationStates[string(op.Job.State)], VmId: some(op.VM),
+	return hypervisorapi.Operation{
+		Id: op.ID, Kind: op.Kind, Actor: some(op.Actor), State: operationStates.Of(&op.Operation), VmId: some(op.VM),
 		BackupId: some(op.Backup), Image: some(op.Image), CreatedAt: op.CreatedAt.Time,
-		FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error,
+		FinishedAt: op.Job.FinishedAt.Ptr(), Error: op.Job.Error, Progress: float32(op.Progress()),
 	}
-	if op.Job.ProgressTotal > 0 {
-		out.Progress = float32(op.Job.ProgressDone) / float32(op.Job.ProgressTotal)
-	}
-	if out.State == hypervisorapi.OperationStateSucceeded {
-		out.Progress = 1
-	}
-	return out
 }
 
 // ListOperations lists operations.
@@ -335,6 +330,11 @@ func (a *API) GetOperation(
 		return nil, err
 	}
 	return hypervisorapi.GetOperation200JSONResponse(apiOperation(op)), nil
+}
+
+// watchOperation answers with the states of an operation, as they come.
+func (a *API) watchOperation(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	return a.operate.Watch(w, r, r.PathValue("operation"), func(op record.Operation) any { return apiOperation(op) })
 }
 
 // CancelOperation asks an operation to end.

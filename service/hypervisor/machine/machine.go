@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/relay"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 )
@@ -25,7 +26,7 @@ type Machine struct {
 	silent   bool                    // the agent was asked and has not answered yet
 	halt     backend.Halt            // why its backend has halted it of its own accord
 	rotate   bool                    // the agent is to get a new secret
-	console  *console                // nil: nobody has looked since the process was started
+	console  *relay.Log              // nil: it was not opened since the process was started
 	changed  chan struct{}           // closed, and made anew, at every change
 }
 

@@ -1,46 +1,29 @@
-// Package operation runs what takes long: durable jobs (kit/jobs), which callers follow as
-// operations. Each kind is registered by the room that does the work.
-//
-// # Invariants
-//
-//   - What fails fails for good. What the daemon's end broke off is done again from its beginning.
-//   - What a caller reads of a failure names no inner detail; the log has that, with the
-//     operation's id.
-//   - An operation that is cancelled before it began is cleaned up by its kind; one that runs
-//     cleans up after itself.
+// Package operation runs the operations of the daemon (kit/operation): in the caller's scope, and with
+// audit entries. Each kind is registered by the room that does the work.
 //
 // It imports caller and record.
 package operation
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/jobs"
+	kit "github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// queue is the one queue of operations.
-const queue = "operations"
-
-// workers is how many operations run at once, and workersOfTenant how many of one tenant, so that
-// operations that take long, or hang, do not hold up those of other tenants.
+// workers is how many operations run at once, and workersOfTenant how many of one tenant.
 const (
 	workers         = 4
 	workersOfTenant = 2
 )
-
-// progressScale is what a whole operation counts.
-const progressScale = 1000
 
 // Config is what a Runner stands on.
 type Config struct {
@@ -55,108 +38,80 @@ type Config struct {
 
 // Runner runs operations.
 type Runner struct {
-	store     *record.Store
-	jobs      *jobs.Runner
-	log       *slog.Logger
-	ending    context.Context
-	cancelled map[string]func(ctx context.Context, op *record.Operation) error // by kind
+	store *record.Store
+	kit   *kit.Runner
 }
 
 // New makes a Runner. Kinds are registered before it runs.
 func New(c Config) *Runner {
-	return &Runner{store: c.Store, log: c.Log, ending: c.Ending,
-		cancelled: map[string]func(context.Context, *record.Operation) error{},
-		jobs: jobs.New(jobs.Config{
-			DB:       c.DB,
-			Queues:   map[string]int{queue: workers},
-			PerGroup: map[string]int{queue: workersOfTenant},
-			Lease:    10 * time.Second,
-			Worker:   record.NewID(),
-			Log:      c.Log,
-			Registry: c.Registry,
-			Now:      c.Now,
-			Rand:     rand.Float64,
-		})}
+	return &Runner{store: c.Store, kit: kit.New(kit.Config{
+		DB: c.DB, Log: c.Log, Registry: c.Registry, Now: c.Now, Ending: c.Ending,
+		Workers: workers, WorkersOfTenant: workersOfTenant,
+	})}
 }
 
 // Run runs operations until ctx ends.
-func (r *Runner) Run(ctx context.Context) error { return r.jobs.Run(ctx) }
+func (r *Runner) Run(ctx context.Context) error { return r.kit.Run(ctx) }
+
+// Expire forgets operations that ended long ago.
+func (r *Runner) Expire(ctx context.Context) error { return r.kit.Expire(ctx) }
+
+// Kind is how operations of a kind are done.
+type Kind[T any] = kit.Kind[T]
+
+// Register has the operations of a kind done as k says.
+func Register[T any](r *Runner, kind string, k Kind[T]) { kit.Register(r.kit, kind, k) }
+
+// BrokenOff says whether an operation ends because the daemon does, and will be taken up again.
+func BrokenOff(ctx context.Context) bool { return kit.BrokenOff(ctx) }
 
 // Begin stores an operation with the arguments of its job.
 func (r *Runner) Begin(
 	ctx context.Context, op record.Operation, args any, entry audit.Entry,
 ) (record.Operation, error) {
-	if op.Tenant == "" {
-		op.Tenant = caller.From(ctx).Tenant
+	c := caller.From(ctx)
+	if op.Actor = c.Name; op.Tenant == "" {
+		op.Tenant = c.Tenant
 	}
-	return r.store.AddOperation(ctx, op, entry, func(tx *db.Tx) (string, error) {
-		return r.jobs.Enqueue(ctx, tx, op.Kind, args, jobs.Options{MaxAttempts: 3, Group: op.Tenant})
-	})
+	err := r.store.AddOperation(ctx, entry, func(tx *db.Tx) error { return r.kit.Begin(ctx, tx, &op, args) })
+	return op, err
 }
 
-// Kind is how operations of a kind are done.
-type Kind[T any] struct {
-	Run func(ctx context.Context, args T, progress func(float64)) error
-	// Cancelled cleans up after one that was cancelled before it began; nil: there is nothing.
-	Cancelled func(ctx context.Context, op *record.Operation) error
-}
-
-// Register has the operations of a kind done as k says.
-func Register[T any](r *Runner, kind string, k Kind[T]) {
-	if k.Cancelled != nil {
-		r.cancelled[kind] = k.Cancelled
+// Once is the operation that begin begins, or the one that the caller has begun before by the same
+// request with the same word. Without a word, every request is another one.
+func (r *Runner) Once(
+	ctx context.Context, word string, request any, begin func(context.Context) (record.Operation, error),
+) (record.Operation, error) {
+	c := caller.From(ctx)
+	key, err := kit.NewKey(c.Tenant+"\x00"+c.Name, word, request)
+	if err != nil {
+		return record.Operation{}, err
 	}
-	jobs.Register(r.jobs, queue, kind, func(ctx context.Context, job *jobs.Job, args T) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		err := k.Run(ctx, args, func(done float64) {
-			err := job.Progress(ctx, int64(min(max(done, 0), 1)*progressScale), progressScale)
-			if errors.Is(err, context.Canceled) {
-				cancel(err)
-			}
-		})
-		if err == nil {
-			return nil
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		r.log.Warn("an operation failed", "kind", kind, "operation", job.ID, "error", err)
-		return jobs.Permanent(errors.New(publicText(err, job.ID)))
-	})
-}
-
-// BrokenOff says whether an operation ends because the daemon does, and will be taken up
-// again.
-func BrokenOff(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return errors.Is(cause, jobs.ErrStopping) || errors.Is(cause, jobs.ErrLeaseLost)
-}
-
-// publicText is an error of an operation as the caller may read it. The log has the details
-// of the daemon's own failure under the operation's id.
-func publicText(err error, operation string) string {
-	f := fault.From(err)
-	if f.Kind != fault.Internal {
-		return f.Message
+	id, err := r.kit.Repeated(ctx, key)
+	switch {
+	case err != nil:
+		return record.Operation{}, err
+	case id != "":
+		return r.store.Operation(ctx, id)
 	}
-	return f.Message + "; the daemon's log has the details under operation " + operation
+	return begin(kit.WithKey(ctx, key))
 }
 
 // Await reads an operation as soon as it has ended, or the time is over.
 func (r *Runner) Await(ctx context.Context, id string, limit time.Duration) (record.Operation, error) {
 	op, err := r.store.Operation(ctx, id)
-	if err != nil || limit == 0 || op.Job.State.Finished() {
-		return op, err
+	if err == nil {
+		err = r.kit.Await(ctx, &op, limit)
 	}
-	waiting, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	stop := context.AfterFunc(r.ending, cancel)
-	defer stop()
-	if _, err := r.jobs.Wait(waiting, id); err != nil && waiting.Err() == nil {
-		return op, err
-	}
-	return r.store.Operation(ctx, id)
+	return op, err
+}
+
+// Watch answers with the states of an operation until it has ended, as show has them.
+func (r *Runner) Watch(w http.ResponseWriter, req *http.Request, id string, show func(record.Operation) any) error {
+	return r.kit.Watch(w, req, func(ctx context.Context, wait time.Duration) (any, bool, error) {
+		op, err := r.Await(ctx, id, wait)
+		return show(op), op.Job.State.Finished(), err
+	})
 }
 
 // Cancel asks an operation to end.
@@ -165,20 +120,24 @@ func (r *Runner) Cancel(ctx context.Context, id string) (record.Operation, error
 	if err != nil {
 		return op, err
 	}
-	cancel := func(tx *db.Tx) error { return r.jobs.Cancel(ctx, tx, id) }
-	if err := r.store.CancelOperation(ctx, &op, cancel); err != nil {
+	var ended bool
+	err = r.store.CancelOperation(ctx, &op, func(tx *db.Tx) (err error) {
+		ended, err = r.kit.Cancel(ctx, tx, id)
+		return err
+	})
+	if err != nil {
 		return op, err
 	}
-	if op, err = r.store.Operation(ctx, id); err != nil || !op.Job.State.Finished() {
-		return op, err // one that runs cleans up after itself
+	if op, err = r.store.Operation(ctx, id); err != nil || !ended {
+		return op, err
 	}
-	if cleanUp := r.cancelled[op.Kind]; cleanUp != nil {
-		err = cleanUp(ctx, &op)
-	}
-	return op, err
+	return op, r.kit.CleanUp(ctx, &op.Operation)
 }
 
 // Doom stores that a VM is to be deleted, and cancels its operations.
 func (r *Runner) Doom(ctx context.Context, id string) (record.VM, error) {
-	return r.store.Doom(ctx, id, func(tx *db.Tx, operation string) error { return r.jobs.Cancel(ctx, tx, operation) })
+	return r.store.Doom(ctx, id, func(tx *db.Tx, operation string) error {
+		_, err := r.kit.Cancel(ctx, tx, operation) // with the VM goes what it would clean up
+		return err
+	})
 }

@@ -610,6 +610,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/operations/{operation}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An operation's id */
+                operation: components["parameters"]["OperationID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * One operation as it changes, as server-sent events
+         * @description Each event, named `operation`, has the operation as its data, the first one at once. The stream ends with the operation; do not reconnect then.
+         */
+        get: operations["WatchOperation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms": {
         parameters: {
             query?: never;
@@ -779,7 +802,12 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The serial console as a WebSocket of binary frames, after what was printed last */
+        /**
+         * The serial console as a WebSocket of binary frames, after what was printed last
+         * @description With `offset`, the first frame is a text frame `{"log", "offset"}`: which log follows, and from which byte on. Whoever counts the bytes
+         *     can come back with both, and misses nothing and sees nothing twice. If another offset or log is answered, what was printed in between
+         *     is not kept, or the VM was restarted. Consoles of sandboxes are shells of their own, which have neither.
+         */
         get: operations["OpenConsole"];
         put?: never;
         post?: never;
@@ -1517,6 +1545,8 @@ export interface components {
         /** @description An empty object, or no body at all */
         Nothing: Record<string, never>;
         Operation: {
+            /** @description Who began it */
+            actor?: string;
             /** @description Of a backup, once there is one */
             backup_id?: string;
             /** Format: date-time */
@@ -1805,12 +1835,25 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description The request is not the handshake of a WebSocket, version 13 */
+        UpgradeRequired: {
+            headers: {
+                "Sec-WebSocket-Version"?: string;
+                Upgrade?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
     };
     parameters: {
         /** @description A backup's id */
         BackupID: string;
         /** @description Where the page begins, from the `Link` header */
         Cursor: string;
+        /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+        IdempotencyKey: string;
         /** @description An image's name */
         ImageName: string;
         /** @description The most items of a page */
@@ -1821,6 +1864,8 @@ export interface components {
         OperationID: string;
         /** @description A snapshot's name */
         SnapshotName: string;
+        /** @description From `tickets`, in place of credentials */
+        SocketTicket: string;
         /** @description A VM's id */
         VMID: string;
     };
@@ -2336,7 +2381,10 @@ export interface operations {
     RestoreBackup: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description A backup's id */
                 backup: components["parameters"]["BackupID"];
@@ -2424,7 +2472,10 @@ export interface operations {
     AddImage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -2913,6 +2964,34 @@ export interface operations {
             429: components["responses"]["TooMany"];
         };
     };
+    WatchOperation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An operation's id */
+                operation: components["parameters"]["OperationID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream until the operation ends */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
     ListVMs: {
         parameters: {
             query?: {
@@ -3181,7 +3260,10 @@ export interface operations {
     CreateBackup: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description A VM's id */
                 id: components["parameters"]["VMID"];
@@ -3216,7 +3298,10 @@ export interface operations {
     CloneVM: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /** @description A VM's id */
                 id: components["parameters"]["VMID"];
@@ -3251,8 +3336,12 @@ export interface operations {
     OpenConsole: {
         parameters: {
             query?: {
+                /** @description The log that `offset` is of */
+                log?: string;
+                /** @description The byte to continue from; 0 is the oldest that is kept */
+                offset?: number;
                 /** @description From `tickets`, in place of credentials */
-                ticket?: string;
+                ticket?: components["parameters"]["SocketTicket"];
             };
             header?: never;
             path: {
@@ -3275,6 +3364,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            426: components["responses"]["UpgradeRequired"];
             429: components["responses"]["TooMany"];
         };
     };
@@ -3746,7 +3836,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description From `tickets`, in place of credentials */
-                ticket?: string;
+                ticket?: components["parameters"]["SocketTicket"];
             };
             header?: never;
             path: {
@@ -3769,6 +3859,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            426: components["responses"]["UpgradeRequired"];
             429: components["responses"]["TooMany"];
         };
     };

@@ -28,9 +28,16 @@ export function passing(error: unknown): boolean {
   return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
 }
 
-/** Where a socket is opened. */
-export function socketURL(id: string, channel: Channel, ticket: string, page: Pick<Location, 'protocol' | 'host'> = location): string {
-  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}/v1/vms/${encodeURIComponent(id)}/${channel}?ticket=${encodeURIComponent(ticket)}`;
+/** A place in what a console prints: bytes from the beginning of the log of that name. */
+export interface Position {
+  log: string;
+  offset: number;
+}
+
+/** Where a socket is opened, and from which position on a console is replayed. */
+export function socketURL(id: string, channel: Channel, ticket: string, page: Pick<Location, 'protocol' | 'host'> = location, from?: Position): string {
+  const socket = `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}/v1/vms/${encodeURIComponent(id)}/${channel}?ticket=${encodeURIComponent(ticket)}`;
+  return from ? `${socket}&offset=${from.offset}&log=${encodeURIComponent(from.log)}` : socket;
 }
 
 /** A browser does not tell why a socket was refused; the same request without one does. */
@@ -44,10 +51,14 @@ async function refusal(id: string, channel: Channel): Promise<ApiError | undefin
   return undefined;
 }
 
-/** Keeps a socket open. `attach` is called for each new one, before it is open, and gives what ends its use. */
-export function useSocket(id: string, channel: Channel, attach: (socket: WebSocket) => () => void): Link {
+/**
+ * Keeps a socket open. `attach` is called for each new one, before it is open, and gives what ends its use.
+ * `reached` is where a console is continued.
+ */
+export function useSocket(id: string, channel: Channel, attach: (socket: WebSocket) => () => void, reached?: () => Position): Link {
   const [link, setLink] = useState<Link>({ state: 'connecting' });
   const onSocket = useEffectEvent(attach);
+  const position = useEffectEvent(() => reached?.());
   useEffect(() => {
     let over = false;
     let failures = 0;
@@ -88,7 +99,7 @@ export function useSocket(id: string, channel: Channel, attach: (socket: WebSock
         return;
       }
       if (over) return;
-      const socket = new WebSocket(socketURL(id, channel, ticket));
+      const socket = new WebSocket(socketURL(id, channel, ticket, location, position()));
       socket.binaryType = 'arraybuffer';
       let openedAt: number | undefined;
       const detach = onSocket(socket);

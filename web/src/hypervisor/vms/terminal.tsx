@@ -1,11 +1,11 @@
-/** The serial console of a VM in a terminal: what was printed last is there again after each connection. */
+/** The serial console of a VM in a terminal. A connection that comes back continues where the last one ended. */
 import { FitAddon } from '@xterm/addon-fit';
 import { Terminal as XTerm, type ITerminalOptions } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
 import { useEffect, useRef, useState } from 'react';
 import { colour, useDark } from '../../ui/theme';
 import { toast } from '../../ui/toast';
-import { useSocket } from './socket';
+import { useSocket, type Position } from './socket';
 import { styledElements } from './styled-elements';
 import { LinkState, Refused } from './viewers';
 
@@ -111,21 +111,29 @@ export default function Terminal({ id, name }: { id: string; name: string }) {
 
 function Connected({ id, terminal, first, onFull }: { id: string; terminal: XTerm; first: React.RefObject<HTMLButtonElement | null>; onFull: () => void }) {
   const [read, setRead] = useState(false);
-  const link = useSocket(id, 'console', (socket) => {
+  const reached = useRef<Position>({ log: '', offset: 0 });
+  const attach = (socket: WebSocket) => {
     const bytes = new TextEncoder();
     const typed = terminal.onData((text) => socket.readyState === WebSocket.OPEN && socket.send(bytes.encode(text)));
     const binary = terminal.onBinary((text) => socket.readyState === WebSocket.OPEN && socket.send(Uint8Array.from(text, (c) => c.charCodeAt(0))));
-    socket.addEventListener('open', () => {
-      // What was printed last comes again.
-      terminal.reset();
-      terminal.focus();
+    socket.addEventListener('open', () => terminal.focus());
+    let begun = false;
+    socket.addEventListener('message', (e: MessageEvent<ArrayBuffer | string>) => {
+      // The first message says where the console is replayed from. The shell of a sandbox is a new one, which says nothing.
+      const start = typeof e.data === 'string' ? (JSON.parse(e.data) as Position) : undefined;
+      if (!begun && (start?.log !== reached.current.log || start.offset !== reached.current.offset)) terminal.reset();
+      begun = true;
+      if (start) reached.current = start;
+      if (typeof e.data === 'string') return;
+      reached.current.offset += e.data.byteLength;
+      terminal.write(new Uint8Array(e.data));
     });
-    socket.addEventListener('message', (e: MessageEvent<ArrayBuffer>) => terminal.write(new Uint8Array(e.data)));
     return () => {
       typed.dispose();
       binary.dispose();
     };
-  });
+  };
+  const link = useSocket(id, 'console', attach, () => reached.current);
   return (
     <>
       <div className="viewer-tools">

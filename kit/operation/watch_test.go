@@ -1,0 +1,92 @@
+package operation_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// watch follows an operation, and gives a function that reads the next event's data, "end" at the end.
+func (s *service) watch(id string) (next func() string) {
+	s.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := s.Watch(w, r, func(ctx context.Context, wait time.Duration) (any, bool, error) {
+			o, err := s.get(id)
+			if err == nil {
+				err = s.Await(ctx, &o, wait)
+			}
+			return words.Of(&o), o.Job.State.Finished(), err
+		})
+		if err != nil {
+			w.WriteHeader(fault.KindOf(err).HTTPStatus())
+		}
+	}))
+	s.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(s.Context(), http.MethodGet, server.URL, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = res.Body.Close() })
+	if res.StatusCode != http.StatusOK {
+		return func() string { return res.Status }
+	}
+	lines := bufio.NewScanner(res.Body)
+	return func() string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return data
+			}
+		}
+		return "end"
+	}
+}
+
+func TestAnOperationIsWatchedToItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newService(t, dbtest.SQLite(t, tables))
+	o := s.begun(t.Context(), "fence")
+	next := s.watch(o.ID)
+	if got := next(); got != `"pending"` {
+		t.Errorf("first %s", got)
+	}
+	end := make(chan struct{})
+	s.work <- func(context.Context, func(float64)) error { <-end; return nil }
+	s.run()
+	if got := next(); got != `"in progress"` {
+		t.Errorf("then %s", got)
+	}
+	close(end)
+	if got := next() + next(); got != `"done"end` {
+		t.Errorf("at last %s", got)
+	}
+	if again := s.watch(o.ID); again() != `"done"` || again() != "end" {
+		t.Error("one that has ended is not shown once")
+	}
+	if got := s.watch("none")(); got != "404 Not Found" {
+		t.Errorf("one that there is not: %s", got)
+	}
+}
+
+func TestAWatchEndsWithTheService(t *testing.T) {
+	t.Parallel()
+	s := newService(t, dbtest.SQLite(t, tables))
+	next := s.watch(s.begun(t.Context(), "fence").ID)
+	if got := next(); got != `"pending"` {
+		t.Errorf("first %s", got)
+	}
+	s.end()
+	if got := next(); got != "end" {
+		t.Errorf("then %s", got)
+	}
+}

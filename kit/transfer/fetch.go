@@ -1,0 +1,238 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/durable"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+)
+
+// What lies beside a file while it is fetched.
+const (
+	PartSuffix = ".part"      // what there is of it
+	TagSuffix  = ".validator" // the ETag or date that the part belongs to
+)
+
+const (
+	stallTimeout = time.Minute // without a byte, the connection is given up
+	maxAsked     = 24 * time.Hour
+	maxValidator = 1024 // bytes
+)
+
+// File is one to fetch.
+type File struct {
+	URL    string
+	Path   string // where it is put. Its folder is there.
+	SHA256 string // in lower-case hex
+	Size   int64  // as it was announced, in bytes; 0: it was not
+	// MaxSize is the most bytes that are taken.
+	MaxSize int64
+}
+
+// PartSize is how much of a file there is while it is fetched, in bytes.
+func (f *File) PartSize() int64 {
+	info, err := os.Stat(f.Path + PartSuffix)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// DropPart removes what there is of a file that was not fetched whole.
+func (f *File) DropPart() error {
+	return errors.Join(durable.Remove(f.Path+PartSuffix), durable.Remove(f.Path+TagSuffix))
+}
+
+// Fetcher downloads files.
+type Fetcher struct {
+	Client *http.Client
+	Now    func() time.Time
+}
+
+// Attempt is what is known of one attempt to fetch a file.
+type Attempt struct {
+	// RetryAfter is what the server wants us to wait before the next attempt; 0: it does not say.
+	RetryAfter time.Duration
+	// Resumed says that the answer was added to a part that was there. If the file is Unfit then, that
+	// part may have been damaged, as by a loss of power.
+	Resumed bool
+}
+
+// Fetch asks for what is missing of a file, once, and puts the file in its place when it is whole. An
+// error that is Unfit will come again; after others, the next attempt continues with the part that
+// there is. The same file must not be fetched twice at a time. progress, unless it is nil, is told how
+// much there is of how much in all, which is 0 if nobody has said; its error ends the attempt.
+func (c *Fetcher) Fetch(
+	ctx context.Context, f *File, progress func(done, total int64) error,
+) (attempt Attempt, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stall := time.AfterFunc(stallTimeout, func() { cancel(errors.New("the server sends nothing")) })
+	defer stall.Stop()
+	// Reading ends with the context, but does not say why that ended.
+	why := func(err error) error {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
+	if err != nil {
+		return attempt, Unfit{"the URL cannot be used"}
+	}
+	req.Header.Set("Accept-Encoding", "identity") // ranges are those of the file itself
+	have := f.PartSize()
+	tag, tagErr := os.ReadFile(f.Path + TagSuffix)
+	if have > 0 && tagErr == nil && len(tag) > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+		req.Header.Set("If-Range", string(tag))
+	} else {
+		have = 0
+	}
+	res, err := c.Client.Do(req)
+	if err != nil {
+		return attempt, why(err)
+	}
+	defer func() { _ = res.Body.Close() }() // it was only read
+	if have, err = c.accept(f, res, have, &attempt); err != nil {
+		return attempt, err
+	}
+	total := f.Size
+	if res.ContentLength >= 0 {
+		if total > 0 && have+res.ContentLength != total {
+			return attempt, Unfit{
+				fmt.Sprintf("the file has %d bytes, not the %d that were announced", have+res.ContentLength, total),
+			}
+		}
+		total = have + res.ContentLength
+	}
+	if total > f.MaxSize {
+		return attempt, ErrTooLarge
+	}
+	body := Reader(ctx, res.Body, -1, func(done int64) error {
+		stall.Reset(stallTimeout)
+		switch done += have; {
+		case done > f.MaxSize:
+			return ErrTooLarge
+		case f.Size > 0 && done > f.Size:
+			return Unfit{fmt.Sprintf("the file has more than the %d bytes that were announced", f.Size)}
+		case progress == nil:
+			return nil
+		}
+		return progress(done, total)
+	})
+	if err := f.receive(body, res.Header, have); err != nil {
+		return attempt, why(err)
+	}
+	stall.Stop()
+	return attempt, f.finish()
+}
+
+// accept looks at the status of an answer, and says how much of the part that there is stays.
+func (c *Fetcher) accept(f *File, res *http.Response, have int64, attempt *Attempt) (int64, error) {
+	switch {
+	case res.StatusCode == http.StatusOK:
+		return 0, nil
+	case res.StatusCode == http.StatusPartialContent:
+		attempt.Resumed = have > 0
+		if start, ok := rangeStart(res.Header.Get("Content-Range")); !ok || start != have {
+			return 0, errors.Join(errors.New("the server sent another part than was asked for"), f.DropPart())
+		}
+		return have, nil
+	case res.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		return 0, errors.Join(
+			errors.New("the file is shorter than what was downloaded; beginning anew"), f.DropPart(),
+		)
+	case res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests,
+		res.StatusCode >= 500:
+		attempt.RetryAfter, _ = webhook.RetryAfter(res.Header, c.Now(), maxAsked)
+		return 0, fmt.Errorf("the server answered %s", res.Status)
+	}
+	return 0, Unfit{"the server of the file answered " + res.Status}
+}
+
+// receive appends the answer's body to what there is.
+func (f *File) receive(body io.Reader, header http.Header, have int64) (err error) {
+	if have == 0 {
+		// The old part must not be taken for one of the new tag.
+		if err := f.DropPart(); err != nil {
+			return err
+		}
+		if tag := validator(header); tag != "" {
+			if err := durable.Replace(f.Path+TagSuffix, []byte(tag), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	part, err := os.OpenFile(f.Path+PartSuffix, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, part.Close()) }()
+	if _, err := part.Seek(have, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(part, body)
+	return errors.Join(err, part.Sync())
+}
+
+// finish checks the sum of what was downloaded and puts it in place.
+func (f *File) finish() error {
+	part, err := os.Open(f.Path + PartSuffix)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = part.Close() }() // nothing was written
+	sum := sha256.New()
+	n, err := io.Copy(sum, part)
+	if err != nil {
+		return err
+	}
+	if f.Size > 0 && n < f.Size {
+		return io.ErrUnexpectedEOF
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
+		return Unfit{fmt.Sprintf("the file's SHA-256 is %s, not %s", got, f.SHA256)}
+	}
+	if err := os.Rename(f.Path+PartSuffix, f.Path); err != nil {
+		return err
+	}
+	return errors.Join(durable.Remove(f.Path+TagSuffix), durable.SyncFolder(filepath.Dir(f.Path)))
+}
+
+// validator is what If-Range needs (RFC 9110, section 13.1.5): a strong ETag, or
+// the date of the last change.
+func validator(h http.Header) string {
+	if tag := h.Get("ETag"); strings.HasPrefix(tag, `"`) && len(tag) <= maxValidator {
+		return tag
+	}
+	if date := h.Get("Last-Modified"); date != "" {
+		if _, err := http.ParseTime(date); err == nil {
+			return date
+		}
+	}
+	return ""
+}
+
+// rangeStart reads "bytes 100-199/200".
+func rangeStart(header string) (int64, bool) {
+	span, ok := strings.CutPrefix(header, "bytes ")
+	if !ok {
+		return 0, false
+	}
+	first, _, ok := strings.Cut(span, "-")
+	start, err := strconv.ParseInt(first, 10, 64)
+	return start, ok && err == nil && start >= 0
+}
