@@ -99,7 +99,7 @@ var lower = map[string]int{
 	"auth": 1, "console": 1, "db": 1, "httpserve": 1, "image": 1, "list": 1, "netlab": 1, "podman": 1, "pki": 1,
 	"telemetry": 1, "text": 1, "webhook": 1,
 	"alert": 2, "audit": 2, "config": 2, "contract": 2, "feed": 2, "jobs": 2, "keyring": 2, "rest": 2, "series": 2,
-	"shell": 3,
+	"endpoint": 3, "shell": 3,
 }
 
 func TestPackagesImportOnlyWhatTheirRoomMay(t *testing.T) {
