@@ -159,8 +159,8 @@ func (a *Alerts) tell(ctx context.Context, tx *db.Tx, changed []Alert, now db.Ti
 		by[s.Subject] = s
 	}
 	for i := range changed {
-		s := by[changed[i].Subject]
-		changed[i].SilencedUntil, changed[i].SilencedBy, changed[i].SilenceReason = s.SilencedUntil, s.SilencedBy, s.SilenceReason
+		c, s := &changed[i], by[changed[i].Subject]
+		c.SilencedUntil, c.SilencedBy, c.SilenceReason = s.SilencedUntil, s.SilencedBy, s.SilenceReason
 	}
 	return a.cfg.Changed(ctx, tx, changed)
 }

@@ -1,8 +1,16 @@
 package webhook
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
+	"strings"
+	"syscall"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -62,4 +70,47 @@ func Classify(status int, err error) Outcome {
 	default:
 		return Retry
 	}
+}
+
+// MaxProblemBytes bounds the text of Problem.
+const MaxProblemBytes = 500
+
+// Problem says why an attempt was no success, for whoever configured the target; it is empty when it
+// was one. It tells nothing of the addresses that a name led to: those are the operator's.
+func (r Result) Problem() string {
+	text := ""
+	switch {
+	case r.Err != nil:
+		text = unanswered(r.Err)
+	case r.Status >= 300:
+		text = fmt.Sprintf("the target answered %d", r.Status)
+		if r.BodySnippet != "" {
+			text += ": " + r.BodySnippet
+		}
+	}
+	// A database takes neither half a character nor NUL.
+	text = text[:min(len(text), MaxProblemBytes)]
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// unanswered says why there was no answer.
+func unanswered(err error) string {
+	var f *fault.Error
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &f):
+		return f.Message
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer within the time limit"
+	case errors.As(err, &dns):
+		return "the name " + dns.Name + " cannot be resolved"
+	case errors.As(err, &cert):
+		return "the target's certificate is not trusted"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the target refused the connection"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the target closed the connection"
+	}
+	return "the target could not be reached"
 }

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
+	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
@@ -59,5 +62,29 @@ func TestOutcomesHaveStableWords(t *testing.T) {
 	got := fmt.Sprint(webhook.Retry, webhook.Delivered, webhook.Permanent, webhook.Gone)
 	if got != "retry delivered permanent gone" {
 		t.Error(got)
+	}
+}
+
+func TestAProblemIsToldWithoutTheAddressesOfTheOperator(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 80}, Err: syscall.ECONNREFUSED}
+	for want, result := range map[string]webhook.Result{
+		"":                                       {Status: 204},
+		"the target answered 302":                {Status: 302},
+		"the target answered 500: no \uFFFDroom": {Status: 500, BodySnippet: "no \x00room"},
+		"the target refused the connection":      {Err: refused},
+		"the target could not be reached":        {Err: errors.New("dial tcp 10.1.2.3:80: no route to host")},
+		"the target closed the connection":       {Err: fmt.Errorf("read: %w", io.ErrUnexpectedEOF)},
+		"no answer within the time limit":        {Err: context.DeadlineExceeded},
+		"the name x.example cannot be resolved":  {Err: &net.DNSError{Name: "x.example", Server: "10.0.0.53"}},
+		"the target is not allowed":              {Err: fault.Wrap(fault.Invalid, refused, "the target is not allowed")},
+	} {
+		if got := result.Problem(); got != want {
+			t.Errorf("%+v: %q, want %q", result, got, want)
+		}
+	}
+	long := webhook.Result{Status: 500, BodySnippet: strings.Repeat("ü", webhook.MaxProblemBytes)}.Problem()
+	if len(long) > webhook.MaxProblemBytes+3 || !utf8.ValidString(long) {
+		t.Errorf("%d bytes: %q", len(long), long)
 	}
 }

@@ -218,7 +218,7 @@ func (a api) TestRoute(
 		Status:     res.Status,
 		DurationMs: int(res.Duration / time.Millisecond),
 	}
-	out.Error = delivery.Describe(res)
+	out.Error = res.Problem()
 	if res.BodySnippet != "" {
 		out.Response = &res.BodySnippet
 	}

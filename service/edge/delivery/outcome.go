@@ -2,22 +2,15 @@ package delivery
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -46,7 +39,7 @@ type verdict struct {
 func judge(
 	p Pending, r Route, schedule backoff.Schedule, res webhook.Result, now time.Time, rnd func() float64,
 ) verdict {
-	v := verdict{delivery: p, route: r, at: now, status: res.Status, err: errorText(res)}
+	v := verdict{delivery: p, route: r, at: now, status: res.Status, err: res.Problem()}
 	v.delivery.Attempts++
 	if (res.Status == http.StatusTooManyRequests || res.Status == http.StatusServiceUnavailable) && res.RetryAfter > 0 {
 		v.pause = now.Add(res.RetryAfter)
@@ -69,20 +62,6 @@ func judge(
 	return v
 }
 
-func errorText(res webhook.Result) string {
-	text := ""
-	switch {
-	case res.Err != nil:
-		text = describe(res.Err)
-	case res.Status >= 300:
-		text = fmt.Sprintf("the target answered %d", res.Status)
-		if res.BodySnippet != "" {
-			text += ": " + res.BodySnippet
-		}
-	}
-	return clip(text)
-}
-
 // clip bounds the text of an error. PostgreSQL takes neither broken UTF-8 nor NUL.
 func clip(text string) string {
 	if len(text) > maxErrorText {
@@ -90,32 +69,6 @@ func clip(text string) string {
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
-
-// describe says why there was no answer, without the addresses that a name led
-// to: those are the operator's, and tenants read this.
-func describe(err error) string {
-	var f *fault.Error
-	var dns *net.DNSError
-	var cert *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &f):
-		return f.Message
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
-		return "no answer within the time limit"
-	case errors.As(err, &dns):
-		return "the name " + dns.Name + " cannot be resolved"
-	case errors.As(err, &cert):
-		return "the target's certificate is not trusted"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the target refused the connection"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the target closed the connection"
-	}
-	return "the target could not be reached"
-}
-
-// Describe says in a line why an attempt was not a success; empty when it was.
-func Describe(res webhook.Result) string { return errorText(res) }
 
 // settle stores a batch of verdicts.
 func (e *Engine) settle(ctx context.Context, tx *db.Tx, verdicts []verdict) ([]struct{}, error) {

@@ -40,10 +40,10 @@ const columns: Column<Alert>[] = [
 function Handled({ alert: a }: { alert: Alert }) {
   if (!a.acknowledged_at && !a.silenced_until) return null;
   return (
-    <span className="stack-tight">
+    <span className="stack-tight" style={{ minWidth: 190 }}>
       {a.acknowledged_at && (
         <span title={a.acknowledge_note}>
-          <Status tone="info">acknowledged</Status> by {a.acknowledged_by} <Time at={a.acknowledged_at} />
+          <Status tone="info" icon="check">acknowledged</Status> by {a.acknowledged_by} <Time at={a.acknowledged_at} />
           {a.acknowledge_note && <span className="muted clip">{a.acknowledge_note}</span>}
         </span>
       )}

@@ -1,0 +1,312 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/backoff"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+)
+
+// The states of a delivery.
+const (
+	Pending   = "pending"
+	Delivered = "delivered"
+	Failed    = "failed"
+)
+
+const (
+	jobKind = "webhook.deliver"
+	// maxTries are the attempts before a delivery fails, which takes some eight hours.
+	maxTries = 12
+)
+
+// schedule spaces the attempts.
+var schedule = backoff.Schedule{Min: time.Second, Base: 10 * time.Second, Max: 2 * time.Hour}
+
+// TestEvent is the type of what Test sends.
+const TestEvent = "webhook.test"
+
+// Delivery is an event on its way to an endpoint.
+type Delivery struct {
+	ID         string  `db:"id"` // the message id of every request
+	EndpointID string  `db:"endpoint_id"`
+	Event      string  `db:"event"`
+	Body       string  `db:"body"`
+	State      string  `db:"state"`
+	Attempts   int64   `db:"attempts"`
+	Replays    int64   `db:"replays"`
+	Tries      int64   `db:"tries"` // attempts since the last replay
+	CreatedAt  db.Time `db:"created_at"`
+	FinishedAt db.Time `db:"finished_at"`
+}
+
+// Attempt is one request of a delivery.
+type Attempt struct {
+	DeliveryID string  `db:"delivery_id"`
+	Number     int64   `db:"number"` // from 1
+	At         db.Time `db:"at"`
+	Status     int     `db:"status"`      // 0: no answer
+	Problem    string  `db:"problem"`     // with the first bytes of the answer; empty if it was a success
+	DurationUS int64   `db:"duration_us"` // microseconds
+}
+
+// escapeSlack follows Slack's rule for text: these three characters begin links and mentions.
+var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
+
+// Publish stores a delivery for each enabled endpoint that wants an event of an org, and returns how
+// many do. They are made when the transaction is committed.
+func (e *Endpoints) Publish(ctx context.Context, tx *db.Tx, orgID string, ev Event) (int, error) {
+	var endpoints []Endpoint
+	if err := tx.Select(
+		ctx, &endpoints, "SELECT * FROM webhook_endpoints WHERE enabled AND org_id IN ('', ?) ORDER BY id", orgID,
+	); err != nil {
+		return 0, err
+	}
+	n := 0
+	for i := range endpoints {
+		if !endpoints[i].wants(ev.Type) {
+			continue
+		}
+		d, err := e.newDelivery(&endpoints[i], ev)
+		if err != nil {
+			return n, err
+		}
+		if err := tx.Insert(ctx, "webhook_deliveries", d); err != nil {
+			return n, err
+		}
+		if err := e.enqueue(ctx, tx, d, time.Time{}); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (e *Endpoints) newDelivery(p *Endpoint, ev Event) (Delivery, error) {
+	body, err := p.Format.body(ev)
+	return Delivery{
+		ID: newID(), EndpointID: p.ID, Event: ev.Type, Body: body, State: Pending, CreatedAt: db.At(e.cfg.Now()),
+	}, err
+}
+
+// work is what a job has to do: one attempt.
+type work struct {
+	Delivery string `json:"delivery"`
+	Attempts int64  `json:"attempts"` // that were made before
+}
+
+func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, at time.Time) error {
+	_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, work{d.ID, d.Attempts}, jobs.Options{RunAt: at})
+	return err
+}
+
+// deliver makes one attempt. It may be made again when the process dies before the outcome is
+// stored.
+func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
+	var d Delivery
+	err := e.cfg.DB.Get(
+		ctx, &d, "SELECT * FROM webhook_deliveries WHERE id = ? AND state = 'pending' AND attempts = ?",
+		w.Delivery, w.Attempts,
+	)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil // the endpoint is gone, or this attempt was made
+	}
+	if err != nil {
+		return err
+	}
+	p, err := e.Get(ctx, e.cfg.DB, db.All(), d.EndpointID)
+	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return err
+	}
+	at := e.cfg.Now()
+	result := webhook.Result{Err: errDisabled}
+	if p.Enabled {
+		if result = e.send(ctx, &p, d, at); ctx.Err() != nil {
+			return ctx.Err() // this process is stopping: it says nothing of the target
+		}
+	}
+	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error { return e.settle(ctx, tx, &p, d, result, at) })
+}
+
+var errDisabled = fault.New(fault.Invalid, "the webhook is disabled")
+
+func (e *Endpoints) send(ctx context.Context, p *Endpoint, d Delivery, at time.Time) webhook.Result {
+	request := webhook.Request{URL: p.URL, Body: []byte(d.Body), ID: d.ID, Timestamp: at}
+	if p.Format == Standard {
+		opened, err := e.cfg.Sealer.Open(p.Secret, p.ID)
+		if err == nil {
+			request.Secret, err = webhook.ParseSecret(string(opened))
+		}
+		if err != nil {
+			return webhook.Result{Err: err}
+		}
+	}
+	return e.cfg.Client.Send(ctx, request)
+}
+
+// settle stores what came of an attempt, and decides what follows.
+func (e *Endpoints) settle(
+	ctx context.Context, tx *db.Tx, p *Endpoint, d Delivery, result webhook.Result, at time.Time,
+) error {
+	before, now := d.Attempts, e.cfg.Now()
+	d.Attempts, d.Tries = d.Attempts+1, d.Tries+1
+	outcome := webhook.Classify(result.Status, result.Err)
+	switch {
+	case outcome == webhook.Delivered:
+		d.State = Delivered
+	case outcome != webhook.Retry || d.Tries >= maxTries:
+		d.State = Failed
+	}
+	if d.State != Pending {
+		d.FinishedAt = db.At(now)
+	}
+	n, err := tx.Exec(
+		ctx,
+		"UPDATE webhook_deliveries SET state = ?, attempts = ?, tries = ?, finished_at = ? WHERE id = ? AND state = 'pending' AND attempts = ?",
+		d.State, d.Attempts, d.Tries, d.FinishedAt, d.ID, before,
+	)
+	if err != nil || n == 0 {
+		return err // another run of the same job was faster, or the endpoint is gone
+	}
+	if err := tx.Insert(ctx, "webhook_attempts", Attempt{
+		DeliveryID: d.ID, Number: d.Attempts, At: db.At(at), Status: result.Status, Problem: result.Problem(),
+		DurationUS: result.Duration.Microseconds(),
+	}); err != nil {
+		return err
+	}
+	if outcome == webhook.Gone {
+		if _, err := tx.Exec(
+			ctx, "UPDATE webhook_endpoints SET enabled = FALSE, disabled_reason = ?, updated_at = ? WHERE id = ?",
+			"the target answered 410: it wants no more", db.At(now), p.ID,
+		); err != nil {
+			return err
+		}
+	}
+	if d.State == Pending {
+		wait := max(schedule.Delay(int(d.Tries-1), e.cfg.Rand), result.RetryAfter)
+		return e.enqueue(ctx, tx, d, now.Add(wait))
+	}
+	return nil
+}
+
+// Test sends an event to an endpoint at once, whatever it subscribes to and whether it is enabled,
+// and logs it like any other. It does not try again.
+func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delivery, Attempt, error) {
+	p, err := e.Get(ctx, e.cfg.DB, scope, id)
+	if err != nil {
+		return Delivery{}, Attempt{}, err
+	}
+	at := e.cfg.Now()
+	d, err := e.newDelivery(&p, Event{Type: TestEvent, At: at, Text: "This is a test.", Data: map[string]any{}})
+	if err != nil {
+		return d, Attempt{}, err
+	}
+	result := e.send(ctx, &p, d, at)
+	d.State, d.Attempts, d.Tries, d.FinishedAt = Failed, 1, 1, db.At(e.cfg.Now())
+	if webhook.Classify(result.Status, result.Err) == webhook.Delivered {
+		d.State = Delivered
+	}
+	attempt := Attempt{
+		DeliveryID: d.ID, Number: 1, At: db.At(at), Status: result.Status, Problem: result.Problem(),
+		DurationUS: result.Duration.Microseconds(),
+	}
+	err = e.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		if _, err := e.Get(ctx, tx, scope, id); err != nil {
+			return err // it was deleted meanwhile
+		}
+		if err := tx.Insert(ctx, "webhook_deliveries", d); err != nil {
+			return err
+		}
+		return tx.Insert(ctx, "webhook_attempts", attempt)
+	})
+	return d, attempt, err
+}
+
+// Replay makes a delivery again that was made or has failed.
+func (e *Endpoints) Replay(ctx context.Context, tx *db.Tx, scope db.Scope, id string) (Delivery, error) {
+	d, err := e.Delivery(ctx, tx, scope, id)
+	if err != nil {
+		return d, err
+	}
+	n, err := tx.Exec(
+		ctx,
+		"UPDATE webhook_deliveries SET state = 'pending', replays = replays + 1, tries = 0, finished_at = NULL WHERE id = ? AND state <> 'pending'",
+		id,
+	)
+	if err != nil {
+		return d, err
+	}
+	if n == 0 {
+		return d, fault.New(fault.Conflict, "delivery %s is under way already", id)
+	}
+	d.State, d.Replays, d.Tries, d.FinishedAt = Pending, d.Replays+1, 0, db.Time{}
+	return d, e.enqueue(ctx, tx, d, time.Time{})
+}
+
+// ofEndpoints is the condition that a delivery is of an endpoint within a scope.
+func ofEndpoints(scope db.Scope) db.Scope {
+	condition, args := scope.SQL()
+	return db.Where("endpoint_id IN (SELECT id FROM webhook_endpoints WHERE "+condition+")", args...)
+}
+
+// Delivery reads one delivery. One of an endpoint outside of the scope is not there.
+func (e *Endpoints) Delivery(ctx context.Context, q db.Querier, scope db.Scope, id string) (Delivery, error) {
+	condition, args := ofEndpoints(scope).And("id = ?", id).SQL()
+	var d Delivery
+	err := q.Get(ctx, &d, "SELECT * FROM webhook_deliveries WHERE "+condition, args...)
+	return d, db.NotFound(err, "no delivery %s", id)
+}
+
+// Deliveries lists the deliveries to an endpoint, newest first, before one of them (empty: all).
+func (e *Endpoints) Deliveries(
+	ctx context.Context, scope db.Scope, endpointID, before string, limit int,
+) ([]Delivery, error) {
+	if _, err := e.Get(ctx, e.cfg.DB, scope, endpointID); err != nil {
+		return nil, err
+	}
+	of := db.Where("endpoint_id = ?", endpointID)
+	if before != "" {
+		of = of.And("id < ?", before)
+	}
+	condition, args := of.SQL()
+	deliveries := []Delivery{}
+	err := e.cfg.DB.Select(
+		ctx, &deliveries, "SELECT * FROM webhook_deliveries WHERE "+condition+" ORDER BY id DESC LIMIT ?",
+		append(args, min(limit, maxDeliveries))...)
+	return deliveries, err
+}
+
+// Attempts lists the requests of a delivery, the first one first.
+func (e *Endpoints) Attempts(ctx context.Context, scope db.Scope, deliveryID string) ([]Attempt, error) {
+	if _, err := e.Delivery(ctx, e.cfg.DB, scope, deliveryID); err != nil {
+		return nil, err
+	}
+	attempts := []Attempt{}
+	err := e.cfg.DB.Select(
+		ctx, &attempts, "SELECT * FROM webhook_attempts WHERE delivery_id = ? ORDER BY number LIMIT ?",
+		deliveryID, maxDeliveries,
+	)
+	return attempts, err
+}
+
+// Expire deletes the deliveries that ended before a time, with their attempts.
+func (e *Endpoints) Expire(ctx context.Context, before time.Time) error {
+	_, err := e.cfg.DB.DeletePages(
+		ctx, expirePage,
+		"DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE finished_at < ? LIMIT ?)",
+		db.At(before),
+	)
+	return err
+}
+
+// expirePage is how many deliveries one transaction deletes.
+const expirePage = 500

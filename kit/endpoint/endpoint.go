@@ -1,0 +1,211 @@
+package endpoint
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/glob"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/text"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Migrations are the tables of this package, for db.DB.Migrate.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	return sub
+}
+
+// The bounds of what may be configured.
+const (
+	MaxEndpoints   = 100 // of an org
+	MaxPatterns    = 50
+	maxPattern     = 128  // bytes
+	maxDescription = 1000 // bytes
+	maxDeliveries  = 1000 // on a page
+)
+
+// Endpoint is where events go.
+type Endpoint struct {
+	ID             string            `db:"id"`
+	OrgID          string            `db:"org_id"` // empty: it gets the events of all orgs
+	Description    string            `db:"description"`
+	URL            string            `db:"url"`
+	Format         Format            `db:"format"`
+	Events         db.JSON[[]string] `db:"events"` // patterns, in which * is any run of characters
+	Enabled        bool              `db:"enabled"`
+	DisabledReason string            `db:"disabled_reason"` // why it was disabled without being asked
+	Secret         string            `db:"secret"`          // sealed; empty for chats
+	CreatedAt      db.Time           `db:"created_at"`
+	UpdatedAt      db.Time           `db:"updated_at"`
+}
+
+// Input is an endpoint as somebody configures it.
+type Input struct {
+	Description string
+	URL         string
+	Format      Format
+	Events      []string
+	Enabled     bool
+}
+
+// Config is what endpoints need of their service.
+type Config struct {
+	DB     *db.DB // with Migrations applied
+	Jobs   *jobs.Runner
+	Queue  string // of Jobs
+	Client *webhook.Client
+	Guard  webhook.Guard // as of Client
+	Sealer *auth.Sealer
+	Now    func() time.Time
+	Rand   func() float64 // in [0, 1); safe for concurrent use
+}
+
+// Endpoints are the endpoints of a service. They are safe for concurrent use.
+type Endpoints struct{ cfg Config }
+
+// New opens the endpoints of a service, and registers their job, so that it comes before Jobs runs.
+func New(cfg Config) *Endpoints {
+	e := &Endpoints{cfg}
+	jobs.Register(cfg.Jobs, cfg.Queue, jobKind, e.deliver)
+	return e
+}
+
+func (e *Endpoints) check(in Input) error {
+	if _, err := e.cfg.Guard.CheckURL(in.URL); err != nil {
+		f := fault.From(err)
+		return fault.InvalidField("url", "%s", strings.TrimPrefix(f.Message, f.Field+": ")).WithCode(f.Code)
+	}
+	if !in.Format.known() {
+		return fault.InvalidField("format", "must be standard, slack, teams or discord")
+	}
+	if len(in.Description) > maxDescription {
+		return fault.InvalidField("description", "is longer than %d bytes", maxDescription)
+	}
+	if err := text.Check("description", in.Description); err != nil {
+		return err
+	}
+	if len(in.Events) == 0 || len(in.Events) > MaxPatterns {
+		return fault.InvalidField("events", "must name 1 to %d events", MaxPatterns)
+	}
+	for _, pattern := range in.Events {
+		if pattern == "" || len(pattern) > maxPattern {
+			return fault.InvalidField("events", "must have 1 to %d bytes each", maxPattern)
+		}
+		if err := text.Check("events", pattern); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Create makes an endpoint of an org. The secret with which its requests are signed is shown now and
+// never again; chats have none.
+func (e *Endpoints) Create(
+	ctx context.Context, tx *db.Tx, orgID string, in Input,
+) (made Endpoint, secret string, err error) {
+	if err := e.check(in); err != nil {
+		return made, "", err
+	}
+	var n int
+	if err := tx.Get(ctx, &n, "SELECT count(*) FROM webhook_endpoints WHERE org_id = ?", orgID); err != nil {
+		return made, "", err
+	}
+	if n >= MaxEndpoints {
+		return made, "", fault.New(fault.Conflict, "there are %d endpoints already, and no more are allowed", n)
+	}
+	now := db.At(e.cfg.Now())
+	made = Endpoint{ID: newID(), OrgID: orgID, CreatedAt: now}
+	made.set(in, now)
+	if in.Format == Standard {
+		secret = webhook.NewSecret()
+		made.Secret = e.cfg.Sealer.Seal([]byte(secret), made.ID)
+	}
+	return made, secret, tx.Insert(ctx, "webhook_endpoints", made)
+}
+
+func (p *Endpoint) set(in Input, now db.Time) {
+	p.Description, p.URL, p.Format, p.Enabled, p.UpdatedAt = in.Description, in.URL, in.Format, in.Enabled, now
+	p.Events.V = in.Events
+	if in.Enabled {
+		p.DisabledReason = ""
+	}
+}
+
+// wants reports whether the endpoint is to get an event.
+func (p *Endpoint) wants(event string) bool {
+	for _, pattern := range p.Events.V {
+		if glob.Match(pattern, event) {
+			return true
+		}
+	}
+	return false
+}
+
+// Get reads one endpoint. One outside of the scope is not there.
+func (e *Endpoints) Get(ctx context.Context, q db.Querier, scope db.Scope, id string) (Endpoint, error) {
+	condition, args := scope.And("id = ?", id).SQL()
+	var found Endpoint
+	err := q.Get(ctx, &found, "SELECT * FROM webhook_endpoints WHERE "+condition, args...)
+	return found, db.NotFound(err, "no webhook %s", id)
+}
+
+// List returns endpoints in the order of their ids, after one of them.
+func (e *Endpoints) List(ctx context.Context, scope db.Scope, after string, limit int) ([]Endpoint, error) {
+	condition, args := scope.And("id > ?", after).SQL()
+	endpoints := []Endpoint{}
+	err := e.cfg.DB.Select(
+		ctx, &endpoints, "SELECT * FROM webhook_endpoints WHERE "+condition+" ORDER BY id LIMIT ?",
+		append(args, limit)...)
+	return endpoints, err
+}
+
+// Update changes an endpoint. Its format stays: a secret comes with it.
+func (e *Endpoints) Update(ctx context.Context, tx *db.Tx, scope db.Scope, id string, in Input) (Endpoint, error) {
+	if err := e.check(in); err != nil {
+		return Endpoint{}, err
+	}
+	p, err := e.Get(ctx, tx, scope, id)
+	if err != nil {
+		return p, err
+	}
+	if in.Format != p.Format {
+		return p, fault.InvalidField("format", "is %s, and cannot change; make another webhook", p.Format)
+	}
+	p.set(in, db.At(e.cfg.Now()))
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE webhook_endpoints SET description = ?, url = ?, events = ?, enabled = ?, disabled_reason = ?, updated_at = ?
+		WHERE id = ?`,
+		p.Description, p.URL, p.Events, p.Enabled, p.DisabledReason, p.UpdatedAt, id,
+	)
+	return p, err
+}
+
+// Delete removes an endpoint with its deliveries. What is being sent at this moment may still
+// arrive.
+func (e *Endpoints) Delete(ctx context.Context, tx *db.Tx, scope db.Scope, id string) error {
+	condition, args := scope.And("id = ?", id).SQL()
+	n, err := tx.Exec(ctx, "DELETE FROM webhook_endpoints WHERE "+condition, args...)
+	if err == nil && n == 0 {
+		err = fault.New(fault.NotFound, "no webhook %s", id)
+	}
+	return err
+}
+
+// newID makes an id that sorts by the time it was made.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

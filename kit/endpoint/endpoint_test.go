@@ -1,0 +1,503 @@
+package endpoint_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
+	"github.com/mainstay-infra/mainstay/kit/endpoint"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/webhook"
+)
+
+var tables = dbtest.Migrations{"jobs": jobs.Migrations(), "endpoint": endpoint.Migrations()}
+
+// post is a service with endpoints, and the target that they lead to.
+type post struct {
+	*testing.T
+	db        *db.DB
+	endpoints *endpoint.Endpoints
+	runner    *jobs.Runner
+	target    *httptest.Server
+	now       time.Time
+
+	mu       sync.Mutex
+	status   int
+	header   http.Header // of the answer
+	received []received
+}
+
+type received struct {
+	header http.Header
+	body   string
+}
+
+func each(t *testing.T, test func(p *post)) {
+	t.Helper()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) { test(open(t, d)) })
+}
+
+func open(t *testing.T, d *db.DB) *post {
+	t.Helper()
+	p := &post{T: t, db: d, now: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), status: 204, header: http.Header{}}
+	p.target = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.received = append(p.received, received{r.Header, string(body)})
+		for name := range p.header {
+			w.Header().Set(name, p.header.Get(name))
+		}
+		w.WriteHeader(p.status)
+		if p.status >= 300 {
+			_, _ = io.WriteString(w, "no thanks")
+		}
+	}))
+	t.Cleanup(p.target.Close)
+	sealer, err := auth.NewSealer(bytes.Repeat([]byte{7}, 32), "webhooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := func() time.Time { return p.now }
+	p.runner = jobs.New(jobs.Config{
+		DB: d, Queues: map[string]int{"webhooks": 2}, Worker: "test", Log: slog.New(slog.DiscardHandler),
+		Now: clock, Rand: func() float64 { return 0.5 },
+	})
+	guard := webhook.Guard{AllowPrivate: true}
+	client := webhook.NewClient(guard, webhook.Options{})
+	t.Cleanup(client.CloseIdleConnections)
+	p.endpoints = endpoint.New(endpoint.Config{
+		DB: d, Jobs: p.runner, Queue: "webhooks", Client: client, Guard: guard, Sealer: sealer, Now: clock,
+		Rand: func() float64 { return 0.5 },
+	})
+	return p
+}
+
+func (p *post) update(f func(tx *db.Tx) error) error {
+	p.Helper()
+	return p.db.Update(p.Context(), f)
+}
+
+// create makes an endpoint of an org, and returns its secret, too.
+func (p *post) create(org string, change ...func(*endpoint.Input)) (made endpoint.Endpoint, secret string) {
+	p.Helper()
+	in := endpoint.Input{URL: p.target.URL, Format: endpoint.Standard, Events: []string{"vm.*"}, Enabled: true}
+	for _, f := range change {
+		f(&in)
+	}
+	if err := p.update(func(tx *db.Tx) (err error) {
+		made, secret, err = p.endpoints.Create(p.Context(), tx, org, in)
+		return err
+	}); err != nil {
+		p.Fatal(err)
+	}
+	return made, secret
+}
+
+func (p *post) publish(org, event string) (n int) {
+	p.Helper()
+	if err := p.update(func(tx *db.Tx) (err error) {
+		n, err = p.endpoints.Publish(p.Context(), tx, org, endpoint.Event{
+			Type: event, At: p.now, Text: "VM <one> & only started", Data: map[string]string{"vm": "one"},
+		})
+		return err
+	}); err != nil {
+		p.Fatal(err)
+	}
+	return n
+}
+
+// work does what is enqueued, and returns when each job was to run, in minutes from now.
+func (p *post) work() (after []float64) {
+	p.Helper()
+	var waiting []struct {
+		ID    string  `db:"id"`
+		Args  string  `db:"args"`
+		RunAt db.Time `db:"run_at"`
+	}
+	if err := p.update(func(tx *db.Tx) error {
+		return tx.Select(p.Context(), &waiting, "DELETE FROM jobs RETURNING id, args, run_at")
+	}); err != nil {
+		p.Fatal(err)
+	}
+	for _, w := range waiting {
+		var args struct {
+			Delivery string
+			Attempts int64
+		}
+		if err := json.Unmarshal([]byte(w.Args), &args); err != nil {
+			p.Fatal(err)
+		}
+		after = append(after, w.RunAt.Sub(p.now).Minutes())
+		if err := p.endpoints.Work(p.Context(), args.Delivery, args.Attempts); err != nil {
+			p.Fatal(err)
+		}
+		// The job runs again, as after a crash.
+		if err := p.endpoints.Work(p.Context(), args.Delivery, args.Attempts); err != nil {
+			p.Fatal(err)
+		}
+	}
+	return after
+}
+
+// answer sets what the target answers.
+func (p *post) answer(status int, header http.Header) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.header = status, header
+}
+
+func (p *post) deliveries(of endpoint.Endpoint) []endpoint.Delivery {
+	p.Helper()
+	list, err := p.endpoints.Deliveries(p.Context(), db.All(), of.ID, "", 100)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return list
+}
+
+func TestAnEventGoesSignedToWhoeverWantsIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		mine, secret := p.create("a")
+		p.create("b")
+		p.create("a", func(in *endpoint.Input) { in.Events = []string{"backup.failed"} })
+		p.create("a", func(in *endpoint.Input) { in.Enabled = false })
+		all, _ := p.create("")
+		if n := p.publish("a", "vm.started"); n != 2 {
+			p.Errorf("%d endpoints want it", n)
+		}
+		p.work()
+		if len(p.received) != 2 || len(p.deliveries(mine)) != 1 || len(p.deliveries(all)) != 1 {
+			p.Fatalf("%+v", p.received)
+		}
+		key, err := webhook.ParseSecret(secret)
+		if err != nil {
+			p.Fatal(err)
+		}
+		signed := 0
+		for _, r := range p.received {
+			if key.Verify(r.header, []byte(r.body), p.now, time.Minute) == nil {
+				signed++
+			}
+			if r.body != `{"data":{"vm":"one"},"timestamp":"2026-03-04T12:00:00Z","type":"vm.started"}` {
+				p.Error(r.body)
+			}
+		}
+		if signed != 1 {
+			p.Errorf("%d requests are signed with the secret", signed)
+		}
+		d := p.deliveries(mine)[0]
+		attempts, err := p.endpoints.Attempts(p.Context(), db.Where("org_id = ?", "a"), d.ID)
+		if d.State != endpoint.Delivered || d.FinishedAt != db.At(p.now) || d.Event != "vm.started" || err != nil || len(attempts) != 1 ||
+			attempts[0].Status != 204 || attempts[0].Problem != "" || attempts[0].DurationUS <= 0 {
+			p.Errorf("%+v, %+v, %v", d, attempts, err)
+		}
+		if strings.Contains(mine.Secret, secret) || mine.Secret == "" {
+			p.Errorf("the secret is stored as %q", mine.Secret)
+		}
+	})
+}
+
+func TestATargetIsTriedAgainLaterAndNotForEver(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a")
+		p.answer(503, http.Header{})
+		p.publish("a", "vm.started")
+		var waits []float64
+		for range endpoint.MaxTries + 1 {
+			waits = append(waits, p.work()...)
+		}
+		if len(waits) != endpoint.MaxTries || waits[0] != 0 || waits[1] != 5./60 || waits[11] != 60 {
+			p.Errorf("%v", waits)
+		}
+		d := p.deliveries(to)[0]
+		attempts, err := p.endpoints.Attempts(p.Context(), db.All(), d.ID)
+		if d.State != endpoint.Failed || len(attempts) != endpoint.MaxTries || err != nil ||
+			attempts[0].Problem != "the target answered 503: no thanks" {
+			p.Errorf("%+v, %+v, %v", d, attempts, err)
+		}
+		p.answer(429, http.Header{"Retry-After": {"1800"}})
+		p.publish("a", "vm.started")
+		p.work()
+		if waits := p.work(); len(waits) != 1 || waits[0] != 30 {
+			p.Errorf("asked to wait for half an hour: %v", waits)
+		}
+	})
+}
+
+func TestWhatIsRefusedFailsAtOnceAndGoneDisables(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a")
+		p.answer(400, http.Header{})
+		p.publish("a", "vm.started")
+		p.work()
+		p.answer(410, http.Header{})
+		p.publish("a", "vm.stopped")
+		p.publish("a", "vm.deleted")
+		p.work()
+		if jobs := p.work(); len(jobs) != 0 {
+			p.Errorf("tried again: %v", jobs)
+		}
+		got, err := p.endpoints.Get(p.Context(), p.db, db.All(), to.ID)
+		if err != nil || got.Enabled || !strings.Contains(got.DisabledReason, "410") {
+			p.Errorf("%+v, %v", got, err)
+		}
+		if n := p.publish("a", "vm.started"); n != 0 {
+			p.Errorf("%d want it", n)
+		}
+		if len(p.received) != 2 {
+			p.Errorf("%d requests", len(p.received))
+		}
+		for _, d := range p.deliveries(to) {
+			if d.State != endpoint.Failed || d.Attempts != 1 {
+				p.Errorf("%+v", d)
+			}
+		}
+	})
+}
+
+func TestADeliveryIsReplayedByWhoMaySeeIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a")
+		p.answer(500, http.Header{})
+		p.publish("a", "vm.started")
+		id := p.deliveries(to)[0].ID
+		replay := func(scope db.Scope) error {
+			return p.update(func(tx *db.Tx) error {
+				_, err := p.endpoints.Replay(p.Context(), tx, scope, id)
+				return err
+			})
+		}
+		if err := replay(db.All()); !fault.Is(err, fault.Conflict) {
+			p.Errorf("of what is under way: %v", err)
+		}
+		for range endpoint.MaxTries {
+			p.work()
+		}
+		for _, scope := range []db.Scope{{}, db.Where("org_id = ?", "b")} {
+			if err := replay(scope); !fault.Is(err, fault.NotFound) {
+				p.Errorf("by who may not see it: %v", err)
+			}
+		}
+		p.answer(200, http.Header{})
+		if err := replay(db.Where("org_id = ?", "a")); err != nil {
+			p.Fatal(err)
+		}
+		p.work()
+		d := p.deliveries(to)[0]
+		attempts, err := p.endpoints.Attempts(p.Context(), db.All(), id)
+		if d.State != endpoint.Delivered || d.Replays != 1 || d.Attempts != endpoint.MaxTries+1 || err != nil ||
+			len(attempts) != endpoint.MaxTries+1 {
+			p.Errorf("%+v, %d attempts, %v", d, len(attempts), err)
+		}
+		if last := p.received[len(p.received)-1]; last.header.Get(webhook.HeaderID) != id {
+			p.Errorf("the message id changed: %v", last.header)
+		}
+	})
+}
+
+func TestATestIsSentAtOnceAndLogged(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a", func(in *endpoint.Input) { in.Enabled = false })
+		own := db.Where("org_id = ?", "a")
+		d, attempt, err := p.endpoints.Test(p.Context(), own, to.ID)
+		if err != nil || d.State != endpoint.Delivered || attempt.Status != 204 || len(p.received) != 1 {
+			p.Errorf("%+v, %+v, %v", d, attempt, err)
+		}
+		p.target.Close()
+		d, attempt, err = p.endpoints.Test(p.Context(), own, to.ID)
+		if err != nil || d.State != endpoint.Failed || attempt.Problem != "the target refused the connection" {
+			p.Errorf("%+v, %+v, %v", d, attempt, err)
+		}
+		if got := p.deliveries(to); len(got) != 2 || got[1].Event != endpoint.TestEvent {
+			p.Errorf("%+v", got)
+		}
+		if jobs := p.work(); len(jobs) != 0 {
+			p.Errorf("a test is tried again: %v", jobs)
+		}
+		if _, _, err := p.endpoints.Test(p.Context(), db.Scope{}, to.ID); !fault.Is(err, fault.NotFound) {
+			p.Errorf("%v", err)
+		}
+	})
+}
+
+func TestChatsGetTextInTheirOwnForm(t *testing.T) {
+	t.Parallel()
+	p := open(t, dbtest.SQLite(t, tables))
+	for format, want := range map[endpoint.Format]string{
+		endpoint.Slack:   `{"text":"VM &lt;one&gt; &amp; only started"}`,
+		endpoint.Discord: `{"allowed_mentions":{"parse":[]},"content":"VM <one> & only started"}`,
+		endpoint.Teams: `{"attachments":[{"content":{"$schema":"http://adaptivecards.io/schemas/adaptive-card.json",` +
+			`"body":[{"text":"VM <one> & only started","type":"TextBlock","wrap":true}],"type":"AdaptiveCard","version":"1.4"},` +
+			`"contentType":"application/vnd.microsoft.card.adaptive"}],"type":"message"}`,
+	} {
+		to, secret := p.create("a", func(in *endpoint.Input) {
+			in.Format, in.Events = format, []string{string(format)}
+		})
+		if secret != "" || to.Secret != "" {
+			t.Errorf("%s has a secret", format)
+		}
+		p.received = nil
+		p.publish("a", string(format))
+		p.work()
+		var got, wanted any
+		if len(p.received) != 1 || json.Unmarshal([]byte(p.received[0].body), &got) != nil ||
+			json.Unmarshal([]byte(want), &wanted) != nil || fmt.Sprint(got) != fmt.Sprint(wanted) {
+			t.Errorf("%s: %+v", format, p.received)
+		}
+		if p.received[0].header.Get(webhook.HeaderSignature) != "" {
+			t.Errorf("%s is signed", format)
+		}
+	}
+}
+
+func TestEndpointsAreCheckedAndBounded(t *testing.T) {
+	t.Parallel()
+	p := open(t, dbtest.SQLite(t, tables))
+	to, _ := p.create("a")
+	for field, change := range map[string]func(*endpoint.Input){
+		"url":         func(in *endpoint.Input) { in.URL = "ftp://example.com" },
+		"format":      func(in *endpoint.Input) { in.Format = "fax" },
+		"description": func(in *endpoint.Input) { in.Description = "\x1b[2J" },
+		"events":      func(in *endpoint.Input) { in.Events = nil },
+	} {
+		in := endpoint.Input{URL: "https://example.com/", Format: endpoint.Standard, Events: []string{"*"}}
+		change(&in)
+		for what, do := range map[string]func(tx *db.Tx) error{
+			"create": func(tx *db.Tx) error {
+				_, _, err := p.endpoints.Create(p.Context(), tx, "a", in)
+				return err
+			},
+			"update": func(tx *db.Tx) error {
+				_, err := p.endpoints.Update(p.Context(), tx, db.All(), to.ID, in)
+				return err
+			},
+		} {
+			if err := p.update(do); !fault.Is(err, fault.Invalid) || fault.From(err).Field != field ||
+				!strings.HasPrefix(fault.From(err).Message, field+": ") {
+				t.Errorf("%s with a wrong %s: %v", what, field, err)
+			}
+		}
+	}
+	for range endpoint.MaxEndpoints - 1 {
+		p.create("a")
+	}
+	err := p.update(func(tx *db.Tx) error {
+		_, _, err := p.endpoints.Create(p.Context(), tx, "a", endpoint.Input{
+			URL: p.target.URL, Format: endpoint.Slack, Events: []string{"*"},
+		})
+		return err
+	})
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+func TestEndpointsAreChangedAndDeletedWithinAScope(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a")
+		p.create("b")
+		own, other := db.Where("org_id = ?", "a"), db.Where("org_id = ?", "b")
+		in := endpoint.Input{
+			Description: "on call", URL: "https://example.com/", Format: endpoint.Standard, Events: []string{"backup.*"},
+		}
+		change := func(scope db.Scope) error {
+			return p.update(func(tx *db.Tx) error {
+				_, err := p.endpoints.Update(p.Context(), tx, scope, to.ID, in)
+				return err
+			})
+		}
+		remove := func(scope db.Scope) error {
+			return p.update(func(tx *db.Tx) error { return p.endpoints.Delete(p.Context(), tx, scope, to.ID) })
+		}
+		for _, do := range []func(db.Scope) error{change, remove} {
+			if err := do(other); !fault.Is(err, fault.NotFound) {
+				p.Errorf("by another org: %v", err)
+			}
+		}
+		p.publish("a", "vm.started")
+		if err := change(own); err != nil {
+			p.Fatal(err)
+		}
+		list, err := p.endpoints.List(p.Context(), own, "", 10)
+		if err != nil || len(list) != 1 || list[0].Description != "on call" || list[0].Enabled || list[0].Events.V[0] != "backup.*" ||
+			list[0].Secret != to.Secret {
+			p.Errorf("%+v, %v", list, err)
+		}
+		p.work() // what was published before it was disabled is not sent
+		if d := p.deliveries(to)[0]; d.State != endpoint.Failed || len(p.received) != 0 {
+			p.Errorf("%+v", d)
+		}
+		if err := remove(own); err != nil {
+			p.Fatal(err)
+		}
+		var left int
+		if err := p.db.Get(
+			p.Context(), &left, "SELECT (SELECT count(*) FROM webhook_deliveries) + (SELECT count(*) FROM webhook_attempts)",
+		); err != nil || left != 0 {
+			p.Errorf("%d rows are left, %v", left, err)
+		}
+	})
+}
+
+func TestDeliveriesThatEndedLongAgoAreDeleted(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a")
+		p.publish("a", "vm.started")
+		p.work()
+		p.now = p.now.Add(time.Hour)
+		p.publish("a", "vm.stopped")
+		p.publish("a", "vm.deleted") // still pending
+		if err := p.endpoints.Expire(p.Context(), p.now.Add(-time.Minute)); err != nil {
+			p.Fatal(err)
+		}
+		if got := p.deliveries(to); len(got) != 2 || got[1].Event != "vm.stopped" {
+			p.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestTheRunnerMakesTheAttempts(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		p.create("a")
+		arrived := make(chan string, 1)
+		p.target.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			arrived <- r.Header.Get(webhook.HeaderID)
+		})
+		ctx, stop := context.WithCancel(p.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.runner.Run(ctx) }()
+		p.publish("a", "vm.started")
+		if id := <-arrived; id == "" {
+			p.Error("the request has no message id")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			p.Error(err)
+		}
+	})
+}

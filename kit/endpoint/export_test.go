@@ -1,0 +1,11 @@
+package endpoint
+
+import "context"
+
+// Work makes the attempt of a job with these arguments.
+func (e *Endpoints) Work(ctx context.Context, delivery string, attempts int64) error {
+	return e.deliver(ctx, nil, work{delivery, attempts})
+}
+
+// MaxTries are the attempts before a delivery fails.
+const MaxTries = maxTries
