@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
 )
 
@@ -65,7 +66,7 @@ max_vms_total = 4
 		}
 		return spec
 	}
-	d.call("POST", "/v1/vms", adminToken, good).want(201)
+	d.call("POST", "/v1/vms", adminToken, good).Want(201)
 	for limit, spec := range map[string]object{
 		"policy.max_vcpus":                          {"vcpus": 3},
 		"policy.max_memory_mib":                     {"memory_mib": 1025},
@@ -74,30 +75,30 @@ max_vms_total = 4
 		"policy.tenants[acme].max_memory_mib_total": {"memory_mib": 1024, "name": "b"},
 	} {
 		if limit == "policy.tenants[acme].max_memory_mib_total" {
-			d.call("POST", "/v1/vms", adminToken, with(object{"memory_mib": 1000, "name": "a"})).want(201)
+			d.call("POST", "/v1/vms", adminToken, with(object{"memory_mib": 1000, "name": "a"})).Want(201)
 		}
-		d.call("POST", "/v1/vms", adminToken, with(spec)).refused(400, "policy_limit", "", limit)
+		d.call("POST", "/v1/vms", adminToken, with(spec)).Limited(400, "policy_limit", "", limit)
 	}
 	without := with(object{"name": "c"})
 	delete(without, "ttl_seconds")
-	d.call("POST", "/v1/vms", adminToken, without).refused(400, "policy_limit", "", "policy.max_ttl_seconds")
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "vcpus": 2})).refused(
+	d.call("POST", "/v1/vms", adminToken, without).Limited(400, "policy_limit", "", "policy.max_ttl_seconds")
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "vcpus": 2})).Limited(
 		400, "policy_limit", "", "policy.tenants[acme].max_vcpus_total",
 	)
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": outside})).refused(
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": outside})).Limited(
 		400, "policy_limit", "", "policy.allowed_image_dirs",
 	)
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/../secret"})).refused(
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/../secret"})).Limited(
 		400, "policy_limit", "", "policy.allowed_image_dirs",
 	)
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/link"})).refused(
-		400, "invalid", "image", "",
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/link"})).Refused(
+		400, "invalid", "image",
 	)
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "kernel": outside})).refused(
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "kernel": outside})).Limited(
 		400, "policy_limit", "", "policy.allowed_image_dirs",
 	)
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/disk.raw"})).want(201)
-	d.call("POST", "/v1/vms", adminToken, with(object{"name": "d", "tenant": "free", "memory_mib": 1024})).want(201)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "c", "image": inside + "/disk.raw"})).Want(201)
+	d.call("POST", "/v1/vms", adminToken, with(object{"name": "d", "tenant": "free", "memory_mib": 1024})).Want(201)
 	if n := len(d.vms()); n != 4 {
 		t.Errorf("%d VMs", n)
 	}
@@ -118,12 +119,12 @@ func TestConcurrentCreatesCannotPassACapTogether(t *testing.T) {
 		work.Go(func() {
 			a := d.call("POST", "/v1/vms", acmeToken, object{"name": fmt.Sprintf("vm-%d", i), "memory_mib": 64})
 			switch {
-			case a.status == 201:
+			case a.Status == 201:
 				made.Store(i, true)
-			case a.status == 400 && strings.Contains(string(a.body), "policy.tenants[acme].max_vms_total"):
+			case a.Status == 400 && strings.Contains(a.Body, "policy.tenants[acme].max_vms_total"):
 				refused.Store(i, true)
 			default:
-				t.Errorf("%d: %s", a.status, a.body)
+				t.Errorf("%d: %s", a.Status, a.Body)
 			}
 		})
 	}
@@ -172,7 +173,7 @@ func TestABurstThatPassesACapMakesOneCopyOfAnImageAtATime(t *testing.T) {
 		work.Go(func() {
 			if a := d.call(
 				"POST", "/v1/vms", acmeToken, object{"name": fmt.Sprintf("vm-%d", i), "memory_mib": 64, "image": image},
-			); a.status == 201 {
+			); a.Status == 201 {
 				made.Add(1)
 			}
 		})
@@ -185,15 +186,15 @@ func TestABurstThatPassesACapMakesOneCopyOfAnImageAtATime(t *testing.T) {
 	// And what is beyond the cap is refused before the image is looked for.
 	d.call(
 		"POST", "/v1/vms", acmeToken, object{"name": "more", "memory_mib": 64, "image": filepath.Join(dir, "gone.raw")},
-	).refused(400, "policy_limit", "", "policy.tenants[acme].max_vms_total")
+	).Limited(400, "policy_limit", "", "policy.tenants[acme].max_vms_total")
 }
 
 func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
 	t.Parallel()
 	provider := newIssuer(t)
 	d := start(t, provider.document())
-	vm := as[hypervisorapi.VM](
-		d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64, "tenant": "other"}).want(201),
+	vm := contracttest.As[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64, "tenant": "other"}).Want(201),
 	)
 	if vm.Tenant != "acme" {
 		t.Errorf("the VM is %q's", vm.Tenant)
@@ -201,24 +202,24 @@ func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
 	path := "/v1/vms/" + vm.Id
 	for _, op := range []string{"GET ", "DELETE ", "POST /start", "POST /stop", "POST /enable", "POST /agent/ping", "GET /events", "GET /snapshots", "POST /backups", "POST /tickets", "GET /console"} {
 		method, verb, _ := strings.Cut(op, " ")
-		d.call(method, path+verb, otherToken, nil).refused(404, "not_found", "", "")
+		d.call(method, path+verb, otherToken, nil).Refused(404, "not_found", "")
 	}
-	d.call("GET", path, acmeToken, nil).want(200)
+	d.call("GET", path, acmeToken, nil).Want(200)
 	// The same name is free in another tenant, and taken in its own.
-	d.call("POST", "/v1/vms", otherToken, object{"name": "web", "memory_mib": 64}).want(201)
-	d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64}).refused(409, "name_taken", "", "")
+	d.call("POST", "/v1/vms", otherToken, object{"name": "web", "memory_mib": 64}).Want(201)
+	d.call("POST", "/v1/vms", acmeToken, object{"name": "web", "memory_mib": 64}).Refused(409, "name_taken", "")
 	// Tokens of the provider.
-	d.call("GET", path, provider.token(object{"org": "acme"}), nil).want(200)
-	d.call("GET", path, provider.token(object{"org": "other", "root": true}), nil).want(404)
-	d.call("GET", path, provider.token(object{"root": true}), nil).want(200)
-	d.call("GET", path, provider.token(object{"org": "acme", "aud": "somebody else"}), nil).refused(
-		401, "unauthenticated", "", "",
+	d.call("GET", path, provider.token(object{"org": "acme"}), nil).Want(200)
+	d.call("GET", path, provider.token(object{"org": "other", "root": true}), nil).Want(404)
+	d.call("GET", path, provider.token(object{"root": true}), nil).Want(200)
+	d.call("GET", path, provider.token(object{"org": "acme", "aud": "somebody else"}), nil).Refused(
+		401, "unauthenticated", "",
 	)
-	d.call("GET", path, provider.token(object{"org": "acme", "exp": 1}), nil).refused(401, "unauthenticated", "", "")
-	d.call("GET", path, newIssuer(t).token(object{"org": "acme"}), nil).refused(401, "unauthenticated", "", "")
-	d.call("GET", path, "wrong", nil).refused(401, "unauthenticated", "", "")
-	d.call("POST", "/v1/images/clean", acmeToken, nil).refused(403, "denied", "", "")
-	me := as[hypervisorapi.Me](d.call("GET", "/v1/me", provider.token(object{"org": "acme"}), nil).want(200))
+	d.call("GET", path, provider.token(object{"org": "acme", "exp": 1}), nil).Refused(401, "unauthenticated", "")
+	d.call("GET", path, newIssuer(t).token(object{"org": "acme"}), nil).Refused(401, "unauthenticated", "")
+	d.call("GET", path, "wrong", nil).Refused(401, "unauthenticated", "")
+	d.call("POST", "/v1/images/clean", acmeToken, nil).Refused(403, "denied", "")
+	me := contracttest.As[hypervisorapi.Me](d.call("GET", "/v1/me", provider.token(object{"org": "acme"}), nil).Want(200))
 	if me.Name != "somebody" || me.Tenant != "acme" || me.Admin {
 		t.Errorf("%+v", me)
 	}
@@ -227,7 +228,7 @@ func TestATenantSeesItsOwnAndItsCredentialsDecideWhoseAVMIs(t *testing.T) {
 func TestWithoutCredentialsEverybodyIsAnonymousAdmin(t *testing.T) {
 	t.Parallel()
 	d := start(t, "", func(cfg *hypervisor.Config) { cfg.Token, cfg.FleetToken = "", "" })
-	if me := as[hypervisorapi.Me](d.call("GET", "/v1/me", "", nil).want(200)); me.Name != "anonymous-admin" ||
+	if me := contracttest.As[hypervisorapi.Me](d.call("GET", "/v1/me", "", nil).Want(200)); me.Name != "anonymous-admin" ||
 		!me.Admin {
 		t.Errorf("%+v", me)
 	}
@@ -237,20 +238,20 @@ func TestACallerWhoAsksTooOftenWaitsAndOthersAndProbesDoNot(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument+"[auth]\nrate_limit_rps = 0.5\nrate_limit_burst = 3\n")
 	for range 3 {
-		d.call("GET", "/v1/vms", acmeToken, nil).want(200)
+		d.call("GET", "/v1/vms", acmeToken, nil).Want(200)
 	}
-	a := d.call("GET", "/v1/vms", acmeToken, nil).refused(429, "too_many_requests", "", "")
-	if a.header.Get("Retry-After") == "" {
-		t.Errorf("%v", a.header)
+	a := d.call("GET", "/v1/vms", acmeToken, nil).Refused(429, "too_many_requests", "")
+	if a.Header.Get("Retry-After") == "" {
+		t.Errorf("%v", a.Header)
 	}
-	d.call("GET", "/v1/vms", otherToken, nil).want(200)
+	d.call("GET", "/v1/vms", otherToken, nil).Want(200)
 	for range 5 {
-		d.call("GET", "/healthz", "", nil).want(200)
+		d.call("GET", "/healthz", "", nil).Want(200)
 	}
 	for range 3 {
-		d.call("GET", "/v1/vms", "wrong", nil).want(401)
+		d.call("GET", "/v1/vms", "wrong", nil).Want(401)
 	}
-	d.call("GET", "/v1/vms", "wrong", nil).want(429)
+	d.call("GET", "/v1/vms", "wrong", nil).Want(429)
 	t.Cleanup(func() { d.ahead(1 << 40) }) // so that cleaning up is not refused
 }
 
@@ -316,12 +317,12 @@ func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
 		for k, v := range spec {
 			body[k] = v
 		}
-		d.call("POST", "/v1/vms", adminToken, body).refused(400, "invalid", field, "")
+		d.call("POST", "/v1/vms", adminToken, body).Refused(400, "invalid", field)
 	}
 	refused := func(field string, spec object) {
 		t.Helper()
 		spec["name"] = "a"
-		d.call("POST", "/v1/vms", adminToken, spec).refused(400, "invalid", field, "")
+		d.call("POST", "/v1/vms", adminToken, spec).Refused(400, "invalid", field)
 	}
 	for _, ttl := range []int64{3_153_600_001, 9_223_372_037, 1 << 62, 1<<63 - 1} { // times overflow at 292 years
 		refused("ttl_seconds", object{"ttl_seconds": ttl})
@@ -333,7 +334,7 @@ func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
 	refused("cloud_init.user_data", object{"cloud_init": object{"user_data": "#cloud-config\x00"}})
 	d.call(
 		"POST", "/v1/images/catalog", adminToken, object{"name": "x", "kernel": "/boot/x", "kernel_args": "a\x00"},
-	).refused(400, "invalid", "kernel_args", "")
+	).Refused(400, "invalid", "kernel_args")
 	if os.Geteuid() == 0 {
 		for _, ip := range []string{"10.87.0.0", "10.87.0.1", "10.87.255.255", "8.8.8.8", "127.0.0.1"} {
 			refused("network.ip", object{"network": object{"mode": "bridge", "ip": ip}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // agentIs waits until a VM's agent is shown as connected, or as not, without asking it anything.
@@ -25,7 +26,7 @@ func (d *daemon) agentIs(id string, connected bool) {
 func (d *daemon) quiesced(id string) {
 	d.Helper()
 	d.finished(d.call("POST", "/v1/vms/"+id+"/backups", adminToken, nil))
-	events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+id+"/events?limit=1", adminToken, nil).want(200))
+	events := contracttest.As[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+id+"/events?limit=1", adminToken, nil).Want(200))
 	if !strings.Contains(events[0].Message, "with the guest's file systems at rest") {
 		d.Errorf("the backup: %s", events[0].Message)
 	}
@@ -66,8 +67,8 @@ func TestAnAgentThatIsStartedAnewIsMetAgain(t *testing.T) {
 			a := d.call(
 				"POST", "/v1/vms/"+vm.Id+"/agent/exec", adminToken, object{"argv": []string{"cat", "/tmp/agent"}},
 			)
-			if a.status == 200 {
-				after = as[hypervisorapi.ExecOutcome](a).Stdout
+			if a.Status == 200 {
+				after = contracttest.As[hypervisorapi.ExecOutcome](a).Stdout
 			}
 		}
 		d.agentIs(vm.Id, true)
@@ -77,7 +78,7 @@ func TestAnAgentThatIsStartedAnewIsMetAgain(t *testing.T) {
 // printed is what a VM has printed last on its console.
 func (d *daemon) printed(id string) string {
 	d.Helper()
-	ticket := as[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+id+"/tickets", adminToken, nil).want(201)).Ticket
+	ticket := contracttest.As[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+id+"/tickets", adminToken, nil).Want(201)).Ticket
 	conn := d.dial("/v1/vms/" + id + "/console?ticket=" + ticket)
 	defer func() { _ = conn.CloseNow() }()
 	_, b, _ := conn.Read(d.Context()) // the last of it comes at once

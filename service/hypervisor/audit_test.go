@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
@@ -32,7 +33,7 @@ func tamper(t *testing.T, data, statement string) {
 func TestAWipedAuditLogIsFoundByItsCheckpoints(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument)
-	d.call("POST", "/v1/images/clean", adminToken, nil).want(200)
+	d.call("POST", "/v1/images/clean", adminToken, nil).Want(200)
 	d.restart(func() {
 		if info, err := os.Stat(filepath.Join(d.cfg.Data, "audit-checkpoints.jsonl")); err != nil ||
 			info.Mode().Perm() != 0o600 {
@@ -42,27 +43,27 @@ func TestAWipedAuditLogIsFoundByItsCheckpoints(t *testing.T) {
 			tamper(t, d.cfg.Data, "DELETE FROM "+table)
 		}
 	})
-	d.call("POST", "/v1/images/clean", adminToken, nil).want(200) // changes continue
-	v := as[hypervisorapi.AuditVerification](d.call("GET", "/v1/audit/verify", adminToken, nil).want(200))
+	d.call("POST", "/v1/images/clean", adminToken, nil).Want(200) // changes continue
+	v := contracttest.As[hypervisorapi.AuditVerification](d.call("GET", "/v1/audit/verify", adminToken, nil).Want(200))
 	if v.Ok || !strings.Contains(v.Reason, "nothing that this service signed is left") {
 		t.Errorf("%+v", v)
 	}
-	d.call("GET", "/v1/audit/verify", acmeToken, nil).want(403)
+	d.call("GET", "/v1/audit/verify", acmeToken, nil).Want(403)
 }
 
 func TestAuditEntriesOfADiskNameItsVM(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](
-		d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).want(201),
+	vm := contracttest.As[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).Want(201),
 	)
 	path := "/v1/vms/" + vm.Id
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).want(201)
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
-	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204)
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).want(200)
-	entries := as[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?limit=4", adminToken, nil).want(200))
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).Want(201)
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
+	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).Want(204)
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).Want(200)
+	entries := contracttest.As[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?limit=4", adminToken, nil).Want(200))
 	for i, action := range []string{"vm.resize", "vm.snapshot.delete", "vm.snapshot.revert", "vm.snapshot"} {
 		if e := entries[i]; e.Action != action || e.Target != vm.Id || !strings.HasPrefix(e.Message, "one: ") {
 			t.Errorf("%+v, want %s of the VM one", e, action)
@@ -74,18 +75,18 @@ func TestABackupIsNotPutIntoAVMThatRunsAndTheErrorSaysToStopIt(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	path := "/v1/vms/" + vm.Id
 	backup := d.finished(d.call("POST", path+"/backups", adminToken, nil))
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	a := d.call("POST", "/v1/backups/"+*backup.BackupId+"/restore", adminToken, object{"vm": vm.Id})
-	a.refused(409, "wrong_state", "", "")
-	if said := string(a.body); !strings.Contains(said, "the VM is running: stop it") ||
+	a.Refused(409, "wrong_state", "")
+	if said := a.Body; !strings.Contains(said, "the VM is running: stop it") ||
 		strings.Contains(said, "clone") {
 		t.Error(said)
 	}
@@ -97,9 +98,9 @@ func TestTheAuditLogIsNarrowedByWhoDidWhatToWhom(t *testing.T) {
 	d := start(t, usualDocument)
 	for token, name := range map[string]string{acmeToken: "shop", otherToken: "blog"} {
 		d.call("POST", "/v1/vms", token,
-			object{"name": name, "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).want(201)
+			object{"name": name, "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}}).Want(201)
 	}
-	d.call("POST", "/v1/images/clean", acmeToken, nil).want(403)
+	d.call("POST", "/v1/images/clean", acmeToken, nil).Want(403)
 	for query, want := range map[string]string{
 		"action=vm.create":                 "blog shop",
 		"action=vm.create&tenant=acme":     "shop",
@@ -110,7 +111,7 @@ func TestTheAuditLogIsNarrowedByWhoDidWhatToWhom(t *testing.T) {
 		"to=2020-01-01T00:00:00Z":          "",
 	} {
 		var got []string
-		for _, e := range as[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?"+query, adminToken, nil).want(200)) {
+		for _, e := range contracttest.As[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?"+query, adminToken, nil).Want(200)) {
 			if e.Result == "denied" {
 				e.Message = "denied"
 			}
@@ -121,5 +122,5 @@ func TestTheAuditLogIsNarrowedByWhoDidWhatToWhom(t *testing.T) {
 			t.Errorf("%s lists %q, want %s", query, got, want)
 		}
 	}
-	d.call("GET", "/v1/audit?result=maybe", adminToken, nil).refused(400, "invalid", "result", "")
+	d.call("GET", "/v1/audit?result=maybe", adminToken, nil).Refused(400, "invalid", "result")
 }

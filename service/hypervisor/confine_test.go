@@ -84,20 +84,20 @@ func TestEachVMsProcessHasAnOwnUIDLimitsAndAccessToItsOwnFilesOnly(t *testing.T)
 	}
 	// All that is done to disks works as it does without.
 	path := "/v1/vms/" + one.Id
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).want(201)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).Want(201)
 	d.finished(d.call("POST", path+"/backups", adminToken, nil))
 	d.finished(d.call("POST", path+"/backups", adminToken, object{"kind": "incremental"}))
 	d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "copy"}))
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
-	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
+	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).Want(204)
 	linked := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}))
-	d.call("POST", "/v1/vms/"+*linked.VmId+"/start", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms/"+*linked.VmId+"/start", adminToken, nil).Want(200)
 	d.connected(*linked.VmId)
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	d.connected(one.Id)
 	for _, vm := range d.vms() {
-		d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).want(204)
+		d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).Want(204)
 	}
 	left, err := filepath.Glob("/sys/fs/cgroup/*/*mainstay-*/" + one.Id)
 	if err != nil || len(left) > 0 {

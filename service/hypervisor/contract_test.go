@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // tour uses every operation once with success, the way its users would, and checks that
@@ -34,12 +35,12 @@ func (tr *tour) ok(id, path string, body any, status int) answer {
 		if op.Access == "node" {
 			token = fleetToken
 		}
-		a := tr.call(op.Method, path, token, body).want(status)
+		a := tr.call(op.Method, path, token, body).Want(status)
 		if op.Audit == "" || op.Audit == "none" {
 			return a
 		}
 		n := 0
-		for _, e := range as[[]hypervisorapi.AuditEntry](tr.call("GET", "/v1/audit?limit=1000", adminToken, nil).want(200)) {
+		for _, e := range contracttest.As[[]hypervisorapi.AuditEntry](tr.call("GET", "/v1/audit?limit=1000", adminToken, nil).Want(200)) {
 			if e.Action == op.Audit && e.Result == "ok" {
 				n++
 			}
@@ -67,13 +68,13 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 			"{id}", "some-id", "{name}", "some-name", "{snapshot}", "s", "{backup}", "b", "{operation}", "o",
 			"{node}", "n",
 		).Replace(op.Path)
-		d.call(op.Method, path, "", nil).refused(http.StatusUnauthorized, "unauthenticated", "", "")
-		d.call(op.Method, path, nobody, nil).refused(http.StatusForbidden, "denied", "", "")
+		d.call(op.Method, path, "", nil).Refused(http.StatusUnauthorized, "unauthenticated", "")
+		d.call(op.Method, path, nobody, nil).Refused(http.StatusForbidden, "denied", "")
 		if op.Access == "admin" {
-			d.call(op.Method, path, acmeToken, nil).want(http.StatusForbidden)
+			d.call(op.Method, path, acmeToken, nil).Want(http.StatusForbidden)
 		}
 		if op.Access == "node" {
-			d.call(op.Method, path, adminToken, nil).want(http.StatusForbidden)
+			d.call(op.Method, path, adminToken, nil).Want(http.StatusForbidden)
 		}
 	}
 	if missing := d.recorder.Missing("open", "any"); len(missing) > 0 {
@@ -84,11 +85,11 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 func takeTour(tr *tour) {
 	tr.Helper()
 	dir := tr.TempDir()
-	if me := as[hypervisorapi.Me](tr.ok("GetMe", "/v1/me", nil, 200)); me.Name != "admin" || !me.Admin {
+	if me := contracttest.As[hypervisorapi.Me](tr.ok("GetMe", "/v1/me", nil, 200)); me.Name != "admin" || !me.Admin {
 		tr.Errorf("%+v", me)
 	}
 	tr.ok("GetHost", "/v1/host", nil, 200)
-	made := as[hypervisorapi.VM](
+	made := contracttest.As[hypervisorapi.VM](
 		tr.ok(
 			"CreateVM",
 			"/v1/vms",
@@ -112,9 +113,9 @@ func takeTour(tr *tour) {
 	tr.ok("PingAgent", vm+"/agent/ping", nil, 200)
 	tr.ok("Exec", vm+"/agent/exec", object{"argv": []string{"/bin/sh", "-c", "exit 0"}}, 200)
 	tr.ok("PutFile", vm+"/agent/put-file", object{"path": "/tmp/f", "content": []byte("hello"), "mode": "0600"}, 200)
-	if a := tr.ok("GetFile", vm+"/agent/get-file", object{"path": "/tmp/f"}, 200); string(a.body) != "hello" ||
-		a.header.Get("X-File-Mode") != "0600" {
-		tr.Errorf("%q, mode %s", a.body, a.header.Get("X-File-Mode"))
+	if a := tr.ok("GetFile", vm+"/agent/get-file", object{"path": "/tmp/f"}, 200); a.Body != "hello" ||
+		a.Header.Get("X-File-Mode") != "0600" {
+		tr.Errorf("%q, mode %s", a.Body, a.Header.Get("X-File-Mode"))
 	}
 	tr.ok("GetVMMetrics", vm+"/metrics", nil, 200)
 	tr.ok("ListVMEvents", vm+"/events?limit=2", nil, 200)
@@ -132,7 +133,7 @@ func takeTour(tr *tour) {
 	tr.ok("ListOperations", "/v1/operations", nil, 200)
 	tr.ok("GetOperation", "/v1/operations/"+op.Id, nil, 200)
 	events := tr.ok("WatchOperation", "/v1/operations/"+op.Id+"/events", nil, 200)
-	if text := string(events.body); !strings.HasPrefix(text, "event: operation\ndata: {") ||
+	if text := events.Body; !strings.HasPrefix(text, "event: operation\ndata: {") ||
 		strings.Count(text, `"state":"succeeded"`) != 1 {
 		tr.Errorf("an operation that has ended is watched as %q", text)
 	}
@@ -144,13 +145,13 @@ func takeTour(tr *tour) {
 	tr.ok("ResizeVM", vm+"/resize", object{"disk_gib": 2}, 200)
 	tr.finished(tr.ok("CloneVM", vm+"/clone", object{"name": "two"}, 202))
 
-	ticket := as[hypervisorapi.Ticket](tr.ok("CreateTicket", vm+"/tickets", nil, 201))
+	ticket := contracttest.As[hypervisorapi.Ticket](tr.ok("CreateTicket", vm+"/tickets", nil, 201))
 	tr.dial(vm+"/console?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
-	screen := as[hypervisorapi.VM](
-		tr.call("POST", "/v1/vms", adminToken, object{"name": "screen", "memory_mib": 64, "start": true}).want(201),
+	screen := contracttest.As[hypervisorapi.VM](
+		tr.call("POST", "/v1/vms", adminToken, object{"name": "screen", "memory_mib": 64, "start": true}).Want(201),
 	)
 	tr.await(screen.Id, "running")
-	ticket = as[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).want(201))
+	ticket = contracttest.As[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).Want(201))
 	tr.dial("/v1/vms/"+screen.Id+"/vnc?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
 	tr.ok("StopVM", vm+"/stop", object{"grace_seconds": 20}, 200)
 	tr.ok("DeleteVM", vm, nil, 204)
@@ -181,13 +182,13 @@ func tourImages(tr *tour, dir string) {
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		tr.Fatal(err)
 	}
-	a := tr.call("POST", "/v1/images/catalog/third/upload", adminToken, make([]byte, 64<<20)).want(202)
-	op := as[hypervisorapi.Operation](a)
+	a := tr.call("POST", "/v1/images/catalog/third/upload", adminToken, make([]byte, 64<<20)).Want(202)
+	op := contracttest.As[hypervisorapi.Operation](a)
 	tr.ok("CancelOperation", "/v1/operations/"+op.Id+"/cancel", nil, 200)
 	tr.ok("ListAudit", "/v1/audit?limit=3", nil, 200)
 	tr.ok("VerifyAudit", "/v1/audit/verify", nil, 200)
 	tr.restart(func() { tamper(tr.T, tr.cfg.Data, "UPDATE audit_head SET signature = ''") })
-	broken := as[hypervisorapi.AuditVerification](tr.call("GET", "/v1/audit/verify", adminToken, nil).want(200))
+	broken := contracttest.As[hypervisorapi.AuditVerification](tr.call("GET", "/v1/audit/verify", adminToken, nil).Want(200))
 	if broken.Ok || len(broken.Breaks) != 1 {
 		tr.Fatalf("tampering was not found: %+v", broken)
 	}
@@ -215,11 +216,11 @@ func tourFleet(tr *tour) {
 	tr.ok("GetCapacity", "/fleet/capacity", nil, 200)
 	tr.ok("CordonNode", "/fleet/nodes/host/cordon", nil, 200)
 	tr.ok("UncordonNode", "/fleet/nodes/host/uncordon", nil, 200)
-	made := as[hypervisorapi.FleetVM](
+	made := contracttest.As[hypervisorapi.FleetVM](
 		tr.ok("CreateFleetVM", "/fleet/vms", object{"name": "placed", "image": "demo", "memory_mib": 64}, 201),
 	)
 	tr.ok("ListNodeVMs", "/fleet/nodes/host/vms", nil, 200)
-	if all := as[hypervisorapi.FleetVMs](tr.ok("ListFleetVMs", "/fleet/vms", nil, 200)); len(all.Items) < 1 ||
+	if all := contracttest.As[hypervisorapi.FleetVMs](tr.ok("ListFleetVMs", "/fleet/vms", nil, 200)); len(all.Items) < 1 ||
 		len(all.UnreachableNodes) != 0 {
 		tr.Errorf("%+v", all)
 	}
@@ -257,5 +258,5 @@ func (d *daemon) refusedSocket(path, token string) answer {
 	if err != nil {
 		d.Fatal(err)
 	}
-	return answer{d, "socket " + path, res.StatusCode, res.Header, raw}
+	return answer{TB: d, What: "socket " + path, Status: res.StatusCode, Header: res.Header, Body: string(raw)}
 }

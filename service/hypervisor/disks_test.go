@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/relay"
 )
 
@@ -30,7 +31,7 @@ func (d *daemon) bootWithDisk(name string) hypervisorapi.VM {
 	d.Helper()
 	need(d.T, "mke2fs", "qemu-system-x86_64", "qemu-img")
 	guest := bootable(d.T)
-	if d.call("GET", "/v1/images/catalog/blank", adminToken, nil).status == 404 {
+	if d.call("GET", "/v1/images/catalog/blank", adminToken, nil).Status == 404 {
 		raw := filepath.Join(d.TempDir(), "blank.raw")
 		if out, err := exec.CommandContext(
 			d.Context(), "mke2fs", "-q", "-t", "ext4", raw, "128M",
@@ -48,39 +49,39 @@ func TestADiskSnapshotBringsBackWhatTheDiskHeld(t *testing.T) {
 	vm := d.bootWithDisk("one")
 	path := "/v1/vms/" + vm.Id
 	d.sh(vm.Id, mounted+"; echo first >/mnt/f; sync")
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "description": "before"}).want(201)
-	events := as[[]hypervisorapi.Event](d.call("GET", path+"/events?limit=1", adminToken, nil).want(200))
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "description": "before"}).Want(201)
+	events := contracttest.As[[]hypervisorapi.Event](d.call("GET", path+"/events?limit=1", adminToken, nil).Want(200))
 	if !strings.Contains(events[0].Message, "1 file systems at rest") {
 		t.Errorf("%+v", events[0])
 	}
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).refused(409, "name_taken", "", "")
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).Refused(409, "name_taken", "")
 	d.sh(vm.Id, "echo second >/mnt/f; sync; umount /mnt")
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).refused(409, "wrong_state", "", "")
-	d.call("POST", path+"/snapshots/nope/revert", adminToken, nil).refused(404, "not_found", "", "")
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2", "kind": "full"}).refused(
-		409, "wrong_state", "", "",
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Refused(409, "wrong_state", "")
+	d.call("POST", path+"/snapshots/nope/revert", adminToken, nil).Refused(404, "not_found", "")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2", "kind": "full"}).Refused(
+		409, "wrong_state", "",
 	)
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2"}).want(201) // of a VM that is stopped
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s2"}).Want(201) // of a VM that is stopped
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
 	read := func() string {
 		t.Helper()
-		d.call("POST", path+"/start", adminToken, nil).want(200)
+		d.call("POST", path+"/start", adminToken, nil).Want(200)
 		d.connected(vm.Id)
 		text := d.sh(vm.Id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f; umount /mnt")
-		d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+		d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
 		return text
 	}
 	if got := read(); got != "first" {
 		t.Errorf("after reverting to s1: %q", got)
 	}
-	d.call("POST", path+"/snapshots/s2/revert", adminToken, nil).want(200)
-	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204)
+	d.call("POST", path+"/snapshots/s2/revert", adminToken, nil).Want(200)
+	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).Want(204)
 	if got := read(); got != "second" {
 		t.Errorf("after reverting to s2: %q", got)
 	}
-	if left := as[[]hypervisorapi.Snapshot](
-		d.call("GET", path+"/snapshots", adminToken, nil).want(200),
+	if left := contracttest.As[[]hypervisorapi.Snapshot](
+		d.call("GET", path+"/snapshots", adminToken, nil).Want(200),
 	); len(left) != 1 ||
 		left[0].Name != "s2" {
 		t.Errorf("%+v", left)
@@ -95,8 +96,8 @@ func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
 	secret := func() string { return d.sh(vm.Id, "cat /run/mainstay-guest/secret") }
 	old := secret()
 	d.sh(vm.Id, "echo kept >/tmp/in-memory")
-	snap := as[hypervisorapi.Snapshot](
-		d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201),
+	snap := contracttest.As[hypervisorapi.Snapshot](
+		d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).Want(201),
 	)
 	if snap.MemoryBytes < 1<<20 {
 		t.Errorf("%+v", snap)
@@ -104,18 +105,18 @@ func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
 	d.sh(vm.Id, "rm /tmp/in-memory")
 	var secrets []string
 	for range 2 {
-		d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+		d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
 		deadline := time.Now().Add(time.Minute)
 		for {
 			a := d.call("POST", path+"/agent/exec", adminToken, object{"argv": []string{"/bin/cat", "/tmp/in-memory"}})
-			if a.status == 200 && strings.Contains(string(a.body), "kept") {
+			if a.Status == 200 && strings.Contains(a.Body, "kept") {
 				if s := secret(); s != old && (len(secrets) == 0 || s != secrets[len(secrets)-1]) {
 					secrets = append(secrets, s)
 					break
 				}
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the agent has not got a new secret: %s", a.body)
+				t.Fatalf("the agent has not got a new secret: %s", a.Body)
 			}
 			time.Sleep(50 * time.Millisecond) // the daemon rotates it on its own
 		}
@@ -124,8 +125,8 @@ func TestAFullSnapshotBringsBackMemoryAndTheAgentGetsANewSecret(t *testing.T) {
 	d.restart(nil)
 	d.connected(vm.Id)
 	// From a VM that is stopped, too.
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
 	d.connected(vm.Id)
 	if got := d.sh(vm.Id, "cat /tmp/in-memory"); got != "kept" {
 		t.Errorf("%q", got)
@@ -162,7 +163,7 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 	backup := func(kind string) hypervisorapi.Backup {
 		t.Helper()
 		op := d.finished(d.call("POST", path+"/backups", adminToken, object{"kind": kind}))
-		return as[hypervisorapi.Backup](d.call("GET", "/v1/backups/"+*op.BackupId, adminToken, nil).want(200))
+		return contracttest.As[hypervisorapi.Backup](d.call("GET", "/v1/backups/"+*op.BackupId, adminToken, nil).Want(200))
 	}
 	d.sh(vm.Id, mounted+"; head -c 30000000 /dev/urandom >/mnt/a; sync; umount /mnt")
 	first := backup("incremental") // there is none to build on yet
@@ -177,11 +178,11 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 	want := map[string]string{second.Id: checksum(t, disk)}
 	// The notes of what changed outlive the VM's process and the daemon.
 	d.sh(vm.Id, "mount -t ext4 /dev/vda /mnt; head -c 2000000 /dev/urandom >/mnt/c; rm /mnt/b; sync; umount /mnt")
-	d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 60}).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 60}).Want(200)
 	d.restart(nil)
 	third := backup("incremental") // of a VM that is stopped
 	want[third.Id] = checksum(t, disk)
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	d.connected(vm.Id)
 	d.sh(vm.Id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; head -c 500000 /dev/urandom >/mnt/d; sync; umount /mnt")
 	d.restart(nil)
@@ -200,7 +201,7 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 		}
 		exported := filepath.Join(t.TempDir(), "exported.qcow2")
 		if err := os.WriteFile(
-			exported, d.call("GET", "/v1/backups/"+id+"/export", adminToken, nil).want(200).body, 0o600,
+			exported, []byte(d.call("GET", "/v1/backups/"+id+"/export", adminToken, nil).Want(200).Body), 0o600,
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -208,27 +209,27 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 			t.Errorf("backup %s is exported as %s, was %s", id, got, sum)
 		}
 	}
-	d.call("DELETE", "/v1/backups/"+second.Id, adminToken, nil).refused(409, "backup_in_use", "", "")
+	d.call("DELETE", "/v1/backups/"+second.Id, adminToken, nil).Refused(409, "backup_in_use", "")
 	// A process that was killed from outside has not written its notes: the next one is full.
 	if err := syscall.Kill(*d.vm(vm.Id).Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	d.await(vm.Id, "failed")
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	if b := backup("incremental"); b.Kind != "full" {
 		t.Errorf("%+v", b)
 	}
 	// One that the daemon killed has.
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	if b := backup("incremental"); b.Kind != "incremental" {
 		t.Errorf("%+v", b)
 	}
 	// Put back into the VM itself; what was noted is of no use then.
-	d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}).refused(
-		409, "wrong_state", "", "",
+	d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}).Refused(
+		409, "wrong_state", "",
 	)
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
 	d.finished(d.call("POST", "/v1/backups/"+second.Id+"/restore", adminToken, object{"vm": vm.Id}))
 	if got := checksum(t, disk); got != want[second.Id] {
 		t.Errorf("put back as %s, was %s", got, want[second.Id])
@@ -237,10 +238,10 @@ func TestAChainOfIncrementalBackupsSurvivesAStopAndARestartAndIsRestoredByteByBy
 		t.Errorf("%+v", fifth)
 	}
 	// Backups outlive their VM, with the kernel that it was given as a file.
-	d.call("DELETE", path, adminToken, nil).want(204)
-	d.call("GET", "/v1/backups/"+fourth.Id+"/export", adminToken, nil).want(200)
+	d.call("DELETE", path, adminToken, nil).Want(204)
+	d.call("GET", "/v1/backups/"+fourth.Id+"/export", adminToken, nil).Want(200)
 	again := d.finished(d.call("POST", "/v1/backups/"+fourth.Id+"/restore", adminToken, object{"name": "again"}))
-	d.call("POST", "/v1/vms/"+*again.VmId+"/start", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms/"+*again.VmId+"/start", adminToken, nil).Want(200)
 	d.connected(*again.VmId)
 }
 
@@ -252,11 +253,11 @@ func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
 	d.sh(vm.Id, mounted+"; echo original >/mnt/f; sync; umount /mnt")
 	secret := d.sh(vm.Id, "cat /run/mainstay-guest/secret")
 	full := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})) // of one that runs
-	d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}).refused(
-		409, "wrong_state", "", "",
+	d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}).Refused(
+		409, "wrong_state", "",
 	)
-	d.call("POST", path+"/clone", adminToken, object{"name": "full"}).refused(409, "name_taken", "", "")
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/clone", adminToken, object{"name": "full"}).Refused(409, "name_taken", "")
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
 	linked := d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true}))
 	again := d.finished(
 		d.call("POST", "/v1/vms/"+*linked.VmId+"/clone", adminToken, object{"name": "again", "linked": true}),
@@ -267,7 +268,7 @@ func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
 	}
 	// Each goes its own way, and the original can go.
 	for name, id := range map[string]string{"one": vm.Id, "full": *full.VmId, "linked": *linked.VmId, "again": *again.VmId} {
-		d.call("POST", "/v1/vms/"+id+"/start", adminToken, nil).want(200)
+		d.call("POST", "/v1/vms/"+id+"/start", adminToken, nil).Want(200)
 		d.connected(id)
 		if got := d.sh(
 			id, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f; echo "+name+" >/mnt/f; sync; umount /mnt",
@@ -277,7 +278,7 @@ func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
 		if own := d.sh(id, "cat /run/mainstay-guest/secret"); (own == secret) != (name == "one") {
 			t.Errorf("%s: the secret is %q, the original's %q", name, own, secret)
 		}
-		d.call("POST", "/v1/vms/"+id+"/stop", adminToken, object{"force": true}).want(200)
+		d.call("POST", "/v1/vms/"+id+"/stop", adminToken, object{"force": true}).Want(200)
 	}
 	bases := func() int {
 		t.Helper()
@@ -290,14 +291,14 @@ func TestClonesHaveTheDiskAndASecretOfTheirOwn(t *testing.T) {
 	if n := bases(); n != 2 {
 		t.Errorf("%d shared disks, want 2", n)
 	}
-	d.call("DELETE", path, adminToken, nil).want(204)
-	d.call("DELETE", "/v1/vms/"+*linked.VmId, adminToken, nil).want(204)
-	d.call("POST", "/v1/vms/"+*again.VmId+"/start", adminToken, nil).want(200)
+	d.call("DELETE", path, adminToken, nil).Want(204)
+	d.call("DELETE", "/v1/vms/"+*linked.VmId, adminToken, nil).Want(204)
+	d.call("POST", "/v1/vms/"+*again.VmId+"/start", adminToken, nil).Want(200)
 	d.connected(*again.VmId)
 	if got := d.sh(*again.VmId, "mkdir -p /mnt; mount -t ext4 /dev/vda /mnt; cat /mnt/f"); got != "again" {
 		t.Errorf("%q", got)
 	}
-	d.call("DELETE", "/v1/vms/"+*again.VmId, adminToken, nil).want(204)
+	d.call("DELETE", "/v1/vms/"+*again.VmId, adminToken, nil).Want(204)
 	if n := bases(); n != 0 {
 		t.Errorf("%d shared disks are left", n)
 	}
@@ -308,35 +309,35 @@ func TestADiskGrowsAlsoWhileTheVMRunsAndNeverShrinks(t *testing.T) {
 	d := start(t, "[policy]\nmax_disk_gib = 4\n").withDemo()
 	vm := d.boot("one", object{"disk_gib": 1})
 	path := "/v1/vms/" + vm.Id
-	grown := as[hypervisorapi.VM](d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).want(200))
+	grown := contracttest.As[hypervisorapi.VM](d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).Want(200))
 	if got := d.sh(vm.Id, "cat /sys/block/vda/size"); grown.DiskGib != 2 || got != "4194304" {
 		t.Errorf("%d GiB; the guest sees %s sectors", grown.DiskGib, got)
 	}
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).refused(400, "invalid", "disk_gib", "")
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 5}).refused(
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).Refused(400, "invalid", "disk_gib")
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 5}).Limited(
 		400, "policy_limit", "disk_gib", "policy.max_disk_gib",
 	)
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 3}).want(200)
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 3}).Want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	d.connected(vm.Id)
 	if got := d.sh(vm.Id, "cat /sys/block/vda/size"); got != "6291456" {
 		t.Errorf("the guest sees %s sectors", got)
 	}
 	none := d.boot("none", nil)
-	d.call("POST", "/v1/vms/"+none.Id+"/resize", adminToken, object{"disk_gib": 3}).refused(409, "no_disk", "", "")
-	d.call("POST", "/v1/vms/"+none.Id+"/backups", adminToken, nil).refused(409, "no_disk", "", "")
+	d.call("POST", "/v1/vms/"+none.Id+"/resize", adminToken, object{"disk_gib": 3}).Refused(409, "no_disk", "")
+	d.call("POST", "/v1/vms/"+none.Id+"/backups", adminToken, nil).Refused(409, "no_disk", "")
 }
 
 func TestBackupsAndClonesKeepTheFirmwareAndWhatItRemembers(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, usualDocument)
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "firmware": firmwareAt(t, t.TempDir())},
-		).want(201),
+		).Want(201),
 	)
 	path, folder := "/v1/vms/"+vm.Id, func(id string) string { return filepath.Join(d.cfg.Data, "vms", id) }
 	never := d.finished(d.call("POST", path+"/backups", adminToken, nil)) // it has no variables yet
@@ -348,7 +349,7 @@ func TestBackupsAndClonesKeepTheFirmwareAndWhatItRemembers(t *testing.T) {
 		"full clone": *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "full"})).VmId,
 	}
 	made["linked clone"] = *d.finished(d.call("POST", path+"/clone", adminToken, object{"name": "linked", "linked": true})).VmId
-	d.call("DELETE", path, adminToken, nil).want(204)
+	d.call("DELETE", path, adminToken, nil).Want(204)
 	d.restart(nil) // which sweeps what is of no backup
 	made["restored"] = *d.finished(d.call("POST", "/v1/backups/"+*backup.BackupId+"/restore", adminToken, object{"name": "restored"})).VmId
 	for what, id := range made {
@@ -362,7 +363,7 @@ func TestBackupsAndClonesKeepTheFirmwareAndWhatItRemembers(t *testing.T) {
 	}
 	d.finished(d.call("POST", "/v1/backups/"+*never.BackupId+"/restore", adminToken, object{"name": "never"}))
 	for _, op := range []hypervisorapi.Operation{never, backup} {
-		d.call("DELETE", "/v1/backups/"+*op.BackupId, adminToken, nil).want(204)
+		d.call("DELETE", "/v1/backups/"+*op.BackupId, adminToken, nil).Want(204)
 	}
 	if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "backups")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
@@ -373,23 +374,23 @@ func TestARevertBringsBackTheSizeOfTheDiskToo(t *testing.T) {
 	t.Parallel()
 	d, _, vm := withTakenOver(t) // which is QEMU as usual, unless it is told otherwise
 	path := "/v1/vms/" + vm.Id
-	d.call("POST", path+"/snapshots", acmeToken, object{"name": "s1"}).want(201)
-	d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 3}).want(200)
-	reverted := as[hypervisorapi.VM](d.call("POST", path+"/snapshots/s1/revert", acmeToken, nil).want(200))
+	d.call("POST", path+"/snapshots", acmeToken, object{"name": "s1"}).Want(201)
+	d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 3}).Want(200)
+	reverted := contracttest.As[hypervisorapi.VM](d.call("POST", path+"/snapshots/s1/revert", acmeToken, nil).Want(200))
 	if reverted.DiskGib != 1 {
 		t.Errorf("%d GiB after the revert", reverted.DiskGib)
 	}
-	if again := as[hypervisorapi.VM](
-		d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 2}).want(200),
+	if again := contracttest.As[hypervisorapi.VM](
+		d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 2}).Want(200),
 	); again.DiskGib != 2 {
 		t.Errorf("%d GiB", again.DiskGib)
 	}
 	// With its memory, of a VM that runs.
-	d.call("POST", path+"/start", acmeToken, nil).want(200)
+	d.call("POST", path+"/start", acmeToken, nil).Want(200)
 	d.await(vm.Id, "running")
-	d.call("POST", path+"/snapshots", acmeToken, object{"name": "s2", "kind": "full"}).want(201)
-	d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 3}).want(200)
-	d.call("POST", path+"/snapshots/s2/revert", acmeToken, nil).want(200)
+	d.call("POST", path+"/snapshots", acmeToken, object{"name": "s2", "kind": "full"}).Want(201)
+	d.call("POST", path+"/resize", acmeToken, object{"disk_gib": 3}).Want(200)
+	d.call("POST", path+"/snapshots/s2/revert", acmeToken, nil).Want(200)
 	if vm := d.vm(vm.Id); vm.DiskGib != 2 {
 		t.Errorf("%d GiB after the revert with memory", vm.DiskGib)
 	}
@@ -402,16 +403,16 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	path := "/v1/vms/" + vm.Id
 	ticket := func() string {
 		t.Helper()
-		return as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
+		return contracttest.As[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).Want(201)).Ticket
 	}
 	word := ticket()
-	d.call("GET", path+"/console?ticket="+word, "", nil).refused(426, "upgrade_required", "", "") // and spends nothing
+	d.call("GET", path+"/console?ticket="+word, "", nil).Refused(426, "upgrade_required", "") // and spends nothing
 	one, two := d.dial(path+"/console?ticket="+word), d.dial(path+"/console?ticket="+ticket())
 	defer func() { _ = one.CloseNow() }()
 	defer func() { _ = two.CloseNow() }()
-	d.refusedSocket(path+"/console?ticket="+word, "").refused(401, "unauthenticated", "", "") // it was good once
+	d.refusedSocket(path+"/console?ticket="+word, "").Refused(401, "unauthenticated", "") // it was good once
 	other := d.boot("other", nil)
-	d.refusedSocket("/v1/vms/"+other.Id+"/console?ticket="+ticket(), "").refused(401, "unauthenticated", "", "")
+	d.refusedSocket("/v1/vms/"+other.Id+"/console?ticket="+ticket(), "").Refused(401, "unauthenticated", "")
 	var seen [2]bytes.Buffer
 	await := func(i int, text string) {
 		t.Helper()
@@ -450,7 +451,7 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	if got := seen[0].Bytes(); !bytes.HasPrefix(got, all) && !bytes.HasPrefix(all, got) {
 		t.Errorf("in two parts:\n%q\nat once:\n%q", all, got)
 	}
-	d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
 	for err := error(nil); err == nil; {
 		if _, _, err = one.Read(t.Context()); err != nil &&
 			websocket.CloseStatus(err) != websocket.StatusNormalClosure {
@@ -458,7 +459,7 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 		}
 	}
 	openings := func() (n int) {
-		for _, e := range as[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?limit=1000", adminToken, nil).want(200)) {
+		for _, e := range contracttest.As[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit?limit=1000", adminToken, nil).Want(200)) {
 			if e.Action == "vm.console" && e.Target == vm.Id {
 				n++
 			}
@@ -467,8 +468,8 @@ func TestTheConsoleIsReplayedSharedAndWritten(t *testing.T) {
 	}
 	before := openings()
 	for _, channel := range []string{"/console", "/vnc"} {
-		d.refusedSocket(path+channel, adminToken).refused(409, "wrong_state", "", "")
-		d.call("GET", path+channel, adminToken, nil).refused(409, "wrong_state", "", "") // opens nothing, and leaves no entry
+		d.refusedSocket(path+channel, adminToken).Refused(409, "wrong_state", "")
+		d.call("GET", path+channel, adminToken, nil).Refused(409, "wrong_state", "") // opens nothing, and leaves no entry
 	}
 	if n := openings() - before; n != 2 {
 		t.Errorf("a console and a screen that were asked for with a token left %d audit entries", n)
@@ -479,14 +480,14 @@ func TestTheScreenSpeaksRFB(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 64, "start": true, "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	d.await(vm.Id, "running")
-	ticket := as[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+vm.Id+"/tickets", adminToken, nil).want(201)).Ticket
+	ticket := contracttest.As[hypervisorapi.Ticket](d.call("POST", "/v1/vms/"+vm.Id+"/tickets", adminToken, nil).Want(201)).Ticket
 	conn := d.dial("/v1/vms/" + vm.Id + "/vnc?ticket=" + ticket)
 	defer func() { _ = conn.CloseNow() }()
 	r := socketReader{t, conn}

@@ -4,13 +4,10 @@ package hypervisor_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -305,15 +302,9 @@ func (d *daemon) ahead(by time.Duration) { d.skew.Add(int64(by)) }
 
 type object = map[string]any
 
-type answer struct {
-	*daemon
-	what   string
-	status int
-	header http.Header
-	body   []byte
-}
+type answer = contracttest.Answer
 
-// call sends a request. body is marshalled unless it is bytes.
+// call sends a request. body is as Request.Body has it.
 func (d *daemon) call(method, path, token string, body any) answer {
 	d.Helper()
 	return d.callWith("", method, path, token, body)
@@ -322,67 +313,9 @@ func (d *daemon) call(method, path, token string, body any) answer {
 // callWith is call with an Idempotency-Key, unless that is empty.
 func (d *daemon) callWith(key, method, path, token string, body any) answer {
 	d.Helper()
-	var r io.Reader
-	kind := "application/json"
-	switch b := body.(type) {
-	case nil:
-	case []byte:
-		r, kind = bytes.NewReader(b), "application/octet-stream"
-	default:
-		raw, err := json.Marshal(b)
-		if err != nil {
-			d.Fatal(err)
-		}
-		r = bytes.NewReader(raw)
-	}
-	ctx, cancel := context.WithTimeout(d.Context(), 3*time.Minute)
-	if d.Context().Err() != nil { // the test has ended, and cleans up
-		ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
-	}
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, d.url+path, r)
-	if err != nil {
-		d.Fatal(err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
-	}
-	if r != nil {
-		req.Header.Set("Content-Type", kind)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		d.Fatalf("%s %s: %v", method, path, err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		d.Fatalf("%s %s: %v", method, path, err)
-	}
-	return answer{d, method + " " + path, res.StatusCode, res.Header, raw}
-}
-
-// want fails the test unless the answer has the status.
-func (a answer) want(status int) answer {
-	a.Helper()
-	if a.status != status {
-		a.Fatalf("%s: %d, want %d: %s", a.what, a.status, status, a.body)
-	}
-	return a
-}
-
-// refused checks the error body.
-func (a answer) refused(status int, code, field, limit string) answer {
-	a.Helper()
-	a.want(status)
-	e := as[hypervisorapi.Error](a)
-	if e.Code != code || deref(e.Field) != field || deref(e.Limit) != limit || e.Error == "" || e.RequestId == "" {
-		a.Errorf("%s: %s; want code %q, field %q, limit %q", a.what, a.body, code, field, limit)
-	}
-	return a
+	return contracttest.Send(d, nil, contracttest.Request{
+		Method: method, URL: d.url + path, Token: token, Body: body, Header: map[string]string{"Idempotency-Key": key},
+	})
 }
 
 func deref[T any](p *T) (v T) {
@@ -392,38 +325,29 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-func as[T any](a answer) T {
-	a.Helper()
-	var v T
-	if err := json.Unmarshal(a.body, &v); err != nil {
-		a.Fatalf("%s: %v: %s", a.what, err, a.body)
-	}
-	return v
-}
-
 func (d *daemon) vms() []hypervisorapi.VM {
 	d.Helper()
-	return as[[]hypervisorapi.VM](d.call("GET", "/v1/vms?limit=1000", adminToken, nil).want(200))
+	return contracttest.As[[]hypervisorapi.VM](d.call("GET", "/v1/vms?limit=1000", adminToken, nil).Want(200))
 }
 
 func (d *daemon) vm(id string) hypervisorapi.VM {
 	d.Helper()
-	return as[hypervisorapi.VM](d.call("GET", "/v1/vms/"+id, adminToken, nil).want(200))
+	return contracttest.As[hypervisorapi.VM](d.call("GET", "/v1/vms/"+id, adminToken, nil).Want(200))
 }
 
 // await waits for a state.
 func (d *daemon) await(id, state string) hypervisorapi.VM {
 	d.Helper()
-	return as[hypervisorapi.VM](d.call("GET", "/v1/vms/"+id+"/wait?timeout=60&state="+state, adminToken, nil).want(200))
+	return contracttest.As[hypervisorapi.VM](d.call("GET", "/v1/vms/"+id+"/wait?timeout=60&state="+state, adminToken, nil).Want(200))
 }
 
 // finished waits for an operation, which must end well.
 func (d *daemon) finished(a answer) hypervisorapi.Operation {
 	d.Helper()
-	op := as[hypervisorapi.Operation](a.want(202))
-	op = as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).want(200))
+	op := contracttest.As[hypervisorapi.Operation](a.Want(202))
+	op = contracttest.As[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).Want(200))
 	if op.State != "succeeded" || op.Progress != 1 {
-		d.Fatalf("%s: %+v", a.what, op)
+		d.Fatalf("%s: %+v", a.What, op)
 	}
 	return op
 }
@@ -431,10 +355,10 @@ func (d *daemon) finished(a answer) hypervisorapi.Operation {
 // failed waits for an operation, which must fail, and returns why.
 func (d *daemon) failed(a answer) string {
 	d.Helper()
-	op := as[hypervisorapi.Operation](a.want(202))
-	op = as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).want(200))
+	op := contracttest.As[hypervisorapi.Operation](a.Want(202))
+	op = contracttest.As[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).Want(200))
 	if op.State != "failed" || op.Error == "" {
-		d.Fatalf("%s: %+v", a.what, op)
+		d.Fatalf("%s: %+v", a.What, op)
 	}
 	return op.Error
 }
@@ -460,7 +384,7 @@ func (d *daemon) boot(name string, more object) hypervisorapi.VM {
 	for k, v := range more {
 		spec[k] = v
 	}
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, spec).want(201))
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, spec).Want(201))
 	d.connected(vm.Id)
 	return d.vm(vm.Id)
 }
@@ -471,11 +395,11 @@ func (d *daemon) connected(id string) {
 	deadline := time.Now().Add(90 * time.Second)
 	for {
 		a := d.call("POST", "/v1/vms/"+id+"/agent/ping", adminToken, nil)
-		if a.status == 200 {
+		if a.Status == 200 {
 			return
 		}
 		if time.Now().After(deadline) {
-			d.Fatalf("the agent of %s does not answer: %d %s; %+v", id, a.status, a.body, d.vm(id))
+			d.Fatalf("the agent of %s does not answer: %d %s; %+v", id, a.Status, a.Body, d.vm(id))
 		}
 		time.Sleep(50 * time.Millisecond) // the guest boots in its own time
 	}
@@ -484,10 +408,10 @@ func (d *daemon) connected(id string) {
 // sh runs a script in a guest and returns what it prints.
 func (d *daemon) sh(id, script string) string {
 	d.Helper()
-	out := as[hypervisorapi.ExecOutcome](
+	out := contracttest.As[hypervisorapi.ExecOutcome](
 		d.call(
 			"POST", "/v1/vms/"+id+"/agent/exec", adminToken, object{"argv": []string{"/bin/sh", "-ec", script}},
-		).want(200),
+		).Want(200),
 	)
 	if out.ExitCode != 0 {
 		d.Fatalf("%s: %+v", script, out)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // firmwareAt writes what looks like firmware to a folder, and says its path.
@@ -51,18 +52,18 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 		if field == "initrd" {
 			named = "kernel" // it is looked at first
 		}
-		d.call("POST", "/v1/vms", acmeToken, ask(field, "acme")).refused(
+		d.call("POST", "/v1/vms", acmeToken, ask(field, "acme")).Limited(
 			400, "policy_limit", named, "policy.allowed_image_dirs",
 		)
 		// A registry asks with the fleet's token for whoever asked it.
-		d.call("POST", "/v1/vms", fleetToken, ask(field, "acme")).refused(
+		d.call("POST", "/v1/vms", fleetToken, ask(field, "acme")).Limited(
 			400, "policy_limit", named, "policy.allowed_image_dirs",
 		)
-		d.call("POST", "/v1/vms", adminToken, ask(field, "acme")).want(201)
+		d.call("POST", "/v1/vms", adminToken, ask(field, "acme")).Want(201)
 	}
 	// A folder, one that is not there and one that is cannot be told from each other.
 	for _, path := range []string{dir, filepath.Join(dir, "none"), "/etc/shadow"} {
-		d.call("POST", "/v1/vms", acmeToken, object{"name": "vm", "image": path}).refused(
+		d.call("POST", "/v1/vms", acmeToken, object{"name": "vm", "image": path}).Limited(
 			400, "policy_limit", "image", "policy.allowed_image_dirs",
 		)
 	}
@@ -71,7 +72,7 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 	}
 	// What admins had opened is in the audit log.
 	var log strings.Builder
-	for _, e := range as[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit", adminToken, nil).want(200)) {
+	for _, e := range contracttest.As[[]hypervisorapi.AuditEntry](d.call("GET", "/v1/audit", adminToken, nil).Want(200)) {
 		log.WriteString(e.Action + " " + e.Message + "\n")
 	}
 	for field, with := range fields {
@@ -82,7 +83,7 @@ func TestATenantNamesNoFileOfTheHostUnlessItsFolderIsAllowed(t *testing.T) {
 	}
 	// Where an operator allows a folder, tenants may use it.
 	e := start(t, usualDocument+"[policy]\nallowed_image_dirs = [\""+filepath.Dir(file)+"\"]\n")
-	e.call("POST", "/v1/vms", acmeToken, ask("image", "acme")).want(201)
+	e.call("POST", "/v1/vms", acmeToken, ask("image", "acme")).Want(201)
 }
 
 // The daemon's folder holds every tenant's disks and secrets. Whoever asks and whatever is
@@ -95,10 +96,10 @@ func TestNothingOfTheDataFolderBecomesAnImageForAnybody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t, document)
-			other := as[hypervisorapi.VM](
+			other := contracttest.As[hypervisorapi.VM](
 				d.call(
 					"POST", "/v1/vms", otherToken, object{"name": "other", "memory_mib": 64, "disk_gib": 1},
-				).want(201),
+				).Want(201),
 			)
 			data, outside := d.cfg.Data, t.TempDir()
 			link := filepath.Join(outside, "link")
@@ -115,32 +116,32 @@ func TestNothingOfTheDataFolderBecomesAnImageForAnybody(t *testing.T) {
 				for _, top := range []string{data, link, "/proc/self/root" + data, filepath.Join(outside, "..", filepath.Base(outside), "link")} {
 					for _, below := range []string{"", "vms", filepath.Join("vms", other.Id), disk, "secret.key", "state/hypervisor.db"} {
 						path := filepath.Join(top, below)
-						d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path}).refused(
-							400, "invalid", "image", "",
+						d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path}).Refused(
+							400, "invalid", "image",
 						)
 					}
 					d.call(
 						"POST", "/v1/vms", token, object{"name": "vm", "kernel": filepath.Join(top, "secret.key")},
-					).refused(400, "invalid", "kernel", "")
+					).Refused(400, "invalid", "kernel")
 					d.call(
 						"POST", "/v1/vms", token,
 						object{"name": "vm", "firmware": filepath.Join(top, "state", filepath.Base(code))},
-					).refused(400, "invalid", "firmware", "")
+					).Refused(400, "invalid", "firmware")
 				}
 				// Folders that hold the data, which a sandbox would be given with the rest.
 				for _, path := range []string{filepath.Dir(data), "/"} {
-					d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path, "backend": "sandbox"}).refused(
-						400, "invalid", "image", "",
+					d.call("POST", "/v1/vms", token, object{"name": "vm", "image": path, "backend": "sandbox"}).Refused(
+						400, "invalid", "image",
 					)
 				}
 			}
 			for field, path := range map[string]string{"path": filepath.Join(link, disk), "kernel": filepath.Join(data, "secret.key")} {
-				d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", field: path}).refused(
-					400, "invalid", field, "",
+				d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", field: path}).Refused(
+					400, "invalid", field,
 				)
 			}
-			d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", "path": link}).refused(
-				400, "invalid", "path", "",
+			d.call("POST", "/v1/images/catalog", adminToken, object{"name": "own", "path": link}).Refused(
+				400, "invalid", "path",
 			)
 			if left, err := filepath.Glob(filepath.Join(data, "images", "*", "*")); err != nil || len(left) > 0 {
 				t.Errorf("taken in: %v, %v", left, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/qemu"
 )
@@ -53,8 +54,8 @@ func withTakenOver(t *testing.T) (*daemon, *takenOver, hypervisorapi.VM) {
 		backends: map[string]backend.Backend{backend.QEMU: b},
 	}
 	d.begin()
-	return d, b, as[hypervisorapi.VM](
-		d.call("POST", "/v1/vms", acmeToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).want(201),
+	return d, b, contracttest.As[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", acmeToken, object{"name": "one", "memory_mib": 64, "disk_gib": 1}).Want(201),
 	)
 }
 
@@ -108,7 +109,7 @@ func TestWhatATakenOverQEMUWritesIntoACopyOpensNoFileOfTheHost(t *testing.T) {
 			d.call("POST", path+"/clone", acmeToken, object{"name": "clone"}),
 		} {
 			if why := d.failed(a); !strings.Contains(why, "the image") {
-				t.Errorf("%s: %s: %s", what, a.what, why)
+				t.Errorf("%s: %s: %s", what, a.What, why)
 			}
 		}
 		if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "backups")); err != nil || len(left) != 1 ||
@@ -184,7 +185,7 @@ func TestABackupThatIsNotAsItWasStoredIsNotRead(t *testing.T) {
 		}
 		// The second one builds on it.
 		for _, id := range []string{*full.BackupId, *second.BackupId} {
-			d.call("GET", "/v1/backups/"+id+"/export", acmeToken, nil).refused(409, "backup_damaged", "", "")
+			d.call("GET", "/v1/backups/"+id+"/export", acmeToken, nil).Refused(409, "backup_damaged", "")
 			for _, into := range []object{{"name": "again"}, {"vm": vm.Id}} {
 				if why := d.failed(d.call("POST", "/v1/backups/"+id+"/restore", acmeToken, into)); !strings.Contains(
 					why, "is damaged",
@@ -193,12 +194,12 @@ func TestABackupThatIsNotAsItWasStoredIsNotRead(t *testing.T) {
 				}
 			}
 		}
-		d.call("GET", "/v1/backups/"+*whole.BackupId+"/export", acmeToken, nil).want(200)
+		d.call("GET", "/v1/backups/"+*whole.BackupId+"/export", acmeToken, nil).Want(200)
 		if err := os.WriteFile(file(full.BackupId), good, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.call("GET", "/v1/backups/"+*second.BackupId+"/export", acmeToken, nil).want(200)
+	d.call("GET", "/v1/backups/"+*second.BackupId+"/export", acmeToken, nil).Want(200)
 	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "backups", ".export-*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

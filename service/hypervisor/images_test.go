@@ -22,6 +22,7 @@ import (
 	"aead.dev/minisign"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // qemuImg runs qemu-img.
@@ -60,9 +61,9 @@ func TestAnImageIsKeptByWhatItHoldsUnderAnyNumberOfNames(t *testing.T) {
 	sum := sha256.Sum256(raw)
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}))
 	d.finished(d.call("POST", "/v1/images/catalog/two/upload", adminToken, raw))
-	one, two := as[hypervisorapi.Image](
-		d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200),
-	), as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/two", adminToken, nil).want(200))
+	one, two := contracttest.As[hypervisorapi.Image](
+		d.call("GET", "/v1/images/catalog/one", adminToken, nil).Want(200),
+	), contracttest.As[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/two", adminToken, nil).Want(200))
 	if one.Sha256 != hex.EncodeToString(sum[:]) || two.Sha256 != one.Sha256 || one.VirtualSizeBytes != 4<<20 ||
 		one.SizeBytes >= 4<<20 ||
 		one.SignatureValid != nil ||
@@ -80,50 +81,50 @@ func TestAnImageIsKeptByWhatItHoldsUnderAnyNumberOfNames(t *testing.T) {
 	if n := contents(); n != 1 {
 		t.Errorf("%d contents for one image", n)
 	}
-	d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}).refused(
-		409, "name_taken", "", "",
+	d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}).Refused(
+		409, "name_taken", "",
 	)
-	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "two"}).refused(409, "name_taken", "", "")
-	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "two"}).refused(
-		409, "name_taken", "", "",
+	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "two"}).Refused(409, "name_taken", "")
+	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "two"}).Refused(
+		409, "name_taken", "",
 	)
-	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "three"}).want(201)
-	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "uno"}).want(200)
-	d.call("GET", "/v1/images/catalog/one", adminToken, nil).refused(404, "not_found", "", "")
+	d.call("POST", "/v1/images/catalog/one/clone", adminToken, object{"name": "three"}).Want(201)
+	d.call("POST", "/v1/images/catalog/one/rename", adminToken, object{"name": "uno"}).Want(200)
+	d.call("GET", "/v1/images/catalog/one", adminToken, nil).Refused(404, "not_found", "")
 	// What is protected stays as it is.
-	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": true}).want(200)
-	d.call("DELETE", "/v1/images/catalog/uno", adminToken, nil).refused(409, "image_read_only", "", "")
-	d.call("POST", "/v1/images/catalog/uno/rename", adminToken, object{"name": "one"}).refused(
-		409, "image_read_only", "", "",
+	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": true}).Want(200)
+	d.call("DELETE", "/v1/images/catalog/uno", adminToken, nil).Refused(409, "image_read_only", "")
+	d.call("POST", "/v1/images/catalog/uno/rename", adminToken, object{"name": "one"}).Refused(
+		409, "image_read_only", "",
 	)
-	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{}).refused(400, "invalid", "read_only", "")
-	d.call("POST", "/v1/images/catalog/nope/read-only", adminToken, object{"read_only": true}).refused(
-		404, "not_found", "", "",
+	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{}).Refused(400, "invalid", "read_only")
+	d.call("POST", "/v1/images/catalog/nope/read-only", adminToken, object{"read_only": true}).Refused(
+		404, "not_found", "",
 	)
 	// What is locked makes no VMs.
 	vm := object{"name": "vm", "image": "two", "memory_mib": 64}
-	d.call("POST", "/v1/images/catalog/two/lock", adminToken, nil).want(200)
-	d.call("POST", "/v1/vms", adminToken, vm).refused(409, "image_locked", "", "")
-	d.call("POST", "/v1/images/catalog/two/unlock", adminToken, nil).want(200)
-	made := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, vm).want(201))
+	d.call("POST", "/v1/images/catalog/two/lock", adminToken, nil).Want(200)
+	d.call("POST", "/v1/vms", adminToken, vm).Refused(409, "image_locked", "")
+	d.call("POST", "/v1/images/catalog/two/unlock", adminToken, nil).Want(200)
+	made := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, vm).Want(201))
 	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", made.Id, "disk.qcow2")); err != nil ||
 		info.Size() > 1<<20 {
 		t.Errorf("the VM's disk takes %v, %v", info, err)
 	}
 	// Names go one by one, what they stand for when no VM needs it any more.
-	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": false}).want(200)
+	d.call("POST", "/v1/images/catalog/uno/read-only", adminToken, object{"read_only": false}).Want(200)
 	for _, name := range []string{"uno", "two", "three"} {
-		d.call("DELETE", "/v1/images/catalog/"+name, adminToken, nil).want(204)
+		d.call("DELETE", "/v1/images/catalog/"+name, adminToken, nil).Want(204)
 	}
-	if gone := as[hypervisorapi.Cleaned](
-		d.call("POST", "/v1/images/clean", adminToken, nil).want(200),
+	if gone := contracttest.As[hypervisorapi.Cleaned](
+		d.call("POST", "/v1/images/clean", adminToken, nil).Want(200),
 	); gone.Files != 0 ||
 		contents() != 1 {
 		t.Errorf("%+v while a VM stands on it", gone)
 	}
-	d.call("DELETE", "/v1/vms/"+made.Id, adminToken, nil).want(204)
-	if gone := as[hypervisorapi.Cleaned](
-		d.call("POST", "/v1/images/clean", adminToken, nil).want(200),
+	d.call("DELETE", "/v1/vms/"+made.Id, adminToken, nil).Want(204)
+	if gone := contracttest.As[hypervisorapi.Cleaned](
+		d.call("POST", "/v1/images/clean", adminToken, nil).Want(200),
 	); gone.Files != 1 || gone.Bytes == 0 ||
 		contents() != 0 {
 		t.Errorf("%+v", gone)
@@ -135,13 +136,13 @@ func TestAnExportedImageIsTheOneThatWasAdded(t *testing.T) {
 	d := start(t, "")
 	path := rawImage(t, "exported", 8<<20)
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "one", "path": path}))
-	a := d.call("GET", "/v1/images/catalog/one/export", adminToken, nil).want(200)
+	a := d.call("GET", "/v1/images/catalog/one/export", adminToken, nil).Want(200)
 	back := filepath.Join(t.TempDir(), "one.qcow2")
-	if err := os.WriteFile(back, a.body, 0o600); err != nil {
+	if err := os.WriteFile(back, []byte(a.Body), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	qemuImg(t, "compare", "-f", "raw", "-F", "qcow2", path, back)
-	if disposition := a.header.Get("Content-Disposition"); !strings.Contains(disposition, "one.qcow2") {
+	if disposition := a.Header.Get("Content-Disposition"); !strings.Contains(disposition, "one.qcow2") {
 		t.Errorf("%s", disposition)
 	}
 }
@@ -166,8 +167,8 @@ func TestAHostileImageReadsNoFileOfTheHostAndFillsNoDisk(t *testing.T) {
 			t.Errorf("%s: %s", name, why)
 		}
 		a := d.call("POST", "/v1/vms", adminToken, object{"name": "bad", "image": path(name)})
-		if a.status != 400 || !strings.Contains(strings.ToLower(string(a.body)), want) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
+		if a.Status != 400 || !strings.Contains(strings.ToLower(a.Body), want) {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
 		raw, err := os.ReadFile(path(name))
 		if err != nil {
@@ -237,7 +238,7 @@ func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
 	}
 	yes, no := true, false
 	for name, want := range map[string]*bool{"beside": &yes, "uploaded": &yes, "strange": &no, "changed": &no, "unsigned": nil} {
-		i := as[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/"+name, adminToken, nil).want(200))
+		i := contracttest.As[hypervisorapi.Image](d.call("GET", "/v1/images/catalog/"+name, adminToken, nil).Want(200))
 		if (i.SignatureValid == nil) != (want == nil) || want != nil && *i.SignatureValid != *want {
 			t.Errorf("%s: %v", name, i.SignatureValid)
 		}
@@ -246,13 +247,13 @@ func TestSignaturesAreHeldAgainstTheConfiguredKeys(t *testing.T) {
 		}
 		a := d.call("POST", "/v1/vms", adminToken, object{"name": name, "image": name, "memory_mib": 64})
 		if want != nil && *want {
-			a.want(201)
+			a.Want(201)
 		} else {
-			a.refused(400, "policy_limit", "image", "images.require_signed")
+			a.Limited(400, "policy_limit", "image", "images.require_signed")
 		}
 	}
-	d.call("POST", "/v1/vms", adminToken, object{"name": "path", "image": path, "memory_mib": 64}).refused(
-		400, "invalid", "image", "",
+	d.call("POST", "/v1/vms", adminToken, object{"name": "path", "image": path, "memory_mib": 64}).Refused(
+		400, "invalid", "image",
 	)
 }
 
@@ -281,8 +282,8 @@ func TestCleaningUpDoesNotHoldUpOthersBehindAnImageThatIsTakenIn(t *testing.T) {
 	if _, err := out.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	d.call("POST", "/v1/images/clean", adminToken, nil).want(200)
-	d.call("POST", "/v1/vms", adminToken, object{"name": "vm", "memory_mib": 64}).want(201)
+	d.call("POST", "/v1/images/clean", adminToken, nil).Want(200)
+	d.call("POST", "/v1/vms", adminToken, object{"name": "vm", "memory_mib": 64}).Want(201)
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -330,15 +331,15 @@ func TestAnUploadThatTheDaemonsEndInterruptedIsTakenInWhenItIsBack(t *testing.T)
 	if _, err := rand.Read(content); err != nil {
 		t.Fatal(err)
 	}
-	op := as[hypervisorapi.Operation](d.call("POST", "/v1/images/catalog/one/upload", adminToken, content).want(202))
+	op := contracttest.As[hypervisorapi.Operation](d.call("POST", "/v1/images/catalog/one/upload", adminToken, content).Want(202))
 	d.restart(nil)
-	op = as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).want(200))
+	op = contracttest.As[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil).Want(200))
 	if op.State != "succeeded" {
 		t.Fatalf("%+v", op)
 	}
 	sum := sha256.Sum256(content)
-	if i := as[hypervisorapi.Image](
-		d.call("GET", "/v1/images/catalog/one", adminToken, nil).want(200),
+	if i := contracttest.As[hypervisorapi.Image](
+		d.call("GET", "/v1/images/catalog/one", adminToken, nil).Want(200),
 	); i.Sha256 != hex.EncodeToString(sum[:]) {
 		t.Errorf("%+v", i)
 	}

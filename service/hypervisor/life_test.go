@@ -16,6 +16,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/require"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 )
@@ -29,33 +30,33 @@ func TestAVMIsStartedPausedResumedStoppedByItsGuestAndDeleted(t *testing.T) {
 		vm.Backend != "qemu" {
 		t.Errorf("%+v", vm)
 	}
-	d.call("POST", path+"/start", adminToken, nil).refused(409, "wrong_state", "", "")
+	d.call("POST", path+"/start", adminToken, nil).Refused(409, "wrong_state", "")
 	d.sh(vm.Id, "(while :; do echo x >>/tmp/ticks; sleep 0.01; done) >/dev/null 2>&1 & sleep 0.2")
-	d.call("POST", path+"/pause", adminToken, nil).want(200)
-	d.call("POST", path+"/pause", adminToken, nil).refused(409, "wrong_state", "", "")
-	before := as[hypervisorapi.VMMetrics](d.call("GET", path+"/metrics", adminToken, nil).want(200))
+	d.call("POST", path+"/pause", adminToken, nil).Want(200)
+	d.call("POST", path+"/pause", adminToken, nil).Refused(409, "wrong_state", "")
+	before := contracttest.As[hypervisorapi.VMMetrics](d.call("GET", path+"/metrics", adminToken, nil).Want(200))
 	time.Sleep(300 * time.Millisecond) // for a guest that stands still to spend something, if it did not
-	if now := as[hypervisorapi.VMMetrics](
-		d.call("GET", path+"/metrics", adminToken, nil).want(200),
+	if now := contracttest.As[hypervisorapi.VMMetrics](
+		d.call("GET", path+"/metrics", adminToken, nil).Want(200),
 	); now.CpuSeconds-before.CpuSeconds > 0.1 ||
 		now.MemoryBytes == 0 {
 		t.Errorf("a VM that is paused spent %v s of processor", now.CpuSeconds-before.CpuSeconds)
 	}
-	d.call("POST", path+"/resume", adminToken, nil).want(200)
+	d.call("POST", path+"/resume", adminToken, nil).Want(200)
 	d.connected(vm.Id)
-	stopped := as[hypervisorapi.VM](d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 60}).want(200))
+	stopped := contracttest.As[hypervisorapi.VM](d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 60}).Want(200))
 	if stopped.State != "stopped" || stopped.Pid != nil || stopped.StartedAt != nil {
 		t.Errorf("%+v", stopped)
 	}
-	events := as[[]hypervisorapi.Event](d.call("GET", path+"/events", adminToken, nil).want(200))
+	events := contracttest.As[[]hypervisorapi.Event](d.call("GET", path+"/events", adminToken, nil).Want(200))
 	if !strings.Contains(events[0].Message, "the guest powered off") {
 		t.Errorf("it was not the guest that ended: %+v", events[0])
 	}
-	d.call("POST", path+"/agent/ping", adminToken, nil).refused(409, "wrong_state", "", "")
-	d.call("GET", path+"/metrics", adminToken, nil).want(409)
-	d.call("POST", path+"/start", adminToken, nil).want(200)
-	d.call("DELETE", path, adminToken, nil).want(204)
-	d.call("GET", path, adminToken, nil).refused(404, "not_found", "", "")
+	d.call("POST", path+"/agent/ping", adminToken, nil).Refused(409, "wrong_state", "")
+	d.call("GET", path+"/metrics", adminToken, nil).Want(409)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
+	d.call("DELETE", path, adminToken, nil).Want(204)
+	d.call("GET", path, adminToken, nil).Refused(404, "not_found", "")
 	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "vms", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -92,26 +93,26 @@ func TestAGuestThatDoesNotHearIsKilledWhenItsTimeIsOverOrSomebodyHasLessPatience
 	d := start(t, "").withDemo()
 	// Nothing boots from an empty disk, so nobody listens to the power button.
 	deaf := func(name string) string {
-		vm := as[hypervisorapi.VM](
+		vm := contracttest.As[hypervisorapi.VM](
 			d.call(
 				"POST", "/v1/vms", adminToken,
 				object{"name": name, "memory_mib": 64, "start": true, "network": object{"mode": "none"}},
-			).want(201),
+			).Want(201),
 		)
 		d.await(vm.Id, "running")
 		return "/v1/vms/" + vm.Id
 	}
 	one := deaf("one")
 	began := time.Now()
-	d.call("POST", one+"/stop", adminToken, object{"grace_seconds": 1}).want(200)
+	d.call("POST", one+"/stop", adminToken, object{"grace_seconds": 1}).Want(200)
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("killed after %s of its second", took)
 	}
 	two := deaf("two")
 	patient := make(chan int, 1)
-	go func() { patient <- d.call("POST", two+"/stop", adminToken, object{"grace_seconds": 600}).status }()
+	go func() { patient <- d.call("POST", two+"/stop", adminToken, object{"grace_seconds": 600}).Status }()
 	d.await(strings.TrimPrefix(two, "/v1/vms/"), "stopping")
-	d.call("POST", two+"/stop", adminToken, object{"force": true}).want(200)
+	d.call("POST", two+"/stop", adminToken, object{"force": true}).Want(200)
 	if status := <-patient; status != 200 {
 		t.Errorf("who had more patience got %d", status)
 	}
@@ -121,18 +122,18 @@ func TestTheEventOfAStartThatFailedTellsWhy(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
 	need(t, "qemu-system-x86_64", "qemu-img")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	if err := os.Truncate(filepath.Join(d.cfg.Data, "vms", vm.Id, "disk.qcow2"), 0); err != nil {
 		t.Fatal(err)
 	}
-	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).refused(503, "start_failed", "", "")
+	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).Refused(503, "start_failed", "")
 	failed := d.vm(vm.Id)
-	events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events?limit=1", adminToken, nil).want(200))
+	events := contracttest.As[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events?limit=1", adminToken, nil).Want(200))
 	if !strings.Contains(failed.LastError, "Image is not in qcow2 format") || len(events) != 1 ||
 		!strings.HasSuffix(events[0].Message, failed.LastError) {
 		t.Errorf("%q, %+v", failed.LastError, events)
@@ -150,8 +151,8 @@ func TestAVMWhoseProcessDiesHasFailedAndCanBeStartedAgain(t *testing.T) {
 	if failed.LastError == "" || failed.Pid != nil {
 		t.Errorf("%+v", failed)
 	}
-	if again := as[hypervisorapi.VM](
-		d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).want(200),
+	if again := contracttest.As[hypervisorapi.VM](
+		d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).Want(200),
 	); again.LastError != "" ||
 		again.State != "running" {
 		t.Errorf("%+v", again)
@@ -164,21 +165,21 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 	d := start(t, "").withDemo()
 	var ids []string
 	for _, name := range []string{"stays", "paused", "ends", "dies"} {
-		vm := as[hypervisorapi.VM](
+		vm := contracttest.As[hypervisorapi.VM](
 			d.call("POST", "/v1/vms", adminToken, object{
 				"name":       name,
 				"image":      "demo",
 				"memory_mib": 160,
 				"network":    object{"mode": "none"},
 				"start":      true,
-			}).want(201),
+			}).Want(201),
 		)
 		ids = append(ids, vm.Id)
 	}
 	for _, id := range ids {
 		d.connected(id)
 	}
-	d.call("POST", "/v1/vms/"+ids[1]+"/pause", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms/"+ids[1]+"/pause", adminToken, nil).Want(200)
 	d.alone(ids[2], "sleep 0.5; poweroff -f")
 	pids := map[string]int{}
 	for _, id := range ids {
@@ -197,10 +198,10 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 	if vm := d.vm(ids[1]); vm.State != "paused" || *vm.Pid != pids[ids[1]] {
 		t.Errorf("%+v", vm)
 	}
-	d.call("POST", "/v1/vms/"+ids[1]+"/resume", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms/"+ids[1]+"/resume", adminToken, nil).Want(200)
 	d.connected(ids[1])
 	d.await(ids[2], "stopped")
-	if events := as[[]hypervisorapi.Event](
+	if events := contracttest.As[[]hypervisorapi.Event](
 		d.call("GET", "/v1/vms/"+ids[2]+"/events?limit=1", adminToken, nil),
 	); !strings.Contains(events[0].Message, "powered off") {
 		t.Errorf("%+v", events)
@@ -211,8 +212,8 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 func TestAVMWithATimeToLiveIsDeletedWhenItIsOver(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](
-		d.call("POST", "/v1/vms", adminToken, object{"name": "short", "memory_mib": 64, "ttl_seconds": 3600}).want(201),
+	vm := contracttest.As[hypervisorapi.VM](
+		d.call("POST", "/v1/vms", adminToken, object{"name": "short", "memory_mib": 64, "ttl_seconds": 3600}).Want(201),
 	)
 	if vm.ExpiresAt == nil || vm.ExpiresAt.Sub(vm.CreatedAt) != time.Hour {
 		t.Errorf("%+v", vm)
@@ -220,7 +221,7 @@ func TestAVMWithATimeToLiveIsDeletedWhenItIsOver(t *testing.T) {
 	d.ahead(2 * time.Hour)
 	d.restart(nil) // which looks at once
 	deadline := time.Now().Add(time.Minute)
-	for d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).status != 404 {
+	for d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).Status != 404 {
 		if time.Now().After(deadline) {
 			t.Fatal("it is still there")
 		}
@@ -232,16 +233,16 @@ func TestEnabledVMsStartWithTheHostAndNotWithTheDaemon(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
 	make := func(name string, autostart bool) string {
-		return as[hypervisorapi.VM](
+		return contracttest.As[hypervisorapi.VM](
 			d.call(
 				"POST", "/v1/vms", adminToken,
 				object{"name": name, "memory_mib": 64, "autostart": autostart, "network": object{"mode": "none"}},
-			).want(201),
+			).Want(201),
 		).Id
 	}
 	on, off := make("on", true), make("off", false)
-	d.call("POST", "/v1/vms/"+off+"/enable", adminToken, nil).want(200)
-	d.call("POST", "/v1/vms/"+off+"/disable", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms/"+off+"/enable", adminToken, nil).Want(200)
+	d.call("POST", "/v1/vms/"+off+"/disable", adminToken, nil).Want(200)
 	d.restart(nil)
 	if vm := d.vm(on); vm.State != "stopped" {
 		t.Errorf("after the daemon's restart: %s", vm.State)
@@ -260,10 +261,10 @@ func TestEnabledVMsStartWithTheHostAndNotWithTheDaemon(t *testing.T) {
 func TestACopyThatAKilledDaemonLeftGoesThoughNobodyRepeatsTheOperation(t *testing.T) {
 	t.Parallel()
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken, object{"name": "one", "memory_mib": 64, "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	left := filepath.Join(d.cfg.Data, "vms", vm.Id, "copy.qcow2")
 	d.restart(func() {
@@ -271,7 +272,7 @@ func TestACopyThatAKilledDaemonLeftGoesThoughNobodyRepeatsTheOperation(t *testin
 			t.Fatal(err)
 		}
 	})
-	d.call("POST", "/v1/vms/"+vm.Id+"/enable", adminToken, nil).want(200) // changes wait until all is brought back
+	d.call("POST", "/v1/vms/"+vm.Id+"/enable", adminToken, nil).Want(200) // changes wait until all is brought back
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is there: %v", err)
 	}
@@ -283,25 +284,25 @@ func TestFilesOfAnySizeGoIntoAGuestAndComeBack(t *testing.T) {
 	vm := d.boot("one", object{"memory_mib": 512})
 	content := make([]byte, 100<<20)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // it never fails
-	put := as[hypervisorapi.File](
-		d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/tmp/big&mode=0640", adminToken, content).want(200),
+	put := contracttest.As[hypervisorapi.File](
+		d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/tmp/big&mode=0640", adminToken, content).Want(200),
 	)
 	if put.Size != int64(len(content)) || put.Mode != "0640" ||
 		!strings.HasPrefix(d.sh(vm.Id, "sha256sum /tmp/big; stat -c %a /tmp/big"), put.Sha256) {
 		t.Errorf("%+v", put)
 	}
-	got := d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/tmp/big"}).want(200)
-	if !bytes.Equal(got.body, content) || got.header.Get("X-File-Mode") != "0640" {
-		t.Errorf("%d bytes, mode %s", len(got.body), got.header.Get("X-File-Mode"))
+	got := d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/tmp/big"}).Want(200)
+	if got.Body != string(content) || got.Header.Get("X-File-Mode") != "0640" {
+		t.Errorf("%d bytes, mode %s", len(got.Body), got.Header.Get("X-File-Mode"))
 	}
-	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=relative", adminToken, []byte("x")).refused(
-		400, "invalid", "path", "",
+	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=relative", adminToken, []byte("x")).Refused(
+		400, "invalid", "path",
 	)
-	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/a&mode=rw", adminToken, []byte("x")).refused(
-		400, "invalid", "mode", "",
+	d.call("POST", "/v1/vms/"+vm.Id+"/agent/put-file?path=/a&mode=rw", adminToken, []byte("x")).Refused(
+		400, "invalid", "mode",
 	)
-	d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/nope"}).refused(
-		400, "agent_not_found", "", "",
+	d.call("POST", "/v1/vms/"+vm.Id+"/agent/get-file", adminToken, object{"path": "/nope"}).Refused(
+		400, "agent_not_found", "",
 	)
 }
 
@@ -310,51 +311,40 @@ func TestAProgramsOutputIsStreamedAndItsEndIsTold(t *testing.T) {
 	d := start(t, "").withDemo()
 	vm := d.boot("one", nil)
 	exec := func(body object) answer { return d.call("POST", "/v1/vms/"+vm.Id+"/agent/exec", adminToken, body) }
-	out := as[hypervisorapi.ExecOutcome](
+	out := contracttest.As[hypervisorapi.ExecOutcome](
 		exec(object{
 			"argv":  []string{"sh", "-c", "cat; echo $A; pwd; echo e >&2; exit 3"},
 			"stdin": "in\n",
 			"env":   object{"A": "b c"},
 			"cwd":   "/tmp",
-		}).want(200),
+		}).Want(200),
 	)
 	if out.Stdout != "in\nb c\n/tmp\n" || out.Stderr != "e\n" || out.ExitCode != 3 {
 		t.Errorf("%+v", out)
 	}
-	if out := as[hypervisorapi.ExecOutcome](
-		exec(object{"argv": []string{"sh", "-c", "kill -9 $$"}}).want(200),
+	if out := contracttest.As[hypervisorapi.ExecOutcome](
+		exec(object{"argv": []string{"sh", "-c", "kill -9 $$"}}).Want(200),
 	); out.ExitCode != 128+9 {
 		t.Errorf("%+v", out)
 	}
-	if out := as[hypervisorapi.ExecOutcome](
-		exec(object{"argv": []string{"sh", "-c", "head -c 3000000 /dev/zero"}}).want(200),
+	if out := contracttest.As[hypervisorapi.ExecOutcome](
+		exec(object{"argv": []string{"sh", "-c", "head -c 3000000 /dev/zero"}}).Want(200),
 	); !out.Truncated ||
 		len(out.Stdout) != 1<<20 {
 		t.Errorf("%d bytes, truncated %v", len(out.Stdout), out.Truncated)
 	}
-	lines := strings.Split(
-		strings.TrimSpace(
-			string(
-				exec(
-					object{"argv": []string{"sh", "-c", "echo a; sleep 0.2; echo b >&2; exit 4"}, "stream": true},
-				).want(200).body,
-			),
-		),
-		"\n",
-	)
-	if got := strings.Join(
-		lines, " ",
-	); got != `{"data":"YQo=","stream":"stdout"} {"data":"Ygo=","stream":"stderr"} {"exit_code":4}` {
+	streamed := exec(object{"argv": []string{"sh", "-c", "echo a; sleep 0.2; echo b >&2; exit 4"}, "stream": true})
+	lines := strings.Split(strings.TrimSpace(streamed.Want(200).Body), "\n")
+	if got := strings.Join(lines, " "); got != `{"data":"YQo=","stream":"stdout"} {"data":"Ygo=","stream":"stderr"} {"exit_code":4}` {
 		t.Errorf("%s", got)
 	}
-	if body := string(
-		exec(object{"argv": []string{"sleep", "60"}, "timeout_seconds": 1, "stream": true}).want(200).body,
-	); !strings.Contains(body, "the time was over") {
-		t.Errorf("%s", body)
+	late := exec(object{"argv": []string{"sleep", "60"}, "timeout_seconds": 1, "stream": true}).Want(200)
+	if !strings.Contains(late.Body, "the time was over") {
+		t.Errorf("%s", late.Body)
 	}
-	exec(object{"argv": []string{}}).refused(400, "invalid", "argv", "")
-	exec(object{"argv": []string{"nope"}}).refused(400, "agent_not_found", "", "")
-	exec(object{"argv": []string{"sh"}, "env": object{"A=B": "c"}}).refused(400, "invalid", "env", "")
+	exec(object{"argv": []string{}}).Refused(400, "invalid", "argv")
+	exec(object{"argv": []string{"nope"}}).Refused(400, "agent_not_found", "")
+	exec(object{"argv": []string{"sh"}, "env": object{"A=B": "c"}}).Refused(400, "invalid", "env")
 }
 
 func TestListsArePagedAndFilteredByLabelStateAndTenant(t *testing.T) {
@@ -366,18 +356,18 @@ func TestListsArePagedAndFilteredByLabelStateAndTenant(t *testing.T) {
 			"memory_mib": 64,
 			"tenant":     []string{"acme", "other"}[i%2],
 			"labels":     object{"odd": fmt.Sprint(i % 2), "all": "yes"},
-		}).want(201)
+		}).Want(201)
 	}
 	names := func(path, token string) string {
 		t.Helper()
 		var all []string
 		for path != "" {
-			a := d.call("GET", path, token, nil).want(200)
-			for _, vm := range as[[]hypervisorapi.VM](a) {
+			a := d.call("GET", path, token, nil).Want(200)
+			for _, vm := range contracttest.As[[]hypervisorapi.VM](a) {
 				all = append(all, strings.TrimPrefix(vm.Name, "vm-"))
 			}
 			path = ""
-			if link := a.header.Get("Link"); link != "" {
+			if link := a.Header.Get("Link"); link != "" {
 				path = strings.TrimPrefix(link[1:strings.Index(link, ">")], d.url)
 			}
 		}
@@ -397,8 +387,8 @@ func TestListsArePagedAndFilteredByLabelStateAndTenant(t *testing.T) {
 	if got := names("/v1/vms?tenant=other", acmeToken); got != "" {
 		t.Errorf("the tenant sees of another %s", got)
 	}
-	d.call("GET", "/v1/vms?label=x", adminToken, nil).refused(400, "invalid", "label", "")
-	d.call("GET", "/v1/vms?limit=0", adminToken, nil).refused(400, "invalid", "limit", "")
+	d.call("GET", "/v1/vms?label=x", adminToken, nil).Refused(400, "invalid", "label")
+	d.call("GET", "/v1/vms?limit=0", adminToken, nil).Refused(400, "invalid", "limit")
 }
 
 func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
@@ -408,15 +398,15 @@ func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
 		require.Missing(t, "ovmf is not installed")
 	}
 	d := start(t, "")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 256, "firmware": "uefi", "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	path := "/v1/vms/" + vm.Id
-	d.call("POST", path+"/start", adminToken, nil).want(200)
-	ticket := as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
+	ticket := contracttest.As[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).Want(201)).Ticket
 	conn := d.dial(path + "/console?ticket=" + ticket)
 	defer func() { _ = conn.CloseNow() }()
 	for seen := ""; !strings.Contains(seen, "BdsDxe"); { // the part of UEFI that looks for what to boot
@@ -425,7 +415,7 @@ func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(d.cfg.Data, "vms", vm.Id, "vars.fd")); err != nil || info.Size() == 0 {
 		t.Errorf("%v, %v", info, err)
 	}
-	d.call("POST", "/v1/vms", adminToken, object{"name": "two", "memory_mib": 64, "firmware": "/etc/passwd"}).refused(
-		400, "invalid", "firmware", "",
+	d.call("POST", "/v1/vms", adminToken, object{"name": "two", "memory_mib": 64, "firmware": "/etc/passwd"}).Refused(
+		400, "invalid", "firmware",
 	)
 }

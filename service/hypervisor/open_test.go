@@ -19,6 +19,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 )
@@ -221,7 +222,7 @@ func TestCredentialsAreReloaded(t *testing.T) {
 	}
 	me := func(token string, want int) {
 		t.Helper()
-		d.call("GET", "/v1/me", token, nil).want(want)
+		d.call("GET", "/v1/me", token, nil).Want(want)
 	}
 	me(acmeToken, 200)
 	me(fresh, 401)
@@ -253,7 +254,7 @@ func TestCredentialsAreReloaded(t *testing.T) {
 	if log := text.String(); !strings.Contains(log, `changed="stop-grace, table policy"`) {
 		t.Errorf("%s", log)
 	}
-	if me := as[hypervisorapi.Me](d.call("GET", "/v1/me", fresh+"2", nil).want(200)); !me.Admin || me.Insecure {
+	if me := contracttest.As[hypervisorapi.Me](d.call("GET", "/v1/me", fresh+"2", nil).Want(200)); !me.Admin || me.Insecure {
 		t.Errorf("%+v", me)
 	}
 	mu.Lock()
@@ -280,8 +281,8 @@ func TestAReloadThatLeavesNoCredentialsIsRefused(t *testing.T) {
 	d.begin()
 	reload <- struct{}{}
 	reload <- struct{}{}
-	d.call("GET", "/v1/me", "", nil).want(401)
-	d.call("GET", "/v1/me", adminToken, nil).want(200)
+	d.call("GET", "/v1/me", "", nil).Want(401)
+	d.call("GET", "/v1/me", adminToken, nil).Want(200)
 	if log := text.String(); !strings.Contains(log, "no credentials would be left") {
 		t.Errorf("%s", log)
 	}

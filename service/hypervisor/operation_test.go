@@ -8,23 +8,24 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // withEmptyDisk makes a VM that is not started.
 func (d *daemon) withEmptyDisk(name string) hypervisorapi.VM {
 	d.Helper()
 	need(d.T, "qemu-system-x86_64", "qemu-img")
-	return as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": name, "disk_gib": 1}).want(201))
+	return contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": name, "disk_gib": 1}).Want(201))
 }
 
 // cancelled cancels an operation, which must not have begun.
 func (d *daemon) cancelled(a answer) {
 	d.Helper()
-	op := as[hypervisorapi.Operation](a.want(202))
-	if op = as[hypervisorapi.Operation](
-		d.call("POST", "/v1/operations/"+op.Id+"/cancel", adminToken, nil).want(200),
+	op := contracttest.As[hypervisorapi.Operation](a.Want(202))
+	if op = contracttest.As[hypervisorapi.Operation](
+		d.call("POST", "/v1/operations/"+op.Id+"/cancel", adminToken, nil).Want(200),
 	); op.State != "cancelled" {
-		d.Fatalf("%s: %+v", a.what, op)
+		d.Fatalf("%s: %+v", a.What, op)
 	}
 }
 
@@ -37,7 +38,7 @@ func TestAnOperationThatIsCancelledBeforeItBeganLeavesNothing(t *testing.T) {
 	for range 2 { // the name is free again
 		clone := d.call("POST", path+"/clone", adminToken, object{"name": "two"})
 		d.cancelled(clone)
-		d.call("GET", "/v1/vms/"+*as[hypervisorapi.Operation](clone).VmId, adminToken, nil).want(404)
+		d.call("GET", "/v1/vms/"+*contracttest.As[hypervisorapi.Operation](clone).VmId, adminToken, nil).Want(404)
 	}
 	d.cancelled(d.call("POST", "/v1/images/catalog/disk/upload", adminToken, make([]byte, 1<<20)))
 	if left, err := os.ReadDir(filepath.Join(d.cfg.Data, "images", "incoming")); err != nil || len(left) > 0 {
@@ -52,11 +53,11 @@ func TestACloneWhoseSourceIsGoneLeavesNothing(t *testing.T) {
 	d.stop()
 	d.idle()
 	clone := d.call("POST", path+"/clone", adminToken, object{"name": "two"})
-	d.call("DELETE", path, adminToken, nil).want(204)
+	d.call("DELETE", path, adminToken, nil).Want(204)
 	d.stop()
 	d.run()
 	d.failed(clone)
-	d.call("GET", "/v1/vms/"+*as[hypervisorapi.Operation](clone).VmId, adminToken, nil).want(404)
+	d.call("GET", "/v1/vms/"+*contracttest.As[hypervisorapi.Operation](clone).VmId, adminToken, nil).Want(404)
 }
 
 func TestABackupThatAnOperationTakesCannotBeRemoved(t *testing.T) {
@@ -67,12 +68,12 @@ func TestABackupThatAnOperationTakesCannotBeRemoved(t *testing.T) {
 	d.stop()
 	d.idle()
 	incremental := d.call("POST", path+"/backups", adminToken, object{"kind": "incremental"})
-	d.call("DELETE", backup, adminToken, nil).refused(409, "backup_in_use", "", "")
+	d.call("DELETE", backup, adminToken, nil).Refused(409, "backup_in_use", "")
 	d.cancelled(incremental)
 	restore := d.call("POST", backup+"/restore", adminToken, object{"name": "two"})
-	d.call("DELETE", backup, adminToken, nil).refused(409, "backup_in_use", "", "")
+	d.call("DELETE", backup, adminToken, nil).Refused(409, "backup_in_use", "")
 	d.cancelled(restore)
-	d.call("DELETE", backup, adminToken, nil).want(204)
+	d.call("DELETE", backup, adminToken, nil).Want(204)
 }
 
 func TestARequestThatIsRepeatedWithItsKeyBeginsOneOperation(t *testing.T) {
@@ -85,23 +86,23 @@ func TestARequestThatIsRepeatedWithItsKeyBeginsOneOperation(t *testing.T) {
 		return d.callWith(key, "POST", path+"/clone", adminToken, object{"name": name})
 	}
 	first := clone("a key", "two")
-	op := as[hypervisorapi.Operation](first.want(202))
+	op := contracttest.As[hypervisorapi.Operation](first.Want(202))
 	if op.Actor == nil || *op.Actor != "admin" {
 		t.Errorf("begun by %v", op.Actor)
 	}
-	if again := as[hypervisorapi.Operation](clone("a key", "two").want(202)); again.Id != op.Id {
+	if again := contracttest.As[hypervisorapi.Operation](clone("a key", "two").Want(202)); again.Id != op.Id {
 		t.Errorf("repeated: %+v", again)
 	}
-	clone("a key", "three").refused(409, "idempotency_key_reused", "", "")
-	clone("another key", "two").refused(409, "name_taken", "", "")
-	clone("", "two").refused(409, "name_taken", "", "")
-	d.callWith("a key", "POST", path+"/backups", adminToken, nil).refused(409, "idempotency_key_reused", "", "")
+	clone("a key", "three").Refused(409, "idempotency_key_reused", "")
+	clone("another key", "two").Refused(409, "name_taken", "")
+	clone("", "two").Refused(409, "name_taken", "")
+	d.callWith("a key", "POST", path+"/backups", adminToken, nil).Refused(409, "idempotency_key_reused", "")
 	d.cancelled(first)
-	again := as[hypervisorapi.Operation](clone("a key", "two").want(202))
+	again := contracttest.As[hypervisorapi.Operation](clone("a key", "two").Want(202))
 	if again.Id != op.Id || again.State != "cancelled" {
 		t.Errorf("repeated after its end: %+v", again)
 	}
-	if all := as[[]hypervisorapi.Operation](d.call("GET", "/v1/operations", adminToken, nil).want(200)); len(all) != 1 {
+	if all := contracttest.As[[]hypervisorapi.Operation](d.call("GET", "/v1/operations", adminToken, nil).Want(200)); len(all) != 1 {
 		t.Errorf("%d operations", len(all))
 	}
 }

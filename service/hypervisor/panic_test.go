@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -39,16 +40,16 @@ func TestAVMWhoseStartPanicsHasFailedAndCanBeDeleted(t *testing.T) {
 	if err := os.WriteFile(kernel, []byte("a kernel"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "a", "backend": "qemu", "kernel": kernel, "network": object{"mode": "none"}, "start": true},
-		).want(201),
+		).Want(201),
 	)
 	d.await(vm.Id, "failed") // it was started in the background
-	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).want(503)
+	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).Want(503)
 	if got := d.vm(vm.Id); got.State != "failed" {
 		t.Errorf("after a start by a caller it is %s", got.State)
 	}
-	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).want(204)
+	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).Want(204)
 }

@@ -15,11 +15,11 @@ func (d *daemon) readiness() answer {
 	d.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		got := d.call("GET", "/readyz", "", nil)
-		if !strings.Contains(string(got.body), "are being brought back") {
+		if !strings.Contains(got.Body, "are being brought back") {
 			return got
 		}
 		if time.Now().After(deadline) {
-			d.Fatalf("%s", got.body)
+			d.Fatalf("%s", got.Body)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -28,8 +28,8 @@ func (d *daemon) readiness() answer {
 func TestReadinessNamesTheBackendsAndHowQEMURunsGuests(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64")
-	if got := start(t, "").readiness(); got.status != 200 || !strings.HasPrefix(string(got.body), "ready: qemu (tcg)") {
-		t.Errorf("%d %s", got.status, got.body)
+	if got := start(t, "").readiness(); got.Status != 200 || !strings.HasPrefix(got.Body, "ready: qemu (tcg)") {
+		t.Errorf("%d %s", got.Status, got.Body)
 	}
 }
 
@@ -38,8 +38,8 @@ func TestReadinessSaysWhatToInstallWhereNothingRunsVMs(t *testing.T) {
 	got := start(t, "", func(cfg *hypervisor.Config) {
 		cfg.QEMU, cfg.Runsc, cfg.Firecracker, cfg.CloudHypervisor = "no-qemu", "no-runsc", "no-firecracker", "no-cloud-hypervisor"
 	}).readiness()
-	if got.status != 503 || !strings.Contains(string(got.body), "apt-get install qemu-system-x86") {
-		t.Errorf("%d %s", got.status, got.body)
+	if got.Status != 503 || !strings.Contains(got.Body, "apt-get install qemu-system-x86") {
+		t.Errorf("%d %s", got.Status, got.Body)
 	}
 }
 
@@ -47,15 +47,15 @@ func TestMetricsAreForAdminsWhereCredentialsAreRequired(t *testing.T) {
 	t.Parallel()
 	required := usualDocument + "[auth]\nrequire = true\n"
 	d := start(t, required)
-	d.call("GET", "/metrics", "", nil).refused(401, "unauthenticated", "", "")
-	d.call("GET", "/metrics", "wrong-token-000000000", nil).refused(401, "unauthenticated", "", "")
-	d.call("GET", "/metrics", acmeToken, nil).refused(403, "denied", "", "")
-	if a := d.call("GET", "/metrics", adminToken, nil).want(200); !strings.Contains(
-		string(a.body), "hypervisor_vcpus_given",
+	d.call("GET", "/metrics", "", nil).Refused(401, "unauthenticated", "")
+	d.call("GET", "/metrics", "wrong-token-000000000", nil).Refused(401, "unauthenticated", "")
+	d.call("GET", "/metrics", acmeToken, nil).Refused(403, "denied", "")
+	if a := d.call("GET", "/metrics", adminToken, nil).Want(200); !strings.Contains(
+		a.Body, "hypervisor_vcpus_given",
 	) {
-		t.Errorf("%s", a.body)
+		t.Errorf("%s", a.Body)
 	}
 	for _, document := range []string{usualDocument, required + "open_metrics = true\n"} {
-		start(t, document).call("GET", "/metrics", "", nil).want(200)
+		start(t, document).call("GET", "/metrics", "", nil).Want(200)
 	}
 }

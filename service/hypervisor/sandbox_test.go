@@ -13,6 +13,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/require"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
 )
@@ -53,10 +54,10 @@ func TestASandboxRunsFromAFolderWithinASecondAndGoesThroughItsLife(t *testing.T)
 	root := rootFS(t)
 	d := start(t, "")
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "busybox", "path": root}))
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken, object{"name": "box", "image": "busybox", "memory_mib": 64, "start": true},
-		).want(201),
+		).Want(201),
 	)
 	if vm.Backend != "sandbox" || *vm.Network.Mode != "none" {
 		t.Errorf("%+v", vm)
@@ -64,37 +65,37 @@ func TestASandboxRunsFromAFolderWithinASecondAndGoesThroughItsLife(t *testing.T)
 	d.connected(vm.Id)
 	path := "/v1/vms/" + vm.Id
 	d.sh(vm.Id, "echo own >/tmp/f")
-	d.call("POST", path+"/pause", adminToken, nil).want(200)
-	d.call("POST", path+"/resume", adminToken, nil).want(200)
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).refused(400, "invalid", "kind", "")
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201)
+	d.call("POST", path+"/pause", adminToken, nil).Want(200)
+	d.call("POST", path+"/resume", adminToken, nil).Want(200)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1"}).Refused(400, "invalid", "kind")
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).Want(201)
 	d.sh(vm.Id, "rm /tmp/f")
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
 	d.connected(vm.Id)
 	deadline := time.Now().Add(time.Minute)
 	for {
 		a := d.call("POST", path+"/agent/exec", adminToken, object{"argv": []string{"/bin/cat", "/tmp/f"}})
-		if strings.Contains(string(a.body), "own") {
+		if strings.Contains(a.Body, "own") {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s", a.body)
+			t.Fatalf("%s", a.Body)
 		}
 		time.Sleep(50 * time.Millisecond) // the agent connects on its own
 	}
-	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204)
+	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).Want(204)
 	pid := *d.vm(vm.Id).Pid
 	d.restart(nil)
 	d.connected(vm.Id)
 	if again := d.vm(vm.Id); *again.Pid != pid {
 		t.Errorf("process %d, was %d", *again.Pid, pid)
 	}
-	if metrics := as[hypervisorapi.VMMetrics](
-		d.call("GET", path+"/metrics", adminToken, nil).want(200),
+	if metrics := contracttest.As[hypervisorapi.VMMetrics](
+		d.call("GET", path+"/metrics", adminToken, nil).Want(200),
 	); metrics.MemoryBytes == 0 {
 		t.Errorf("%+v", metrics)
 	}
-	ticket := as[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).want(201)).Ticket
+	ticket := contracttest.As[hypervisorapi.Ticket](d.call("POST", path+"/tickets", adminToken, nil).Want(201)).Ticket
 	conn := d.dial(path + "/console?ticket=" + ticket)
 	defer func() { _ = conn.CloseNow() }()
 	if err := conn.Write(t.Context(), 2, []byte("echo answer $((6 * 7))\n")); err != nil {
@@ -103,10 +104,10 @@ func TestASandboxRunsFromAFolderWithinASecondAndGoesThroughItsLife(t *testing.T)
 	for seen := ""; !strings.Contains(seen, "answer 42"); {
 		seen += string(socketReader{t, conn}.read())
 	}
-	d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 20}).want(200)
-	d.call("POST", path+"/start", adminToken, nil).want(200)
+	d.call("POST", path+"/stop", adminToken, object{"grace_seconds": 20}).Want(200)
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	d.connected(vm.Id)
-	d.call("DELETE", path, adminToken, nil).want(204)
+	d.call("DELETE", path, adminToken, nil).Want(204)
 	if n := processesOf(t, vm.Id); n > 0 {
 		t.Errorf("%d processes are left", n)
 	}
@@ -121,11 +122,11 @@ func TestManySandboxesAreMadeAtOnceAndNoneIsLost(t *testing.T) {
 	ids := make([]string, 8)
 	for i := range ids {
 		work.Go(func() {
-			vm := as[hypervisorapi.VM](
+			vm := contracttest.As[hypervisorapi.VM](
 				d.call(
 					"POST", "/v1/vms", adminToken,
 					object{"name": fmt.Sprintf("box-%d", i), "image": "busybox", "memory_mib": 64, "start": true},
-				).want(201),
+				).Want(201),
 			)
 			ids[i] = vm.Id
 			d.connected(vm.Id)
@@ -136,7 +137,7 @@ func TestManySandboxesAreMadeAtOnceAndNoneIsLost(t *testing.T) {
 	}
 	work.Wait()
 	for _, id := range ids {
-		work.Go(func() { d.call("DELETE", "/v1/vms/"+id, adminToken, nil).want(204) })
+		work.Go(func() { d.call("DELETE", "/v1/vms/"+id, adminToken, nil).Want(204) })
 	}
 	work.Wait()
 	if left, err := filepath.Glob(filepath.Join(d.cfg.Data, "vms", "*")); err != nil || len(left) > 0 {
@@ -148,20 +149,20 @@ func TestAutoSaysWhyAndWhatNoBackendCanRunIsRefused(t *testing.T) {
 	t.Parallel()
 	root := rootFS(t)
 	d := start(t, "", func(cfg *hypervisor.Config) { cfg.QEMU = "no-such-qemu" })
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64}).refused(
-		503, "backend_unavailable", "", "",
+	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64}).Refused(
+		503, "backend_unavailable", "",
 	)
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64, "backend": "qemu"}).refused(
-		503, "backend_unavailable", "", "",
+	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "memory_mib": 64, "backend": "qemu"}).Refused(
+		503, "backend_unavailable", "",
 	)
-	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "backend": "qemu"}).refused(
-		400, "invalid", "image", "",
+	d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "backend": "qemu"}).Refused(
+		400, "invalid", "image",
 	)
 	d.call(
 		"POST", "/v1/vms", adminToken, object{"name": "a", "image": root, "network": object{"mode": "user"}},
-	).refused(400, "invalid", "network.mode", "")
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root}).want(201))
-	events := as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events", adminToken, nil).want(200))
+	).Refused(400, "invalid", "network.mode")
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{"name": "a", "image": root}).Want(201))
+	events := contracttest.As[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+vm.Id+"/events", adminToken, nil).Want(200))
 	if why := events[len(events)-1]; why.Kind != "backend" || !strings.Contains(why.Message, "sandbox") {
 		t.Errorf("%+v", events)
 	}

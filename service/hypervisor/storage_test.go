@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage/cephtest"
 )
 
@@ -32,20 +33,20 @@ func TestAVMRunsFromADiskInCephAndLeavesNothingThere(t *testing.T) {
 		vm := d.boot(kind, object{"image": "blank", "kernel": guest.Kernel, "initrd": guest.Initrd, "storage": kind})
 		path := "/v1/vms/" + vm.Id
 		d.sh(vm.Id, mounted+"; echo kept >/mnt/f; sync; umount /mnt")
-		d.call("POST", path+"/backups", adminToken, nil).refused(409, "disk_unsupported", "", "")
-		d.call("POST", path+"/clone", adminToken, object{"name": "copy"}).refused(409, "disk_unsupported", "", "")
-		d.call("POST", path+"/snapshots", adminToken, object{"name": "s"}).refused(409, "disk_unsupported", "", "")
-		d.call("POST", path+"/stop", adminToken, object{"force": true}).want(200)
-		d.call("POST", path+"/start", adminToken, nil).want(200)
+		d.call("POST", path+"/backups", adminToken, nil).Refused(409, "disk_unsupported", "")
+		d.call("POST", path+"/clone", adminToken, object{"name": "copy"}).Refused(409, "disk_unsupported", "")
+		d.call("POST", path+"/snapshots", adminToken, object{"name": "s"}).Refused(409, "disk_unsupported", "")
+		d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+		d.call("POST", path+"/start", adminToken, nil).Want(200)
 		d.connected(vm.Id)
 		if got := d.sh(vm.Id, mounted+"; cat /mnt/f; umount /mnt"); got != "kept" {
 			t.Errorf("%s: %q", kind, got)
 		}
-		if as[hypervisorapi.VM](d.call("GET", path, adminToken, nil).want(200)).Storage != kind ||
+		if contracttest.As[hypervisorapi.VM](d.call("GET", path, adminToken, nil).Want(200)).Storage != kind ||
 			!strings.Contains(images(), vm.Id) {
 			t.Errorf("%s: the pool has %s", kind, images())
 		}
-		d.call("DELETE", path, adminToken, nil).want(204)
+		d.call("DELETE", path, adminToken, nil).Want(204)
 		if strings.Contains(images(), vm.Id) {
 			t.Errorf("%s: the pool still has %s", kind, images())
 		}

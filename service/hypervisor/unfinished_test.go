@@ -19,6 +19,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // innerSnapshots are the names of those within a disk, whoever has it open.
@@ -46,13 +47,13 @@ func innerSnapshots(t *testing.T, path string) (names []string) {
 
 func (d *daemon) snapshots(id string) []hypervisorapi.Snapshot {
 	d.Helper()
-	return as[[]hypervisorapi.Snapshot](d.call("GET", "/v1/vms/"+id+"/snapshots", adminToken, nil).want(200))
+	return contracttest.As[[]hypervisorapi.Snapshot](d.call("GET", "/v1/vms/"+id+"/snapshots", adminToken, nil).Want(200))
 }
 
 // happened says whether one of a VM's events has the text.
 func (d *daemon) happened(id, text string) bool {
 	d.Helper()
-	for _, e := range as[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+id+"/events?limit=1000", adminToken, nil).want(200)) {
+	for _, e := range contracttest.As[[]hypervisorapi.Event](d.call("GET", "/v1/vms/"+id+"/events?limit=1000", adminToken, nil).Want(200)) {
 		if strings.Contains(e.Message, text) {
 			return true
 		}
@@ -64,11 +65,11 @@ func TestASnapshotThatFailedDoesNotKeepADiskFromBeingSharedOrReplaced(t *testing
 	t.Parallel()
 	d := start(t, "")
 	need(t, "qemu-system-x86_64", "qemu-img")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	path := "/v1/vms/" + vm.Id
 	backup := d.finished(d.call("POST", path+"/backups", adminToken, nil))
@@ -84,7 +85,7 @@ func TestASnapshotThatFailedDoesNotKeepADiskFromBeingSharedOrReplaced(t *testing
 		}
 		if status := d.call(
 			"POST", path+"/snapshots", adminToken, object{"name": "s", "kind": "disk"},
-		).status; status < 400 {
+		).Status; status < 400 {
 			t.Fatalf("a snapshot of a broken disk: %d", status)
 		}
 	}
@@ -179,18 +180,15 @@ func TestAFullSnapshotThatTheDaemonDidNotSurviveLeavesNothingAndTheGuestGoesOn(t
 			t.Fatal("the snapshot is made too fast for this test")
 		}
 		stopped, answered := d.duringCall(*vm.Pid, func() int64 { return used(t, disk) }, func() answer {
-			return answer{
-				daemon: d,
-				body:   []byte(d.attempt("POST", path+"/snapshots", object{"name": "s1", "kind": "full"})),
-			}
+			return answer{Body: d.attempt("POST", path+"/snapshots", object{"name": "s1", "kind": "full"})}
 		})
 		if stopped {
 			kill()
-			t.Logf("the caller got: %s", (<-answered).body)
+			t.Logf("the caller got: %s", (<-answered).Body)
 			break
 		}
-		t.Logf("the snapshot was made before it could be interrupted: %s", (<-answered).body)
-		d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204)
+		t.Logf("the snapshot was made before it could be interrupted: %s", (<-answered).Body)
+		d.call("DELETE", path+"/snapshots/s1", adminToken, nil).Want(204)
 	}
 	if err := syscall.Kill(*vm.Pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -198,7 +196,7 @@ func TestAFullSnapshotThatTheDaemonDidNotSurviveLeavesNothingAndTheGuestGoesOn(t
 	d.run()
 	d.connected(vm.Id)
 	// This waits until what was begun is cleaned up.
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).Want(201)
 	if got := d.vm(vm.Id); got.State != "running" {
 		t.Errorf("the VM is %s", got.State)
 	}
@@ -209,7 +207,7 @@ func TestAFullSnapshotThatTheDaemonDidNotSurviveLeavesNothingAndTheGuestGoesOn(t
 	if got := innerSnapshots(t, disk); len(got) != 1 || len(d.snapshots(vm.Id)) != 1 {
 		t.Errorf("the disk has the snapshots %v; listed are %v", got, d.snapshots(vm.Id))
 	}
-	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).want(200)
+	d.call("POST", path+"/snapshots/s1/revert", adminToken, nil).Want(200)
 	d.connected(vm.Id)
 }
 
@@ -219,7 +217,7 @@ func TestARevertThatTheDaemonDidNotSurviveIsDoneAgain(t *testing.T) {
 	vm := d.boot("one", object{"disk_gib": 1})
 	path := "/v1/vms/" + vm.Id
 	d.sh(vm.Id, full+"; echo kept >/tmp/in-memory")
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).Want(201)
 	kill := d.mortal()
 	d.connected(vm.Id)
 	for tries := 0; ; tries++ {
@@ -228,21 +226,21 @@ func TestARevertThatTheDaemonDidNotSurviveIsDoneAgain(t *testing.T) {
 		}
 		d.sh(vm.Id, "rm -f /tmp/in-memory")
 		stopped, answered := d.duringCall(*vm.Pid, func() int64 { return read(t, *vm.Pid) }, func() answer {
-			return answer{daemon: d, body: []byte(d.attempt("POST", path+"/snapshots/s1/revert", nil))}
+			return answer{Body: d.attempt("POST", path+"/snapshots/s1/revert", nil)}
 		})
 		if stopped {
 			kill()
-			t.Logf("the caller got: %s", (<-answered).body)
+			t.Logf("the caller got: %s", (<-answered).Body)
 			break
 		}
-		t.Logf("the VM was put back before that could be interrupted: %s", (<-answered).body)
+		t.Logf("the VM was put back before that could be interrupted: %s", (<-answered).Body)
 		d.connected(vm.Id)
 	}
 	if err := syscall.Kill(*vm.Pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	d.run()
-	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).want(204) // waits until the revert is over
+	d.call("DELETE", path+"/snapshots/s1", adminToken, nil).Want(204) // waits until the revert is over
 	if got := d.vm(vm.Id); got.State != "running" {
 		t.Errorf("the VM is %s", got.State)
 	}
@@ -341,8 +339,8 @@ func TestARevertOfADiskThatTheDaemonDidNotSurviveIsDoneAgain(t *testing.T) {
 	d := start(t, "")
 	id := d.withEmptyDisk("one").Id
 	path := "/v1/vms/" + id
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s", "kind": "disk"}).want(201)
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).want(200)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s", "kind": "disk"}).Want(201)
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 2}).Want(200)
 	d.restart(func() { tamper(t, d.cfg.Data, "UPDATE vms SET reverting = 's'") }) // as a revert begins
 	for deadline := time.Now().Add(time.Minute); d.vm(id).DiskGib != 1; {
 		if time.Now().After(deadline) {
@@ -364,9 +362,9 @@ func TestAFullSnapshotForWhichThereIsNoRoomLeavesNothingAndTheGuestGoesOn(t *tes
 	d.sh(vm.Id, full)
 	fill(t, folder, 40)
 	// QEMU reports either that there is no room, or only that it cannot write.
-	if a := d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}); a.status != 409 &&
-		a.status != 507 {
-		t.Fatalf("%d: %s", a.status, a.body)
+	if a := d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}); a.Status != 409 &&
+		a.Status != 507 {
+		t.Fatalf("%d: %s", a.Status, a.Body)
 	}
 	fill(t, folder, 400)
 	d.shown(vm.Id, "running")
@@ -374,29 +372,29 @@ func TestAFullSnapshotForWhichThereIsNoRoomLeavesNothingAndTheGuestGoesOn(t *tes
 	if got := innerSnapshots(t, disk); len(got) != 0 || len(d.snapshots(vm.Id)) != 0 {
 		t.Errorf("the disk has the snapshots %v; listed are %v", got, d.snapshots(vm.Id))
 	}
-	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).want(201)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "s1", "kind": "full"}).Want(201)
 }
 
 func TestADiskThatAFullHostCouldNotResizeIsResizedWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	need(t, "qemu-system-x86_64", "qemu-img")
 	d, folder := limited(t, "200")
-	vm := as[hypervisorapi.VM](
+	vm := contracttest.As[hypervisorapi.VM](
 		d.call(
 			"POST", "/v1/vms", adminToken,
 			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
-		).want(201),
+		).Want(201),
 	)
 	path := "/v1/vms/" + vm.Id
 	d.finished(d.call("POST", path+"/backups", adminToken, nil)) // its notes of what changed are in the disk
 	fill(t, folder, 0)
-	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 600}).want(507) // which takes a larger table
+	d.call("POST", path+"/resize", adminToken, object{"disk_gib": 600}).Want(507) // which takes a larger table
 	if vm := d.vm(vm.Id); vm.DiskGib != 1 {
 		t.Errorf("%+v", vm)
 	}
 	fill(t, folder, 100)
-	if vm := as[hypervisorapi.VM](
-		d.call("POST", path+"/resize", adminToken, object{"disk_gib": 600}).want(200),
+	if vm := contracttest.As[hypervisorapi.VM](
+		d.call("POST", path+"/resize", adminToken, object{"disk_gib": 600}).Want(200),
 	); vm.DiskGib != 600 {
 		t.Errorf("%+v", vm)
 	}
@@ -436,7 +434,7 @@ func TestAVMThatSomebodyPausedStaysPaused(t *testing.T) {
 	t.Parallel()
 	d := start(t, "").withDemo()
 	vm := d.boot("one", object{"disk_gib": 1})
-	d.call("POST", "/v1/vms/"+vm.Id+"/pause", adminToken, nil).want(200)
+	d.call("POST", "/v1/vms/"+vm.Id+"/pause", adminToken, nil).Want(200)
 	d.restart(nil)
 	if got := d.vm(vm.Id); got.State != "paused" || got.PauseReason != nil || got.Agent.Connected {
 		t.Errorf("%+v", got)

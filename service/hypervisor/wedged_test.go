@@ -12,6 +12,7 @@ import (
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // deaf makes a VM of a tenant that runs and has nothing to boot.
@@ -22,7 +23,7 @@ func (d *daemon) deaf(token, name string, more object) hypervisorapi.VM {
 	for k, v := range more {
 		spec[k] = v
 	}
-	vm := as[hypervisorapi.VM](d.call("POST", "/v1/vms", token, spec).want(201))
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", token, spec).Want(201))
 	return d.await(vm.Id, "running")
 }
 
@@ -37,19 +38,19 @@ func (d *daemon) wedge(vm hypervisorapi.VM) {
 
 func (d *daemon) operation(id string) hypervisorapi.Operation {
 	d.Helper()
-	return as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+id, adminToken, nil).want(200))
+	return contracttest.As[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+id, adminToken, nil).Want(200))
 }
 
 // begun waits until an operation runs.
 func (d *daemon) begun(a answer) hypervisorapi.Operation {
 	d.Helper()
-	op := as[hypervisorapi.Operation](a.want(202))
+	op := contracttest.As[hypervisorapi.Operation](a.Want(202))
 	for deadline := time.Now().Add(time.Minute); ; {
 		if got := d.operation(op.Id); got.State != "queued" {
 			return got
 		}
 		if time.Now().After(deadline) {
-			d.Fatalf("%s does not begin", a.what)
+			d.Fatalf("%s does not begin", a.What)
 		}
 		time.Sleep(10 * time.Millisecond) // the daemon takes it up on its own
 	}
@@ -61,12 +62,12 @@ func TestAVMWhoseProcessIsWedgedInABackupIsDeletedAndTheBackupCancelled(t *testi
 	vm := d.deaf(adminToken, "one", nil)
 	d.wedge(vm)
 	op := d.begun(d.call("POST", "/v1/vms/"+vm.Id+"/backups", adminToken, nil))
-	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).want(204)
-	d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).want(404)
+	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).Want(204)
+	d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).Want(404)
 	if n := processesOf(t, vm.Id); n != 0 {
 		t.Errorf("%d processes are left", n)
 	}
-	ended := as[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=60", adminToken, nil).want(200))
+	ended := contracttest.As[hypervisorapi.Operation](d.call("GET", "/v1/operations/"+op.Id+"?wait=60", adminToken, nil).Want(200))
 	if ended.State != "cancelled" {
 		t.Errorf("the backup: %+v", ended)
 	}
@@ -96,14 +97,14 @@ func TestAVMWhoseDiskIsBeingCopiedByAWedgedProcessIsDeleted(t *testing.T) {
 			}
 		}
 	}()
-	op := as[hypervisorapi.Operation](d.call("POST", "/v1/vms/"+vm.Id+"/backups", adminToken, nil).want(202))
+	op := contracttest.As[hypervisorapi.Operation](d.call("POST", "/v1/vms/"+vm.Id+"/backups", adminToken, nil).Want(202))
 	<-pid
-	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).want(204)
+	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).Want(204)
 	if n := processesOf(t, vm.Id); n != 0 {
 		t.Errorf("%d processes are left", n)
 	}
-	if ended := as[hypervisorapi.Operation](
-		d.call("GET", "/v1/operations/"+op.Id+"?wait=60", adminToken, nil).want(200),
+	if ended := contracttest.As[hypervisorapi.Operation](
+		d.call("GET", "/v1/operations/"+op.Id+"?wait=60", adminToken, nil).Want(200),
 	); ended.State != "cancelled" {
 		t.Errorf("the backup: %+v", ended)
 	}
@@ -120,16 +121,16 @@ func TestABackupOfAWedgedProcessIsCancelledInItsMidst(t *testing.T) {
 			t.Fatal("the disk is copied too fast for this test")
 		}
 		stopped, answered := d.duringCall(*vm.Pid, func() int64 { return used(t, work) }, func() answer {
-			op := as[hypervisorapi.Operation](d.call("POST", path+"/backups", adminToken, nil).want(202))
+			op := contracttest.As[hypervisorapi.Operation](d.call("POST", path+"/backups", adminToken, nil).Want(202))
 			return d.call("GET", "/v1/operations/"+op.Id+"?wait=120", adminToken, nil)
 		})
 		if !stopped {
 			<-answered
 			continue // it was too fast
 		}
-		all := as[[]hypervisorapi.Operation](d.call("GET", "/v1/operations?limit=1", adminToken, nil).want(200))
-		d.call("POST", "/v1/operations/"+all[0].Id+"/cancel", adminToken, nil).want(200)
-		if ended := as[hypervisorapi.Operation]((<-answered).want(200)); ended.State != "cancelled" {
+		all := contracttest.As[[]hypervisorapi.Operation](d.call("GET", "/v1/operations?limit=1", adminToken, nil).Want(200))
+		d.call("POST", "/v1/operations/"+all[0].Id+"/cancel", adminToken, nil).Want(200)
+		if ended := contracttest.As[hypervisorapi.Operation]((<-answered).Want(200)); ended.State != "cancelled" {
 			t.Errorf("the backup: %+v", ended)
 		}
 		break
@@ -153,20 +154,20 @@ func TestVMsWhoseTimeIsOverAreDeletedThoughAnotherIsWedged(t *testing.T) {
 	}
 	vms = append(
 		vms,
-		as[hypervisorapi.VM](
+		contracttest.As[hypervisorapi.VM](
 			d.call(
 				"POST", "/v1/vms", otherToken,
 				object{"name": "other", "memory_mib": 64, "disk_gib": 1, "ttl_seconds": 3600},
-			).want(201),
+			).Want(201),
 		),
 	)
 	d.ahead(2 * time.Hour)
 	// One more with a time to live has the daemon look at once.
 	d.call(
 		"POST", "/v1/vms", otherToken, object{"name": "more", "memory_mib": 64, "disk_gib": 1, "ttl_seconds": 3600},
-	).want(201)
+	).Want(201)
 	for _, vm := range []hypervisorapi.VM{vms[2], vms[0], vms[1]} {
-		for deadline := time.Now().Add(time.Minute); d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).status != 404; {
+		for deadline := time.Now().Add(time.Minute); d.call("GET", "/v1/vms/"+vm.Id, adminToken, nil).Status != 404; {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s is still there", vm.Name)
 			}
@@ -183,10 +184,10 @@ func TestATenantsWedgedOperationsLeaveWorkersToOthers(t *testing.T) {
 		vm := d.deaf(acmeToken, name, nil)
 		d.wedge(vm)
 		held = append(
-			held, as[hypervisorapi.Operation](d.call("POST", "/v1/vms/"+vm.Id+"/backups", acmeToken, nil).want(202)).Id,
+			held, contracttest.As[hypervisorapi.Operation](d.call("POST", "/v1/vms/"+vm.Id+"/backups", acmeToken, nil).Want(202)).Id,
 		)
 	}
-	other := as[hypervisorapi.VM](d.call("POST", "/v1/vms", otherToken, object{"name": "one", "disk_gib": 1}).want(201))
+	other := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", otherToken, object{"name": "one", "disk_gib": 1}).Want(201))
 	d.finished(d.call("POST", "/v1/vms/"+other.Id+"/backups", otherToken, nil))
 	d.finished(
 		d.call("POST", "/v1/images/catalog", adminToken, object{"name": "disk", "path": rawImage(t, "x", 1<<20)}),
