@@ -22,6 +22,7 @@ type service struct {
 	*testing.T
 	*operation.Runner
 	db      *db.DB
+	ending  context.Context
 	end     context.CancelFunc // ends waiting
 	work    chan func(ctx context.Context, progress func(float64)) error
 	cleaned chan string
@@ -40,7 +41,7 @@ func newService(t *testing.T, d *db.DB) *service {
 		work: make(chan func(context.Context, func(float64)) error, 10),
 	}
 	ending, end := context.WithCancel(t.Context())
-	s.end = end
+	s.ending, s.end = ending, end
 	s.Runner = operation.New(operation.Config{
 		DB: d, Log: slog.New(slog.DiscardHandler), Now: s.now, Workers: 2, WorkersOfTenant: 1, Ending: ending,
 	})

@@ -17,39 +17,39 @@ const (
 )
 
 // Watch answers with server-sent events named operation, what the operation is first, then each change,
-// until it has ended, or the client has left, or the service ends. A client that was cut off begins
-// again with what the operation is.
+// until it has ended, the client has left, or until ends, which is the context of the service. A client
+// that was cut off begins again with what the operation is.
 //
 // next reads the operation in the caller's scope, after at most wait if nothing has ended before
 // (Await), and says what is shown of it and whether it has ended. Its error is the answer, or ends the
 // stream.
-func (r *Runner) Watch(
-	w http.ResponseWriter, req *http.Request,
+func Watch(
+	until context.Context, w http.ResponseWriter, r *http.Request,
 	next func(ctx context.Context, wait time.Duration) (shown any, ended bool, err error),
 ) error {
-	shown, ended, err := next(req.Context(), 0)
+	shown, ended, err := next(r.Context(), 0)
 	if err != nil {
 		return err
 	}
-	if req.Method == http.MethodHead { // which takes the patterns of GET, too
+	if r.Method == http.MethodHead { // which takes the patterns of GET, too
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	stream, err := httpserve.NewEventStream(w, req, 0)
+	stream, err := httpserve.NewEventStream(w, r, 0)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	var sent any
-	for at := r.now(); err == nil; {
-		switch now := r.now(); {
+	for at := time.Now(); err == nil; {
+		switch now := time.Now(); {
 		case !reflect.DeepEqual(shown, sent):
 			sent, at, err = shown, now, stream.Send(0, "operation", shown)
 		case now.Sub(at) >= heartbeat:
 			at, err = now, stream.Heartbeat()
 		}
-		if err != nil || ended || r.ending.Err() != nil {
+		if err != nil || ended || until.Err() != nil {
 			break
 		}
 		shown, ended, err = next(stream.Context(), watchPeriod)

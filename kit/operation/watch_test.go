@@ -11,13 +11,14 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/operation"
 )
 
 // watch follows an operation, and gives a function that reads the next event's data, "end" at the end.
 func (s *service) watch(id string) (next func() string) {
 	s.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.Watch(w, r, func(ctx context.Context, wait time.Duration) (any, bool, error) {
+		err := operation.Watch(s.ending, w, r, func(ctx context.Context, wait time.Duration) (any, bool, error) {
 			o, err := s.get(id)
 			if err == nil {
 				err = s.Await(ctx, &o, wait)

@@ -334,7 +334,11 @@ func (a *API) GetOperation(
 
 // watchOperation answers with the states of an operation, as they come.
 func (a *API) watchOperation(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	return a.operate.Watch(w, r, r.PathValue("operation"), func(op record.Operation) any { return apiOperation(op) })
+	next := func(ctx context.Context, wait time.Duration) (any, bool, error) {
+		op, err := a.operate.Await(ctx, r.PathValue("operation"), wait)
+		return apiOperation(op), op.Job.State.Finished(), err
+	}
+	return operation.Watch(a.machines.Ending(), w, r, next)
 }
 
 // CancelOperation asks an operation to end.

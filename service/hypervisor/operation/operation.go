@@ -7,7 +7,6 @@ package operation
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,14 +103,6 @@ func (r *Runner) Await(ctx context.Context, id string, limit time.Duration) (rec
 		err = r.kit.Await(ctx, &op, limit)
 	}
 	return op, err
-}
-
-// Watch answers with the states of an operation until it has ended, as show has them.
-func (r *Runner) Watch(w http.ResponseWriter, req *http.Request, id string, show func(record.Operation) any) error {
-	return r.kit.Watch(w, req, func(ctx context.Context, wait time.Duration) (any, bool, error) {
-		op, err := r.Await(ctx, id, wait)
-		return show(op), op.Job.State.Finished(), err
-	})
 }
 
 // Cancel asks an operation to end.
