@@ -36,11 +36,14 @@ const columns: Column<Alert>[] = [
   { id: 'resolved', header: 'Resolved', cell: (a) => <Time at={a.resolved_at} never="not yet" />, sort: (a) => a.resolved_at, text: () => '' },
 ];
 
+/** What fires has not resolved. */
+const firingColumns = columns.filter((c) => c.id !== 'resolved');
+
 /** Who takes care of an alert, and until when nobody is notified of it. */
 function Handled({ alert: a }: { alert: Alert }) {
   if (!a.acknowledged_at && !a.silenced_until) return null;
   return (
-    <span className="stack-tight" style={{ minWidth: 190 }}>
+    <span className="stack-tight" style={{ minWidth: 165 }}>
       {a.acknowledged_at && (
         <span title={a.acknowledge_note}>
           <Status tone="info" icon="check">acknowledged</Status> by {a.acknowledged_by} <Time at={a.acknowledged_at} />
@@ -147,7 +150,7 @@ export function Alerts() {
         <Table
           label="Alerts"
           noun="alert"
-          columns={columns}
+          columns={status === 'firing' ? firingColumns : columns}
           pages={pages}
           rowKey={(a) => a.id}
           actions={actions}
