@@ -22,8 +22,8 @@ func (s *session) login() *cobra.Command {
 		use: "login", short: "Exchange username and password for a token of 12 hours",
 		long: `Exchange username and password for a token of 12 hours, and print the token.
 
-The password is the one in EDGE_PASSWORD, else the first line of standard input. It is not a flag, since other users of the
-machine can see those.`,
+The password is the one in EDGE_PASSWORD, else the first line of standard input. There is no flag for it, since other
+users of the machine can see flags.`,
 		example: `  export EDGE_TOKEN=$(mainstay edge login --username admin < password.txt)
   EDGE_PASSWORD=... mainstay edge login -o json`,
 	}, func(ctx context.Context, c *call) error {
