@@ -118,8 +118,8 @@ func (s *Service) limitBatches(op *contract.Operation, next http.Handler) http.H
 // (x-body). Larger ones take turns.
 const maxBody int64 = 1 << 20
 
-// rateLogin is the x-rate of what signs people in. Checking a password takes a tenth of a second
-// of a processor, and one network must not take all of it.
+// rateLogin is the x-rate of what checks passwords. That is slow by design (package auth), and one
+// network must not take all processors for it.
 const rateLogin = "login"
 
 // credentialRevoked is the x-credential of operations that tell the agent of a revoked

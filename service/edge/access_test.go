@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
@@ -289,4 +290,22 @@ func TestADeniedChangeIsAudited(t *testing.T) {
 		entries[0].Target != site {
 		t.Errorf("%+v", entries)
 	}
+}
+
+func TestOneNetworkCannotTryPasswordsWithoutEndAndTokensAreNotHeldUp(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	tried := 0
+	a := c.call("POST", "/auth/login", "", object{}).Refused(400, "invalid", "username")
+	for ; a.Status == 400 && tried < 1000; tried++ {
+		forged := map[string]string{"X-Forwarded-For": fmt.Sprintf("203.0.113.%d", tried%256)}
+		a = c.callWith("POST", "/auth/login", "", object{}, forged)
+	}
+	a.Refused(429, "too_many_requests", "")
+	if tried < 100 || a.Header.Get("Retry-After") == "" {
+		t.Errorf("refused after %d tries, Retry-After %q", tried, a.Header.Get("Retry-After"))
+	}
+	c.call("GET", "/auth/me", adminToken, nil).Want(200)
+	c.ahead(time.Minute)
+	c.call("POST", "/auth/login", "", object{}).Refused(400, "invalid", "username")
 }

@@ -2973,7 +2973,6 @@ export interface operations {
             302: components["responses"]["Redirect"];
             400: components["responses"]["Invalid"];
             403: components["responses"]["Denied"];
-            429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };
     };
@@ -2987,7 +2986,6 @@ export interface operations {
         requestBody?: never;
         responses: {
             302: components["responses"]["Redirect"];
-            429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };
     };
