@@ -22,7 +22,7 @@ func (l *Life) Wait(ctx context.Context, id string, state vm.State, limit time.D
 		bell := m.Bell() // taken before the row is read, so that no change is missed
 		r, err := l.store.VM(ctx, id)
 		if err != nil {
-			l.machines.Forget(id) // drop what Get made; other callers of a visible VM keep theirs
+			l.machines.Forget(id) // drops the machine that Get may have made
 			return r, err
 		}
 		if r.State == state {
