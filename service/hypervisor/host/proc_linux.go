@@ -53,7 +53,7 @@ func descendants(pid int) []int {
 	for _, list := range lists {
 		raw, err := os.ReadFile(list) //nolint:gosec // of /proc
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		for field := range strings.FieldsSeq(string(raw)) {
 			if child, err := strconv.Atoi(field); err == nil {
