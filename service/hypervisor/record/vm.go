@@ -66,7 +66,7 @@ type VM struct {
 	State       vm.State                   `db:"state"`
 	Spec        db.JSON[Spec]              `db:"spec"`
 	Base        string                     `db:"base"`      // the catalog content that it uses
-	DiskBase    string                     `db:"disk_base"` // the disk that it shares with linked clones
+	DiskBase    string                     `db:"disk_base"` // disk shared with linked clones
 	Labels      db.JSON[map[string]string] `db:"labels"`
 	VCPUs       int                        `db:"vcpus"`
 	MemoryMiB   int                        `db:"memory_mib"`
@@ -84,7 +84,7 @@ type VM struct {
 	KillAt      db.Time                    `db:"kill_at"`
 	Events      int64                      `db:"events"`       // number of events so far
 	PauseReason string                     `db:"pause_reason"` // why it is paused although nobody asked
-	Reverting   string                     `db:"reverting"`    // the full snapshot that it is being reverted to
+	Reverting   string                     `db:"reverting"`    // full snapshot of a revert in progress
 }
 
 // GiB is one GiB in bytes.
@@ -94,10 +94,10 @@ const GiB = 1 << 30
 // one only if they have an image or requested a disk.
 func (r *VM) HasDisk() bool { return r.Spec.V.Boot.Disk }
 
-// HasTap says whether the VM has a network device on the host while it runs.
+// HasTap reports whether the VM has a network device on the host while it runs.
 func (r *VM) HasTap() bool { return r.Spec.V.Network.HasTap() }
 
-// HasTap says whether a network of this mode takes a device on the host.
+// HasTap reports whether this mode needs a network device on the host.
 func (n *Network) HasTap() bool { return n.Mode == NetworkBridge || n.Mode == NetworkTap }
 
 // VM returns a VM in the caller's scope.
