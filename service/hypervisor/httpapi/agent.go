@@ -138,7 +138,7 @@ type pieces struct {
 func (p *pieces) send(piece hypervisorapi.ExecPiece) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeLimit)) // a caller who does not read is disconnected
+	_ = p.control.SetWriteDeadline(time.Now().Add(writeLimit)) // drops callers that do not read
 	if err := json.NewEncoder(p.w).Encode(piece); err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func (d download) visit(w http.ResponseWriter) error {
 	}
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.Copy(w, d.file); err != nil {
-		panic(http.ErrAbortHandler) // so that the caller does not take a partial file for a complete one
+		panic(http.ErrAbortHandler) // so that a partial file does not look complete
 	}
 	return nil
 }
