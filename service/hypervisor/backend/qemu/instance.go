@@ -45,9 +45,9 @@ func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Inst
 		done:      make(chan struct{}),
 		changed:   make(chan struct{}),
 	}
-	// QEMU stays when the guest powered off (-no-shutdown), so that nothing of it is lost
-	// while nobody looks; it is ended here.
-	// Its guest can cause as many of the others as it likes, so the end has a queue of its own.
+	// QEMU stays when the guest powers off (-no-shutdown), so that nothing is lost while no daemon
+	// runs; it is quit here. Other events can be caused by the guest in any number, so the end has
+	// its own queue.
 	events, others := monitor.Subscribe(qmp.EventShutdown, qmp.EventGuestPanicked), monitor.Subscribe(told...)
 	ctx, stop := context.WithCancel(context.Background())
 	routine.Go(nil, "VM end", func() {
