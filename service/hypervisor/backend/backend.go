@@ -174,7 +174,7 @@ const VarsFile = "vars.fd"
 type DiskKeeper interface {
 	// OpenDisks makes a VM's disks available without running it. Close ends that.
 	OpenDisks(ctx context.Context, s *Spec) (Disks, error)
-	// StartFrom starts a VM from a full snapshot.
+	// OpenDisks opens a VM's disks without running it, until Close.
 	StartFrom(ctx context.Context, s *Spec, snapshot string) (Instance, error)
 }
 

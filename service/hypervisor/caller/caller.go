@@ -1,12 +1,12 @@
-// Package caller says who asks for what is done, what belongs to the caller's scope, and as whom
-// the audit log names the caller.
+// Package caller identifies who makes a request, what is in the caller's scope, and how the audit
+// log names the caller.
 //
 // # Invariants
 //
-//   - Who calls is in the context (package shell), never an argument beside it. A context without
-//     a caller is that of nobody, who sees nothing.
-//   - Another tenant's things are not there for a caller: Sees is the only rule of that.
-//   - What the daemon does of its own accord, it does as Daemon (ByItself).
+//   - The caller is in the context (package shell), never an argument beside it. Without a caller,
+//     nothing is visible.
+//   - Tenants see only their own resources; others do not exist for them. Only Sees decides this.
+//   - What the daemon does on its own, it does as Daemon (ByItself).
 //
 // It imports nothing of the service.
 package caller
@@ -18,15 +18,15 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
-// Caller is who makes a request.
+// Caller identifies who makes a request.
 type Caller struct {
 	Name   string // the token's, the OIDC subject or the certificate's common name
-	Tenant string // of all that the caller sees; empty: everything
+	Tenant string // of everything that the caller sees; empty: no limit
 	Admin  bool   // belongs to no tenant
 	Node   bool   // another daemon of the fleet
 }
 
-// Anonymous is everybody where no credentials are configured.
+// Anonymous is every caller if no credentials are configured.
 var Anonymous = Caller{Name: "anonymous-admin", Admin: true, Node: true}
 
 // Daemon is the daemon itself, acting on its own.
@@ -53,7 +53,7 @@ func (c Caller) NamesHostFiles(tenant string) bool {
 	return c.Admin && !forTenant
 }
 
-// Entry completes an audit entry with what is known of the caller.
+// Entry adds the caller to an audit entry.
 func (c Caller) Entry(e audit.Entry) audit.Entry {
 	e.Actor, e.ActorType = c.Name, c.actorType()
 	if e.Tenant == "" {
