@@ -172,7 +172,7 @@ const VarsFile = "vars.fd"
 // DiskKeeper is a backend that can work on disks of stopped VMs. Its Clean may be called during
 // another call for the VM, and ends that call by killing the process.
 type DiskKeeper interface {
-	// OpenDisks makes a VM's disks available without running it. Close ends that.
+	// OpenDisks opens a VM's disks without running it, until Close.
 	OpenDisks(ctx context.Context, s *Spec) (Disks, error)
 	// OpenDisks opens a VM's disks without running it, until Close.
 	StartFrom(ctx context.Context, s *Spec, snapshot string) (Instance, error)

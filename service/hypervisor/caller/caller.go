@@ -32,22 +32,23 @@ var Anonymous = Caller{Name: "anonymous-admin", Admin: true, Node: true}
 // Daemon is the daemon itself, acting on its own.
 var Daemon = Caller{Name: "mainstay", Admin: true}
 
-// From is who asks for what is done in ctx; the zero Caller if nobody is known.
+// From returns the caller in ctx, or the zero Caller if there is none.
 func From(ctx context.Context) Caller {
 	c, _ := shell.Caller[Caller](ctx)
 	return c
 }
 
-// ByItself is the context in which the daemon acts on its own.
+// ByItself returns a context in which the daemon acts on its own.
 func ByItself(ctx context.Context) context.Context { return shell.As(ctx, Daemon) }
 
-// Sees says whether what belongs to a tenant is in the caller's scope.
+// Sees reports whether a tenant's resources are in the caller's scope.
 func (c Caller) Sees(tenant string) bool { return c.Admin || c.Tenant != "" && c.Tenant == tenant }
 
-// NamesHostFiles says whether the caller may name every file of the host in a request for a tenant.
+// NamesHostFiles reports whether the caller may name any file of the host in a request for a
+// tenant.
 //
-// An admin may name what tenants may not. The fleet's token is an admin's, and carries what
-// callers ask of a registry, who may be a tenant's: what it asks for a tenant, the tenant asks.
+// Admins may, tenants may not. The fleet's token is an admin's, but forwards requests of a
+// registry's callers, which may be tenants: its requests for a tenant count as the tenant's.
 func (c Caller) NamesHostFiles(tenant string) bool {
 	forTenant := c.Tenant != "" || c.Node && c != Anonymous && tenant != ""
 	return c.Admin && !forTenant

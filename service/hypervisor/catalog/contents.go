@@ -254,7 +254,7 @@ func (s *Contents) publish(c Content, err error) (Content, error) {
 	if err := durable.Create(filepath.Join(work, "content.json"), raw, 0o644); err != nil {
 		return Content{}, err
 	}
-	syscall.Sync() // qemu-img and this package wrote the files; they must not be empty after a power loss
+	syscall.Sync() // qemu-img and we wrote the files; they must survive a power loss
 	c.folder = filepath.Join(s.folder, "content", c.SHA256)
 	if err := os.Rename(work, c.folder); err != nil {
 		if existing, getErr := s.Get(c.SHA256); getErr == nil {

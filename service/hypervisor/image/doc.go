@@ -1,4 +1,4 @@
-// Package image takes in disk images that others made.
+// Package image imports disk images from untrusted sources.
 //
 // An image is hostile until it was looked at: its header can name other files of the
 // host, which whoever opens the image would read, or claim a size that fills the disk.

@@ -42,7 +42,7 @@ type Options struct {
 	Address netip.Prefix
 	// MTU of the managed bridge in bytes, at least 576. Guests get it by DHCP.
 	MTU int
-	// NoNAT leaves the way from and to the guests to the operator's routes.
+	// NoNAT leaves the routing from and to the guests to the operator.
 	NoNAT bool
 	// Owner identifies the daemon among those of a host: the path of its data folder. Devices and
 	// nftables tables contain a mark derived from it. Daemons do not touch those with another mark.
