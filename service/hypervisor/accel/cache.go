@@ -52,8 +52,8 @@ func recall(path string, k key) (Result, bool) {
 	return Result{Accelerator: c.Accelerator, Reason: c.Reason, Cached: true}, true
 }
 
-// remember stores a result in the cache file and returns it. If that fails, the result is still
-// valid, so the error is only reported in it.
+// remember stores a result in the cache file and returns it. If storing fails, the error is only
+// appended to the result's Reason.
 func remember(path string, k key, r Result) Result {
 	if path == "" || k.BootID == "" {
 		return r
