@@ -56,7 +56,7 @@
 //   - Every call to a VM's process or guest has a timeout.
 //   - Caps are checked and VMs are counted under one lock and in one transaction.
 //   - Tenants see only their own VMs; others do not exist for them (caller.Caller.Sees).
-//   - The guest, and the process that its guest may have taken over, are enemies: they are
-//     bounded in what they send, and their files are never followed: what they wrote a disk
-//     to is copied to a file of the daemon's own first, and inspected there (image.Adopt).
+//   - The guest is untrusted, and so is its process, which the guest may have taken over. Their
+//     output is limited, and references in their files are never followed: a disk that they wrote
+//     is first copied to a file of the daemon's own and inspected there (image.Adopt).
 package hypervisor

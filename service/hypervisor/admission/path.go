@@ -177,7 +177,7 @@ func (p *Policy) own() ([]place, error) {
 		for _, path := range paths {
 			at, err := filepath.EvalSymlinks(path)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // it went meanwhile
+				continue // it was removed since
 			}
 			if err != nil {
 				return nil, err

@@ -204,7 +204,7 @@ func (r *Registry) releaseLocked(ctx context.Context, one *reservation) {
 		return
 	}
 	if _, there := l.reserved[one]; !there {
-		return // the node was deregistered meanwhile
+		return // the node was deregistered since
 	}
 	delete(l.reserved, one)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookkeeping)

@@ -27,7 +27,7 @@ func (c *call) network(context.Context, struct{}) (any, error) {
 	for _, it := range all {
 		addresses, err := it.Addrs()
 		if err != nil {
-			continue // it has gone meanwhile
+			continue // it was removed since
 		}
 		told := wire.Interface{
 			Name: it.Name, MAC: it.HardwareAddr.String(), MTU: it.MTU,
