@@ -90,7 +90,7 @@ func (s *Store) ForgetBitmaps(ctx context.Context, vmID string) error {
 	return s.exec(ctx, forgetBitmaps, vmID)
 }
 
-// AddBackup stores a backup that is on disk. It makes the bitmaps of earlier backups unusable.
+// AddBackup stores a backup that is on disk. It forgets the bitmaps of earlier backups.
 func (s *Store) AddBackup(ctx context.Context, b *Backup, how string) error {
 	message := fmt.Sprintf("backup %s (%s), %s", b.ID, b.Kind, how)
 	_, err := s.changeWith(ctx, b.VM, EventDisk, "", message, func(tx *db.Tx, _ *VM) error {

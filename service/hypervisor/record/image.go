@@ -24,7 +24,7 @@ type Image struct {
 	AddedAt        db.Time `db:"added_at"`
 }
 
-// Image returns an image by name. The catalog is visible to all tenants.
+// Image returns an image by name. The catalog has no tenant scope.
 func (s *Store) Image(ctx context.Context, name string) (Image, error) {
 	return imageIn(ctx, s.db, name)
 }
