@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 )
 
-// localBackends are those that this host may have.
+// localBackends returns the backends that this host may have.
 func (s *Service) localBackends(doc *configfile.Config) map[string]backend.Backend {
 	jails := doc.Jailer.ChrootBaseDir
 	if jails == "" {

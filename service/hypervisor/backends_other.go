@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 )
 
-// localBackends are none: VMs take Linux. The daemon can be a fleet's registry here.
+// localBackends returns none: running VMs requires Linux. The daemon can still be a fleet registry.
 func (s *Service) localBackends(*configfile.Config) map[string]backend.Backend {
 	return map[string]backend.Backend{}
 }

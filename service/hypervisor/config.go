@@ -19,8 +19,8 @@ import (
 // EnvPrefix precedes the names of the service's environment variables.
 const EnvPrefix = "HYPERVISOR"
 
-// Config are the settings of the process. Policy, callers, confinement and networks
-// stand in the document that ConfigFile names (package configfile).
+// Config holds the settings of the process. Policy, callers, confinement and networks are in the
+// document that ConfigFile names (package configfile).
 type Config struct {
 	ConfigFile string `key:"config" help:"TOML document with policy, callers, confinement, storage and networks."`
 	Listen     string `key:"listen" default:"127.0.0.1:7070" help:"Address of the API."`
@@ -70,7 +70,7 @@ type Config struct {
 
 var validNodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// Validate reports settings that do not fit together, and completes what follows from others.
+// Validate reports settings that contradict each other and fills in settings derived from others.
 func (c *Config) Validate(doc *configfile.Config) error {
 	switch c.Accel {
 	case "auto", "kvm", "tcg":
@@ -130,12 +130,12 @@ func (c *Config) Validate(doc *configfile.Config) error {
 	return nil
 }
 
-// exposed says whether everybody who reaches the daemon from elsewhere is an admin.
+// exposed reports whether anyone who reaches the daemon from another host is an admin.
 func (c *Config) exposed(doc *configfile.Config) bool {
 	return !c.server().Local() && httpapi.NewGate(c.credentials(doc), time.Now).Open()
 }
 
-// warnings tell of credentials that are accepted and should be better.
+// warnings returns warnings about credentials that are accepted but weak.
 func (c *Config) warnings(doc *configfile.Config) []string {
 	all := slices.Clone(doc.Warnings)
 	for key, token := range map[string]string{"token": c.Token, "fleet-token": c.FleetToken} {
@@ -146,7 +146,8 @@ func (c *Config) warnings(doc *configfile.Config) []string {
 	return all
 }
 
-// checkRequired is what auth.require asks for.
+// checkRequired enforces auth.require: credentials must be configured, and VMs must be confined
+// unless the daemon listens on loopback.
 func (c *Config) checkRequired(doc *configfile.Config) error {
 	if !doc.Auth.Require {
 		return nil
@@ -167,12 +168,12 @@ func (c *Config) checkRequired(doc *configfile.Config) error {
 	return nil
 }
 
-// credentials are what callers show.
+// credentials returns the credentials that callers can present.
 func (c *Config) credentials(doc *configfile.Config) httpapi.Credentials {
 	return httpapi.Credentials{Token: c.Token, FleetToken: c.FleetToken, Document: &doc.Auth, Names: c.names()}
 }
 
-// names are those that this host is asked for by.
+// names returns the host names by which clients address this host.
 func (c *Config) names() []string {
 	names := []string{c.NodeName}
 	if name, err := os.Hostname(); err == nil {

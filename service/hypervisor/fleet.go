@@ -8,8 +8,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 )
 
-// openFleet makes this daemon a registry, which every one is that is asked to be, and a
-// node of the fleet that the settings name.
+// openFleet opens the registry, which every daemon has, and makes this host a node of the fleet
+// that the settings name.
 func (s *Service) openFleet() (err error) {
 	cfg := &s.cfg
 	token := cfg.FleetToken
@@ -27,7 +27,7 @@ func (s *Service) openFleet() (err error) {
 	return err
 }
 
-// advertised is where the registry reaches this daemon.
+// advertised returns the URL at which the registry reaches this daemon.
 func (s *Service) advertised() string {
 	if s.cfg.Advertise != "" {
 		return s.cfg.Advertise
@@ -38,7 +38,7 @@ func (s *Service) advertised() string {
 	return ""
 }
 
-// heartbeat is what this host tells the registry.
+// heartbeat returns the report that this host sends to the registry.
 func (s *Service) heartbeat(ctx context.Context) (hypervisorapi.Heartbeat, error) {
 	c, err := s.plan.Capacity(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) heartbeat(ctx context.Context) (hypervisorapi.Heartbeat, error
 	return out, nil
 }
 
-// nudgeFleet has the registry know soon that this host has more or less room.
+// nudgeFleet makes the reporter send a heartbeat soon because the host's free capacity changed.
 func (s *Service) nudgeFleet() {
 	if s.reporter != nil {
 		s.reporter.Nudge()

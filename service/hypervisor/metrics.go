@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// registerMetrics has the daemon tell of itself at /metrics.
+// registerMetrics registers the daemon's metrics, which are served at /metrics.
 func registerMetrics(reg *prometheus.Registry, s *Service) {
 	reg.MustRegister(collector{s,
 		prometheus.NewDesc("hypervisor_vms", "VMs by state.", []string{"state"}, nil),
@@ -28,7 +28,7 @@ func registerMetrics(reg *prometheus.Registry, s *Service) {
 	}))
 }
 
-// collector reads the rest from the database when it is asked.
+// collector reads the remaining metrics from the database on every scrape.
 type collector struct {
 	s                          *Service
 	vms, vcpus, memory, agents *prometheus.Desc

@@ -12,13 +12,13 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migration is a set of tables and who owns it.
+// Migration is a set of tables and its owner.
 type Migration struct {
 	Owner string
 	Files fs.FS
 }
 
-// Migrations are all tables of the service, in the order in which to make them.
+// Migrations returns all tables of the service, in the order in which to create them.
 func Migrations() []Migration {
 	own, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {

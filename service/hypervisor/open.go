@@ -43,10 +43,11 @@ func policyOf(doc *configfile.Config, data string) *admission.Policy {
 }
 
 func openDatabase(ctx context.Context, data string) (*db.DB, error) {
-	// What this host has is told by this host alone: see docs/decisions/0023.
+	// The state of this host is always in a local database: see docs/decisions/0023.
 	d, err := db.Open(ctx, db.Config{Path: filepath.Join(data, "state", "hypervisor.db"), CacheKiB: 16 << 10})
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		// What package db says of the lock recommends PostgreSQL, which this service does not use.
+		// Package db's error for a held lock recommends PostgreSQL, which this service does not
+		// use.
 		return nil, fault.New(fault.Unavailable, "data: another process uses %s; "+
 			"one daemon runs a host's VMs: stop the other one, or choose another data folder", data)
 	}
@@ -61,7 +62,7 @@ func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 	return d, nil
 }
 
-// openKeys opens the audit log, and what seals the secrets of guest agents.
+// openKeys opens the audit log and returns the sealer of the guest agents' secrets.
 func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (*auth.Sealer, error) {
 	key, _, err := keyring.SecretKey(ctx, s.db, keyring.Config{
 		Configured: s.cfg.SecretKey, Data: s.data, Replace: s.cfg.ReplaceLostKeys,
@@ -93,7 +94,7 @@ func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (
 	return sealer, err
 }
 
-// agentProgram is the path of the guest agent's program; empty if there is none.
+// agentProgram returns the path of the guest agent's program, or "" if there is none.
 func (s *Service) agentProgram() string {
 	if s.cfg.GuestAgent != "" {
 		path, err := filepath.Abs(s.cfg.GuestAgent)

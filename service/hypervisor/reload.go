@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 )
 
-// keepReloading reads credentials again whenever it is asked to.
+// keepReloading reloads the credentials whenever a reload is requested.
 func (s *Service) keepReloading(ctx context.Context) {
 	for {
 		select {
@@ -27,8 +27,8 @@ func (s *Service) keepReloading(ctx context.Context) {
 	}
 }
 
-// reload puts the settings' token and the document's credentials into force as they are now, and
-// tells what else has changed, which takes a restart. Who holds a connection keeps it.
+// reload applies the current token from the settings and the credentials from the document, and
+// logs other changes, which require a restart. Open connections are kept.
 func (s *Service) reload() error {
 	cfg, err := s.settings()
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Service) reload() error {
 	}
 	waiting := changed(reflect.ValueOf(s.begun), reflect.ValueOf(withoutCredentials(cfg, doc)))
 	warnings := cfg.warnings(doc)
-	// Registry and reporter have the fleet's token from the start; the rest is names.
+	// Registry and reporter keep the fleet token from the start; what remains are names.
 	before, adopted := s.api.Gate(), s.cfg
 	adopted.Token = cfg.Token
 	g := httpapi.NewGate(adopted.credentials(doc), s.now)
@@ -64,7 +64,7 @@ func (s *Service) reload() error {
 	return nil
 }
 
-// restartable is what takes a restart to change; secrets in it are hashed.
+// restartable holds what only a restart can change. Secrets in it are hashed.
 type restartable struct {
 	Setting  Config
 	Document configfile.Config
@@ -82,7 +82,7 @@ func withoutCredentials(cfg Config, doc *configfile.Config) restartable {
 	return restartable{cfg, d}
 }
 
-// changed are the names of the settings and of the document's tables that differ.
+// changed returns the names of the settings and document tables that differ, sorted.
 func changed(before, now reflect.Value) (names []string) {
 	for i := range before.NumField() {
 		field := before.Type().Field(i)

@@ -35,18 +35,18 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
 )
 
-// Deps is what the service needs besides its settings.
+// Deps holds what the service needs besides its settings.
 type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
 	Tracer   trace.TracerProvider // nil: no traces
 	Console  fs.FS                // the built web console; nil: none
-	// Backends are those that run VMs; nil: all that there are.
+	// Backends run VMs; nil: all that this host supports.
 	Backends map[string]backend.Backend
-	// Reload gets a value when credentials shall be read again, as on SIGHUP; nil: never.
+	// Reload receives a value when credentials should be reloaded, as on SIGHUP; nil: never.
 	Reload <-chan struct{}
-	// Settings reads the settings again. Reload needs it.
+	// Settings reads the settings again. Required if Reload is set.
 	Settings func() (Config, error)
 }
 
@@ -70,17 +70,17 @@ type Service struct {
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
 
-	// reloading and settings are those of Deps.
+	// reloading and settings come from Deps.
 	reloading <-chan struct{}
 	settings  func() (Config, error)
 	begun     restartable
-	// url is where this daemon answers, once it listens.
+	// url is where this daemon can be reached; nil until it listens.
 	url      atomic.Pointer[string]
-	restored chan struct{} // closed when what was there before is brought back; requests wait for it
+	restored chan struct{} // closed when recovery has restored the VMs; requests wait for it
 }
 
-// New opens the database and everything else that can fail at start. It starts no VM.
-// Close must be called when it succeeded.
+// New opens the database and everything else that can fail on start. It starts no VM. The caller
+// must call Close if New succeeded.
 func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	doc, err := configfile.Load(cfg.ConfigFile)
 	if err != nil {
@@ -118,7 +118,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	return s, nil
 }
 
-// openRooms makes the rooms, each of those that it stands on.
+// openRooms creates the rooms, dependencies first.
 func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *httpapi.Gate, deps Deps) error {
 	sealer, err := s.openKeys(ctx, deps.Registry)
 	if err != nil {
@@ -184,15 +184,15 @@ func (s *Service) admitted(r *record.VM) {
 	}
 }
 
-// Handler answers all requests.
+// Handler returns the handler of all requests.
 func (s *Service) Handler() http.Handler { return s.api.Handler() }
 
-// Close gives back what New opened. Run must have ended.
+// Close closes what New opened. Run must have returned.
 func (s *Service) Close() error { return s.db.Close() }
 
-// Run brings back the VMs that there are, and keeps them, until ctx ends. The VMs keep running.
+// Run restores the existing VMs and manages them until ctx ends. VMs keep running after that.
 func (s *Service) Run(ctx context.Context) error {
-	// It is not broken off: half of the VMs brought back is not a state to leave.
+	// Restoring is not cancellable: it must not stop with only some of the VMs restored.
 	if err := s.recovery.Restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -225,11 +225,11 @@ func (s *Service) Run(ctx context.Context) error {
 	return jobsErr
 }
 
-// StandsOn says what VMs are run by, for example qemu (tcg).
+// StandsOn names what runs the VMs, for example "qemu (tcg)".
 func (s *Service) StandsOn(ctx context.Context) string { return s.plan.StandsOn(ctx) }
 
-// Serve listens where the configuration says and answers requests until ctx ends. ready
-// is called with the URL once the service can be reached.
+// Serve listens on the configured address and answers requests until ctx ends. It calls ready with
+// the URL once the service can be reached.
 func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	server, err := httpserve.Listen(s.cfg.server(), s.Handler(), s.log)
 	if err != nil {
@@ -250,8 +250,8 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	})
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
-	context.AfterFunc(background, cancel) // what cannot run does not serve
-	// Those who wait for something are told to come back, so that the server can drain.
+	context.AfterFunc(background, cancel) // without Run there is nothing to serve
+	// Waiting requests are told to retry, so that the server can drain.
 	stopWaiting := context.AfterFunc(serving, s.machines.Leave)
 	defer stopWaiting()
 	ready(server.URL())

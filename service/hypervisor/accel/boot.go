@@ -16,16 +16,15 @@ import (
 )
 
 const (
-	// keptOutput is how much of what QEMU says is kept, in bytes: the end, where its
-	// errors are.
+	// keptOutput is how much of QEMU's output is kept, in bytes: the end, which has its errors.
 	keptOutput = 4 << 10
-	// killGrace is how long a killed process is waited for. On a broken KVM it may
-	// hang in the kernel, where no signal reaches it.
+	// killGrace is how long to wait for a killed process. On a broken KVM it may hang in the
+	// kernel, where no signal reaches it.
 	killGrace = 2 * time.Second
 )
 
-// boot runs a guest under an accelerator until it ends, or for the time limit, which
-// is context.DeadlineExceeded. QEMU's end is not an error here, whatever its exit code.
+// boot runs a guest under an accelerator until it ends, or until the time limit, which returns
+// context.DeadlineExceeded. QEMU's exit is never an error, whatever its exit code.
 func boot(
 	ctx context.Context, program string, with Accelerator, rom []byte, limit time.Duration,
 ) (exit int, said string, err error) {
@@ -45,9 +44,8 @@ func boot(
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=1", exitPort))
 }
 
-// run runs a program and returns its exit code and the end of what it said. The
-// program and its children are killed at the end of the limit or of ctx, and if this
-// process dies.
+// run runs a program and returns its exit code and the end of its output. The program and its
+// children are killed at the time limit, when ctx ends, and if this process dies.
 func run(ctx context.Context, limit time.Duration, program string, args ...string) (exit int, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -58,8 +56,7 @@ func run(ctx context.Context, limit time.Duration, program string, args ...strin
 	p.Cancel = func() error { return syscall.Kill(-p.Process.Pid, syscall.SIGKILL) }
 	p.WaitDelay = killGrace
 	ended := routine.Start(nil, "KVM probe", func() error {
-		// Linux counts the death of the thread that started a process as the death of
-		// its parent.
+		// Linux treats the exit of the thread that started a process as the death of its parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		return p.Run()

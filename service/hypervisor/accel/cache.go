@@ -11,10 +11,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/durable"
 )
 
-// maxCache bounds a remembered answer, in bytes.
+// maxCache limits the size of the cache file, in bytes.
 const maxCache = 64 << 10
 
-// key is what an answer holds for.
+// key identifies what a cached result is valid for.
 type key struct {
 	BootID string        `json:"bootID"`
 	Kernel string        `json:"kernel"`
@@ -34,7 +34,7 @@ type cached struct {
 	Reason      string      `json:"reason"`
 }
 
-// recall is the answer in a file, if that holds one for this key.
+// recall returns the result in a cache file, if it has one for this key.
 func recall(path string, k key) (Result, bool) {
 	if path == "" || k.BootID == "" {
 		return Result{}, false
@@ -52,8 +52,8 @@ func recall(path string, k key) (Result, bool) {
 	return Result{Accelerator: c.Accelerator, Reason: c.Reason, Cached: true}, true
 }
 
-// remember puts an answer into a file and returns it. That it could not is no reason
-// to be without the answer, so it is only said.
+// remember stores a result in the cache file and returns it. If storing fails, the error is only
+// appended to the result's Reason.
 func remember(path string, k key, r Result) Result {
 	if path == "" || k.BootID == "" {
 		return r

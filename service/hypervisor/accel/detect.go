@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Accelerator is how QEMU runs a guest's instructions, as its option -accel says it.
+// Accelerator is how QEMU runs a guest's instructions, as in its option -accel.
 type Accelerator string
 
 const (
@@ -22,29 +22,28 @@ const (
 	TCG Accelerator = "tcg"
 )
 
-// Options of Detect. The zero value is good.
+// Options configures Detect. The zero value is usable.
 type Options struct {
-	// QEMU is the program, by name or path; empty is qemu-system-x86_64.
+	// QEMU is the program, by name or path; default: qemu-system-x86_64.
 	QEMU string
-	// CacheFile is where the answer is remembered, in a folder that is there; empty is
-	// nowhere.
+	// CacheFile is the file in which the result is cached, in an existing folder; empty: no cache.
 	CacheFile string
-	// Limit is how long the probe guest may take; 0 is 5 s. A good host needs less
-	// than half a second. A limit of minutes would let an emulated KVM pass.
+	// Limit is the timeout of the probe guest; default: 5 s. A good host needs less than half a
+	// second. A limit of minutes would accept an emulated KVM.
 	Limit time.Duration
 }
 
 // Result is an accelerator that works.
 type Result struct {
 	Accelerator Accelerator
-	// Reason says why, to a person.
+	// Reason explains the result, for people.
 	Reason string
-	// Cached is true if the probe was not made now.
+	// Cached reports that the result is from the cache.
 	Cached bool
 }
 
-// Detect finds the accelerator to use. It fails if there is no QEMU or it does not
-// run, and when ctx ends.
+// Detect detects the accelerator to use. It fails if QEMU is missing or does not run, and when ctx
+// ends.
 func Detect(ctx context.Context, o Options) (Result, error) {
 	if o.QEMU == "" {
 		o.QEMU = "qemu-system-x86_64"
@@ -55,7 +54,7 @@ func Detect(ctx context.Context, o Options) (Result, error) {
 	return detect(ctx, o, thisHost())
 }
 
-// host is what is known of a host without booting a guest.
+// host is what is known about a host without booting a guest.
 type host struct {
 	unfit   string // why KVM is out of the question, if it is
 	device  string // of KVM
@@ -77,8 +76,7 @@ func thisHost() host {
 	return h
 }
 
-// line is the content of a file of one line; empty if it cannot be read, which then
-// is not known.
+// line returns the content of a one-line file, or "" if it cannot be read.
 func line(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -121,14 +119,14 @@ func detect(ctx context.Context, o Options, h host) (Result, error) {
 	case exit == guestRan:
 		return remember(o.CacheFile, key, Result{Accelerator: KVM, Reason: "a probe guest ran under KVM"}), nil
 	}
-	// This took no time, and may be different the next time.
+	// This took no time and may change, so it is not cached.
 	return Result{
 		Accelerator: TCG,
 		Reason:      fmt.Sprintf("the probe guest did not run under KVM: QEMU ended with code %d: %s", exit, lastLine(said)),
 	}, nil
 }
 
-// withoutKVM says why KVM cannot be used, if that shows without a guest.
+// withoutKVM returns why KVM cannot be used, as far as that is known without a guest.
 func (h host) withoutKVM() string {
 	if h.unfit != "" {
 		return h.unfit
@@ -146,7 +144,7 @@ func (h host) withoutKVM() string {
 	return ""
 }
 
-// version is the first line of what QEMU says of itself.
+// version returns the first line of QEMU's version output.
 func version(ctx context.Context, program string, limit time.Duration) (string, error) {
 	exit, said, err := run(ctx, limit, program, "--version")
 	first, _, _ := strings.Cut(said, "\n")

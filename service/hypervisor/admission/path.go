@@ -14,38 +14,38 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// reading does not wait for somebody who writes, as a pipe in the place of an image would.
+// reading includes O_NONBLOCK, so that opening a pipe in place of an image does not block.
 const reading = os.O_RDONLY | syscall.O_NONBLOCK
 
-// Files are the files of the host, as one who names them by a path may have them opened.
+// Files gives access to files of the host by path, with the caller's permissions.
 type Files struct {
 	policy *Policy
 	admin  bool
 }
 
-// Files are those that an admin may name, or anybody else.
+// Files returns the files that an admin, or any other caller, may open.
 func (p *Policy) Files(admin bool) Files { return Files{p, admin} }
 
-// Image opens the file at an absolute path for reading, if the policy allows it. Close it.
-// What is opened is what was checked: hand on the file, not the path.
+// Image opens the file at an absolute path for reading if the policy allows it. The caller must
+// close it. The checks apply to the opened file: pass on the file, not the path.
 func (f Files) Image(path string) (*os.File, error) {
 	return f.open(path, func(m fs.FileMode) bool { return m.IsRegular() }, "is not a regular file")
 }
 
-// ImageOrFolder is Image, and opens a folder, such as a root file system, too.
+// ImageOrFolder is like Image, but also opens folders, such as root file systems.
 func (f Files) ImageOrFolder(path string) (*os.File, error) {
 	return f.open(
 		path, func(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() }, "is neither a regular file nor a folder",
 	)
 }
 
-// errOwn is said of whatever is the daemon's own.
+// errOwn is the error for files in the daemon's own folders.
 var errOwn = fault.InvalidField(
 	"image",
 	"is in the daemon's own folders, or holds one of them: nothing there is taken for an image",
 )
 
-// open opens what is at a path, and looks at what it has opened.
+// open opens a path and checks what was opened.
 func (f Files) open(path string, right func(fs.FileMode) bool, wrong string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fault.InvalidField("image", "must be the name of an image in the catalog, or an absolute path")
@@ -67,7 +67,7 @@ func (f Files) open(path string, right func(fs.FileMode) bool, wrong string) (*o
 	return opened, nil
 }
 
-// find opens what is at a path where the policy lets it be opened.
+// find opens a path if the policy allows it.
 func (f Files) find(path string) (*os.File, error) {
 	p := f.policy
 	if len(p.AllowedImageDirs) == 0 {
@@ -107,8 +107,8 @@ func (f Files) find(path string) (*os.File, error) {
 
 const limitDirs = "policy.allowed_image_dirs"
 
-// refuseOwn refuses what lies in a folder of the daemon's own, or holds one. The kernel says
-// where the open file is, so that it does not matter by which links it was reached.
+// refuseOwn fails for files in the daemon's own folders, and for folders that contain one of these.
+// The kernel reports where the open file is, so the links on the way to it do not matter.
 func (p *Policy) refuseOwn(opened *os.File, stat fs.FileInfo) error {
 	at, err := placeOf(opened)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Policy) refuseOwn(opened *os.File, stat fs.FileInfo) error {
 		return err
 	}
 	for dir := at; ; dir = filepath.Dir(dir) {
-		// A folder that is mounted in a second place has another path, and is the same still.
+		// A folder that is mounted twice has several paths but is still the same folder.
 		if info, err := os.Stat(dir); err == nil && isOneOf(own, info) {
 			return errOwn
 		}
@@ -139,7 +139,7 @@ func (p *Policy) refuseOwn(opened *os.File, stat fs.FileInfo) error {
 	return nil
 }
 
-// placeOf is where the kernel says that an open file is.
+// placeOf returns the location of an open file as reported by the kernel.
 func placeOf(f *os.File) (string, error) {
 	at, err := os.Readlink("/proc/self/fd/" + strconv.FormatUint(uint64(f.Fd()), 10))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +148,7 @@ func placeOf(f *os.File) (string, error) {
 	return at, err
 }
 
-// place is a file or folder of the daemon's own, wherever links in its path lead.
+// place is a file or folder of the daemon's own, with links in its path resolved.
 type place struct {
 	at   string
 	info fs.FileInfo
@@ -158,8 +158,8 @@ func isOneOf(own []place, info fs.FileInfo) bool {
 	return slices.ContainsFunc(own, func(one place) bool { return os.SameFile(one.info, info) })
 }
 
-// own are the daemon's folders and what is right below: an operator may have put one of
-// those on another disk, with a link in its place, or mounted it elsewhere, too.
+// own returns the daemon's folders and their direct entries: an operator may have put one of these
+// on another disk, linked it, or mounted it elsewhere, too.
 func (p *Policy) own() ([]place, error) {
 	var all []place
 	for _, dir := range p.OwnDirs {
@@ -177,7 +177,7 @@ func (p *Policy) own() ([]place, error) {
 		for _, path := range paths {
 			at, err := filepath.EvalSymlinks(path)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // it went meanwhile
+				continue // it was removed since
 			}
 			if err != nil {
 				return nil, err
@@ -195,8 +195,8 @@ func (p *Policy) own() ([]place, error) {
 	return all, nil
 }
 
-// RefuseOwn is a check of files that are met below a folder which was opened before: it
-// refuses those of the daemon's own, however they came to be there.
+// RefuseOwn returns a check for files below an opened folder. It fails for the daemon's own files,
+// however they got there.
 func (p *Policy) RefuseOwn() (func(fs.FileInfo) error, error) {
 	own, err := p.own()
 	return func(info fs.FileInfo) error {
@@ -207,8 +207,8 @@ func (p *Policy) RefuseOwn() (func(fs.FileInfo) error, error) {
 	}, err
 }
 
-// explained is why a file cannot be opened, as callers may read it. A link that leads out of
-// the folder is told as any other file that is not there for the caller.
+// explained translates the error of opening a file for callers. A link that leads out of the folder
+// is reported like a missing file.
 func explained(err error) error {
 	switch {
 	case err == nil:
@@ -219,7 +219,7 @@ func explained(err error) error {
 	return fault.InvalidField("image", "cannot be opened: %v", unwrapped(err))
 }
 
-// unwrapped is the reason without the path, which the caller knows.
+// unwrapped returns the error without the path, which the caller knows.
 func unwrapped(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -228,7 +228,7 @@ func unwrapped(err error) error {
 	return err
 }
 
-// About is a fault about an image as one about another field of a request.
+// About turns a fault about the field image into one about another field.
 func About(err error, field string) error {
 	f := fault.From(err)
 	if f.Field != "image" {

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/quota"
 )
 
-// Policy are the limits of a host. Zero values are no limits.
+// Policy holds the limits of a host. Zero values mean no limit.
 type Policy struct {
 	MaxVCPUs         int
 	MaxMemoryMiB     int
@@ -22,7 +22,7 @@ type Policy struct {
 	Tenants          []Tenant
 }
 
-// Tenant are the limits of what one tenant has in all.
+// Tenant holds the total limits of one tenant.
 type Tenant struct {
 	Name         string
 	MaxVCPUs     int
@@ -30,7 +30,7 @@ type Tenant struct {
 	MaxVMs       int
 }
 
-// Request is what a VM would take.
+// Request describes the resources of a new VM.
 type Request struct {
 	Tenant    string
 	Backend   string // the one that would run it, never auto
@@ -40,28 +40,28 @@ type Request struct {
 	TTL       time.Duration // 0: it stays
 }
 
-// Usage is what a tenant has already, VMs that are being made included.
+// Usage is a tenant's current usage, including VMs that are being created.
 type Usage struct {
 	VMs, VCPUs, MemoryMiB int
 }
 
-// codeLimit is the code of every refusal because of a limit.
+// codeLimit is the fault code for exceeded limits.
 const codeLimit = "policy_limit"
 
-// refuse is why a VM may not be made: a fault of kind Invalid that names the limit, as it
-// is called in the configuration.
+// refuse returns the fault for an exceeded limit: of kind Invalid, naming the limit as in the
+// configuration.
 func refuse(limit, format string, args ...any) error {
 	return fault.New(
 		fault.Invalid, "%s; the limit is %s", fmt.Sprintf(format, args...), limit,
 	).WithCode(codeLimit).WithLimit(limit)
 }
 
-// RefuseField refuses because of a limit that one field of a request exceeds.
+// RefuseField returns the fault for a field of a request that exceeds a limit.
 func RefuseField(limit, field, format string, args ...any) error {
 	return fault.InvalidField(field, format, args...).WithCode(codeLimit).WithLimit(limit)
 }
 
-// Check says whether a VM may be made by a tenant that has usage; the error names the limit.
+// Check checks a new VM against the policy and its tenant's usage. The error names the limit.
 func (p *Policy) Check(r Request, usage Usage) error {
 	if d := quota.Exceeded(
 		demand("policy.max_vcpus", processors, 0, r.VCPUs, p.MaxVCPUs),

@@ -1,15 +1,15 @@
-// Package agent keeps the sessions with the agents in guests, and does in a guest what callers ask
-// for: it runs programs, and writes and reads files.
+// Package agent maintains the sessions with the agents in guests, and performs callers' requests in
+// guests: it runs programs, and writes and reads files.
 //
-//	agent.go    a Keeper, and what callers ask for
-//	session.go  the session with an agent, for as long as its VM runs
-//	secret.go   new secrets
+//	agent.go    a Keeper, and the requests of callers
+//	session.go  the session with an agent, while its VM runs
+//	secret.go   rotation of secrets
 //
 // # Invariants
 //
-//   - What is done in a guest is in the audit log before it is done.
-//   - No call of an agent is without an end: the guest is an enemy, and may answer nothing.
-//   - A secret is replaced only once the new one is known to work; both are tried until then.
+//   - Actions in a guest are in the audit log before they are performed.
+//   - Every call to an agent has a timeout: the guest is untrusted and may never answer.
+//   - A secret is replaced only once the new one is known to work. Until then both are tried.
 //
 // It imports record, host, machine, backend and guest.
 package agent
@@ -33,7 +33,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Config is what a Keeper stands on.
+// Config holds the dependencies of a Keeper.
 type Config struct {
 	Store    *record.Store
 	Machines *machine.Set
@@ -41,7 +41,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Keeper keeps the sessions with agents.
+// Keeper maintains the sessions with agents.
 type Keeper struct {
 	store    *record.Store
 	machines *machine.Set
@@ -49,11 +49,11 @@ type Keeper struct {
 	log      *slog.Logger
 }
 
-// New makes a Keeper.
+// New returns a Keeper.
 func New(c Config) *Keeper { return &Keeper{c.Store, c.Machines, c.Host, c.Log} }
 
-// session is the session with a VM's agent, for who may see the VM. Without one the error
-// is a conflict.
+// session returns the session with the agent of a VM that the caller may see. It fails with a
+// conflict if there is no session.
 func (k *Keeper) session(ctx context.Context, id string) (*guest.Client, error) {
 	r, err := k.store.VM(ctx, id)
 	if err != nil {
@@ -69,8 +69,8 @@ func (k *Keeper) session(ctx context.Context, id string) (*guest.Client, error) 
 	return k.machines.Get(id).Session()
 }
 
-// note writes the audit entry of a call to an agent, before the call: what was done in a guest must
-// not go unrecorded because its answer was lost.
+// note writes the audit entry of a call to an agent before the call: an action in a guest must be
+// recorded even if its response is lost.
 func (k *Keeper) note(ctx context.Context, id, action, message string) error {
 	r, err := k.store.VM(ctx, id)
 	if err != nil {
@@ -80,10 +80,10 @@ func (k *Keeper) note(ctx context.Context, id, action, message string) error {
 	return k.store.Note(ctx, e)
 }
 
-// pingPatience is how long an agent may take to answer a ping of a caller's.
+// pingPatience is the timeout for a caller's ping of an agent.
 const pingPatience = 10 * time.Second
 
-// Ping asks a guest's agent for an answer, and says how long that took.
+// Ping pings a guest's agent and returns its version and the round-trip time.
 func (k *Keeper) Ping(ctx context.Context, id string) (version string, took time.Duration, err error) {
 	client, err := k.session(ctx, id)
 	if err != nil {
@@ -102,10 +102,11 @@ type Program struct {
 	command guest.Command
 }
 
-// execSlack is how much longer than a program's own time its end may take to be told.
+// execSlack is how long the response may take beyond the program's own timeout.
 const execSlack = 15 * time.Second
 
-// Program notes that a caller runs a program in a guest, with variables beside those of the agent.
+// Program records that a caller runs a program in a guest, and returns it. env is added to the
+// agent's environment.
 func (k *Keeper) Program(
 	ctx context.Context, id string, c guest.Command, env map[string]string,
 ) (*Program, error) {
@@ -120,12 +121,12 @@ func (k *Keeper) Program(
 		c.Env = append(c.Env, key+"="+value)
 	}
 	slices.Sort(c.Env)
-	// Only the program's name: arguments may hold secrets.
+	// Only the program's name is recorded: arguments may contain secrets.
 	return &Program{client, c}, k.note(ctx, id, "vm.exec", c.Argv[0])
 }
 
-// Run runs the program, with what it prints going to stdout and stderr; at most so many bytes of it
-// unless most is 0.
+// Run runs the program and writes its output to stdout and stderr, at most most bytes unless most
+// is 0.
 func (p *Program) Run(ctx context.Context, stdout, stderr io.Writer, most int64) (guest.Exit, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.command.Timeout+execSlack)
 	defer cancel()
@@ -135,7 +136,7 @@ func (p *Program) Run(ctx context.Context, stdout, stderr io.Writer, most int64)
 	return exit, explained(err)
 }
 
-// PutFile writes a file of a size in a guest.
+// PutFile writes a file of size bytes in a guest.
 func (k *Keeper) PutFile(ctx context.Context, id, path string, mode fs.FileMode, size int64, r io.Reader) error {
 	client, err := k.session(ctx, id)
 	if err != nil {
@@ -153,7 +154,7 @@ type File struct {
 	path   string
 }
 
-// File notes that a caller reads a file of a guest.
+// File records that a caller reads a file of a guest, and returns it.
 func (k *Keeper) File(ctx context.Context, id, path string) (*File, error) {
 	client, err := k.session(ctx, id)
 	if err != nil {
@@ -162,16 +163,17 @@ func (k *Keeper) File(ctx context.Context, id, path string) (*File, error) {
 	return &File{client, path}, k.note(ctx, id, "vm.get_file", path)
 }
 
-// Read hands the file to what begin returns, which is called once the file is known to be there.
+// Read copies the file to the writer that begin returns. It calls begin once the file is known to
+// exist.
 func (f *File) Read(ctx context.Context, begin func(guest.File) (io.Writer, error)) (n int64, err error) {
 	n, err = f.client.GetFileTo(ctx, f.path, begin)
 	return n, explained(err)
 }
 
-// codeSilent is the code of a fault about an agent that does not answer.
+// codeSilent is the fault code for an agent that does not answer.
 const codeSilent = "agent_silent"
 
-// explained is what a caller is told of a call to an agent that failed.
+// explained translates the error of a call to an agent into the fault that the caller gets.
 func explained(err error) error {
 	if err == nil {
 		return nil

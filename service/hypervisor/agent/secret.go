@@ -8,8 +8,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 )
 
-// rotateSecret gives a guest's agent a new secret. Both are tried until that is known to
-// have worked, so that a daemon that is killed meanwhile is not locked out.
+// rotateSecret gives a guest's agent a new secret. Both secrets are tried until the new one is
+// known to work, so that a daemon that is killed during the rotation is not locked out.
 func (k *Keeper) rotateSecret(ctx context.Context, m *machine.Machine) error {
 	r, err := k.store.VM(caller.ByItself(ctx), m.ID)
 	if err != nil {

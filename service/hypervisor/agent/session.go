@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// patience is how long one attempt to reach an agent lasts. What was written to a
-	// guest that starts anew meanwhile is lost, hence not for ever; a guest that boots finds it
-	// waiting, hence long.
+	// patience is the timeout of one attempt to reach an agent. It is limited, because data written
+	// to a guest that then reboots is lost. It is long, so that the attempt is pending when a
+	// booting guest starts its agent.
 	patience = 20 * time.Second
-	// pause is between attempts that fail at once.
+	// pause is the delay between attempts that fail immediately.
 	pause = 200 * time.Millisecond
 )
 
-// Keep keeps a session with the guest's agent for as long as the VM runs.
+// Keep maintains a session with the guest's agent while the VM runs.
 func (k *Keeper) Keep(m *machine.Machine, instance backend.Instance) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -51,9 +51,9 @@ func (k *Keeper) Keep(m *machine.Machine, instance backend.Instance) {
 	}
 }
 
-// awaitOpen waits until a program in the guest has the agent's channel open, and returns the
-// count of changes since when it has. It does not wait for longer than an attempt lasts, since a
-// process that was started by an earlier version of the daemon does not tell.
+// awaitOpen waits until a program in the guest has opened the agent's channel, and returns the
+// current count of changes. It waits at most patience, since a process that was started by an
+// earlier version of the daemon does not report this.
 func (k *Keeper) awaitOpen(ctx context.Context, o backend.Observer) (changes int) {
 	if o == nil {
 		return 0
@@ -75,8 +75,8 @@ func (k *Keeper) awaitOpen(ctx context.Context, o backend.Observer) (changes int
 	}
 }
 
-// whileItStays is a context that ends when another program than before may have the agent's
-// channel open, or none: nobody answers any more then.
+// whileItStays returns a context that ends when the agent's channel was closed or may have been
+// opened by another program: then nobody answers any more.
 func (k *Keeper) whileItStays(
 	ctx context.Context, o backend.Observer, changes int,
 ) (context.Context, context.CancelFunc) {
@@ -101,31 +101,31 @@ func (k *Keeper) whileItStays(
 	return ctx, cancel
 }
 
-// use has a session be the VM's until it is over, or ctx ends.
+// use makes client the VM's session until it is lost or ctx ends.
 func (k *Keeper) use(ctx context.Context, m *machine.Machine, client *guest.Client, instance backend.Instance) {
 	if m.Connect(client) {
 		k.rotate(ctx, m)
 	}
 	k.ping(ctx, m, client, instance)
 	m.Disconnect(client)
-	_ = client.Close() // it is over, or no longer wanted
+	_ = client.Close() // it is lost, or no longer needed
 }
 
 const (
 	// pingEvery is the time between an agent's answer and the next ping.
 	pingEvery = 10 * time.Second
-	// silentAfter is how long an agent may take to answer a ping before it is not called
-	// connected any more, and lostAfter before its session is given up. The agent kills what it
-	// runs for a session that is over, hence long: a guest may be slow.
+	// silentAfter is how long an agent may take to answer a ping before it counts as not connected.
+	// lostAfter is how long until its session is closed. It is long because guests may be slow, and
+	// an agent kills what it runs for a session that ends.
 	silentAfter = 5 * time.Second
 	lostAfter   = 2 * time.Minute
-	// doubtLimit is lostAfter where another program may have the channel open than before: that
-	// one does not know the session, and never answers.
+	// doubtLimit replaces lostAfter if another program may have opened the channel: that program
+	// does not know the session and never answers.
 	doubtLimit = 10 * time.Second
 )
 
-// ping asks an agent for an answer time and again, and at once when it may be another than
-// before, until the session is over, or the agent is lost, or ctx ends.
+// ping pings an agent periodically, and immediately when it may have been replaced, until the
+// session ends, the agent is lost, or ctx ends.
 func (k *Keeper) ping(ctx context.Context, m *machine.Machine, client *guest.Client, instance backend.Instance) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +159,7 @@ func (k *Keeper) ping(ctx context.Context, m *machine.Machine, client *guest.Cli
 
 var errLost = errors.New("the agent does not answer")
 
-// awaitPing waits for the answer to a ping. A guest that is paused is waited for as long as it is.
+// awaitPing waits for the answer to a ping. While the guest is paused, it keeps waiting.
 func (k *Keeper) awaitPing(
 	ctx context.Context, m *machine.Machine, answered <-chan error, patience time.Duration, instance backend.Instance,
 ) error {
@@ -180,13 +180,12 @@ func (k *Keeper) awaitPing(
 			if err == nil && !paused {
 				return errLost
 			}
-			lost.Reset(patience) // who does not even say that may be saving the guest's memory
+			lost.Reset(patience) // a process that does not answer may be saving the guest's memory
 		}
 	}
 }
 
-// rotate gives an agent a new secret, which is tried again with the next session if
-// it fails.
+// rotate gives an agent a new secret. If that fails, it is retried in the next session.
 func (k *Keeper) rotate(ctx context.Context, m *machine.Machine) {
 	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
 	defer cancel()
@@ -197,7 +196,7 @@ func (k *Keeper) rotate(ctx context.Context, m *machine.Machine) {
 	m.SetRotate(false)
 }
 
-// connect makes one attempt. The secret is read every time, since it may be rotated.
+// connect makes one attempt. It reads the secret every time, since it may have been rotated.
 func (k *Keeper) connect(ctx context.Context, m *machine.Machine, instance backend.Instance) (*guest.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,6 +1,5 @@
-// Package backend is the seam between the daemon and the programs that run its VMs: what
-// they are told of a VM, and what they can do with it. Each of them is a package below
-// this one.
+// Package backend is the interface between the daemon and the programs that run its VMs. Each
+// program is supported by a subpackage:
 //
 //	qemu               QEMU, with KVM or its own translator
 //	sandbox            gVisor: a kernel in a process, for a root file system in a folder
@@ -9,11 +8,11 @@
 //
 // # Invariants
 //
-//   - A VM's process outlives the daemon. Find meets it again, by what lies in the VM's
-//     folder and nothing else.
-//   - Start leaves nothing behind when it fails.
-//   - A backend decides nothing about a VM: it says what happened (Done, Ended), and the
-//     daemon draws the conclusion.
+//   - A VM's process keeps running when the daemon ends. Find reattaches to it, using only the
+//     files in the VM's folder.
+//   - If Start fails, it leaves nothing behind.
+//   - A backend makes no decisions about a VM: it reports what happened (Done, Ended), and the
+//     daemon acts on it.
 package backend
 
 import (
@@ -22,51 +21,51 @@ import (
 	"time"
 )
 
-// The names of the backends, as requests call them.
+// Names of the backends in requests.
 const (
-	Auto            = "auto" // none of them: the daemon picks one
+	Auto            = "auto" // not a backend: the daemon chooses one
 	QEMU            = "qemu"
 	Firecracker     = "firecracker"
 	CloudHypervisor = "cloud-hypervisor"
 	Sandbox         = "sandbox"
 )
 
-// Spec is a VM as it is to be started. Paths are absolute, and lead to files that the
-// daemon made, or checked and copied.
+// Spec describes a VM to start. All paths are absolute and name files that the daemon created, or
+// checked and copied.
 type Spec struct {
 	ID, Name string // the ID is a UUID
-	// Folder is the VM's own, for sockets, logs and records of its process.
+	// Folder is the VM's own folder, for sockets, logs and the record of its process.
 	Folder     string
 	VCPUs      int
 	MemoryMiB  int
-	Kernel     string // booted without firmware; empty: what the first disk holds
+	Kernel     string // booted without firmware; empty: boot from the first disk
 	Initrd     string
 	KernelArgs string
-	Firmware   string // a file of UEFI code; empty: the usual one
-	Disks      []Disk // the first one is the system's
+	Firmware   string // a file with UEFI code; empty: the backend's default
+	Disks      []Disk // the first one is the system disk
 	RootFS     string // a folder with the root file system of a sandbox
 	NICs       []NIC
-	Agent      bool // there is a guest agent to talk to
-	// UID and GID are whom the VM's process runs as; 0: as the daemon.
+	Agent      bool // the guest has an agent
+	// UID and GID are the user and group of the VM's process; 0: the daemon's.
 	UID, GID int
 }
 
 // Disk is a block device.
 type Disk struct {
 	ID       string // letters, digits and dashes; unique in the VM
-	Target   string // a path, or what the storage calls it: nbd:unix:..., rbd:pool/image
+	Target   string // a path, or a storage URL: nbd:unix:..., rbd:pool/image
 	Format   string // qcow2 or raw: never guessed
 	ReadOnly bool
-	CD       bool // a drive for CDs, where the machine has one
+	CD       bool // attached as a CD drive, if the machine has one
 }
 
 // NIC is a network interface.
 type NIC struct {
 	MAC string
-	Tap string // a device of the host's that is there; empty: the backend's own way out (mode user)
+	Tap string // an existing device of the host; empty: user mode networking
 }
 
-// Info is what a backend can do on this host.
+// Info reports what a backend can do on this host.
 type Info struct {
 	Available   bool
 	Version     string
@@ -74,76 +73,74 @@ type Info struct {
 	Detail      string // why that accelerator, or what is missing and how to get it
 }
 
-// Backend runs VMs. Its methods may be called at once by many goroutines, but not for
-// the same VM.
+// Backend runs VMs. Its methods may be called concurrently, but not for the same VM.
 type Backend interface {
-	// Probe looks at what the host has now.
+	// Probe checks what the host currently supports.
 	Probe(ctx context.Context) Info
-	// Check says whether such a VM can be run; the error is a fault that names the field
-	// of the request. It does not look at the host.
+	// Check returns a fault that names the request's field if the backend cannot run such a VM. It
+	// does not check the host.
 	Check(s *Spec) error
 	// Start starts a VM that has no process, and returns when its processors run.
 	Start(ctx context.Context, s *Spec) (Instance, error)
-	// Find is the VM that an earlier daemon started; nil if it has no process any more. One
-	// whose process does not answer before the end of ctx is an error.
+	// Find returns the VM that an earlier daemon started, or nil if it has no process any more. It
+	// fails if the process does not answer before ctx ends.
 	Find(ctx context.Context, s *Spec) (Instance, error)
-	// Clean removes what a VM without a process has on the host beside its folder.
+	// Clean removes a stopped VM's resources on the host other than its folder.
 	Clean(ctx context.Context, s *Spec) error
 }
 
-// Instance is a VM that has a process. After its end, calls fail.
+// Instance is a VM with a process. Once the process has ended, calls fail.
 type Instance interface {
 	PID() int
 	// Done is closed when the process has ended.
 	Done() <-chan struct{}
-	// Ended says how, once Done is closed.
+	// Ended returns how the process ended, once Done is closed.
 	Ended() End
-	// Paused says whether the processors are halted.
+	// Paused reports whether the processors are paused.
 	Paused(ctx context.Context) (bool, error)
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
-	// PowerDown asks the guest to shut down. What comes of it is up to the guest.
+	// PowerDown asks the guest to shut down. The guest may ignore it.
 	PowerDown(ctx context.Context) error
-	// Kill ends the process. It has ended when Done is closed.
+	// Kill kills the process. It has ended once Done is closed.
 	Kill(ctx context.Context) error
-	// Dial connects to a channel of the VM. One that it has not is a fault.
+	// Dial connects to a channel of the VM. It fails with a fault if the VM lacks the channel.
 	Dial(ctx context.Context, c Channel) (io.ReadWriteCloser, error)
 	Metrics(ctx context.Context) (Metrics, error)
-	// Close lets go of the VM, which continues.
+	// Close detaches from the VM, which keeps running.
 	Close() error
 }
 
-// Condition is how a VM that runs is, beside what was asked of it.
+// Condition is the state of a running VM that changes without the daemon's doing.
 type Condition struct {
-	// Known is false until the VM's process has answered; the rest means nothing before.
+	// Known is false until the VM's process has answered. Until then the other fields are invalid.
 	Known bool
-	// Halt is why the processors are halted though nobody asked for it; empty: they are not.
+	// Halt is why the processors stopped although nobody paused them; empty: they did not.
 	Halt Halt
-	// AgentOpen says whether a program in the guest has the agent's channel open, and
-	// AgentChanges counts how often that changed, or the guest was reset. Who spoke with an
-	// agent before such a change speaks with nobody after it. AgentDoubts counts how often
-	// that may have happened, and has to be found out.
+	// AgentOpen reports whether a program in the guest has the agent's channel open. AgentChanges
+	// counts how often that changed or the guest was reset: a session from before a change is dead.
+	// AgentDoubts counts how often such a change may have happened, which the daemon must check.
 	AgentOpen                 bool
 	AgentChanges, AgentDoubts int
 }
 
-// Halt is why a VM's processors were halted without being asked to.
+// Halt is why a VM's processors stopped although nobody paused them.
 type Halt string
 
-// The reasons.
+// Values of Halt.
 const (
 	HaltNoSpace  Halt = "no_space"       // the host has no room for what the guest writes
 	HaltIOError  Halt = "io_error"       // the host cannot write or read the disk
-	HaltInternal Halt = "internal_error" // the virtual processor does not know how to continue
+	HaltInternal Halt = "internal_error" // the virtual processor cannot continue
 )
 
-// Observer is an Instance that is told how its VM is.
+// Observer is an Instance that observes its VM's condition.
 type Observer interface {
-	// Condition is what was told last, and a channel that is closed when more is told.
+	// Condition returns the latest condition, and a channel that is closed at the next update.
 	Condition() (Condition, <-chan struct{})
 }
 
-// Channel is a way into a VM.
+// Channel is a connection into a VM.
 type Channel string
 
 // The channels.
@@ -155,12 +152,12 @@ const (
 
 // End is how a VM's process ended.
 type End struct {
-	// Clean: the guest powered off, or the process was told to end.
+	// Clean reports that the guest powered off, or the process was told to end.
 	Clean  bool
 	Reason string // for people
 }
 
-// Metrics are what a VM uses. Counters count since it was started.
+// Metrics is a VM's resource usage. Counters count since the VM was started.
 type Metrics struct {
 	CPUSeconds                      float64
 	MemoryBytes                     int64 // resident on the host
@@ -168,60 +165,59 @@ type Metrics struct {
 	NetReceivedBytes, NetSentBytes  int64
 }
 
-// VarsFile is the file in a VM's folder in which its UEFI firmware remembers its variables.
-// It is there once the VM has run, and its process writes it.
+// VarsFile is the file in a VM's folder with the variables of its UEFI firmware. It exists once the
+// VM has run, and its process can write to it.
 const VarsFile = "vars.fd"
 
-// DiskKeeper is a backend that can work on disks of VMs that do not run. Its Clean may be called
-// while another call works on the VM, and ends that by killing the process.
+// DiskKeeper is a backend that can work on disks of stopped VMs. Its Clean may be called during
+// another call for the VM, and ends that call by killing the process.
 type DiskKeeper interface {
-	// OpenDisks makes a VM's disks available without running it. Close ends that.
+	// OpenDisks opens a VM's disks without running it, until Close.
 	OpenDisks(ctx context.Context, s *Spec) (Disks, error)
-	// StartFrom starts a VM from a snapshot with its memory.
+	// OpenDisks opens a VM's disks without running it, until Close.
 	StartFrom(ctx context.Context, s *Spec, snapshot string) (Instance, error)
 }
 
-// Disks are a VM's disks while somebody has them open: the VM itself, whose Instance
-// implements this too, or OpenDisks. The system's disk is meant throughout.
+// Disks are the open disks of a VM: those of a running VM, whose Instance implements this, or those
+// from OpenDisks. All methods work on the system disk.
 type Disks interface {
-	// Recover ends what a daemon that was killed has begun on the disk and nobody waits for
-	// any more.
+	// Recover ends jobs on the disk that a killed daemon started and nobody waits for.
 	Recover(ctx context.Context) error
-	// Snapshot keeps the disk as it is now, and of a VM that runs with full its memory too,
-	// of which it says how much that was. If it fails, the VM continues as before, but a part of
-	// the snapshot may be there.
+	// Snapshot saves the current state of the disk. With full, it also saves the memory of a
+	// running VM and returns its size in bytes. If it fails, the VM continues as before, but the
+	// disk may contain a partial snapshot.
 	Snapshot(ctx context.Context, name string, full bool) (memory int64, err error)
-	// DeleteSnapshot removes a snapshot, or what there is of one that failed. It is not an error
-	// if there is none.
+	// DeleteSnapshot removes a snapshot or the remains of a failed one. It succeeds if there is
+	// none.
 	DeleteSnapshot(ctx context.Context, name string) error
-	// RevertFull puts a VM that runs back to a snapshot with its memory.
+	// RevertFull reverts a running VM to a full snapshot.
 	RevertFull(ctx context.Context, name string) error
-	// Copy writes the disk, or what changed, to a file.
+	// Copy writes the disk, or what changed in it, to a file.
 	Copy(ctx context.Context, c DiskCopy, progress func(float64)) error
-	// HasBitmap says whether changes were noted in a bitmap without a gap.
+	// HasBitmap reports whether a bitmap exists and has tracked all changes.
 	HasBitmap(ctx context.Context, name string) (bool, error)
-	// DropBitmaps stops noting changes, but for those in the bitmaps to keep.
+	// DropBitmaps removes all bitmaps except those to keep.
 	DropBitmaps(ctx context.Context, keep ...string) error
-	// Resize makes the disk larger.
+	// Resize grows the disk to size bytes.
 	Resize(ctx context.Context, size int64) error
 	Close() error
 }
 
-// MemoryLimit is how long a backend may take to save the memory of a VM, or to load it, during
-// which its process may answer nothing. 8 MiB a second are few for a disk.
+// MemoryLimit is the timeout for saving or loading the memory of a VM, during which its process may
+// not answer. It assumes a slow disk with 8 MiB per second.
 func MemoryLimit(memoryMiB int) time.Duration {
 	return 2*time.Minute + time.Duration(memoryMiB/8)*time.Second
 }
 
-// DiskCopy says what is to be copied.
+// DiskCopy describes a copy of a disk.
 type DiskCopy struct {
-	Target string // a qcow2 file that is there, as large as the disk, and that the VM's process may write
-	// Since is the bitmap of what changed, which alone is copied; empty: everything. The
-	// bitmap stays as it is and keeps noting.
+	Target string // an existing qcow2 file, as large as the disk, that the VM's process may write
+	// Since is a bitmap: only what changed since is copied; empty: everything. The bitmap is not
+	// modified and keeps tracking.
 	Since string
-	// Note is a bitmap that begins, at the moment the copy is of, to note what changes. It
-	// outlives the VM's process. Empty: none.
+	// Note is a bitmap to create that tracks changes from the moment of the copy on. It outlives
+	// the VM's process. Empty: none.
 	Note string
-	// Begun is called once that moment is over; nil: nobody wants to know.
+	// Begun is called once the moment of the copy has passed; nil: not called.
 	Begun func()
 }

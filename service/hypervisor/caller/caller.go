@@ -1,12 +1,12 @@
-// Package caller says who asks for what is done, what belongs to the caller's scope, and as whom
-// the audit log names the caller.
+// Package caller identifies who makes a request, what is in the caller's scope, and how the audit
+// log names the caller.
 //
 // # Invariants
 //
-//   - Who calls is in the context (package shell), never an argument beside it. A context without
-//     a caller is that of nobody, who sees nothing.
-//   - Another tenant's things are not there for a caller: Sees is the only rule of that.
-//   - What the daemon does of its own accord, it does as Daemon (ByItself).
+//   - The caller is in the context (package shell), never an argument beside it. Without a caller,
+//     nothing is visible.
+//   - Tenants see only their own resources; others do not exist for them. Only Sees decides this.
+//   - What the daemon does on its own, it does as Daemon (ByItself).
 //
 // It imports nothing of the service.
 package caller
@@ -18,42 +18,43 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
-// Caller is who makes a request.
+// Caller identifies who makes a request.
 type Caller struct {
 	Name   string // the token's, the OIDC subject or the certificate's common name
-	Tenant string // of all that the caller sees; empty: everything
+	Tenant string // of everything that the caller sees; empty: no limit
 	Admin  bool   // belongs to no tenant
 	Node   bool   // another daemon of the fleet
 }
 
-// Anonymous is everybody where no credentials are configured.
+// Anonymous is every caller if no credentials are configured.
 var Anonymous = Caller{Name: "anonymous-admin", Admin: true, Node: true}
 
 // Daemon is the daemon itself, acting on its own.
 var Daemon = Caller{Name: "mainstay", Admin: true}
 
-// From is who asks for what is done in ctx; the zero Caller if nobody is known.
+// From returns the caller in ctx, or the zero Caller if there is none.
 func From(ctx context.Context) Caller {
 	c, _ := shell.Caller[Caller](ctx)
 	return c
 }
 
-// ByItself is the context in which the daemon acts on its own.
+// ByItself returns a context in which the daemon acts on its own.
 func ByItself(ctx context.Context) context.Context { return shell.As(ctx, Daemon) }
 
-// Sees says whether what belongs to a tenant is in the caller's scope.
+// Sees reports whether a tenant's resources are in the caller's scope.
 func (c Caller) Sees(tenant string) bool { return c.Admin || c.Tenant != "" && c.Tenant == tenant }
 
-// NamesHostFiles says whether the caller may name every file of the host in a request for a tenant.
+// NamesHostFiles reports whether the caller may name any file of the host in a request for a
+// tenant.
 //
-// An admin may name what tenants may not. The fleet's token is an admin's, and carries what
-// callers ask of a registry, who may be a tenant's: what it asks for a tenant, the tenant asks.
+// Admins may, tenants may not. The fleet's token is an admin's, but forwards requests of a
+// registry's callers, which may be tenants: its requests for a tenant count as the tenant's.
 func (c Caller) NamesHostFiles(tenant string) bool {
 	forTenant := c.Tenant != "" || c.Node && c != Anonymous && tenant != ""
 	return c.Admin && !forTenant
 }
 
-// Entry completes an audit entry with what is known of the caller.
+// Entry adds the caller to an audit entry.
 func (c Caller) Entry(e audit.Entry) audit.Entry {
 	e.Actor, e.ActorType = c.Name, c.actorType()
 	if e.Tenant == "" {

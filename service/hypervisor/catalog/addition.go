@@ -21,7 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Addition is an image to take in.
+// Addition is an image to import.
 type Addition struct {
 	Name           string        `json:"name"`
 	Source         string        `json:"source"` // where it comes from, for people
@@ -29,14 +29,14 @@ type Addition struct {
 	Kernel, Initrd string        // instead of a path
 	KernelArgs     string        `json:"kernel_args"`
 	Signature      string        `json:"signature"`
-	Uploaded       bool          `json:"uploaded"` // it lies in the folder of what is taken in
-	SHA256         string        `json:"sha256"`   // of what was uploaded
+	Uploaded       bool          `json:"uploaded"` // it was uploaded to the incoming folder
+	SHA256         string        `json:"sha256"`   // of the uploaded file
 	Incoming       string        `json:"incoming"`
-	Demo           bool          `json:"demo"` // build the demonstration's guest
+	Demo           bool          `json:"demo"` // build the demo guest
 	Actor          caller.Caller `json:"actor"`
 }
 
-// Add begins to take in an image that lies on the host.
+// Add starts an operation that imports an image from the host's files.
 func (c *Catalog) Add(ctx context.Context, a Addition) (record.Operation, error) {
 	switch {
 	case !a.Demo && (a.Path == "") == (a.Kernel == ""):
@@ -88,8 +88,7 @@ func (c *Catalog) beginAddition(ctx context.Context, a Addition) (record.Operati
 		audit.Entry{Action: "image.add", Target: a.Name, Message: message})
 }
 
-// replaceable says whether an image may be put under a name. The demonstration's guest
-// may be built again; otherwise names are not taken over.
+// replaceable checks that an image may be stored under a name. Only the demo guest may be replaced.
 func (c *Catalog) replaceable(ctx context.Context, name string) error {
 	_, err := c.store.Image(ctx, name)
 	switch {
@@ -101,7 +100,8 @@ func (c *Catalog) replaceable(ctx context.Context, name string) error {
 	return err
 }
 
-// Upload takes in what a request carries. The bytes are on disk when it returns.
+// Upload stores an image from a request and starts an operation that imports it. The bytes are on
+// disk when it returns.
 func (c *Catalog) Upload(ctx context.Context, name, signature string, r io.Reader) (record.Operation, error) {
 	if err := c.replaceable(ctx, name); err != nil {
 		return record.Operation{}, err
@@ -127,10 +127,10 @@ func (c *Catalog) Upload(ctx context.Context, name, signature string, r io.Reade
 
 const uploadFile = "upload"
 
-// DemoImage is the name of the demonstration's guest.
+// DemoImage is the name of the demo guest's image.
 const DemoImage = "demo"
 
-// incomingOf is where an addition, whose arguments these are, takes in its image.
+// incomingOf returns the incoming folder's id from the arguments of an addition.
 func incomingOf(args string) string {
 	var a Addition
 	if err := json.Unmarshal([]byte(args), &a); err != nil {
@@ -139,13 +139,13 @@ func incomingOf(args string) string {
 	return a.Incoming
 }
 
-// run is the job behind an addition. It can be repeated.
+// run is the job of an addition. It can be repeated.
 func (c *Catalog) run(ctx context.Context, a Addition, progress func(float64)) error {
 	defer c.Hold()()
-	// What was uploaded is kept for when the daemon is there again.
+	// If the daemon ends, the upload is kept for the repeated job.
 	defer func() {
 		if !operation.BrokenOff(ctx) {
-			_ = c.contents.Drop(a.Incoming) // else it is swept at the next start
+			_ = c.contents.Drop(a.Incoming) // otherwise removed on the next start
 		}
 	}()
 	content, valid, signedAt, err := c.take(ctx, a, progress)
@@ -158,7 +158,7 @@ func (c *Catalog) run(ctx context.Context, a Addition, progress func(float64)) e
 	return c.store.AddImage(ctx, &i, a.Demo)
 }
 
-// take makes a content of what an addition names.
+// take makes a content from the source of an addition.
 func (c *Catalog) take(
 	ctx context.Context, a Addition, progress func(float64),
 ) (out Content, valid *bool, signedAt db.Time, err error) {
@@ -209,7 +209,7 @@ func (c *Catalog) take(
 	return out, valid, signedAt, err
 }
 
-// imageOrFolder opens what is at a path, and says whether that is a folder.
+// imageOrFolder opens a path and reports whether it is a folder.
 func imageOrFolder(files admission.Files, path string) (f *os.File, folder bool, err error) {
 	if f, err = files.ImageOrFolder(path); err != nil {
 		return nil, false, err
@@ -221,7 +221,7 @@ func imageOrFolder(files admission.Files, path string) (f *os.File, folder bool,
 	return f, info.IsDir(), nil
 }
 
-// signatureBeside is the signature that minisign put beside a file; empty: none.
+// signatureBeside returns the minisign signature next to a file, or "" if there is none.
 func signatureBeside(files admission.Files, path string) string {
 	f, err := files.Image(path + ".minisig")
 	if err != nil {
@@ -253,7 +253,7 @@ func (c *Catalog) takeKernel(ctx context.Context, a Addition) (Content, error) {
 	return c.contents.TakeKernel(ctx, a.Incoming, kernel, initrd)
 }
 
-// takeDemo builds the demonstration's guest. What was downloaded for it is kept.
+// takeDemo builds the demo guest. Its downloads are kept.
 func (c *Catalog) takeDemo(ctx context.Context, id string, progress func(float64)) (Content, error) {
 	const steps = 4
 	done := 0
@@ -277,7 +277,7 @@ func (c *Catalog) takeDemo(ctx context.Context, id string, progress func(float64
 	return c.contents.TakeKernel(ctx, id, kernel, initrd)
 }
 
-// takePath makes a content of an image that a VM's request names by its path.
+// takePath makes a content from an image that a VM's request names by path.
 func (c *Catalog) takePath(ctx context.Context, files admission.Files, path string) (Content, error) {
 	f, isFolder, err := imageOrFolder(files, path)
 	if err != nil {
@@ -301,7 +301,7 @@ func (c *Catalog) takePath(ctx context.Context, files admission.Files, path stri
 	return c.contents.TakeDisk(ctx, kept, sum, nil)
 }
 
-// takeFolder makes a content of a folder that is open.
+// takeFolder makes a content from an open folder.
 func (c *Catalog) takeFolder(ctx context.Context, id string, f *os.File) (Content, error) {
 	check, err := c.policy.RefuseOwn()
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Config is what a Catalog stands on.
+// Config holds the dependencies of a Catalog.
 type Config struct {
-	Data   string // the daemon's folder
+	Data   string // the daemon's data folder
 	Images *configfile.Images
 	Policy *admission.Policy
-	// AgentProgram is the path of the guest agent's program; empty: there is none now.
+	// AgentProgram returns the path of the guest agent's program, or "" if there is none now.
 	AgentProgram func() string
 	Store        *record.Store
 	Operations   *operation.Runner
 }
 
-// Catalog is the images of this host.
+// Catalog holds the images of this host.
 type Catalog struct {
 	data     string
 	images   *configfile.Images
@@ -39,10 +39,10 @@ type Catalog struct {
 	store    *record.Store
 	operate  *operation.Runner
 	contents *Contents
-	cleaning sync.RWMutex // held for reading by who uses contents that no VM stands on yet
+	cleaning sync.RWMutex // held for reading while contents are used that no VM refers to yet
 }
 
-// Open makes the folder of the catalog if it is not there, and registers what takes images in.
+// Open creates the catalog's folder if needed and registers the operation that imports images.
 func Open(cfg Config) (*Catalog, error) {
 	contents, err := OpenContents(filepath.Join(cfg.Data, "images"), int64(cfg.Images.MaxGiB)*record.GiB)
 	if err != nil {
@@ -61,15 +61,15 @@ func Open(cfg Config) (*Catalog, error) {
 	return c, nil
 }
 
-// files are the files of the host, as the caller may name them.
+// files returns access to host files with the caller's permissions.
 func (c *Catalog) files(ctx context.Context) admission.Files {
 	return c.policy.Files(caller.From(ctx).NamesHostFiles(""))
 }
 
-// Content is what is known of a content.
+// Content returns a content by its SHA-256.
 func (c *Catalog) Content(sum string) (Content, error) { return c.contents.Get(sum) }
 
-// Find is what an image's name or path stands for, and the arguments of its kernel.
+// Find resolves an image's name or path to its content and kernel arguments.
 func (c *Catalog) Find(ctx context.Context, files admission.Files, name string) (Content, string, error) {
 	if !strings.Contains(name, "/") {
 		i, err := c.store.Image(ctx, name)
@@ -94,7 +94,7 @@ func (c *Catalog) Find(ctx context.Context, files admission.Files, name string) 
 	return content, "", err
 }
 
-// usable says whether VMs may be made of an image.
+// usable checks that VMs may be created from an image.
 func (c *Catalog) usable(i *record.Image) error {
 	switch {
 	case i.Locked:
@@ -106,16 +106,15 @@ func (c *Catalog) usable(i *record.Image) error {
 	return nil
 }
 
-// Hold keeps contents from being cleaned until what it returns is called.
+// Hold prevents contents from being cleaned until the returned function is called.
 func (c *Catalog) Hold() func() {
 	c.cleaning.RLock()
 	return c.cleaning.RUnlock
 }
 
-// Clean removes from disk what no image and no VM needs, and says how many contents
-// and bytes that were.
+// Clean removes contents that nothing refers to, and returns how many files and bytes it removed.
 func (c *Catalog) Clean(ctx context.Context) (files int, bytes int64, err error) {
-	// Waiting in line would hold up all who make VMs behind an image that is being taken in.
+	// A blocking Lock would make all creators of VMs wait while one image is being imported.
 	for patience := 50; !c.cleaning.TryLock(); patience-- {
 		if patience == 0 {
 			return 0, 0, fault.New(fault.Conflict,
@@ -139,7 +138,7 @@ func (c *Catalog) Clean(ctx context.Context) (files int, bytes int64, err error)
 	return files, bytes, c.store.Note(ctx, audit.Entry{Action: "image.clean", Message: message})
 }
 
-// Export opens the disk of an image.
+// Export opens the disk of an image. The caller must close it.
 func (c *Catalog) Export(ctx context.Context, name string) (*os.File, error) {
 	i, err := c.store.Image(ctx, name)
 	if err != nil {
@@ -155,7 +154,7 @@ func (c *Catalog) Export(ctx context.Context, name string) (*os.File, error) {
 	return os.Open(content.DiskPath())
 }
 
-// SweepIncoming removes what was being taken in and no operation continues with.
+// SweepIncoming removes incoming folders that no open operation uses.
 func (c *Catalog) SweepIncoming(ctx context.Context) error {
 	open, err := c.store.OpenArgs(ctx, record.OperationImage)
 	if err != nil {

@@ -22,34 +22,34 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/image"
 )
 
-// Kind is what a content is.
+// Kind is the kind of a content.
 type Kind string
 
-// The kinds of contents.
+// Kinds of contents.
 const (
 	Disk   Kind = "disk"
 	Kernel Kind = "kernel"
 	RootFS Kind = "rootfs"
 )
 
-// Content is something that VMs can be made of.
+// Content is something that VMs can be made from.
 type Content struct {
-	SHA256      string `json:"sha256"` // of what was taken in
+	SHA256      string `json:"sha256"` // of the source
 	Kind        Kind   `json:"kind"`
 	Size        int64  `json:"size"`         // on the host, in bytes
-	VirtualSize int64  `json:"virtual_size"` // of a disk, as its guest sees it
+	VirtualSize int64  `json:"virtual_size"` // of a disk, as the guest sees it
 	HasInitrd   bool   `json:"has_initrd,omitempty"`
 
 	folder string
 }
 
-// DiskPath is a disk's file, qcow2.
+// DiskPath returns a disk's qcow2 file.
 func (c *Content) DiskPath() string { return filepath.Join(c.folder, "disk.qcow2") }
 
-// KernelPath is a kernel's file.
+// KernelPath returns a kernel's file.
 func (c *Content) KernelPath() string { return filepath.Join(c.folder, "kernel") }
 
-// InitrdPath is the file of the initial RAM disk beside a kernel; empty: there is none.
+// InitrdPath returns the initial RAM disk of a kernel, or "" if it has none.
 func (c *Content) InitrdPath() string {
 	if !c.HasInitrd {
 		return ""
@@ -57,17 +57,17 @@ func (c *Content) InitrdPath() string {
 	return filepath.Join(c.folder, "initrd")
 }
 
-// RootFSPath is the folder of a root file system.
+// RootFSPath returns the folder of a root file system.
 func (c *Content) RootFSPath() string { return filepath.Join(c.folder, "rootfs") }
 
-// Contents are what a folder holds.
+// Contents stores contents in a folder.
 type Contents struct {
 	folder string
-	// MaxVirtualSize is the largest disk that is taken in, in bytes as its guest sees it.
+	// maxVirtualSize is the largest disk that can be imported, in bytes as its guest sees it.
 	maxVirtualSize int64
 }
 
-// OpenContents makes the folder if it is not there.
+// OpenContents creates the folder if needed.
 func OpenContents(folder string, maxVirtualSize int64) (*Contents, error) {
 	s := &Contents{folder, maxVirtualSize}
 	for _, sub := range []string{"content", "incoming"} {
@@ -82,7 +82,7 @@ func OpenContents(folder string, maxVirtualSize int64) (*Contents, error) {
 
 var validSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Get reads what is known of a content.
+// Get returns a content by its SHA-256. It fails with NotFound if there is none.
 func (s *Contents) Get(sum string) (Content, error) {
 	if !validSum.MatchString(sum) {
 		return Content{}, fault.New(fault.NotFound, "there is no such content")
@@ -102,19 +102,18 @@ func (s *Contents) Get(sum string) (Content, error) {
 	return c, nil
 }
 
-// Incoming is the folder for one thing that is taken in, made if it is not there. Drop
-// removes it.
+// Incoming returns the folder for one import and creates it if needed. Drop removes it.
 func (s *Contents) Incoming(id string) (string, error) {
 	folder := filepath.Join(s.folder, "incoming", filepath.Base(id))
 	return folder, os.MkdirAll(folder, 0o700)
 }
 
-// Drop removes what is there of something that was not, or was, taken in.
+// Drop removes the incoming folder of an import, finished or not.
 func (s *Contents) Drop(id string) error {
 	return os.RemoveAll(filepath.Join(s.folder, "incoming", filepath.Base(id)))
 }
 
-// DropAll removes all that is being taken in, but what keep says.
+// DropAll removes all incoming folders except those that keep reports.
 func (s *Contents) DropAll(keep func(id string) bool) error {
 	entries, err := os.ReadDir(filepath.Join(s.folder, "incoming"))
 	if err != nil {
@@ -128,7 +127,7 @@ func (s *Contents) DropAll(keep func(id string) bool) error {
 	return err
 }
 
-// Keep copies what r holds, at most limit bytes, to a new file and says its SHA-256.
+// Keep copies r, at most limit bytes, to a file and returns its SHA-256.
 func Keep(ctx context.Context, r io.Reader, path string, limit int64) (sum string, err error) {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a file of our own
 	if err != nil {
@@ -151,13 +150,13 @@ var errTooLarge = fault.New(
 	"the image is larger than is allowed; see images.max_gib in the daemon's document",
 )
 
-// MaxSize is the most bytes that a file to take in may have.
+// MaxSize returns the maximum size of an imported file, in bytes.
 func (s *Contents) MaxSize() int64 { return s.maxVirtualSize + s.maxVirtualSize/8 + 1<<20 }
 
 const convertCPU = 4 * time.Hour
 
-// TakeDisk makes a content of a disk image that lies in a folder of Incoming, where
-// nobody else can change it. The file stays until Drop, so that this can be repeated.
+// TakeDisk makes a content from a disk image in a folder of Incoming, where nobody else can change
+// it. The file stays until Drop, so that this can be repeated.
 func (s *Contents) TakeDisk(ctx context.Context, path, sum string, progress func(float64)) (Content, error) {
 	if c, err := s.Get(sum); err == nil {
 		return c, nil
@@ -197,8 +196,8 @@ func inspect(f *os.File) (image.Info, error) {
 	return image.Inspect(f, stat.Size())
 }
 
-// TakeKernel makes a content of a kernel and, unless that is nil, an initial RAM disk.
-// The id names the folder in which it works. The sum is that of both files.
+// TakeKernel makes a content from a kernel and, unless nil, an initial RAM disk. id names the
+// incoming folder in which it works. The content's sum is derived from both files.
 func (s *Contents) TakeKernel(ctx context.Context, id string, kernel, initrd io.Reader) (Content, error) {
 	folder, err := s.Incoming(id)
 	if err != nil {
@@ -226,7 +225,7 @@ func (s *Contents) TakeKernel(ctx context.Context, id string, kernel, initrd io.
 	return s.publish(c, nil)
 }
 
-// publish puts a finished content in its place, durably.
+// publish moves a finished content to its place, durably.
 func (s *Contents) publish(c Content, err error) (Content, error) {
 	if err != nil {
 		return Content{}, err
@@ -255,19 +254,19 @@ func (s *Contents) publish(c Content, err error) (Content, error) {
 	if err := durable.Create(filepath.Join(work, "content.json"), raw, 0o644); err != nil {
 		return Content{}, err
 	}
-	syscall.Sync() // the files are qemu-img's and ours, and must not be empty after a loss of power
+	syscall.Sync() // qemu-img and we wrote the files; they must survive a power loss
 	c.folder = filepath.Join(s.folder, "content", c.SHA256)
 	if err := os.Rename(work, c.folder); err != nil {
 		if existing, getErr := s.Get(c.SHA256); getErr == nil {
-			return existing, os.RemoveAll(work) // somebody was quicker
+			return existing, os.RemoveAll(work) // another import of the same content finished first
 		}
 		return Content{}, err
 	}
 	return c, durable.SyncFolder(filepath.Dir(c.folder))
 }
 
-// Clean removes the contents that keep does not name, and says how many files and bytes
-// that were.
+// Clean removes the contents that keep does not name, and returns how many files and bytes it
+// removed.
 func (s *Contents) Clean(keep map[string]bool) (files int, bytes int64, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.folder, "content"))
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
-// TakeRootFS makes a content of an open folder with a root file system. Owners, permissions and
-// links are kept; devices, sockets and pipes are left out, since a sandbox makes its own.
-// The sum is that of a listing of all names, permissions and bytes. What check refuses is
-// not copied, and nor is anything else then. prepare adds to the copy what is not part of the sum.
+// TakeRootFS makes a content from an open folder with a root file system. Owners, permissions and
+// links are kept. Devices, sockets and pipes are left out, since a sandbox creates its own. The sum
+// is that of a listing of all names, permissions and bytes. If check rejects a file, nothing is
+// imported. prepare adds files to the copy that are not part of the sum.
 func (s *Contents) TakeRootFS(
 	ctx context.Context, id string, root *os.File, check func(fs.FileInfo) error, prepare func(*os.Root) error,
 ) (Content, error) {
@@ -36,8 +36,8 @@ func (s *Contents) TakeRootFS(
 	if err := os.Chmod(work, 0o711); err != nil { //nolint:gosec // VMs under other uids read contents
 		return Content{}, err
 	}
-	// Links are opened as links, and nothing outside of the folder that was opened: it may be
-	// changed by somebody while it is copied.
+	// Links are opened as links, and nothing outside of the opened folder is read: others may
+	// change the folder while it is copied.
 	from, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
 	if err != nil {
 		return Content{}, err
@@ -47,7 +47,7 @@ func (s *Contents) TakeRootFS(
 	if err != nil {
 		return Content{}, err
 	}
-	defer func() { _ = to.Close() }() // what was written is synced at the end
+	defer func() { _ = to.Close() }() // it is synced at the end
 	t := &tree{ctx: ctx, from: from, to: to, left: s.MaxSize(), check: check}
 	t.listing = sha256.New()
 	if err := fs.WalkDir(from.FS(), ".", t.copy); err != nil {
@@ -60,7 +60,7 @@ func (s *Contents) TakeRootFS(
 	return s.publish(c, nil)
 }
 
-// tree is a copy that is being made.
+// tree is a copy in progress.
 type tree struct {
 	ctx      context.Context
 	from, to *os.Root
@@ -68,7 +68,7 @@ type tree struct {
 		io.Writer
 		Sum(b []byte) []byte
 	}
-	left  int64 // bytes that may be copied yet
+	left  int64 // bytes that may still be copied
 	check func(fs.FileInfo) error
 }
 
@@ -122,7 +122,7 @@ func (t *tree) copy(name string, e fs.DirEntry, err error) error {
 	return t.to.Chmod(name, info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
 }
 
-// file copies a file, and says the SHA-256 of its bytes.
+// file copies a file and returns the SHA-256 of its content.
 func (t *tree) file(name string, info fs.FileInfo) (sum string, err error) {
 	in, err := t.from.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

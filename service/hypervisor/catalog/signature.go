@@ -16,7 +16,7 @@ import (
 
 var signedAtComment = regexp.MustCompile(`(?:^|\s)timestamp:(\d{1,12})(?:\s|$)`)
 
-// verify holds a file against a minisign signature and the configured keys.
+// verify checks a file against a minisign signature and the configured keys.
 func (c *Catalog) verify(path, text string) (good bool, signedAt db.Time, err error) {
 	var signature minisign.Signature
 	if err := signature.UnmarshalText([]byte(text)); err != nil {

@@ -1,17 +1,16 @@
 //go:build linux
 
-// Package cgroup bounds what the processes of a VM take of the host: memory, processors,
-// and their number, by the control groups of the Linux kernel (cgroups(7)), of version 2
-// or, where a host still has them, version 1.
+// Package cgroup limits the host resources of a VM's processes: memory, processors, and the number
+// of processes. It uses the control groups of the Linux kernel (cgroups(7)), version 2 or, where a
+// host still has them, version 1.
 //
-// Groups are made below the daemon's own, in a folder of its name, so that they are where
-// whoever runs the daemon allows them: with systemd that takes Delegate=yes, and
-// KillMode=process so that VMs outlive the daemon.
+// Groups are created below the daemon's own group, in a folder with its name, so they are where
+// whoever runs the daemon allows them. With systemd, that requires Delegate=yes, and
+// KillMode=process so that VMs keep running when the daemon stops.
 //
 // # Invariants
 //
-//   - A group is named for its VM, so that it is found again and removed after the daemon
-//     was killed.
+//   - A group is named after its VM, so a restarted daemon finds and removes it.
 //   - Remove removes only groups without processes.
 package cgroup
 
@@ -30,27 +29,27 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Limits are what a VM's processes may take. All are required.
+// Limits are the limits of a VM's processes. All are required.
 type Limits struct {
 	Memory    int64 // bytes
 	CPUs      int
 	Processes int
 }
 
-// Hierarchy is where groups can be made.
+// Hierarchy is where groups are created.
 type Hierarchy struct {
 	version int
-	// roots are the folders in which a VM's folders are made: one with version 2, one for
-	// each controller with version 1.
+	// roots are the parent folders of VMs' groups: one with version 2, one per controller with
+	// version 1.
 	roots map[string]string
 }
 
-// controllers are what limits take.
+// controllers are the required controllers.
 var controllers = []string{"memory", "cpu", "pids"}
 
-// Open looks for a hierarchy that the daemon may use. Its groups are in a folder of this
-// name, below the daemon's own group, so that the groups of several daemons are apart. The
-// error is a fault that says what is missing.
+// Open finds a hierarchy that the daemon may use. Its groups are in a folder with this name below
+// the daemon's own group, which separates the groups of several daemons. The error is a fault that
+// says what is missing.
 func Open(folder string) (*Hierarchy, error) {
 	const mount, self = "/sys/fs/cgroup", "/proc/self/cgroup"
 	raw, err := os.ReadFile(self)
@@ -93,8 +92,8 @@ func refused(err error, controller string) error {
 	)
 }
 
-// second prepares version 2, in which a group with processes cannot have limits for
-// groups below it: the daemon moves to one of its own first.
+// second prepares version 2, in which a group with processes cannot limit its children: the daemon
+// first moves to a group of its own.
 func second(base, folder string) (*Hierarchy, error) {
 	leaf, root := filepath.Join(base, "daemon"), filepath.Join(base, folder)
 	for _, path := range []string{leaf, root} {
@@ -102,7 +101,7 @@ func second(base, folder string) (*Hierarchy, error) {
 			return nil, refused(err, "version 2")
 		}
 	}
-	// At the root of all there is no such rule, and nothing to move.
+	// The root group has no such rule, so nothing needs to move.
 	if _, err := os.Stat(filepath.Join(base, "cgroup.type")); err == nil {
 		if err := write(leaf, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
 			return nil, refused(err, "version 2")
@@ -122,7 +121,7 @@ func write(path, file, value string) error {
 	return os.WriteFile(filepath.Join(path, file), []byte(value), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-// Create makes the group of a VM, or sets its limits anew.
+// Create creates the group of a VM, or updates its limits.
 func (h *Hierarchy) Create(id string, l Limits) error {
 	for c, root := range h.roots {
 		path := filepath.Join(root, filepath.Base(id))
@@ -138,10 +137,10 @@ func (h *Hierarchy) Create(id string, l Limits) error {
 	return nil
 }
 
-// period is the time in which processors are counted out, in microseconds.
+// period is the period of CPU quotas, in microseconds.
 const period = 100_000
 
-// files are what limits are written to.
+// files returns the control files of a controller and their values.
 func (h *Hierarchy) files(controller string, l Limits) map[string]string {
 	memory, quota, processes := strconv.FormatInt(l.Memory, 10), strconv.Itoa(l.CPUs*period), strconv.Itoa(l.Processes)
 	if h.version == 2 {
@@ -158,8 +157,8 @@ func (h *Hierarchy) files(controller string, l Limits) map[string]string {
 	}[controller]
 }
 
-// Add moves a process into a VM's group. What it starts from then on is in it, too. A
-// process that has ended is not an error.
+// Add moves a process to a VM's group. Its future children are in the group, too. It is not an
+// error if the process has ended.
 func (h *Hierarchy) Add(id string, pid int) error {
 	for _, root := range h.roots {
 		if err := write(filepath.Join(root, filepath.Base(id)), "cgroup.procs", strconv.Itoa(pid)); err != nil &&
@@ -170,7 +169,7 @@ func (h *Hierarchy) Add(id string, pid int) error {
 	return nil
 }
 
-// Remove removes the group of a VM, if it is there, which has no processes any more.
+// Remove removes the group of a VM, if it exists. The group must have no processes.
 func (h *Hierarchy) Remove(id string) error {
 	var errs []error
 	for _, root := range h.roots {
@@ -181,8 +180,8 @@ func (h *Hierarchy) Remove(id string) error {
 	return errors.Join(errs...)
 }
 
-// removeGroup removes a group's folder, not its files, which are the kernel's. Processes
-// that have just died are in it for a moment.
+// removeGroup removes a group's folder; its files belong to the kernel. Processes that have just
+// died stay in it for a moment.
 func removeGroup(path string) error {
 	for patience := 25; ; patience-- {
 		err := unix.Rmdir(path)
@@ -193,8 +192,8 @@ func removeGroup(path string) error {
 	}
 }
 
-// Sweep removes the groups of VMs that are not to be kept, as far as they have no
-// processes, and says how many.
+// Sweep removes the groups of VMs that keep does not report, unless they have processes, and
+// returns how many it removed.
 func (h *Hierarchy) Sweep(keep func(id string) bool) (removed int, err error) {
 	seen := map[string]bool{}
 	for _, root := range h.roots {

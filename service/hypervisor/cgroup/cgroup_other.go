@@ -1,33 +1,33 @@
 //go:build !linux
 
-// Package cgroup bounds what the processes of a VM take of the host, which takes Linux.
+// Package cgroup limits the host resources of a VM's processes, which requires Linux.
 package cgroup
 
 import "github.com/mainstay-infra/mainstay/kit/fault"
 
-// Limits are what a VM's processes may take.
+// Limits are the limits of a VM's processes.
 type Limits struct {
 	Memory    int64 // bytes
 	CPUs      int
 	Processes int
 }
 
-// Hierarchy is where groups can be made: nowhere here.
+// Hierarchy is where groups are created; not supported here.
 type Hierarchy struct{}
 
-// Open fails.
+// Open always fails.
 func Open(string) (*Hierarchy, error) {
 	return nil, fault.New(fault.Unavailable, "control groups take Linux")
 }
 
-// Create has nothing to do.
+// Create does nothing.
 func (*Hierarchy) Create(string, Limits) error { return nil }
 
-// Add has nothing to do.
+// Add does nothing.
 func (*Hierarchy) Add(string, int) error { return nil }
 
-// Remove has nothing to do.
+// Remove does nothing.
 func (*Hierarchy) Remove(string) error { return nil }
 
-// Sweep has nothing to do.
+// Sweep does nothing.
 func (*Hierarchy) Sweep(func(string) bool) (int, error) { return 0, nil }

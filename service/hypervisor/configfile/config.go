@@ -1,11 +1,11 @@
-// Package configfile is the daemon's document: a TOML file with the host's policy, who
-// may call, how VMs are confined, and where their disks and networks are.
+// Package configfile reads the daemon's document: a TOML file with the host's policy, who may call,
+// how VMs are confined, and where their disks and networks are.
 //
 // Invariants:
 //
-//   - A document is taken whole or not at all. All that is wrong with it is told at once,
-//     each problem with its path, and with its line where the text itself is malformed.
-//   - Secrets are in no error.
+//   - A document is loaded completely or not at all. All errors are reported together, each with
+//     its path, and with its line if the text itself is malformed.
+//   - Errors never contain secrets.
 package configfile
 
 // Config is the document.
@@ -17,11 +17,11 @@ type Config struct {
 	Network Network `toml:"network"`
 	Images  Images  `toml:"images"`
 
-	// Warnings tell of what is accepted and should be better.
+	// Warnings describe what is accepted but should be improved.
 	Warnings []string `toml:"-"`
 }
 
-// Policy are the limits of VMs on this host. Zero is no limit.
+// Policy holds the limits of VMs on this host. Zero means no limit.
 type Policy struct {
 	MaxVCPUs         int            `toml:"max_vcpus" help:"Processors of one VM."`
 	MaxMemoryMiB     int            `toml:"max_memory_mib" help:"Memory of one VM, in MiB."`
@@ -32,7 +32,7 @@ type Policy struct {
 	Tenants          []TenantPolicy `toml:"tenants" help:"Limits of what a tenant has in all, a table for each."`
 }
 
-// TenantPolicy limits what one tenant has in all.
+// TenantPolicy holds the total limits of one tenant.
 type TenantPolicy struct {
 	Tenant            string `toml:"tenant" help:"Name of the tenant."`
 	MaxVCPUsTotal     int    `toml:"max_vcpus_total" help:"Processors of all its VMs."`
@@ -40,7 +40,7 @@ type TenantPolicy struct {
 	MaxVMsTotal       int    `toml:"max_vms_total" help:"Number of its VMs."`
 }
 
-// Auth says who may call.
+// Auth configures who may call.
 type Auth struct {
 	Require            bool         `toml:"require" help:"Refuse to start without credentials, and to listen beyond loopback without the jailer."`
 	OpenMetrics        bool         `toml:"open_metrics" help:"With require, answer /metrics without credentials all the same; else it takes an admin's."`
@@ -60,7 +60,7 @@ type Token struct {
 	File   string `toml:"file" help:"Instead, a file that holds it."`
 }
 
-// OIDC accepts tokens of a provider.
+// OIDC accepts tokens of an OIDC provider.
 type OIDC struct {
 	Issuer      string `toml:"issuer" help:"URL of the provider; turns this on."`
 	Audience    string `toml:"audience" help:"What a token's aud must hold."`
@@ -68,13 +68,13 @@ type OIDC struct {
 	AdminClaim  string `toml:"admin_claim" help:"Claim that, if true, makes the caller an admin. Without it nobody is one."`
 }
 
-// ClientCert is a client certificate's holder.
+// ClientCert identifies the holder of a client certificate.
 type ClientCert struct {
 	CommonName string `toml:"common_name" help:"The certificate's common name."`
 	Tenant     string `toml:"tenant" help:"Tenant of all that it may see; without one it is an admin's."`
 }
 
-// Jailer confines VMs.
+// Jailer configures the confinement of VMs.
 type Jailer struct {
 	Enabled       bool   `toml:"enabled" help:"Run each VM under an own uid, in an own folder, within limits."`
 	Enforce       bool   `toml:"enforce" help:"Refuse to start a VM that cannot be confined whole; else what is missing is told in its events."`
@@ -84,7 +84,7 @@ type Jailer struct {
 	ChrootBaseDir string `toml:"chroot_base_dir" help:"Folder of Firecracker's jails. Default: jails in the data folder."`
 }
 
-// Storage says where disks are.
+// Storage configures where disks are stored.
 type Storage struct {
 	LVMVolumeGroup string `toml:"lvm_volume_group" help:"Volume group of storage lvm-thin."`
 	LVMThinPool    string `toml:"lvm_thin_pool" help:"Thin pool in it."`
@@ -94,7 +94,7 @@ type Storage struct {
 	CephConf       string `toml:"ceph_conf" help:"Ceph's configuration file. Default: /etc/ceph/ceph.conf."`
 }
 
-// Network is the bridge that the daemon keeps for VMs.
+// Network configures the managed bridge.
 type Network struct {
 	Bridge      string   `toml:"bridge" help:"Name of the bridge that the daemon makes. Default: mainstay0."`
 	Subnet      string   `toml:"subnet" help:"Its addresses; the first is the host's. Default: 10.87.0.0/16."`
@@ -104,7 +104,7 @@ type Network struct {
 	Bridges     []string `toml:"allowed_bridges" help:"Bridges of the host's own that VMs may join."`
 }
 
-// Images are the catalog's rules.
+// Images configures the rules of the catalog.
 type Images struct {
 	PublicKeys    []string `toml:"public_keys" help:"Minisign keys whose signatures of images are good."`
 	RequireSigned bool     `toml:"require_signed" help:"Make VMs only of images with a good signature."`

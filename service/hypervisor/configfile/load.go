@@ -23,11 +23,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// MaxFileSize is the largest document that is read, in bytes.
+// MaxFileSize is the maximum size of a document, in bytes.
 const MaxFileSize = 1 << 20
 
-// Load reads, completes and checks the document in a file. Tokens are kept as their
-// hashes only. An empty path is an empty document.
+// Load reads, completes and validates the document in a file. Tokens are stored only as hashes. An
+// empty path is an empty document.
 func Load(path string) (*Config, error) {
 	if path == "" {
 		return Parse(nil)
@@ -58,7 +58,7 @@ func unreadable(path string, err error) error {
 	return fault.New(fault.Invalid, "cannot read %s: %v", path, err)
 }
 
-// Parse is Load of a text. Files that it names are looked for in the working folder.
+// Parse is like Load for a text. Relative paths in it are relative to the working folder.
 func Parse(raw []byte) (*Config, error) { return parse(raw, ".") }
 
 func parse(raw []byte, folder string) (*Config, error) {
@@ -75,8 +75,8 @@ func parse(raw []byte, folder string) (*Config, error) {
 	return c, p.fault()
 }
 
-// malformed says where a text is not a document. The library's own words would show the
-// lines around it, which may hold secrets.
+// malformed returns where a text is malformed. The library's own message would show the surrounding
+// lines, which may contain secrets.
 func malformed(err error) error {
 	if unknown := (*toml.StrictMissingError)(nil); errors.As(err, &unknown) {
 		var lines []string
@@ -100,7 +100,7 @@ func malformed(err error) error {
 	return fault.Wrap(fault.Invalid, err, "this is not valid TOML")
 }
 
-// problems collects what is wrong.
+// problems collects errors.
 type problems struct{ lines []string }
 
 func (p *problems) add(path, format string, args ...any) {
@@ -117,7 +117,7 @@ func (p *problems) fault() error {
 	return fault.New(fault.Invalid, "%d problems:\n%s", len(p.lines), strings.Join(p.lines, "\n"))
 }
 
-// readTokens replaces tokens by their hashes.
+// readTokens replaces tokens with their hashes.
 func (c *Config) readTokens(folder string, p *problems) {
 	for i := range c.Auth.Tokens {
 		t := &c.Auth.Tokens[i]
@@ -183,7 +183,7 @@ func (c *Config) complete() {
 	orDefault(&c.Images.MaxGiB, 1024)
 }
 
-// MaxTenant is the longest name of a tenant, in bytes.
+// MaxTenant is the maximum length of a tenant's name, in bytes.
 const MaxTenant = 63
 
 func (c *Config) check(p *problems) {
@@ -336,7 +336,7 @@ func (n *Network) check(p *problems) {
 	}
 }
 
-// ValidDevice says whether a text can be the name of a network device.
+// ValidDevice reports whether a text is a valid name of a network device.
 func ValidDevice(name string) bool {
 	return len(name) > 0 && len(name) <= 15 && name != "." && name != ".." &&
 		!strings.ContainsFunc(name, func(r rune) bool {

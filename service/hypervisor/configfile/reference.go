@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown is a table of all that a document may hold, for the documentation.
+// Markdown returns a table of all settings of a document, for the documentation.
 func Markdown() string {
 	b := &strings.Builder{}
 	b.WriteString("| key | type | what it does |\n|---|---|---|\n")

@@ -21,25 +21,25 @@ var initScript []byte
 //go:embed lease
 var leaseScript []byte
 
-// Options say what to build and where.
+// Options configures Build.
 type Options struct {
-	// Folder gets the kernel and the initial RAM disk, and keeps the kernel's package so
-	// that it is fetched once.
+	// Folder receives the kernel and the initial RAM disk, and caches the kernel's package so that
+	// it is downloaded only once.
 	Folder string
-	// Host is the root folder of the system whose packages are used; empty: /.
+	// Host is the root folder of the system whose packages are used; default: /.
 	Host string
-	// Agent is the guest agent's program, static; empty: a guest without one.
+	// Agent is the path of the guest agent's static program; empty: a guest without an agent.
 	Agent string
-	// Progress is told what is being done; nil: nobody is.
+	// Progress is called with each step; nil: not called.
 	Progress func(step string)
 }
 
-// Guest are the files to boot from.
+// Guest holds the files to boot from.
 type Guest struct {
 	Kernel, Initrd string
 }
 
-// commands are those of busybox that have a name of their own in the guest.
+// commands are the busybox commands that get their own name in the guest.
 var commands = []string{
 	"sh", "mount", "umount", "insmod", "mkdir", "cat", "echo", "ls", "ln", "cp", "mv", "rm", "chmod", "printf",
 	"sleep", "hostname", "ip", "udhcpc", "ping", "acpid", "setsid", "poweroff", "reboot", "ps", "top", "dmesg",
@@ -47,7 +47,7 @@ var commands = []string{
 	"uname", "kill", "env", "id", "date", "stat", "find", "mknod", "mkfs.ext2",
 }
 
-// Build makes the guest. What is there already of the same kernel is made anew.
+// Build builds the guest. Existing files for the same kernel are replaced.
 func Build(ctx context.Context, o Options) (Guest, error) {
 	b := &builder{Options: o}
 	if b.Progress == nil {
@@ -91,7 +91,7 @@ func (b *builder) build(ctx context.Context) (Guest, error) {
 	return guest, errors.Join(os.Rename(image, guest.Kernel), os.Rename(initrd, guest.Initrd))
 }
 
-// fill makes the guest's root folder.
+// fill creates the guest's root folder.
 func (b *builder) fill(ctx context.Context, root string, k kernel) error {
 	for _, dir := range []string{"bin", "dev", "proc", "sys", "etc", "lib/modules", "root", "run", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil { //nolint:gosec // the guest's
@@ -125,7 +125,7 @@ func (b *builder) fill(ctx context.Context, root string, k kernel) error {
 	return k.copyModules(ctx, root)
 }
 
-// pack makes an archive of a folder, as the kernel unpacks it.
+// pack packs a folder into an archive that the kernel can unpack.
 func pack(ctx context.Context, root, target string) error {
 	out, err := os.Create(target) //nolint:gosec // a file of our own
 	if err != nil {
@@ -148,7 +148,7 @@ func pack(ctx context.Context, root, target string) error {
 	return errors.Join(compressed.Close(), out.Close())
 }
 
-// tree lists all that is in a folder, each name ended by a zero byte.
+// tree lists everything in a folder; each name ends with a zero byte.
 func tree(root string) (string, error) {
 	var names strings.Builder
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -162,7 +162,7 @@ func tree(root string) (string, error) {
 	return names.String(), err
 }
 
-// run runs a program and returns what it prints.
+// run runs a program and returns its output.
 func run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -186,7 +186,7 @@ func failed(program, said string, err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the guest could not be built: %s failed%s", program, said)
 }
 
-// lastLine is what a program said last, where the reason mostly stands.
+// lastLine returns the last line of a program's output, which usually has the reason.
 func lastLine(said string) string {
 	said = strings.TrimSpace(said)
 	return strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])

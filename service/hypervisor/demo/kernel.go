@@ -17,19 +17,19 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// kernel is one that a guest can boot, with its modules.
+// kernel is a kernel that a guest can boot, with its modules.
 type kernel struct {
 	image   string // its file
 	modules string // its folder below lib/modules
 }
 
-// module is a part of the kernel that a VM's devices need.
+// module is a kernel module that a VM's devices need.
 type module struct {
 	path   string // below the folder kernel in that of the modules, without an extension
 	spared bool   // there are kernels without it that do as well
 }
 
-// modules are in an order in which each finds what it needs.
+// modules are ordered by their dependencies.
 var modules = []module{
 	{
 		"drivers/virtio/virtio_ring",
@@ -57,9 +57,8 @@ var modules = []module{
 	{"drivers/input/evdev", true},
 }
 
-// kernel finds one: in a package that was fetched before, else in one that is fetched now,
-// else among those that are installed on the host. Nothing is asked of the network that is
-// there already.
+// kernel finds a kernel: in a package that was downloaded before, otherwise in a newly downloaded
+// package, otherwise among the host's installed kernels.
 func (b *builder) kernel(ctx context.Context) (kernel, error) {
 	if kept := b.kept(); kept != "" {
 		return b.unpack(ctx, kept)
@@ -87,8 +86,8 @@ func (b *builder) kernel(ctx context.Context) (kernel, error) {
 	).WithCode("no_kernel")
 }
 
-// kept is the package of a kernel that was fetched before, by this, by scripts/run-deps.sh
-// or by apt; empty: there is none.
+// kept returns the package of a kernel that was downloaded before, by this package, by
+// scripts/run-deps.sh or by apt; empty: none.
 func (b *builder) kept() string {
 	for _, folder := range []string{b.Folder, filepath.Join(b.Host, "/var/cache/apt/archives")} {
 		if found := newest(filepath.Join(folder, "linux-image-[0-9]*-cloud-"+runtime.GOARCH+"_*.deb")); len(found) > 0 {
@@ -98,7 +97,7 @@ func (b *builder) kept() string {
 	return ""
 }
 
-// fetch downloads the package of the newest kernel for clouds.
+// fetch downloads the package of the newest cloud kernel.
 func (b *builder) fetch(ctx context.Context) (string, error) {
 	meta := "linux-image-cloud-" + runtime.GOARCH
 	out, err := run(ctx, b.work, "apt-cache", "depends", meta)
@@ -118,7 +117,7 @@ func (b *builder) fetch(ctx context.Context) (string, error) {
 		)
 	}
 	b.Progress("downloading " + name)
-	// apt gives up soon where there is no network, and its own user may not write here.
+	// apt should fail fast without a network, and its own user may not write here.
 	if _, err := run(
 		ctx, b.work, "apt-get", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o",
 		"APT::Sandbox::User=root", "download", name,
@@ -133,7 +132,7 @@ func (b *builder) fetch(ctx context.Context) (string, error) {
 	return kept, os.Rename(fetched[0], kept)
 }
 
-// unpack takes a kernel out of its package.
+// unpack extracts a kernel from its package.
 func (b *builder) unpack(ctx context.Context, pkg string) (kernel, error) {
 	b.Progress("unpacking the kernel")
 	root := filepath.Join(b.work, "kernel")
@@ -151,13 +150,13 @@ func (b *builder) unpack(ctx context.Context, pkg string) (kernel, error) {
 	return k, nil
 }
 
-// installed finds a kernel of the host's own that can be read and has what a VM needs.
+// installed finds an installed kernel of the host that is readable and has what a VM needs.
 func (b *builder) installed() (k kernel, why string) {
 	b.Progress("looking at the installed kernels")
 	return look(b.Host + "/")
 }
 
-// look finds the newest kernel below a root folder that can be used, or says why none can.
+// look finds the newest usable kernel below a root folder, or returns why there is none.
 func look(root string) (k kernel, why string) {
 	images := newest(filepath.Join(root, "boot", "vmlinuz-*"))
 	if len(images) == 0 {
@@ -190,7 +189,7 @@ func unreadable(path string) string {
 	return ""
 }
 
-// lacks says which module is missing; empty: it has all that a VM needs.
+// lacks returns the name of a missing module, or "" if all are present.
 func (k kernel) lacks() string {
 	builtin := k.builtin()
 	for _, m := range modules {
@@ -201,7 +200,7 @@ func (k kernel) lacks() string {
 	return ""
 }
 
-// builtin are the modules that are a part of the kernel itself.
+// builtin returns the modules that are built into the kernel.
 func (k kernel) builtin() map[string]bool {
 	names := map[string]bool{}
 	f, err := os.Open(filepath.Join(k.modules, "modules.builtin")) //nolint:gosec // a kernel's
@@ -215,10 +214,10 @@ func (k kernel) builtin() map[string]bool {
 	return names
 }
 
-// unpackers are the programs that unpack modules, by the file's extension.
+// unpackers are the programs that decompress modules, by file extension.
 var unpackers = map[string][]string{".ko": nil, ".ko.gz": nil, ".ko.xz": {"xz", "-dc"}, ".ko.zst": {"zstd", "-dcq"}}
 
-// file is a module's file; empty: there is none.
+// file returns the file of a module, or "" if there is none.
 func (k kernel) file(m module) string {
 	for extension := range unpackers {
 		path := filepath.Join(k.modules, "kernel", m.path+extension)
@@ -229,8 +228,8 @@ func (k kernel) file(m module) string {
 	return ""
 }
 
-// copyModules puts the modules into the guest's root folder, unpacked, since the guest has
-// no program for it.
+// copyModules copies the modules to the guest's root folder, decompressed, since the guest has no
+// program for that.
 func (k kernel) copyModules(ctx context.Context, root string) error {
 	var order []string
 	for _, m := range modules {
@@ -282,8 +281,8 @@ func unzip(from, to string) error {
 	return os.WriteFile(to, raw, 0o644) //nolint:gosec // the guest's
 }
 
-// newest are the files that match, the highest version first. Versions are compared number
-// by number: 6.1.0-9 comes before 6.1.0-56.
+// newest returns the files that match, highest version first. Versions are compared number by
+// number: 6.1.0-9 is older than 6.1.0-56.
 func newest(pattern string) []string {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
@@ -315,7 +314,7 @@ func compareVersions(a, b string) int {
 	return len(a) - len(b)
 }
 
-// digits is how many digits a text begins with.
+// digits returns the number of digits at the start of a text.
 func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }

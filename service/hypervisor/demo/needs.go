@@ -6,14 +6,14 @@ import (
 	"os/exec"
 )
 
-// busybox is where Debian has it.
+// busybox is its path on Debian.
 const busybox = "/bin/busybox"
 
-// Packages are what the guest is built with, beside what every Debian has.
+// Packages are the packages that the guest is built with, besides those on every Debian.
 const Packages = "busybox-static cpio xz-utils"
 
-// Missing is the first thing that this host lacks to build the guest; empty: it has all but,
-// it may be, a kernel.
+// Missing returns what this host lacks to build the guest, or "" if it has everything except
+// possibly a kernel.
 func Missing() string {
 	for _, program := range []string{"cpio", "dpkg-deb", "xz"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -26,7 +26,7 @@ func Missing() string {
 	return ""
 }
 
-// static fails for a program that is not there or needs libraries, which the guest has not.
+// static fails if a program is missing or needs shared libraries, which the guest lacks.
 func static(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {

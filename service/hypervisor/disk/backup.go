@@ -26,13 +26,13 @@ func (w *Manager) dropBackup(id string) error {
 	return errors.Join(os.RemoveAll(w.host.BackupBoot(id)), os.RemoveAll(w.host.BackupFile(id)))
 }
 
-// backupArgs are those of the job behind a backup.
+// backupArgs are the arguments of a backup job.
 type backupArgs struct {
 	Backup, VM, Kind, Description string
 	Actor                         caller.Caller
 }
 
-// CreateBackup begins to copy a VM's disk.
+// CreateBackup starts an operation that copies a VM's disk.
 func (w *Manager) CreateBackup(ctx context.Context, id, kind, description string) (record.Operation, error) {
 	r, err := w.store.VM(ctx, id)
 	if err != nil {
@@ -49,7 +49,7 @@ func (w *Manager) CreateBackup(ctx context.Context, id, kind, description string
 	)
 }
 
-// runBackup is the job behind a backup. If it is repeated, it begins anew.
+// runBackup is the job of a backup. If it is repeated, it starts over.
 func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(float64)) error {
 	if _, err := w.store.Backup(caller.ByItself(ctx), a.Backup); err == nil {
 		return nil // it was stored before the daemon ended
@@ -73,14 +73,14 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 			return err
 		}
 		work := w.host.WorkCopy(r.ID)
-		defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
+		defer func() { _ = os.Remove(work) }() // moved to its place by then, or useless
 		if b.VirtualSize, err = image.VirtualSize(w.host.Disk(&r).Target); err != nil {
 			return err
 		}
 		if err := storage.CreateQcow2(ctx, work, b.VirtualSize, w.host.Volume(&r)); err != nil {
 			return err
 		}
-		// Bitmaps of backups that were never stored are of no use.
+		// Bitmaps of backups that were never stored are useless.
 		keep := []string{}
 		copying := backend.DiskCopy{Target: work, Note: b.Bitmap}
 		if parent != nil {
@@ -101,7 +101,8 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		if err := w.store.AddBackup(context.WithoutCancel(ctx), &b, how); err != nil {
 			return errors.Join(err, w.dropBackup(b.ID))
 		}
-		// Only now may the notes that this backup was made by go. What stays goes next time.
+		// Only now may the bitmaps that this backup was made from be dropped. If that fails, the
+		// next backup drops them.
 		if err := d.DropBitmaps(context.WithoutCancel(ctx), b.Bitmap); err != nil {
 			w.log.Warn("a disk keeps notes that are of no use any more", "vm", r.ID, "error", err)
 		}
@@ -109,8 +110,8 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 	})
 }
 
-// parentOf is the backup that another can build on; nil: there is none, or none is wanted.
-// A VM whose process was killed from outside has lost the notes of what changed.
+// parentOf returns the backup that an incremental one can build on, or nil if there is none or a
+// full backup was requested. A VM whose process was killed from outside has lost its bitmaps.
 func (w *Manager) parentOf(ctx context.Context, r *record.VM, d backend.Disks, kind string) (*record.Backup, error) {
 	if kind != record.BackupIncremental {
 		return nil, nil
@@ -126,12 +127,12 @@ func (w *Manager) parentOf(ctx context.Context, r *record.VM, d backend.Disks, k
 	return b, nil
 }
 
-// keepBackup puts a copy in its place, durably. The VM's process could write to the copy, and
-// may do so still: the backup is a file of the daemon's own, which was inspected.
+// keepBackup moves a copy to its final place, durably. The VM's process could write to the copy and
+// may still be able to. The backup is therefore an inspected file of the daemon's own.
 func (w *Manager) keepBackup(ctx context.Context, b *record.Backup, work string, parent *record.Backup) error {
 	path := w.host.BackupFile(b.ID)
 	if err := w.dropBackup(b.ID); err != nil {
-		return err // it is begun anew
+		return err // it starts over
 	}
 	if boot := &b.Spec.V.Boot; len(host.BootFiles(boot)) > 0 {
 		if err := os.Mkdir(w.host.BackupBoot(b.ID), 0o700); err != nil {
@@ -145,7 +146,7 @@ func (w *Manager) keepBackup(ctx context.Context, b *record.Backup, work string,
 		return err
 	}
 	if parent != nil {
-		// The name begins at the file's folder, so that backups can be moved together.
+		// The path is relative to the file's folder, so that backups can be moved together.
 		if err := storage.SetBacking(ctx, path, filepath.Base(w.host.BackupFile(parent.ID))); err != nil {
 			return err
 		}
@@ -158,7 +159,7 @@ func (w *Manager) keepBackup(ctx context.Context, b *record.Backup, work string,
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// sumOf is the length and SHA-256 of what a file holds.
+// sumOf returns the size and SHA-256 of a file's content.
 func sumOf(ctx context.Context, f *os.File) (size int64, sum string, err error) {
 	hash := sha256.New()
 	buffer := make([]byte, 1<<20)
@@ -178,8 +179,8 @@ func sumOf(ctx context.Context, f *os.File) (size int64, sum string, err error) 
 	}
 }
 
-// readBackup writes the disk of a backup to a new file, once the backup, and all that it
-// builds on, was found to be as it was stored.
+// readBackup writes the disk of a backup to a new file, after verifying the checksums of the backup
+// and of all backups that it builds on.
 func (w *Manager) readBackup(ctx context.Context, b *record.Backup, result string, progress func(float64)) error {
 	chain, err := w.chainOf(ctx, b)
 	if err != nil {
@@ -188,7 +189,7 @@ func (w *Manager) readBackup(ctx context.Context, b *record.Backup, result strin
 	return image.Flatten(ctx, chain, result, image.LimitsOf(b.VirtualSize), progress)
 }
 
-// chainOf are the files of a backup and of those it builds on.
+// chainOf returns the files of a backup and of those that it builds on, the backup's own first.
 func (w *Manager) chainOf(ctx context.Context, b *record.Backup) (chain []string, err error) {
 	for one := *b; ; {
 		if err := w.checkBackup(ctx, &one); err != nil {
@@ -197,14 +198,15 @@ func (w *Manager) chainOf(ctx context.Context, b *record.Backup) (chain []string
 		if chain = append(chain, w.host.BackupFile(one.ID)); one.Parent == "" {
 			return chain, nil
 		}
-		// It is in the scope of whoever sees the one that builds on it.
+		// A caller who sees a backup may read its parents.
 		if one, err = w.store.Backup(caller.ByItself(ctx), one.Parent); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// checkBackup refuses a backup that is not as it was stored, or refers to what it must not.
+// checkBackup fails with backup_damaged if a backup's file is not the one that was stored, or
+// refers to a file that it must not refer to.
 func (w *Manager) checkBackup(ctx context.Context, b *record.Backup) error {
 	damaged := func(cause error) error {
 		return fault.Wrap(fault.Conflict, cause,
@@ -235,8 +237,8 @@ func (w *Manager) checkBackup(ctx context.Context, b *record.Backup) error {
 	return nil
 }
 
-// DeleteBackup removes a backup that no other builds on, nor may come to build on by an
-// operation that has begun.
+// DeleteBackup removes a backup. It fails if another backup builds on it, or if a running operation
+// may create one that does.
 func (w *Manager) DeleteBackup(ctx context.Context, id string) error {
 	if err := w.store.RemoveBackup(ctx, id); err != nil {
 		return err
@@ -244,7 +246,7 @@ func (w *Manager) DeleteBackup(ctx context.Context, id string) error {
 	return w.dropBackup(id)
 }
 
-// SweepBackups removes files of backups that were never stored.
+// SweepBackups removes the files of backups that were never stored.
 func (w *Manager) SweepBackups(ctx context.Context) error {
 	ids, err := w.store.BackupIDs(ctx)
 	if err != nil {
@@ -266,7 +268,7 @@ func (w *Manager) SweepBackups(ctx context.Context) error {
 	return err
 }
 
-// ExportBackup is a backup's disk as one file, which is removed when the reader is closed.
+// ExportBackup returns a backup's disk as one file, which is removed when the reader is closed.
 func (w *Manager) ExportBackup(ctx context.Context, id string) (io.ReadCloser, error) {
 	b, err := w.store.Backup(ctx, id)
 	if err != nil {
@@ -276,7 +278,7 @@ func (w *Manager) ExportBackup(ctx context.Context, id string) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
-	// Without its name the file goes with its last reader, whatever happens to the daemon.
+	// An unlinked file goes with its last reader, whatever happens to the daemon.
 	defer func() { _ = os.RemoveAll(folder) }()
 	path := filepath.Join(folder, "disk.qcow2")
 	if err := w.readBackup(ctx, &b, path, nil); err != nil {

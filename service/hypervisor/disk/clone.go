@@ -20,17 +20,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// copyArgs are those of the jobs that make a VM of another, or of a backup, or put a
-// backup's disk back.
+// copyArgs are the arguments of the jobs that create a VM from another or from a backup, or restore
+// a backup to a VM's disk.
 type copyArgs struct {
-	VM     string // the one that is made, or gets the disk
+	VM     string // the VM that is created, or gets the disk
 	Source string // the VM that is cloned
 	Backup string
 	Linked bool
 	Actor  caller.Caller
 }
 
-// Clone begins to make a VM with a copy of another's disk.
+// Clone starts an operation that creates a VM with a copy of another's disk.
 func (w *Manager) Clone(ctx context.Context, id, name string, linked bool) (record.Operation, error) {
 	source, err := w.store.VM(ctx, id)
 	if err != nil {
@@ -56,17 +56,17 @@ func (w *Manager) Clone(ctx context.Context, id, name string, linked bool) (reco
 		audit.Entry{Action: "vm.clone", Target: id, Tenant: r.Tenant, Message: source.Name + " to " + name})
 }
 
-// admitCopy makes the row of a VM that is a copy, which is held against the policy like
-// any other.
+// admitCopy creates the row of a VM that is a copy. It is checked against the policy like any
+// other.
 func (w *Manager) admitCopy(
 	ctx context.Context, name, tenant, backendName string, of *record.Spec, content, action string,
 ) (record.VM, error) {
 	req := plan.Request{Name: name, Tenant: tenant, Backend: backendName, Spec: *of}
-	req.Spec.Network.IP = "" // two VMs cannot have one address
+	req.Spec.Network.IP = "" // two VMs cannot share an address
 	return w.plan.Admit(ctx, &req, plan.Again(content, of.Boot), action)
 }
 
-// linkable says whether a VM's disk can be shared.
+// linkable checks that a VM's disk can be shared.
 func (w *Manager) linkable(ctx context.Context, r *record.VM) error {
 	switch {
 	case !r.HasDisk() || r.Spec.V.Storage != storage.Dir:
@@ -76,7 +76,7 @@ func (w *Manager) linkable(ctx context.Context, r *record.VM) error {
 		return fault.New(fault.Conflict,
 			"the VM is %s; linked clones take one that is stopped", r.State).WithCode("wrong_state")
 	}
-	// The remains of a snapshot that failed do not count: they are removed when the disk is opened.
+	// Remains of failed snapshots do not count: they are removed when the disk is opened.
 	n, _, err := w.store.CountSnapshots(ctx, r.ID)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (w *Manager) linkable(ctx context.Context, r *record.VM) error {
 	return nil
 }
 
-// runClone is the job behind a clone. If it is repeated, it begins anew.
+// runClone is the job of a clone. If it is repeated, it starts over.
 func (w *Manager) runClone(ctx context.Context, a copyArgs, progress func(float64)) error {
 	return w.makeCopy(ctx, a, func(ctx context.Context, r *record.VM) error {
 		source, err := w.store.VM(ctx, a.Source)
@@ -108,7 +108,7 @@ func (w *Manager) runClone(ctx context.Context, a copyArgs, progress func(float6
 		}
 		return w.withDisk(ctx, a.Source, func(ctx context.Context, source record.VM, d backend.Disks) error {
 			work := w.host.WorkCopy(source.ID)
-			defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
+			defer func() { _ = os.Remove(work) }() // moved to its place by then, or useless
 			size, err := image.VirtualSize(w.host.Disk(&source).Target)
 			if err != nil {
 				return err
@@ -119,8 +119,8 @@ func (w *Manager) runClone(ctx context.Context, a copyArgs, progress func(float6
 			if _, err := w.copyQuietly(ctx, &source, d, backend.DiskCopy{Target: work}, progress); err != nil {
 				return err
 			}
-			// The other VM's process may have the copy open still, so the clone gets a file that
-			// it never had.
+			// The other VM's process may still have the copy open, so the clone gets a file that
+			// the process never had access to.
 			disk := w.host.Disk(r).Target
 			if err := image.Adopt(ctx, work, disk, image.LimitsOf(size)); err != nil {
 				return err
@@ -130,7 +130,7 @@ func (w *Manager) runClone(ctx context.Context, a copyArgs, progress func(float6
 	})
 }
 
-// begin enqueues the operation that makes a VM whose row is there, or puts a disk back.
+// begin enqueues the operation that creates a VM whose row exists, or replaces a disk.
 func (w *Manager) begin(
 	ctx context.Context, op record.Operation, args copyArgs, entry audit.Entry,
 ) (record.Operation, error) {
@@ -141,8 +141,8 @@ func (w *Manager) begin(
 	return op, nil
 }
 
-// unmake removes the VM that an operation was to make and will not. A VM that was made, or
-// was there before, stays.
+// unmake removes a VM that an operation failed to create. A VM that was already created, or existed
+// before, stays.
 func (w *Manager) unmake(ctx context.Context, id, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	r, err := w.store.VM(ctx, id)
@@ -150,7 +150,7 @@ func (w *Manager) unmake(ctx context.Context, id, why string) error {
 		return nil
 	}
 	if err != nil || r.State != vm.Creating {
-		return err // who works on a VM that stays is not waited for
+		return err // a VM that stays: do not wait for its work lock
 	}
 	err = w.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
 		if r.State != vm.Creating {
@@ -164,12 +164,12 @@ func (w *Manager) unmake(ctx context.Context, id, why string) error {
 	return err
 }
 
-// makeCopy makes a VM whose row is there, with what fill puts into its folder.
+// makeCopy creates a VM whose row exists. fill provides the content of its folder.
 func (w *Manager) makeCopy(ctx context.Context, a copyArgs, fill func(ctx context.Context, r *record.VM) error) error {
 	defer w.catalog.Hold()()
 	return w.machines.With(ctx, a.VM, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
 		if r.State != vm.Creating {
-			return nil // it was made before the daemon ended
+			return nil // it was created before the daemon ended
 		}
 		return w.makeCopyOf(ctx, r, fill)
 	})
@@ -207,7 +207,7 @@ func firstOf(all []string) string {
 	return all[0]
 }
 
-// link makes a stopped VM's disk the base of both, the VM itself and its clone.
+// link turns a stopped VM's disk into a base that the VM and its clone share.
 func (w *Manager) link(ctx context.Context, source string, clone *record.VM) error {
 	return w.machines.With(ctx, source, w.linkable, func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		ctx = context.WithoutCancel(ctx)
@@ -226,9 +226,8 @@ func (w *Manager) share(ctx context.Context, r record.VM, clone *record.VM) erro
 		return err
 	}
 	id := record.NewID()
-	// The base is known before it is there, and there before anything stands on it. Until
-	// the VM's own disk is replaced, by one rename, both names are the same file, which does
-	// no harm.
+	// The base is stored before its file exists, and its file exists before any disk uses it. Until
+	// one rename replaces the VM's own disk, both names are the same file, which is harmless.
 	if err := w.store.ShareDisk(ctx, r.ID, id); err != nil {
 		return err
 	}
@@ -240,7 +239,7 @@ func (w *Manager) share(ctx context.Context, r record.VM, clone *record.VM) erro
 	if err := errors.Join(os.RemoveAll(over.Folder), os.Mkdir(over.Folder, 0o700)); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(over.Folder) }() // what is in it was moved
+	defer func() { _ = os.RemoveAll(over.Folder) }() // its content was moved
 	stands := &storage.Base{Path: w.host.BasePath(id), Format: "qcow2", Size: size}
 	over.Size = size
 	if err := (storage.DirPool{}).Create(ctx, over, stands); err != nil {
@@ -263,9 +262,9 @@ func (w *Manager) share(ctx context.Context, r record.VM, clone *record.VM) erro
 	return (storage.DirPool{}).Create(ctx, cv, stands)
 }
 
-// shareable says how large a stopped VM's disk is, if it stands on nothing but what it was
-// made on: its process could write into its header what it shall stand on, and what else
-// its clones would read.
+// shareable returns the size of a stopped VM's disk. It fails if the disk has another backing file
+// than it was created with: the VM's process could have written one into the header, and its clones
+// would read that file.
 func (w *Manager) shareable(r *record.VM, disk string) (int64, error) {
 	f, err := os.Open(disk) //nolint:gosec // our own folder
 	if err != nil {
@@ -286,7 +285,8 @@ func (w *Manager) shareable(r *record.VM, disk string) (int64, error) {
 	return info.VirtualSize, err
 }
 
-// RestoreBackup begins to make a VM of a backup or, with the id of one, to put its disk back.
+// RestoreBackup starts an operation that creates a VM from a backup. If into is a VM's id, it
+// replaces that VM's disk instead.
 func (w *Manager) RestoreBackup(ctx context.Context, id, name, into string) (record.Operation, error) {
 	b, err := w.store.Backup(ctx, id)
 	if err != nil {
@@ -321,8 +321,8 @@ func (w *Manager) RestoreBackup(ctx context.Context, id, name, into string) (rec
 	)
 }
 
-// bootOf is the folder with the files that a VM made of a backup boots from: the backup's
-// own, or the VM's where the backup is of a time when they were not kept.
+// bootOf returns the folder with the boot files of a VM made from a backup: the backup's own, or
+// the original VM's if the backup is from a version that did not keep them.
 func (w *Manager) bootOf(ctx context.Context, b *record.Backup) (string, error) {
 	kept := w.host.BackupBoot(b.ID)
 	_, err := os.Stat(kept)
@@ -343,7 +343,7 @@ func (w *Manager) bootOf(ctx context.Context, b *record.Backup) (string, error) 
 	return w.host.Folder(b.VM), nil
 }
 
-// replaceableDisk says whether a VM's disk can be put in another's place.
+// replaceableDisk checks that a VM's disk can be replaced.
 func (w *Manager) replaceableDisk(ctx context.Context, r *record.VM) error {
 	err := w.linkable(ctx, r)
 	if err == nil {
@@ -365,7 +365,7 @@ func (w *Manager) replaceableDisk(ctx context.Context, r *record.VM) error {
 	return err
 }
 
-// runRestore is the job behind a restore. If it is repeated, it begins anew.
+// runRestore is the job of a restore. If it is repeated, it starts over.
 func (w *Manager) runRestore(ctx context.Context, a copyArgs, progress func(float64)) error {
 	b, err := w.store.Backup(ctx, a.Backup)
 	if err != nil {
@@ -395,7 +395,7 @@ func (w *Manager) runRestore(ctx context.Context, a copyArgs, progress func(floa
 	return w.replaceDisk(ctx, a.VM, &b, progress)
 }
 
-// replaceDisk puts a backup's disk in the place of a stopped VM's.
+// replaceDisk replaces a stopped VM's disk with a backup's.
 func (w *Manager) replaceDisk(ctx context.Context, id string, b *record.Backup, progress func(float64)) error {
 	return w.machines.With(
 		ctx,
@@ -410,9 +410,9 @@ func (w *Manager) replaceDisk(ctx context.Context, id string, b *record.Backup, 
 func (w *Manager) replaceDiskOf(ctx context.Context, r record.VM, b *record.Backup, progress func(float64)) error {
 	v := w.host.Volume(&r)
 	work := w.host.WorkCopy(r.ID)
-	defer func() { _ = os.Remove(work) }() // it is in its place then, or of no use
+	defer func() { _ = os.Remove(work) }() // moved to its place by then, or useless
 	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err // what a daemon that was killed left
+		return err // left by a daemon that was killed
 	}
 	if err := w.readBackup(ctx, b, work, progress); err != nil {
 		return err
@@ -420,8 +420,8 @@ func (w *Manager) replaceDiskOf(ctx context.Context, r record.VM, b *record.Back
 	if err := errors.Join(os.Chmod(work, 0o600), storage.Own(work, v)); err != nil {
 		return err
 	}
-	// The intent is the operation, which is repeated if the daemon is killed, and that no backup
-	// builds any more on notes of the disk that goes.
+	// The intent is stored in two ways: by the operation, which is repeated if the daemon is
+	// killed, and by forgetting the bitmaps of the old disk, so that no backup builds on them.
 	if err := w.store.ForgetBitmaps(ctx, r.ID); err != nil {
 		return err
 	}

@@ -1,22 +1,22 @@
 // Package disk works on the disks of VMs: it resizes, snapshots, reverts, backs up and copies them.
 //
-//	disk.go      a Manager; having a disk for oneself; resizing
-//	freeze.go    the guest's file systems at rest
+//	disk.go      a Manager; exclusive access to a disk; resizing
+//	freeze.go    quiescing the guest's file systems
 //	snapshot.go, revert.go
-//	backup.go    copies of a disk at one moment, and the bitmaps that the next one builds on
-//	clone.go     VMs made of another's disk, or of a backup; disks that clones share
-//	settle.go    what was begun before the daemon ended
+//	backup.go    point-in-time copies of a disk, and the bitmaps for incremental ones
+//	clone.go     VMs made from another's disk or from a backup; disks that clones share
+//	settle.go    finishes or undoes what was in progress when the daemon ended
 //
 // # Invariants
 //
-//   - What is made or removed within a disk is intended (stored), done, and settled (stored), in
-//     this order. A daemon that comes back finds what was intended, and finishes or undoes it.
-//   - Undoing and finishing use the same steps, and each of them can be repeated.
-//   - What is long is an operation, which is the intent of its own: it is done again from its
-//     beginning.
-//   - A bitmap is forgotten before the disk changes in a way that it does not note.
-//   - What a VM's process could write to is copied to a file of the daemon's own, and inspected
-//     there, before anybody else uses it.
+//   - A change inside a disk takes three steps in this order: the intent is stored, the change is
+//     made, the result is stored (settled). A restarted daemon finds intents and finishes or undoes
+//     them.
+//   - Undoing and finishing use the same idempotent steps.
+//   - Long work is an operation, which is its own intent: it is repeated from the start.
+//   - A bitmap is forgotten before the disk changes in a way that it does not track.
+//   - Files that a VM's process could write to are copied to a file of the daemon's own and
+//     inspected there before anyone else uses them.
 //
 // It imports record, machine, host, life, plan, catalog, operation, backend, storage and image.
 package disk
@@ -42,7 +42,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Config is what a Manager stands on.
+// Config holds the dependencies of a Manager.
 type Config struct {
 	Store      *record.Store
 	Machines   *machine.Set
@@ -70,7 +70,7 @@ type Manager struct {
 	now      func() time.Time
 }
 
-// New makes a Manager, and registers the operations on disks.
+// New returns a Manager and registers the operations on disks.
 func New(c Config) *Manager {
 	w := &Manager{
 		store: c.Store, machines: c.Machines, host: c.Host, life: c.Life, plan: c.Plan, catalog: c.Catalog,
@@ -80,7 +80,7 @@ func New(c Config) *Manager {
 	return w
 }
 
-// operations registers what runs behind operations.
+// operations registers the jobs of operations.
 func (w *Manager) operations() {
 	operation.Register(w.operate, record.OperationBackup, operation.Kind[backupArgs]{
 		Run: func(ctx context.Context, a backupArgs, progress func(float64)) error {
@@ -106,11 +106,11 @@ func (w *Manager) operations() {
 	}
 }
 
-// work is what somebody does with a VM and its disk, which is nil for a sandbox.
+// work is called with exclusive access to a VM and its disk. The disk is nil for a sandbox.
 type work func(ctx context.Context, r record.VM, d backend.Disks) error
 
-// withDisk does something with the disk of a VM that runs, is paused or is stopped, while
-// nobody else works on the VM.
+// withDisk calls do with the disk of a VM that is running, paused, stopped or failed. It holds the
+// VM's work lock.
 func (w *Manager) withDisk(ctx context.Context, id string, do work) error {
 	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		ctx, done := m.Breakable(ctx)
@@ -130,8 +130,8 @@ func (w *Manager) withDisk(ctx context.Context, id string, do work) error {
 	})
 }
 
-// diskKeeper is who works on a VM's disk: snapshots, backups and copies take a backend
-// that can, and a file that holds more than bytes.
+// diskKeeper returns the backend of a VM's disk. Snapshots, backups and copies need a backend that
+// supports them, and a qcow2 disk.
 func (w *Manager) diskKeeper(r *record.VM) (backend.DiskKeeper, error) {
 	if !r.HasDisk() {
 		return nil, fault.New(fault.Conflict,
@@ -150,8 +150,8 @@ func (w *Manager) diskKeeper(r *record.VM) (backend.DiskKeeper, error) {
 	return keeper, nil
 }
 
-// openDisk finds who has the VM's disk, or opens it, and has what was left unfinished in it
-// cleaned up. The VM's work is locked.
+// openDisk returns the VM's disk, from its process or by opening it, and removes unfinished
+// snapshots from it. The caller holds the VM's work lock.
 func (w *Manager) openDisk(ctx context.Context, m *machine.Machine, r *record.VM) (backend.Disks, error) {
 	keeper, err := w.diskKeeper(r)
 	if err != nil {
@@ -183,7 +183,7 @@ func (w *Manager) openDisk(ctx context.Context, m *machine.Machine, r *record.VM
 	return nil, fault.New(fault.Conflict, "the VM is %s; try again when that is over", r.State).WithCode("wrong_state")
 }
 
-// Resize makes a VM's disk larger.
+// Resize grows a VM's disk to diskGiB.
 func (w *Manager) Resize(ctx context.Context, id string, diskGiB int) (record.VM, error) {
 	var out record.VM
 	err := w.withDisk(ctx, id, func(ctx context.Context, r record.VM, d backend.Disks) error {

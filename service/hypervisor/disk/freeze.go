@@ -11,15 +11,15 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// freezeLimit is how long a guest's file systems may stand still for a snapshot, and
-// freezePatience how long the guest may take to stop them.
+// freezeLimit is how long a guest's file systems may stay frozen for a snapshot. freezePatience is
+// the timeout for freezing or thawing them.
 const (
 	freezeLimit    = 30 * time.Second
 	freezePatience = 10 * time.Second
 )
 
-// quiet does something while the file systems of a guest that runs stand still, if its
-// agent can see to that, and says how it went.
+// quiet calls do while the file systems of a running guest are frozen, if its agent can freeze
+// them. It returns how consistent the result is, as text for people.
 func (w *Manager) quiet(ctx context.Context, r *record.VM, do func() error) (how string, err error) {
 	client, agentErr := w.machines.Get(r.ID).Session()
 	if r.State != vm.Running || agentErr != nil {
@@ -40,8 +40,8 @@ func (w *Manager) quiet(ctx context.Context, r *record.VM, do func() error) (how
 	return fmt.Sprintf("with the guest's %d file systems at rest", n), err
 }
 
-// copyQuietly copies a disk as it is while the guest's file systems are at rest: the
-// moment that is copied is the beginning, so they need not rest any longer.
+// copyQuietly copies a disk from a moment at which the guest's file systems are frozen. The copy
+// reflects the moment it begins, so they are thawed right after that.
 func (w *Manager) copyQuietly(
 	ctx context.Context, r *record.VM, d backend.Disks, c backend.DiskCopy, progress func(float64),
 ) (how string, err error) {
@@ -49,7 +49,7 @@ func (w *Manager) copyQuietly(
 	how = "as the disk was"
 	client, agentErr := w.machines.Get(r.ID).Session()
 	switch {
-	case r.State != vm.Running || !r.Spec.V.Agent: // nobody writes, or nobody can see to it
+	case r.State != vm.Running || !r.Spec.V.Agent: // no guest writes, or no agent can freeze it
 	case agentErr != nil:
 		how = "as the disk was, since the guest's agent is not connected"
 	default:
@@ -64,10 +64,10 @@ func (w *Manager) copyQuietly(
 		thaw = sync.OnceFunc(func() {
 			thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
 			defer cancel()
-			_, _ = client.Thaw(thawing) // it thaws by itself else
+			_, _ = client.Thaw(thawing) // it thaws by itself otherwise
 		})
 	}
 	c.Begun = thaw
-	defer thaw() // of a copy that did not begin
+	defer thaw() // in case the copy does not begin
 	return how, d.Copy(ctx, c, progress)
 }

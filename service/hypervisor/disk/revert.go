@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// RevertSnapshot puts a VM back to a snapshot: a full one leaves it running.
+// RevertSnapshot reverts a VM to a snapshot. After a full snapshot, the VM is running.
 func (w *Manager) RevertSnapshot(ctx context.Context, id, name string) (record.VM, error) {
 	r, err := w.store.VM(ctx, id)
 	if err != nil {
@@ -38,7 +38,7 @@ func (w *Manager) RevertSnapshot(ctx context.Context, id, name string) (record.V
 	return w.store.VM(ctx, id)
 }
 
-// revertDisk puts the disk of a VM that is stopped back.
+// revertDisk reverts the disk of a stopped VM.
 func (w *Manager) revertDisk(ctx context.Context, id string, snap *record.Snapshot) error {
 	atRest := func(_ context.Context, r *record.VM) error {
 		if r.State != vm.Stopped && r.State != vm.Failed {
@@ -52,10 +52,10 @@ func (w *Manager) revertDisk(ctx context.Context, id string, snap *record.Snapsh
 	})
 }
 
-// revertDiskOf can be repeated. The VM's work is locked.
+// revertDiskOf is idempotent. The caller holds the VM's work lock.
 func (w *Manager) revertDiskOf(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
 	err := w.intending(ctx, snap, func() error {
-		// What the bitmaps noted does not fit the disk afterwards: the next backup is a full one.
+		// Afterwards the bitmaps no longer match the disk: the next backup is a full one.
 		if err := w.forgetBitmaps(ctx, m, &r); err != nil {
 			return err
 		}
@@ -67,9 +67,9 @@ func (w *Manager) revertDiskOf(ctx context.Context, m *machine.Machine, r record
 	return w.settleRevert(ctx, &r, "the disk is as in snapshot "+snap.Name)
 }
 
-// intending stores that a VM is being put back to a snapshot before that is done, so that a daemon
-// that is killed meanwhile does it again: it may have left the disk half put back, or the VM halted.
-// settleRevert ends it. The VM's work is locked.
+// intending stores that a VM is being reverted to a snapshot before act reverts it. A daemon that
+// is killed during that repeats the revert, since it may have left the disk half reverted or the VM
+// paused. settleRevert clears the intent. The caller holds the VM's work lock.
 func (w *Manager) intending(ctx context.Context, snap *record.Snapshot, act func() error) error {
 	if err := w.store.SetReverting(ctx, snap.VM, snap.Name); err != nil {
 		return err
@@ -80,8 +80,7 @@ func (w *Manager) intending(ctx context.Context, snap *record.Snapshot, act func
 	return nil
 }
 
-// settleRevert stores that a VM is as in a snapshot. The snapshot brought back the size, too, that
-// the disk had.
+// settleRevert stores that a VM was reverted to a snapshot. The disk also has its old size again.
 func (w *Manager) settleRevert(ctx context.Context, r *record.VM, message string) error {
 	size := r.Spec.V.DiskGiB
 	if size != 0 && r.HasDisk() {
@@ -97,7 +96,7 @@ func (w *Manager) settleRevert(ctx context.Context, r *record.VM, message string
 	return err
 }
 
-// forgetBitmaps has the next backup be a full one. The VM's work is locked.
+// forgetBitmaps makes the next backup a full one. The caller holds the VM's work lock.
 func (w *Manager) forgetBitmaps(ctx context.Context, m *machine.Machine, r *record.VM) error {
 	if err := w.store.ForgetBitmaps(ctx, r.ID); err != nil {
 		return err
@@ -113,14 +112,15 @@ func (w *Manager) forgetBitmaps(ctx context.Context, m *machine.Machine, r *reco
 	return err
 }
 
-// revertRunning loads a full snapshot into a VM that runs.
+// revertRunning loads a full snapshot into a running VM.
 func (w *Manager) revertRunning(ctx context.Context, id string, snap *record.Snapshot) error {
 	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		return w.load(ctx, m, r, snap)
 	})
 }
 
-// load puts a VM that runs back to a full snapshot. It can be repeated. The VM's work is locked.
+// load reverts a running VM to a full snapshot. It is idempotent. The caller holds the VM's work
+// lock.
 func (w *Manager) load(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
 	if err := w.intending(ctx, snap, func() error { return w.loadNow(ctx, m, r, snap) }); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (w *Manager) loadNow(ctx context.Context, m *machine.Machine, r record.VM, 
 	return nil
 }
 
-// startFrom starts a VM from a full snapshot. A sandbox that runs is ended before.
+// startFrom starts a VM from a full snapshot. A running sandbox is killed first.
 func (w *Manager) startFrom(ctx context.Context, id string, snap *record.Snapshot) error {
 	m := w.machines.Get(id)
 	if instance, ended := m.Process(); instance != nil {
@@ -175,8 +175,8 @@ func (w *Manager) startFrom(ctx context.Context, id string, snap *record.Snapsho
 	})
 }
 
-// bringUpFrom starts the process of a VM in state starting from a full snapshot. The VM's work
-// is locked.
+// bringUpFrom starts the process of a VM in state starting from a full snapshot. The caller holds
+// the VM's work lock.
 func (w *Manager) bringUpFrom(ctx context.Context, m *machine.Machine, r record.VM, snap *record.Snapshot) error {
 	if err := w.store.ExpectSecretOf(ctx, snap); err != nil {
 		return err
@@ -200,13 +200,13 @@ func (w *Manager) bringUpFrom(ctx context.Context, m *machine.Machine, r record.
 	return w.reverted(ctx, &r, m, snap)
 }
 
-// reverted notes that a VM is in the state of a full snapshot, and has its agent get a new
-// secret: whoever has seen the old one may have been the reason to revert.
+// reverted stores that a VM was reverted to a full snapshot and gives its agent a new secret:
+// someone who has seen the old one may be the reason for the revert.
 func (w *Manager) reverted(ctx context.Context, r *record.VM, m *machine.Machine, snap *record.Snapshot) error {
-	// Asked for before the session ends: the next one begins at once, and has to know.
+	// Set before the session ends: the next one begins immediately and must know.
 	m.SetRotate(true)
 	if client, err := m.Session(); err == nil {
-		_ = client.Close() // it was with the guest as it was before
+		_ = client.Close() // it was with the guest before the revert
 	}
 	return w.settleRevert(ctx, r, "the VM is as in snapshot "+snap.Name)
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Settle finishes or undoes what was begun with a VM's disk before the daemon ended: a snapshot
-// that was not finished is removed, and a revert is done again. The VM's process, if it has one, was
-// found again, and its work is locked.
+// Settle finishes or undoes what was in progress on a VM's disk when the daemon ended: an
+// unfinished snapshot is removed, and a revert is repeated. The caller has reattached to the VM's
+// process, if it has one, and holds the work lock.
 func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) error {
 	if r.Backend == backend.Sandbox {
 		return w.tidy(ctx, r.ID, nil)
 	}
 	if r.State == vm.Stopping || r.State == vm.Deleting {
-		return nil // the disk is used by nobody until that is over
+		return nil // nobody uses the disk until that is done
 	}
-	d, err := w.openDisk(ctx, m, &r) // which tidies up
+	d, err := w.openDisk(ctx, m, &r) // this also removes unfinished snapshots
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) e
 		return nil
 	}
 	if r.State == vm.Running {
-		// What was begun had halted it, and nobody else did.
+		// Only the interrupted work has paused it.
 		if err := instance.Resume(ctx); err != nil {
 			return err
 		}
@@ -50,8 +50,8 @@ func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) e
 	return w.life.Agree(ctx, r, "as it was found after the daemon came back")
 }
 
-// BringUpAgain starts the process of a VM in state starting, from the snapshot that it was to be
-// started from. The VM's work is locked.
+// BringUpAgain starts the process of a VM in state starting, from a snapshot if the VM was being
+// reverted to one. The caller holds the VM's work lock.
 func (w *Manager) BringUpAgain(ctx context.Context, m *machine.Machine, r record.VM) error {
 	snap, err := w.reverting(ctx, &r)
 	if err != nil {
@@ -64,7 +64,8 @@ func (w *Manager) BringUpAgain(ctx context.Context, m *machine.Machine, r record
 	return err
 }
 
-// reverting is the snapshot that a VM is being put back to; nil: it is not, or that is gone.
+// reverting returns the snapshot that a VM is being reverted to, or nil if there is none or it no
+// longer exists.
 func (w *Manager) reverting(ctx context.Context, r *record.VM) (*record.Snapshot, error) {
 	if r.Reverting == "" {
 		return nil, nil

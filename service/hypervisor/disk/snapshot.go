@@ -15,10 +15,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// maxSnapshots bounds those of one VM.
+// maxSnapshots limits the snapshots of one VM.
 const maxSnapshots = 100
 
-// checkpointer is a VM that keeps its state in a folder, and restorer its backend.
+// checkpointer is a VM that can save its state to a folder. restorer is its backend.
 type (
 	checkpointer interface {
 		Checkpoint(ctx context.Context, folder string) error
@@ -28,7 +28,7 @@ type (
 	}
 )
 
-// CreateSnapshot keeps a VM's disk as it is, and with full its memory too.
+// CreateSnapshot saves a VM's disk, and for a full snapshot also its memory.
 func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Snapshot) (record.Snapshot, error) {
 	r, err := w.store.VM(ctx, id)
 	if err != nil {
@@ -39,7 +39,7 @@ func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Sna
 		if err := w.snapshotFits(ctx, &r, &snap); err != nil {
 			return err
 		}
-		// Once it is begun it is finished.
+		// Once started, it is finished.
 		ctx = context.WithoutCancel(ctx)
 		snap.Secret = r.Secret
 		if err := w.store.IntendSnapshot(ctx, &snap); err != nil {
@@ -66,7 +66,8 @@ func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Sna
 	return snap, err
 }
 
-// makeSnapshot makes a snapshot that is stored, and says how it went.
+// makeSnapshot makes a snapshot whose intent is stored. It returns how consistent it is, as text
+// for people.
 func (w *Manager) makeSnapshot(
 	ctx context.Context, r *record.VM, d backend.Disks, snap *record.Snapshot,
 ) (how string, err error) {
@@ -74,8 +75,8 @@ func (w *Manager) makeSnapshot(
 	case d == nil:
 		return "with its memory", w.checkpoint(ctx, r, snap)
 	case snap.Kind == record.SnapshotFull:
-		// Memory and disk fit together as they are, and the guest shall not find its file
-		// systems at rest when it is back.
+		// Memory and disk are consistent with each other, and after a revert the guest must not
+		// find its file systems frozen.
 		snap.MemoryBytes, err = d.Snapshot(ctx, snap.Name, true)
 		return "with its memory", err
 	}
@@ -85,8 +86,8 @@ func (w *Manager) makeSnapshot(
 	})
 }
 
-// dropSnapshot removes a snapshot, or what there is of one, and then its row, with an event and an
-// audit entry unless the message is empty. It can be repeated. d is nil for a sandbox.
+// dropSnapshot removes a snapshot, or its remains, and then its row. It adds an event and an audit
+// entry unless the message is empty. It is idempotent. d is nil for a sandbox.
 func (w *Manager) dropSnapshot(ctx context.Context, id, name string, d backend.Disks, action, message string) error {
 	var err error
 	if d == nil {
@@ -100,7 +101,7 @@ func (w *Manager) dropSnapshot(ctx context.Context, id, name string, d backend.D
 	return w.store.SettleNoSnapshot(ctx, id, name, action, message)
 }
 
-// tidy removes the snapshots that are not finished. The VM's work is locked; d is nil for a sandbox.
+// tidy removes unfinished snapshots. The caller holds the VM's work lock. d is nil for a sandbox.
 func (w *Manager) tidy(ctx context.Context, id string, d backend.Disks) error {
 	names, err := w.store.UnfinishedSnapshots(ctx, id)
 	if err != nil || len(names) == 0 {
@@ -122,7 +123,7 @@ func (w *Manager) tidy(ctx context.Context, id string, d backend.Disks) error {
 	return nil
 }
 
-// tidyStopped is tidy for a VM whose disk nobody has open. The VM's work is locked.
+// tidyStopped is tidy for a VM without a process. The caller holds the VM's work lock.
 func (w *Manager) tidyStopped(ctx context.Context, m *machine.Machine, r *record.VM) error {
 	names, err := w.store.UnfinishedSnapshots(ctx, r.ID)
 	if err != nil || len(names) == 0 {
@@ -135,7 +136,7 @@ func (w *Manager) tidyStopped(ctx context.Context, m *machine.Machine, r *record
 	return d.Close()
 }
 
-// withSandbox is withDisk for a VM that has none.
+// withSandbox is withDisk for a sandbox, which has no disk.
 func (w *Manager) withSandbox(ctx context.Context, id string, do work) error {
 	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
 		if err := w.tidy(ctx, id, nil); err != nil {
@@ -182,7 +183,7 @@ func sizeOf(folder string) (total int64, err error) {
 	return total, nil
 }
 
-// snapshotFits says whether a snapshot can be made of a VM as it is.
+// snapshotFits checks that a snapshot can be made of a VM in its current state.
 func (w *Manager) snapshotFits(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
 	if snap.Kind == record.SnapshotFull && r.State != vm.Running && r.State != vm.Paused {
 		return fault.New(
@@ -224,7 +225,7 @@ func (w *Manager) DeleteSnapshot(ctx context.Context, id, name string) error {
 			return err
 		}
 		if err := w.dropSnapshot(ctx, id, name, d, "vm.snapshot.delete", "snapshot "+name+" removed"); err != nil {
-			return errors.Join(err, w.store.KeepSnapshot(ctx, id, name)) // to be removed once more
+			return errors.Join(err, w.store.KeepSnapshot(ctx, id, name)) // to be removed again
 		}
 		return nil
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// CodeUnreachable is the code of the fault that a node does not answer, or not as it
-// should; callers see it as 502.
+// CodeUnreachable is the fault code for a node that does not answer, or not as it should. Callers
+// see it as 502.
 const CodeUnreachable = "node_unreachable"
 
 const (
@@ -31,7 +31,7 @@ const (
 	maxWords   = 500      // bytes that are shown of what a node says
 )
 
-// refusal is an answer of a daemon in its own words that it will not do something.
+// refusal is a daemon's own error response.
 type refusal struct {
 	status     int
 	said       hypervisorapi.Error
@@ -42,7 +42,7 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("it answers %d %s: %s", r.status, r.said.Code, r.said.Error)
 }
 
-// statusError is an answer with an unexpected status that is not in a daemon's words.
+// statusError is an unexpected status without a daemon's error body.
 type statusError int
 
 func (s statusError) Error() string {
@@ -52,12 +52,12 @@ func (s statusError) Error() string {
 	return fmt.Sprintf("it answers %d, and not as a daemon does", int(s))
 }
 
-// garbage is an answer that a daemon would not give.
+// garbage is a response that no daemon would send.
 type garbage string
 
 func (g garbage) Error() string { return string(g) }
 
-// refusals are the statuses that say that nothing was done, as faults.
+// refusals maps the statuses that mean that nothing was done to kinds of faults.
 var refusals = map[int]fault.Kind{
 	http.StatusBadRequest:            fault.Invalid,
 	http.StatusForbidden:             fault.Denied,
@@ -69,11 +69,11 @@ var refusals = map[int]fault.Kind{
 	http.StatusInsufficientStorage:   fault.StorageFailed,
 }
 
-// code is what a stable word for programs looks like.
+// code matches valid error codes.
 var code = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// read takes in an answer that should have the given status, and closes it. into may be
-// nil. Of the body at most limit bytes are read.
+// read reads a response that should have the status want, decodes it into into unless that is nil,
+// and closes it. It reads at most limit bytes of the body.
 func read(res *http.Response, want int, limit int64, into any) error {
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != want {
@@ -100,7 +100,7 @@ func readAll(from io.Reader, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// readRefusal makes an error of an answer: a refusal only where a daemon speaks, not a proxy.
+// readRefusal returns the error of a response: a refusal only if a daemon sent it, not a proxy.
 func readRefusal(res *http.Response) error {
 	if _, known := refusals[res.StatusCode]; !known {
 		return statusError(res.StatusCode)
@@ -120,7 +120,7 @@ func readRefusal(res *http.Response) error {
 	return &r
 }
 
-// plain cuts text of a stranger to what can be shown.
+// plain shortens a stranger's text and removes what cannot be shown.
 func plain(s string) string {
 	if len(s) > maxWords {
 		s = s[:maxWords] + "..."
@@ -133,7 +133,7 @@ func plain(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// fault is the refusal as the registry's caller sees it: as the node said it.
+// fault returns the refusal as a fault for the registry's caller, with the node's own message.
 func (r *refusal) fault() error {
 	f := fault.New(refusals[r.status], "%s", r.said.Error).WithCode(r.said.Code).WithRetryAfter(r.retryAfter)
 	if r.said.Field != nil {
@@ -145,7 +145,7 @@ func (r *refusal) fault() error {
 	return f
 }
 
-// passOn is the fault for an answer of a node: its own refusal, or that it is unreachable.
+// passOn returns the fault for a node's error: its own refusal, or that it is unreachable.
 func passOn(name string, err error) error {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -154,13 +154,12 @@ func passOn(name string, err error) error {
 	return unreachable(name, explain(err), err)
 }
 
-// unreachable is the fault that a node does not answer, or not as it should.
+// unreachable returns the fault for a node that does not answer, or not as it should.
 func unreachable(name, reason string, cause error) error {
 	return fault.Wrap(fault.Unreachable, cause, "node %s is unreachable: %s", name, reason).WithCode(CodeUnreachable)
 }
 
-// explain says why there is no good answer, without the addresses that Go's errors hold:
-// tenants read it.
+// explain describes an error without the addresses that Go's errors contain, since tenants read it.
 func explain(err error) string {
 	var (
 		status  statusError

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// What a VM may ask for, as in the contract.
+	// Limits of a VM, as in the contract.
 	maxVMVCPUs  = 512
 	maxVMMemory = 1 << 24 // MiB
-	// tries is how many nodes are asked for one VM.
+	// tries is the maximum number of nodes that are tried for one VM.
 	tries = 5
 )
 
-// Create makes a VM on the node with most room, or on the one that spec names, cordoned or
-// not. A tenant's caller gets it in that tenant; an empty tenant leaves the spec's.
+// Create creates a VM on the node with most free capacity, or on the one that spec names, cordoned
+// or not. If tenant is set, the VM belongs to it; otherwise spec decides.
 //
-// What the node refuses is answered as the node says it, with the limit where a
-// limit of its policy is named. A node that was not reached, or that cannot run the VM now, is
-// passed over for the next best unless it was named. Where nobody knows whether there is a VM now,
-// the fault has CodeUnreachable and names the node to look at.
+// A node's refusal is returned with its own message, including the limit of its policy if it names
+// one. If a node cannot be reached or cannot run the VM now, the next best is tried, unless spec
+// names the node. If it is unknown whether the VM was created, the fault has CodeUnreachable and
+// names the node.
 func (r *Registry) Create(
 	ctx context.Context, tenant string, spec hypervisorapi.FleetVMSpec,
 ) (hypervisorapi.FleetVM, error) {
@@ -38,7 +38,7 @@ func (r *Registry) Create(
 	if spec.Tenant != nil {
 		owner = *spec.Tenant
 	}
-	// The node's own contract has all fields but these two.
+	// The node's own contract lacks these two fields.
 	spec.Node, spec.NodeSelector = nil, nil
 	body, err := json.Marshal(spec)
 	if err != nil {
@@ -102,8 +102,8 @@ func checkSpec(tenant string, spec *hypervisorapi.FleetVMSpec) (request, error) 
 	return req, nil
 }
 
-// createOn asks a node for a VM whose room is reserved, and does with the reservation what
-// the answer says. The answer is waited for even if the caller no longer does.
+// createOn requests a VM from a node whose capacity is reserved, and settles or releases the
+// reservation depending on the response. It waits for the response even if the caller leaves.
 func (r *Registry) createOn(
 	ctx context.Context, one *reservation, node *nodeRow, body []byte, name, owner string,
 ) (hypervisorapi.FleetVM, error) {
@@ -126,7 +126,7 @@ func (r *Registry) createOn(
 	return vm, err
 }
 
-// nothingMade says whether it is certain that a create has left nothing behind.
+// nothingMade reports whether a create is certain to have left nothing behind.
 func nothingMade(err error) bool {
 	var refused *refusal
 	var status statusError
@@ -135,7 +135,7 @@ func nothingMade(err error) bool {
 			status != http.StatusRequestTimeout
 }
 
-// elsewhere says whether another node may well do what this one has not.
+// elsewhere reports whether another node may succeed where this one did not.
 func elsewhere(err error) bool {
 	var refused *refusal
 	if errors.As(err, &refused) {
@@ -145,7 +145,7 @@ func elsewhere(err error) bool {
 	return errors.Is(err, errNotSent)
 }
 
-// Delete removes a VM of a node. A tenant's caller is told that another's does not exist.
+// Delete deletes a VM on a node. To tenants, VMs of others do not exist.
 func (r *Registry) Delete(ctx context.Context, node, id, tenant string) error {
 	row, err := findNode(ctx, r.cfg.DB, node)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *Registry) Delete(ctx context.Context, node, id, tenant string) error {
 	return nil
 }
 
-// silent says since when a node has not been heard.
+// silent returns since when there was no heartbeat, as text.
 func (r *Registry) silent(n *nodeRow) string {
 	return "no heartbeat since " + n.HeartbeatAt.UTC().Format(time.RFC3339)
 }

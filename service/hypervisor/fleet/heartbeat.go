@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/placement"
 )
 
-// Limits of what a heartbeat may say.
+// Limits of a heartbeat's content.
 const (
 	maxURL      = 512
 	maxVersion  = 64
@@ -26,12 +26,12 @@ const (
 	maxNodeVMs  = 1 << 20
 )
 
-// nodeName is what a node may be called. It is a part of paths.
+// nodeName matches valid node names. They are used in paths.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// Heartbeat takes in that a node lives and what it has; a new node joins. after is the
-// sequence that answered the node's heartbeat before, 0 if there was none, and the sequence
-// returned is for its next one (see the package comment). A cordon stays as it is.
+// Heartbeat stores a node's heartbeat; a new node joins. after is the sequence from the response to
+// the node's previous heartbeat, or 0 if there was none. The returned sequence is for its next one
+// (see the package comment). A cordon is unchanged.
 func (r *Registry) Heartbeat(
 	ctx context.Context, name string, hb hypervisorapi.Heartbeat, after int64,
 ) (hypervisorapi.Node, int64, error) {
@@ -42,7 +42,7 @@ func (r *Registry) Heartbeat(
 	defer r.mu.Unlock()
 	l := r.ledgers[name]
 	if l == nil {
-		// Larger than what a registry before this one has given out.
+		// Larger than any number that an earlier registry gave out.
 		l = &ledger{sequence: r.cfg.Now().UnixMicro(), reserved: map[*reservation]struct{}{}}
 	}
 	current := !l.heard || after == l.sequence
@@ -161,8 +161,7 @@ func checkLabels(field string, labels hypervisorapi.Labels) error {
 	return nil
 }
 
-// checkURL refuses what is not the address of a daemon. Credentials in it would be shown
-// in lists.
+// checkURL rejects URLs that cannot be a daemon's. Credentials in it would be shown in lists.
 func checkURL(field, s string) error {
 	u, err := url.Parse(s)
 	switch {
@@ -178,7 +177,7 @@ func checkURL(field, s string) error {
 	return nil
 }
 
-// sizeOf is what a VM takes, with the contract's defaults.
+// sizeOf returns the resources of a VM, with the contract's defaults.
 func sizeOf(spec *hypervisorapi.FleetVMSpec) placement.Resources {
 	size := placement.Resources{VCPUs: 1, MemoryMiB: 512}
 	if spec.Vcpus != nil {

@@ -14,21 +14,21 @@ const (
 	pageSize = 500
 	maxPage  = 16 << 20  // bytes
 	maxList  = 256 << 20 // bytes of all pages of one list
-	// The cursors that nodes give out are at most this long, as in the contract.
+	// The maximum length of nodes' cursors, as in the contract.
 	maxCursor = 512
-	// maxAsked is how many nodes are asked at a time.
+	// maxAsked is the maximum number of nodes that are asked concurrently.
 	maxAsked = 256
 )
 
-// unreachableNode is an entry of FleetVMs.UnreachableNodes, as it is generated.
+// unreachableNode is an entry of FleetVMs.UnreachableNodes, as generated.
 type unreachableNode = struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
 }
 
-// VMs are the VMs of all nodes, of one tenant or, where that is empty, of all. Nodes are
-// asked at the same time, and those that do not answer whole and in time are told with the
-// reason: a list has all VMs of a node or none.
+// VMs lists the VMs of all nodes, for one tenant or, if that is empty, for all. Nodes are asked
+// concurrently. A node that does not answer completely and in time is listed with the reason: a
+// list has all VMs of a node or none.
 func (r *Registry) VMs(ctx context.Context, tenant string) (hypervisorapi.FleetVMs, error) {
 	list := hypervisorapi.FleetVMs{Items: []hypervisorapi.FleetVM{}, UnreachableNodes: []unreachableNode{}}
 	rows, err := nodeRows(ctx, r.cfg.DB, "")
@@ -62,7 +62,7 @@ func (r *Registry) VMs(ctx context.Context, tenant string) (hypervisorapi.FleetV
 	return list, err
 }
 
-// NodeVMs are the VMs of one node, of one tenant or, where that is empty, of all.
+// NodeVMs lists the VMs of one node, for one tenant or, if that is empty, for all.
 func (r *Registry) NodeVMs(ctx context.Context, name, tenant string) ([]hypervisorapi.FleetVM, error) {
 	row, err := findNode(ctx, r.cfg.DB, name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Registry) NodeVMs(ctx context.Context, name, tenant string) ([]hypervis
 	return vms, nil
 }
 
-// newBudget is what all answers to one list may take together.
+// newBudget returns the total budget for all responses of one list.
 func newBudget() *fanout.Budget { return fanout.NewBudget(MaxVMs, maxList) }
 
 // list reads all pages of a node.
@@ -115,7 +115,7 @@ func (r *Registry) list(
 	}
 }
 
-// page reads one page, and the cursor of the next.
+// page reads one page and returns it with the cursor of the next.
 func (p peer) page(
 	ctx context.Context, params *hypervisorapi.ListVMsParams, of *fanout.Share,
 ) ([]hypervisorapi.FleetVM, string, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// peer is a node to talk to.
+// peer is a client for a node.
 type peer struct {
 	name string
 	api  *hypervisorapi.Client
@@ -28,13 +28,13 @@ func (r *Registry) peer(n *nodeRow) (peer, error) {
 	return peer{n.Name, api}, err
 }
 
-// vmID is what a VM's id may be: it is a part of paths.
+// vmID matches valid ids of VMs. They are used in paths.
 var vmID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// errNotSent says that nothing of a request has left this host.
+// errNotSent is the error if nothing of a request was sent.
 var errNotSent = errors.New("nothing was sent")
 
-// create asks for a VM. The error has errNotSent in it where the node cannot know of the request.
+// create requests a VM. The error wraps errNotSent if the node cannot know of the request.
 func (p peer) create(ctx context.Context, spec []byte, name, tenant string) (hypervisorapi.FleetVM, error) {
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(
@@ -59,7 +59,7 @@ func (p peer) create(ctx context.Context, spec []byte, name, tenant string) (hyp
 	return vm, p.adopt(&vm, tenant)
 }
 
-// get reads one VM.
+// get returns one VM.
 func (p peer) get(ctx context.Context, id string) (hypervisorapi.FleetVM, error) {
 	res, err := p.api.GetVM(ctx, id)
 	if err != nil {
@@ -83,8 +83,8 @@ func (p peer) delete(ctx context.Context, id string) error {
 	return read(res, http.StatusNoContent, 0, nil)
 }
 
-// adopt checks a VM that a node reports, and makes it one of the fleet. With a tenant, it
-// must be that tenant's.
+// adopt checks a VM that a node reports and sets its node. If tenant is set, the VM must be that
+// tenant's.
 func (p peer) adopt(vm *hypervisorapi.FleetVM, tenant string) error {
 	if !vmID.MatchString(vm.Id) || !vm.State.Valid() || !vm.Backend.Valid() || vm.CreatedAt.Equal(time.Time{}) {
 		return garbage("its answer is not in the form of a daemon's")

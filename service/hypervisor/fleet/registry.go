@@ -11,29 +11,29 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// What holds unless the settings say otherwise.
+// Defaults of Config.
 const (
 	DefaultInterval       = 10 * time.Second
 	DefaultDeadline       = 3 * time.Second
 	DefaultCreateDeadline = 2 * time.Minute
 	DefaultPatience       = 5 * time.Second
-	// MaxNodes bounds a fleet.
+	// MaxNodes is the maximum number of nodes in a fleet.
 	MaxNodes = 1000
-	// MaxVMs bounds what VMs and NodeVMs list.
+	// MaxVMs is the maximum number of VMs in a list.
 	MaxVMs = 50_000
 )
 
 const (
-	// A node is healthy while its last heartbeat is at most so many intervals old: three,
-	// and the tenth that jitter may add to each.
+	// A node is healthy while its last heartbeat is at most this many intervals old: three, plus
+	// the tenth that jitter may add to each.
 	healthyIntervals = 3.3
-	// A node that was silent for longer is not asked by lists any more, in intervals.
+	// Lists skip a node that was silent for longer than this many intervals.
 	goneIntervals = 30
-	// doubt is how long a create of unknown outcome may still be under way on its node.
+	// doubt is how long a create of unknown outcome may still be in progress on its node.
 	doubt = time.Minute
 )
 
-// Config is what a Registry stands on. DB alone is required.
+// Config holds the dependencies and settings of a Registry. Only DB is required.
 type Config struct {
 	DB    *db.DB // with the table nodes
 	Token string // shown to the nodes; an admin's there
@@ -49,17 +49,17 @@ type Config struct {
 	HTTP   *http.Client // nil: one with sane limits; otherwise CAFile is not used
 }
 
-// Registry knows the nodes of a fleet. It is safe for concurrent use.
+// Registry manages the nodes of a fleet. It is safe for concurrent use.
 type Registry struct {
 	cfg  Config
 	http *http.Client
 
-	mu      sync.Mutex // held over the transactions that change what nodes have left
+	mu      sync.Mutex // held during transactions that change free capacity
 	ledgers map[string]*ledger
-	changed chan struct{} // closed, and made anew, when there may be more room
+	changed chan struct{} // closed and replaced when capacity may have become free
 }
 
-// New makes a Registry. It fails when the CA file cannot be read.
+// New returns a Registry. It fails if the CA file cannot be read.
 func New(cfg Config) (*Registry, error) {
 	setDefault(&cfg.Interval, DefaultInterval)
 	setDefault(&cfg.Deadline, DefaultDeadline)
@@ -84,7 +84,7 @@ func setDefault(d *time.Duration, to time.Duration) {
 	}
 }
 
-// Nodes are all nodes, by name.
+// Nodes lists all nodes by name.
 func (r *Registry) Nodes(ctx context.Context) ([]hypervisorapi.Node, error) {
 	rows, err := nodeRows(ctx, r.cfg.DB, "")
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Registry) Nodes(ctx context.Context) ([]hypervisorapi.Node, error) {
 	return nodes, nil
 }
 
-// Node is one node; without it the error is of kind NotFound.
+// Node returns one node. It fails with NotFound if there is none.
 func (r *Registry) Node(ctx context.Context, name string) (hypervisorapi.Node, error) {
 	row, err := findNode(ctx, r.cfg.DB, name)
 	return r.node(&row), noNode(err, name)
@@ -105,8 +105,8 @@ func (r *Registry) Node(ctx context.Context, name string) (hypervisorapi.Node, e
 
 func noNode(err error, name string) error { return db.NotFound(err, "there is no node %.64q", name) }
 
-// SetCordon says whether new VMs are kept off a node. also, which may be nil, runs in
-// the same transaction.
+// SetCordon excludes a node from the placement of new VMs, or includes it again. also, which may be
+// nil, runs in the same transaction.
 func (r *Registry) SetCordon(
 	ctx context.Context, name string, on bool, also func(tx *db.Tx) error,
 ) (hypervisorapi.Node, error) {
@@ -126,8 +126,8 @@ func (r *Registry) SetCordon(
 	return r.node(&row), err
 }
 
-// Deregister forgets a node. Its VMs continue, and it is back, uncordoned, with its next heartbeat.
-// also, which may be nil, runs in the same transaction.
+// Deregister removes a node. Its VMs keep running, and its next heartbeat registers it again,
+// uncordoned. also, which may be nil, runs in the same transaction.
 func (r *Registry) Deregister(ctx context.Context, name string, also func(tx *db.Tx) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +153,7 @@ func run(also func(tx *db.Tx) error, tx *db.Tx) error {
 	return also(tx)
 }
 
-// Capacity sums up what the healthy nodes have.
+// Capacity returns the sum of the healthy nodes' capacities.
 func (r *Registry) Capacity(ctx context.Context) (hypervisorapi.Capacity, error) {
 	rows, err := nodeRows(ctx, r.cfg.DB, "")
 	sum := hypervisorapi.Capacity{Nodes: len(rows)}
@@ -172,7 +172,7 @@ func (r *Registry) Capacity(ctx context.Context) (hypervisorapi.Capacity, error)
 	return sum, err
 }
 
-// silence is how long ago a node was heard.
+// silence returns the time since a node's last heartbeat.
 func (r *Registry) silence(n *nodeRow) time.Duration { return r.cfg.Now().Sub(n.HeartbeatAt.Time) }
 
 func (r *Registry) healthy(n *nodeRow) bool {

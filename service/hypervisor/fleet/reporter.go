@@ -15,23 +15,23 @@ import (
 
 const (
 	jitter = 0.1 // of the interval, to both sides
-	// gap is the least time between two heartbeats that were asked for by Nudge.
+	// gap is the minimum time between two heartbeats that Nudge requested.
 	gap = time.Second
-	// beatTimeout bounds a heartbeat, with the reading of the numbers.
+	// beatTimeout is the timeout for a heartbeat, including reading the numbers.
 	beatTimeout = 10 * time.Second
-	// A heartbeat that failed is sent again after this share of the interval, and then after
-	// twice as long each time, up to the interval.
+	// A failed heartbeat is retried after this fraction of the interval, then with a doubled delay
+	// each time, up to the interval.
 	firstRetry    = 8
 	maxBeatAnswer = 64 << 10 // bytes
 )
 
-// ReporterConfig is what a Reporter stands on. Registry, Name and Report are required.
+// ReporterConfig configures a Reporter. Registry, Name and Report are required.
 type ReporterConfig struct {
 	Registry string // URL of the registry
 	Name     string // of this node
 	Token    string // the fleet's
-	// Report reads what the node has now. VMs that are being made count, from the moment
-	// that their create can be answered.
+	// Report returns the node's current state. VMs that are being created count from before the
+	// response to their create.
 	Report func(ctx context.Context) (hypervisorapi.Heartbeat, error)
 
 	Interval time.Duration  // 0: DefaultInterval
@@ -53,7 +53,7 @@ type Reporter struct {
 	reached  bool  // once
 }
 
-// NewReporter makes a Reporter. Faults name the setting that is wrong: registry, name, ca_file.
+// NewReporter returns a Reporter. Faults name the wrong setting: registry, name or ca_file.
 func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	if err := checkURL("registry", cfg.Registry); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	return &Reporter{cfg: cfg, api: api, nudge: make(chan struct{}, 1)}, err
 }
 
-// Nudge has heartbeats sent soon, because what the node has left has changed. It never waits.
+// Nudge requests a heartbeat soon because the node's free capacity changed. It does not block.
 func (r *Reporter) Nudge() {
 	select {
 	case r.nudge <- struct{}{}:
@@ -88,11 +88,11 @@ func (r *Reporter) Nudge() {
 	}
 }
 
-// Run sends heartbeats until ctx ends: the first at once, then one in every interval. The
-// node stays registered when it returns, since its VMs continue.
+// Run sends heartbeats until ctx ends: one immediately, then one per interval. The node stays
+// registered after that, since its VMs keep running.
 func (r *Reporter) Run(ctx context.Context) {
-	// What the registry has reserved goes with the second heartbeat after a create, so the
-	// first one of all, and one that was asked for, is soon followed by another.
+	// The registry drops a reservation with the second heartbeat after a create. Therefore the
+	// first heartbeat, and one that was requested, is soon followed by another.
 	again := true
 	for {
 		err := r.beat(ctx)
@@ -108,8 +108,8 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// pause waits until the next heartbeat is due. It tells whether there is to be one, and
-// whether it is due for a nudge.
+// pause waits until the next heartbeat is due. It reports whether to continue, and whether the
+// heartbeat was requested by Nudge.
 func (r *Reporter) pause(ctx context.Context, soon bool) (running, nudged bool) {
 	nudge, wait := r.nudge, r.wait()
 	switch {
@@ -137,7 +137,7 @@ func (r *Reporter) pause(ctx context.Context, soon bool) (running, nudged bool) 
 	}
 }
 
-// wait is the time to the next heartbeat if nothing happens.
+// wait returns the time until the next regular heartbeat.
 func (r *Reporter) wait() time.Duration {
 	spread := 1 + jitter*(2*r.cfg.Rand()-1)
 	wait := r.cfg.Interval
@@ -147,7 +147,7 @@ func (r *Reporter) wait() time.Duration {
 	return time.Duration(float64(wait) * spread)
 }
 
-// tell logs that heartbeats have begun to fail or to be taken in.
+// tell logs when heartbeats start to fail or to succeed.
 func (r *Reporter) tell(err error) {
 	switch {
 	case err != nil:

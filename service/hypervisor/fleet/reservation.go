@@ -11,29 +11,29 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/placement"
 )
 
-// bookkeeping is how long a change of the tables may take when no caller waits.
+// bookkeeping is the timeout for database changes that no caller waits for.
 const bookkeeping = 10 * time.Second
 
-// ledger is what the registry keeps in memory of a node.
+// ledger is the registry's in-memory state of a node.
 type ledger struct {
 	heard    bool  // since the registry started
 	sequence int64 // that the last heartbeat taken in was answered with
 	reserved map[*reservation]struct{}
 }
 
-// reservation is room on a node for a VM that its heartbeats may not count yet.
+// reservation is capacity on a node for a VM that its heartbeats may not count yet.
 type reservation struct {
 	node string
 	size placement.Resources
 	vm   string // its id, once known
-	// A create that has ended is counted by heartbeats that answer a sequence after
-	// this one, and, if its outcome is unknown, that come at keep or later.
+	// Once its create has ended, a reservation is counted by heartbeats that answer a later
+	// sequence than this one and, if the outcome is unknown, arrive at keep or later.
 	ended    bool
 	sequence int64
 	keep     time.Time
 }
 
-// split tells the reservations that a heartbeat is certain to count from the sum of the others.
+// split returns the reservations that a heartbeat is certain to count, and the sum of the others.
 func (l *ledger) split(after int64, now time.Time) (counted []*reservation, left placement.Resources) {
 	for one := range l.reserved {
 		if l.heard && one.ended && after > one.sequence && !now.Before(one.keep) {
@@ -53,8 +53,9 @@ type request struct {
 	avoided []string // nodes that were tried
 }
 
-// reserve finds a node and takes the VM's room off it. Where room is missing only for VMs
-// that are under way or perhaps counted twice, it waits for that to change, up to Config.Patience.
+// reserve finds a node and subtracts the VM's resources from its capacity. If there is not enough
+// only because of VMs that are being created or perhaps counted twice, it waits, up to
+// Config.Patience.
 func (r *Registry) reserve(ctx context.Context, req *request) (*reservation, nodeRow, error) {
 	timer := time.NewTimer(r.cfg.Patience)
 	defer timer.Stop()
@@ -73,8 +74,8 @@ func (r *Registry) reserve(ctx context.Context, req *request) (*reservation, nod
 	}
 }
 
-// tryReserve is reserve without waiting. With an error, a channel says that there may be
-// room once it is closed.
+// tryReserve is reserve without waiting. With an error it may return a channel that is closed when
+// capacity may have become free.
 func (r *Registry) tryReserve(ctx context.Context, req *request) (*reservation, nodeRow, <-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +108,7 @@ func (r *Registry) tryReserve(ctx context.Context, req *request) (*reservation, 
 	return one, chosen, nil, nil
 }
 
-// choose finds the node for a VM: the one that is named, or the best.
+// choose returns the node for a VM: the requested one, or the best.
 func (r *Registry) choose(rows []nodeRow, req *request) (nodeRow, error) {
 	name := req.node
 	if name == "" {
@@ -126,7 +127,7 @@ func (r *Registry) choose(rows []nodeRow, req *request) (nodeRow, error) {
 	return rows[i], nil
 }
 
-// hope says whether there would be room but for the reservations.
+// hope reports whether there would be enough capacity without the reservations.
 func (r *Registry) hope(rows []nodeRow, req *request) bool {
 	if req.node != "" {
 		return false
@@ -135,8 +136,8 @@ func (r *Registry) hope(rows []nodeRow, req *request) bool {
 	return err == nil
 }
 
-// candidates are the nodes that were not tried yet. Reservations can be left out of
-// what they have free.
+// candidates returns the nodes that were not tried yet. With unreserved, reservations are added
+// back to their free capacity.
 func (r *Registry) candidates(rows []nodeRow, req *request, unreserved bool) []placement.Node {
 	var nodes []placement.Node
 	for i := range rows {
@@ -163,7 +164,7 @@ func (r *Registry) candidates(rows []nodeRow, req *request, unreserved bool) []p
 	return nodes
 }
 
-// settle notes that a create has ended: with a VM, or, where vm is empty, nobody knows how.
+// settle records that a create has ended: with a VM or, if vm is empty, with an unknown outcome.
 func (r *Registry) settle(one *reservation, vm string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,14 +176,14 @@ func (r *Registry) settle(one *reservation, vm string) {
 	}
 }
 
-// release gives the room of a VM back that there is not, or no longer.
+// release returns the capacity of a VM that was not created or no longer exists.
 func (r *Registry) release(ctx context.Context, one *reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.releaseLocked(ctx, one)
 }
 
-// releaseVM gives the room back that is reserved for a VM, if any is.
+// releaseVM returns the capacity that is reserved for a VM, if any.
 func (r *Registry) releaseVM(ctx context.Context, node, vm string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,20 +204,20 @@ func (r *Registry) releaseLocked(ctx context.Context, one *reservation) {
 		return
 	}
 	if _, there := l.reserved[one]; !there {
-		return // the node was deregistered meanwhile
+		return // the node was deregistered since
 	}
 	delete(l.reserved, one)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookkeeping)
 	defer cancel()
 	err := r.cfg.DB.Update(ctx, func(tx *db.Tx) error { return addRoom(ctx, tx, one.node, 1, one.size) })
 	if err != nil {
-		// The next heartbeat puts it right.
+		// The next heartbeat corrects it.
 		r.cfg.Log.Error("room on a node was not given back", "node", one.node, "error", err)
 	}
 	r.wakeLocked()
 }
 
-// wake lets creates that wait for room look again.
+// wake makes creates that wait for capacity try again.
 func (r *Registry) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,7 +233,7 @@ func noSuchNode(name string) error {
 	return fault.InvalidField("node", "there is no node %.64q", name)
 }
 
-// unknownNode turns the absence of a node that a request names into a fault of its field.
+// unknownNode turns a missing node that a request names into a fault for the field node.
 func unknownNode(err error, name string) error {
 	if errors.Is(err, db.ErrNoRows) {
 		return noSuchNode(name)

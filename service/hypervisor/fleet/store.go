@@ -25,14 +25,14 @@ type nodeRow struct {
 	HeartbeatAt   db.Time                          `db:"heartbeat_at"`
 }
 
-// nodeRows are all nodes by name; lock is Tx.ForUpdate or empty.
+// nodeRows returns all nodes by name. lock is Tx.ForUpdate or empty.
 func nodeRows(ctx context.Context, q db.Querier, lock string) ([]nodeRow, error) {
 	var rows []nodeRow
 	err := q.Select(ctx, &rows, "SELECT * FROM nodes ORDER BY name"+lock)
 	return rows, err
 }
 
-// findNode is one node, or ErrNoRows; what cannot be a name does not reach the database.
+// findNode returns one node, or ErrNoRows. Invalid names are not looked up.
 func findNode(ctx context.Context, q db.Querier, name string) (nodeRow, error) {
 	var row nodeRow
 	if !nodeName.MatchString(name) {
@@ -42,7 +42,7 @@ func findNode(ctx context.Context, q db.Querier, name string) (nodeRow, error) {
 	return row, err
 }
 
-// putNode makes or changes a node, but for its cordon, and returns what is stored.
+// putNode inserts or updates a node except its cordon, and returns the stored row.
 func putNode(ctx context.Context, tx *db.Tx, n *nodeRow) (nodeRow, error) {
 	var known, stored int
 	if err := tx.Get(ctx, &known, "SELECT COUNT(*) FROM nodes WHERE name = ?", n.Name); err != nil {
@@ -83,7 +83,7 @@ func putNode(ctx context.Context, tx *db.Tx, n *nodeRow) (nodeRow, error) {
 	return row, err
 }
 
-// addRoom changes what a node has left; with a negative sign it is taken off.
+// addRoom adds to a node's free capacity, or subtracts with a negative sign.
 func addRoom(ctx context.Context, tx *db.Tx, name string, sign int, size placement.Resources) error {
 	_, err := tx.Exec(
 		ctx, "UPDATE nodes SET free_vcpus = free_vcpus + ?, free_memory_mib = free_memory_mib + ? WHERE name = ?",

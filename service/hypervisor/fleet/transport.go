@@ -18,9 +18,9 @@ const (
 	maxAnswerHeaders = 64 << 10
 )
 
-// newHTTPClient is a client for daemons of the fleet, which are reached directly, without
-// a proxy. Requests end with their contexts. It is made from given, if that is not nil. Redirects
-// are never followed: the token is for the address that was asked.
+// newHTTPClient returns a client for daemons of the fleet, based on given unless that is nil. It
+// connects directly, without a proxy. Requests end with their contexts. Redirects are never
+// followed: the token is only for the requested address.
 func newHTTPClient(given *http.Client, caFile string) (*http.Client, error) {
 	client := &http.Client{}
 	if given != nil {
@@ -46,7 +46,7 @@ func newHTTPClient(given *http.Client, caFile string) (*http.Client, error) {
 	return client, nil
 }
 
-// authorities are those of the system and of the file, if one is named.
+// authorities returns the system's authorities plus those in the file, if one is given.
 func authorities(caFile string) (*x509.CertPool, error) {
 	if caFile == "" {
 		return nil, nil // the system's
@@ -65,7 +65,7 @@ func authorities(caFile string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// authorize puts the fleet's token on a request.
+// authorize adds the fleet's token to a request.
 func authorize(token string) func(context.Context, *http.Request) error {
 	return func(_ context.Context, req *http.Request) error {
 		if token != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
-// call is one open call. The guest ends it, also when it was abandoned.
+// call is one open call. It ends when the guest ends it, even if it was abandoned.
 type call struct {
 	id       uint64
 	inbox    *wire.Inbox
@@ -32,8 +32,7 @@ type outcome struct {
 	err    error
 }
 
-// open sends the frame that opens a call, unless it fails. Who opened one must wait for
-// it or abandon it.
+// open sends the frame that opens a call. If it succeeds, the caller must call wait or abandon.
 func (c *Client) open(ctx context.Context, op string, args any, streams ...int) (*call, error) {
 	if err := c.take(ctx, c.slots); err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func (c *Client) take(ctx context.Context, places chan<- struct{}) error {
 	}
 }
 
-// openInTurn is open for who holds turn and a slot, which it gives back when it fails.
+// openInTurn is open for a caller that holds turn and a slot. It releases the slot if it fails.
 func (c *Client) openInTurn(ctx context.Context, op string, args any, streams ...int) (*call, error) {
 	call := &call{inbox: wire.NewInbox(), budget: wire.NewBudget(), done: make(chan outcome, 1)}
 	call.ctx, call.cancel = context.WithCancelCause(ctx)
@@ -91,8 +90,8 @@ func (c *Client) openInTurn(ctx context.Context, op string, args any, streams ..
 	return call, nil
 }
 
-// finish ends a call, once: the guest did, or never heard of it. A guest can do so before
-// it has heard of it.
+// finish ends a call, once: the guest has ended it, or never received it. A guest can also end a
+// call before it has received it.
 func (c *Client) finish(call *call, o outcome) {
 	c.mu.Lock()
 	if c.calls[call.id] != call {
@@ -110,8 +109,8 @@ func (c *Client) finish(call *call, o outcome) {
 	<-c.slots
 }
 
-// wait waits for the answer of the guest and reads it into result. If the caller's ctx
-// ends first, the guest is told to cancel.
+// wait waits for the guest's response and decodes it into result. If the caller's ctx ends first,
+// it tells the guest to cancel.
 func (c *Client) wait(call *call, result any) error {
 	var o outcome
 	select {
@@ -133,8 +132,7 @@ func (c *Client) wait(call *call, result any) error {
 	return nil
 }
 
-// abandon stops waiting for a call because of err, which it returns, or the reason why the
-// session is over.
+// abandon stops waiting for a call. It returns err, or why the session is over.
 func (c *Client) abandon(call *call, err error) error {
 	call.cancel(err)
 	call.inbox.Drop()
@@ -167,9 +165,8 @@ func (c *Client) breach(err error) error {
 	return c.Err()
 }
 
-// receive writes the data of a call to the writers of its streams until the guest's
-// answer, which wait returns then. More than limit bytes is a violation; negative is no
-// limit.
+// receive copies a call's data to the writers of its streams until the guest's response, which wait
+// then returns. More than limit bytes is a violation; a negative limit means none.
 func (c *Client) receive(call *call, limit int64, writers [wire.Errors + 1]io.Writer) error {
 	for {
 		stream, data, err := call.inbox.Take(call.ctx)
@@ -197,7 +194,7 @@ func (c *Client) receive(call *call, limit int64, writers [wire.Errors + 1]io.Wr
 	}
 }
 
-// ask is a call without data.
+// ask makes a call without data.
 func (c *Client) ask(ctx context.Context, op string, args, result any) error {
 	call, err := c.open(ctx, op, args)
 	if err != nil {
@@ -208,7 +205,7 @@ func (c *Client) ask(ctx context.Context, op string, args, result any) error {
 
 func isGraphic(r rune) bool { return unicode.IsGraphic(r) && r != unicode.ReplacementChar }
 
-// IsRefusal reports whether err is of a call that the agent refused with the code.
+// IsRefusal reports whether err is a refusal by the agent with the code.
 func IsRefusal(err error, code wire.Code) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Code == code

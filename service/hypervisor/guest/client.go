@@ -18,14 +18,14 @@ const (
 	maxAbandoned = 32               // cancelled calls that the guest did not end
 )
 
-// Errors of a session. That of a call that the guest refused is a *Refusal.
+// Errors of a session. A refused call fails with a *Refusal.
 var (
-	// ErrViolation is in the error of a session that the guest's breaking the protocol
-	// has ended.
+	// ErrViolation is wrapped by the error of a session that ended because the guest broke the
+	// protocol.
 	ErrViolation = errors.New("the guest broke the protocol")
 	// ErrClosed is the error of a client that was closed.
 	ErrClosed = errors.New("the guest agent's client is closed")
-	// ErrLost is in the error of a session whose stream has ended, or that the agent has ended.
+	// ErrLost is wrapped by the error of a session whose stream ended or that the agent ended.
 	ErrLost = errors.New("the connection to the guest agent is lost")
 )
 
@@ -33,7 +33,7 @@ func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrViolation, fmt.Sprintf(format, args...))
 }
 
-// Client speaks with the agent of one guest. Its methods can be called at the same time.
+// Client communicates with the agent of one guest. It is safe for concurrent use.
 type Client struct {
 	stream io.ReadWriteCloser
 	hello  wire.Hello
@@ -51,9 +51,9 @@ type Client struct {
 	err  error // once over is closed
 }
 
-// Connect begins a session over a stream and waits for the agent's hello as long as ctx
-// lasts. The stream is the client's from now on: it is closed with the client, and when
-// Connect fails. A wrong secret is found out by the first call.
+// Connect starts a session over a stream and waits for the agent's hello until ctx ends. It takes
+// over the stream, which is closed with the client and if Connect fails. A wrong secret is detected
+// only by the first call.
 func Connect(ctx context.Context, stream io.ReadWriteCloser, secret string) (*Client, error) {
 	if err := wire.ValidSecret(secret); err != nil {
 		return nil, errors.Join(err, stream.Close())
@@ -118,16 +118,16 @@ func readError(err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// Version is what the agent says is its version, at most 64 printable characters.
+// Version returns the version that the agent reports, at most 64 printable characters.
 func (c *Client) Version() string { return c.hello.Version }
 
-// Capabilities are the operations that the agent says it knows, at most 64.
+// Capabilities returns the operations that the agent reports, at most 64.
 func (c *Client) Capabilities() []string { return c.hello.Capabilities }
 
 // Done is closed when the session is over.
 func (c *Client) Done() <-chan struct{} { return c.over }
 
-// Err says why the session is over; nil while it is not.
+// Err returns why the session is over, or nil while it is not.
 func (c *Client) Err() error {
 	select {
 	case <-c.over:
@@ -137,13 +137,13 @@ func (c *Client) Err() error {
 	}
 }
 
-// Close ends the session. What the agent runs for it is killed.
+// Close ends the session. The agent kills what it runs for the session.
 func (c *Client) Close() error {
 	c.end(ErrClosed)
 	return nil
 }
 
-// end ends the session and all its calls with err, unless it is over.
+// end ends the session and all its calls with err, unless it is over already.
 func (c *Client) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *Client) end(err error) {
 	}
 }
 
-// limited ends the session if the guest does not take a frame in time.
+// limited ends the session if the guest does not accept a frame in time.
 type limited struct{ *Client }
 
 func (l limited) Write(b []byte) (int, error) {
@@ -171,7 +171,7 @@ func (l limited) Write(b []byte) (int, error) {
 	return l.stream.Write(b)
 }
 
-// keep runs a half of the session, whose error ends the whole.
+// keep runs one half of the session. Its error ends the session.
 func (c *Client) keep(name string, half func() error) {
 	routine.Go(nil, name, func() {
 		if err := routine.Call(nil, name, half); err != nil {
@@ -199,7 +199,7 @@ func (c *Client) read(r *wire.Reader) error {
 	}
 }
 
-// dispatch gives a frame to its call, which never waits.
+// dispatch passes a frame to its call. It never blocks.
 func (c *Client) dispatch(f wire.Frame) error {
 	c.mu.Lock()
 	call := c.calls[f.ID]
@@ -245,8 +245,8 @@ func asViolation(err error) error {
 	return nil
 }
 
-// Refusal is the error of a call that the agent did not do. The message is the guest's
-// and proves nothing; it is printable and short.
+// Refusal is the error of a call that the agent refused. The message is the guest's and must not be
+// trusted; it is printable and short.
 type Refusal struct {
 	Code    wire.Code
 	Message string
@@ -262,8 +262,8 @@ func refusal(body json.RawMessage) *Refusal {
 	return &Refusal{Code: wire.Code(printable(string(e.Code), 32)), Message: printable(e.Message, 500)}
 }
 
-// printable cuts what a guest wrote to n characters and replaces what could deceive a
-// terminal or a log.
+// printable returns at most n characters of a guest's text and replaces those that could mislead in
+// a terminal or a log.
 func printable(s string, n int) string {
 	out := make([]rune, 0, min(n, len(s)))
 	for _, r := range s {

@@ -1,6 +1,6 @@
-// Package guest is the daemon's side of the guest agent: a Client runs processes, moves
-// files and asks things in a guest over a stream. Package wire has the protocol, package
-// agent the side of the guest.
+// Package guest is the daemon's side of the guest agent: a Client runs processes, transfers files
+// and sends queries in a guest over a stream. Package wire defines the protocol, package agent is
+// the guest's side.
 //
 // # States of a client
 //
@@ -8,21 +8,20 @@
 //	   │                                                 violation ──► over (Done, Err)
 //	   └── ctx ended, or another answer ──► error, and the stream is closed
 //
-// A client that is over stays so; connect another one over a new stream. One that waits
-// for a guest to boot connects again every few seconds, since what was written to a guest
-// that starts anew is lost.
+// A client that is over stays over; connect a new one over a new stream. To wait for a booting
+// guest, reconnect every few seconds, since data written to a guest that then reboots is lost.
 //
 // # Invariants
 //
-// The guest is an enemy.
+// The guest is untrusted.
 //
-//   - What it sends is bounded: a frame, and a window of data for each of at most
-//     wire.MaxCalls calls. Whatever it sends beyond, or for calls that are not open, or in
-//     contradiction to what it said, ends the session with an ErrViolation that names it.
-//   - Nothing that it sends or leaves unsent makes a call outlive its context, or the
-//     session outlive a write that the guest does not take for writeLimit.
-//   - A caller who does not read or write holds up only its own call. A Read or a Write of
-//     a caller that has begun is waited for, but for that of an Exec's Stdin.
-//   - Texts of the guest are cut and made printable before they are in an error.
-//   - The secret is in no error.
+//   - What it sends is limited: one frame, and a window of data for each of at most wire.MaxCalls
+//     calls. Anything beyond that, for calls that are not open, or inconsistent with what it sent
+//     before, ends the session with an ErrViolation that describes it.
+//   - Nothing that it sends or fails to send makes a call outlive its context, or the session
+//     outlive a write that the guest does not accept within writeLimit.
+//   - A caller who does not read or write blocks only its own call. A Read or Write of a caller
+//     that has started is waited for, except a Read of an Exec's Stdin.
+//   - Texts of the guest are shortened and made printable before they are put in an error.
+//   - Errors never contain the secret.
 package guest

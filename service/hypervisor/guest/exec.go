@@ -22,7 +22,7 @@ type Command struct {
 	Detach    bool          // it outlives call and session, without input and output
 }
 
-// Exit is how a process ended.
+// Exit describes how a process ended.
 type Exit struct {
 	PID       int
 	Code      int    // -1 if a signal ended it
@@ -31,13 +31,12 @@ type Exit struct {
 	Truncated bool // there was more than MaxOutput
 }
 
-// Exec runs a process and waits for its end, or with Detach for its start. The process
-// leads a group, which is killed at the end of ctx, at Timeout and, for what is left of
-// it, when the process has ended; only processes that left the group continue.
+// Exec runs a process and waits for its end or, with Detach, for its start. The process leads a
+// group, which is killed when ctx ends, at Timeout and, as far as it still exists, when the process
+// has ended. Only processes that left the group continue.
 //
-// Exec never waits for a Read of Stdin that is under way when the process ends: Stdin must
-// not be used again before that has returned. An error of a reader or writer cancels the
-// process and is returned.
+// Exec does not wait for a pending Read of Stdin when the process ends: do not use Stdin before
+// that has returned. An error of a reader or writer cancels the process and is returned.
 func (c *Client) Exec(ctx context.Context, cmd Command) (Exit, error) {
 	call, err := c.open(ctx, wire.OpExec, wire.Exec{
 		Argv: cmd.Argv, Env: cmd.Env, Dir: cmd.Dir,
@@ -81,7 +80,7 @@ func (c *Client) sendInput(call *call, r io.Reader) {
 	}
 }
 
-// milliseconds rounds up, so that the least time is no "none".
+// milliseconds rounds up, so that a tiny duration does not become 0, which means none.
 func milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
-// fileIdle is how long a guest may take for the next piece of a file. A disk of the guest's, or
-// what is in the place of one, may never answer.
+// fileIdle is the timeout for progress of a file transfer. The guest's disk, or what replaces it,
+// may never answer.
 const fileIdle = time.Minute
 
 var errIdle = fmt.Errorf(
@@ -30,15 +30,14 @@ func (call *call) idle() idleTimer {
 	return idleTimer{time.AfterFunc(fileIdle, func() { call.cancel(errIdle) })}
 }
 
-// pause is called before something that is not the guest's to do, and progress after it.
+// pause is called before waiting for the caller's side, and progress after it.
 func (t idleTimer) pause()    { t.Stop() }
 func (t idleTimer) progress() { t.Reset(fileIdle) }
 
-// PutFile makes a file of the guest, of exactly size bytes of r, in the place of what is
-// there. The path is absolute and its folder exists; of mode only permissions are used.
-// The file is there whole and on disk when PutFile returns, and not at all after an error,
-// unless the answer was lost (ErrLost, or the end of ctx). A guest that takes nothing for a
-// minute ends the call.
+// PutFile writes exactly size bytes of r to a file in the guest and replaces an existing one. path
+// is absolute, and its folder must exist; only the permissions of mode are used. When PutFile
+// returns, the file is complete and on disk. After an error it does not exist, unless the response
+// was lost (ErrLost, or the end of ctx). It fails if the guest makes no progress for a minute.
 func (c *Client) PutFile(ctx context.Context, path string, mode fs.FileMode, size int64, r io.Reader) error {
 	if size < 0 {
 		return wire.Errorf(wire.Invalid, "a file cannot have %d bytes", size)
@@ -66,14 +65,14 @@ func (c *Client) PutFile(ctx context.Context, path string, mode fs.FileMode, siz
 	return c.wait(call, &done)
 }
 
-// File is what the guest says of a file before its content.
+// File is what the guest reports about a file before its content.
 type File struct {
 	Mode fs.FileMode // permissions only
 	Size int64       // -1 if it has content but no size, as in /proc
 }
 
-// GetFile writes a file of the guest to w and returns its permissions and its size. After
-// an error w may have got a part of it.
+// GetFile copies a file of the guest to w and returns its permissions and size. After an error, w
+// may contain a part of it.
 func (c *Client) GetFile(ctx context.Context, path string, w io.Writer) (fs.FileMode, int64, error) {
 	var file File
 	n, err := c.GetFileTo(ctx, path, func(f File) (io.Writer, error) {
@@ -83,10 +82,9 @@ func (c *Client) GetFile(ctx context.Context, path string, w io.Writer) (fs.File
 	return file.Mode, n, err
 }
 
-// GetFileTo is GetFile for who must know of the file before its content: open is called
-// first, and the content written to what it returns. An error of open ends the call. The
-// number of bytes is returned; it is the announced Size, unless that was -1. A guest that sends
-// nothing for a minute ends the call.
+// GetFileTo is like GetFile, but first calls open with the file's properties and writes the content
+// to the returned writer. An error of open ends the call. It returns the number of bytes, which is
+// the announced Size unless that was -1. It fails if the guest sends nothing for a minute.
 func (c *Client) GetFileTo(ctx context.Context, path string, open func(File) (io.Writer, error)) (int64, error) {
 	call, err := c.open(ctx, wire.OpGetFile, wire.GetFile{Path: path}, wire.Output)
 	if err != nil {
@@ -133,7 +131,7 @@ func (c *Client) GetFileTo(ctx context.Context, path string, open func(File) (io
 	return counter.n, nil
 }
 
-// counted counts what is written. Whoever takes it may be as slow as they like.
+// counted counts the written bytes. The time that w takes does not count as idle.
 type counted struct {
 	w    io.Writer
 	n    int64
@@ -148,7 +146,8 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// timedReader is what a guest gets. Whoever gives it may be as slow as they like.
+// timedReader reads what is sent to the guest. The time that the reader takes does not count as
+// idle.
 type timedReader struct {
 	io.Reader
 	idle idleTimer

@@ -8,14 +8,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
-// Ping waits for an answer of the agent, which the secret must fit.
+// Ping waits for a response of the agent. It fails if the secret is wrong.
 func (c *Client) Ping(ctx context.Context) error {
 	var done struct{}
 	return c.ask(ctx, wire.OpPing, struct{}{}, &done)
 }
 
-// Network returns the interfaces of the guest as it tells them, at most 1024. Names are
-// printable, MACs and addresses well formed; more is not proved.
+// Network returns the guest's network interfaces as it reports them, at most 1024. Names are
+// printable, MACs and addresses are well formed. Nothing else is verified.
 func (c *Client) Network(ctx context.Context) ([]wire.Interface, error) {
 	var n wire.Network
 	if err := c.ask(ctx, wire.OpNetwork, struct{}{}, &n); err != nil {
@@ -39,34 +39,32 @@ func (c *Client) Network(ctx context.Context) ([]wire.Interface, error) {
 	return n.Interfaces, nil
 }
 
-// Shutdown asks the guest to end its services and power off (wire.PowerOff) or start anew
-// (wire.Reboot). It returns when the guest has begun.
+// Shutdown asks the guest to stop its services and power off (wire.PowerOff) or reboot
+// (wire.Reboot). It returns when the guest has started to.
 func (c *Client) Shutdown(ctx context.Context, mode string) error {
 	var done struct{}
 	return c.ask(ctx, wire.OpShutdown, wire.Shutdown{Mode: mode}, &done)
 }
 
-// Freeze stops writing to the guest's mounted disk file systems, after what is in memory
-// was written, and returns how many there are. They thaw with Thaw, when the session ends,
-// and after limit (1 s to 10 min).
+// Freeze flushes and freezes the guest's mounted disk file systems and returns their number. They
+// thaw with Thaw, when the session ends, and after limit (1 s to 10 min).
 func (c *Client) Freeze(ctx context.Context, limit time.Duration) (int, error) {
 	var n wire.Frozens
 	err := c.ask(ctx, wire.OpFreeze, wire.Freeze{LimitMS: milliseconds(limit)}, &n)
 	return n.FileSystems, err
 }
 
-// Thaw ends a freeze and returns how many file systems it thawed. Fewer than Freeze said
-// means that the limit was over: a disk image made meanwhile may not be consistent.
+// Thaw ends a freeze and returns the number of file systems that it thawed. If there are fewer than
+// Freeze returned, the limit was reached: a disk image made since may be inconsistent.
 func (c *Client) Thaw(ctx context.Context) (int, error) {
 	var n wire.Frozens
 	err := c.ask(ctx, wire.OpThaw, struct{}{}, &n)
 	return n.FileSystems, err
 }
 
-// RotateSecret gives the guest a new secret, which this client uses from then on. Stored
-// says whether the guest will know it after its agent starts anew. Other calls wait
-// meanwhile. After ErrLost, or the end of ctx, either secret may be the right one: the
-// session is over then.
+// RotateSecret gives the guest a new secret, which this client uses from then on. stored reports
+// whether the guest still knows it after its agent restarts. Other calls wait until it is done.
+// After ErrLost or the end of ctx, the session is over, and either secret may be the right one.
 func (c *Client) RotateSecret(ctx context.Context, secret string) (stored bool, err error) {
 	if err := wire.ValidSecret(secret); err != nil {
 		return false, err

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 )
 
-// BasePath is a disk that linked clones share.
+// BasePath returns the path of a disk that linked clones share.
 func (h *Host) BasePath(id string) string {
 	return filepath.Join(h.data, "bases", filepath.Base(id)+".qcow2")
 }
 
-// SweepBases removes disks that no VM stands on any more.
+// SweepBases removes shared disks that no VM and no other base uses any more.
 func (h *Host) SweepBases(ctx context.Context) error {
 	for {
 		ids, err := h.store.UnusedBases(ctx)

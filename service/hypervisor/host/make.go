@@ -14,20 +14,20 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
-// Parts are what a new VM is made of.
+// Parts is what a new VM is made from.
 type Parts struct {
-	Copies []Copy        // what becomes the VM's own
-	Disk   *storage.Base // what its disk begins with; nil: it is empty, or there is none
-	Secret string        // of its agent; empty: it has none
+	Copies []Copy        // files that are copied to the VM's folder
+	Disk   *storage.Base // initial content of its disk; nil: an empty disk, or none
+	Secret string        // of its agent; empty: no agent
 }
 
-// Copy is an open file, which was checked, and its name in the VM's folder.
+// Copy is an open file that was checked, and its name in the VM's folder.
 type Copy struct {
 	File *os.File
 	Name string
 }
 
-// Make gives a VM its folder, disk and seed.
+// Make creates a VM's folder, disk and seed.
 func (h *Host) Make(ctx context.Context, r *record.VM, p Parts) error {
 	folder := h.Folder(r.ID)
 	if err := os.Mkdir(folder, 0o711); err != nil { //nolint:gosec // its process, under another uid, passes through
@@ -51,7 +51,7 @@ func (h *Host) Make(ctx context.Context, r *record.VM, p Parts) error {
 	return h.WriteSeed(r, p.Secret)
 }
 
-// MakeFolderAnew gives a VM an empty folder, whatever an earlier attempt has left there.
+// MakeFolderAnew creates an empty folder for a VM and removes what an earlier attempt left there.
 func (h *Host) MakeFolderAnew(id string) error {
 	folder := h.Folder(id)
 	if err := os.RemoveAll(folder); err != nil {
@@ -67,14 +67,14 @@ func chown(path string, uid, gid int) error {
 	return os.Lchown(path, uid, gid)
 }
 
-// The files in a VM's folder.
+// File names in a VM's folder.
 const (
 	seedFile   = "seed.iso"
 	secretFile = "secret"
 )
 
-// WriteSeed makes the disk from which the guest learns who it is. A sandbox gets the
-// secret as a file.
+// WriteSeed creates the disk from which the guest learns its identity. A sandbox gets its secret as
+// a file instead.
 func (h *Host) WriteSeed(r *record.VM, secret string) error {
 	uid, gid := h.Owner(r)
 	if r.Backend == backend.Sandbox {
@@ -93,7 +93,7 @@ func (h *Host) WriteSeed(r *record.VM, secret string) error {
 		content.Hostname = strings.ReplaceAll(r.Name, "_", "-")
 	}
 	if secret != "" && r.Spec.V.Boot.Kernel == "" {
-		content.Agent = h.agent() // a guest with a disk has none of its own, perhaps
+		content.Agent = h.agent() // a guest with a disk may not have an agent of its own
 	}
 	path := filepath.Join(h.Folder(r.ID), seedFile)
 	if err := seed.Write(path, content); err != nil {
@@ -102,14 +102,14 @@ func (h *Host) WriteSeed(r *record.VM, secret string) error {
 	return chown(path, uid, gid)
 }
 
-// The firmware of a VM whose request named its files.
+// The firmware files of a VM whose request gave a path to its firmware.
 const (
 	FirmwareCode = "firmware_CODE.fd"
 	FirmwareVars = "firmware_VARS.fd"
 )
 
-// BootFiles are the files in a VM's own folder that it boots from, and in which its firmware
-// remembers how.
+// BootFiles returns the names of the files in a VM's folder that it boots from, including the
+// variables of its firmware.
 func BootFiles(boot *record.Boot) (names []string) {
 	for _, name := range []string{boot.Kernel, boot.Initrd, boot.Firmware} {
 		if name != "" && !filepath.IsAbs(name) {
@@ -125,7 +125,8 @@ func BootFiles(boot *record.Boot) (names []string) {
 	return names
 }
 
-// CopyBoot copies them from one folder to another, to files of a user's; 0: the daemon's.
+// CopyBoot copies the boot files from one folder to another and gives them to uid and gid. If uid
+// is 0, the daemon owns them.
 func CopyBoot(ctx context.Context, boot *record.Boot, from, to string, uid, gid int) error {
 	for _, name := range BootFiles(boot) {
 		limit := int64(2 << 30)
@@ -156,8 +157,8 @@ func copyFile(ctx context.Context, from, to string, limit int64) error {
 	return err
 }
 
-// sweepFolders removes folders of VMs that never were, and copies of disks that a killed daemon
-// left: the operation may not be repeated, as when the VM that was to be made is gone.
+// sweepFolders removes the folders of unknown VMs, and working copies of disks that a killed daemon
+// left. Their operation may not be repeated, for example if the new VM is gone.
 func (h *Host) sweepFolders(known func(id string) bool) error {
 	entries, err := os.ReadDir(filepath.Join(h.data, "vms"))
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
-// Config is what a Host stands on.
+// Config holds the dependencies of a Host.
 type Config struct {
-	Data     string // absolute; MakeFolders has made it
+	Data     string // absolute; created by MakeFolders
 	Document *configfile.Config
 	Backends map[string]backend.Backend
-	// AgentProgram is the path of the guest agent's program; empty: there is none now.
+	// AgentProgram returns the path of the guest agent's program, or "" if there is none now.
 	AgentProgram func() string
 	Store        *record.Store
 	Log          *slog.Logger
 }
 
-// Host is what this host has for VMs.
+// Host provides the host's resources to VMs.
 type Host struct {
 	data     string
 	doc      *configfile.Config
@@ -38,11 +38,11 @@ type Host struct {
 	agent    func() string
 	backends map[string]backend.Backend
 	pools    map[string]storage.Pool
-	network  *network.Manager  // nil: networks of mode bridge and tap are not to be had
-	groups   *cgroup.Hierarchy // nil: VMs are not confined, or the host grants none
+	network  *network.Manager  // nil: network modes bridge and tap are unavailable
+	groups   *cgroup.Hierarchy // nil: VMs are not confined, or the host has no usable control groups
 }
 
-// Open looks what there is on this host.
+// Open detects the storages, networks and control groups of this host.
 func Open(c Config) (*Host, error) {
 	h := &Host{data: c.Data, doc: c.Document, store: c.Store, log: c.Log, agent: c.AgentProgram, backends: c.Backends}
 	h.openPools()
@@ -52,7 +52,8 @@ func Open(c Config) (*Host, error) {
 	return h, h.openGroups()
 }
 
-// MakeFolders makes the data's folder. VMs that run under own uids pass through it.
+// MakeFolders creates the data folder and its subfolders. VMs that run under their own uids need
+// search permission on it.
 func MakeFolders(data string, jailer *configfile.Jailer) error {
 	if err := os.MkdirAll(data, 0o711); err != nil { //nolint:gosec // what is in it keeps its own permissions
 		return fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", data)
@@ -98,7 +99,7 @@ func (h *Host) openPools() {
 	}
 }
 
-// openGroups looks whether the host grants control groups, where VMs are confined.
+// openGroups opens the control groups in which VMs are confined, if the host allows that.
 func (h *Host) openGroups() error {
 	if !h.doc.Jailer.Enabled {
 		return nil
@@ -116,7 +117,7 @@ func (h *Host) openGroups() error {
 	return nil
 }
 
-// openNetwork looks at nothing but its own file: VMs without a bridge need no more.
+// openNetwork reads only its own file: VMs without a bridge need nothing more.
 func (h *Host) openNetwork() error {
 	subnet, err := netip.ParsePrefix(h.doc.Network.Subnet)
 	if err != nil {
@@ -146,7 +147,7 @@ func (h *Host) openNetwork() error {
 	return nil
 }
 
-// KeepNetwork answers guests that ask for addresses, until ctx ends.
+// KeepNetwork serves DHCP to guests until ctx ends.
 func (h *Host) KeepNetwork(ctx context.Context) {
 	if h.network == nil {
 		return
@@ -156,17 +157,17 @@ func (h *Host) KeepNetwork(ctx context.Context) {
 	}
 }
 
-// HasNetwork says whether VMs can have networks of mode bridge and tap.
+// HasNetwork reports whether VMs can use the network modes bridge and tap.
 func (h *Host) HasNetwork() bool { return h.network != nil }
 
-// HasStorage says whether a storage is configured.
+// HasStorage reports whether the named storage is configured.
 func (h *Host) HasStorage(name string) bool { return h.pools[name] != nil }
 
-// Backends are the backends of this host by their names.
+// Backends returns the backends of this host by name.
 func (h *Host) Backends() map[string]backend.Backend { return h.backends }
 
-// AgentProgram is the path of the guest agent's program; empty: there is none.
+// AgentProgram returns the path of the guest agent's program, or "" if there is none.
 func (h *Host) AgentProgram() string { return h.agent() }
 
-// UsableAddress says whether a guest on the daemon's own bridge can have an address.
+// UsableAddress reports whether a guest on the daemon's own bridge can have the address.
 func (h *Host) UsableAddress(a netip.Addr) bool { return h.network == nil || h.network.Usable(a) }

@@ -9,10 +9,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
-// Folder is a VM's own.
+// Folder returns a VM's own folder.
 func (h *Host) Folder(id string) string { return filepath.Join(h.data, "vms", filepath.Base(id)) }
 
-// Owner is whom a VM's process runs as; zeros: as the daemon.
+// Owner returns the user and group that a VM's process runs as, or zeros for the daemon's.
 func (h *Host) Owner(r *record.VM) (uid, gid int) {
 	if !h.doc.Jailer.Enabled {
 		return 0, 0
@@ -20,10 +20,10 @@ func (h *Host) Owner(r *record.VM) (uid, gid int) {
 	return h.doc.Jailer.UID + r.Slot, h.doc.Jailer.GID
 }
 
-// pool is the storage of a VM's disk.
+// pool returns the storage of a VM's disk.
 func (h *Host) pool(r *record.VM) storage.Pool {
 	if r.Backend == backend.Firecracker && r.Spec.V.Storage == storage.Dir {
-		return storage.RawPool{} // it reads nothing else
+		return storage.RawPool{} // Firecracker reads only raw disks
 	}
 	if p := h.pools[r.Spec.V.Storage]; p != nil {
 		return p
@@ -31,40 +31,40 @@ func (h *Host) pool(r *record.VM) storage.Pool {
 	return h.pools[storage.Dir]
 }
 
-// Volume is a VM's disk as its storage knows it.
+// Volume returns a VM's disk as its storage identifies it.
 func (h *Host) Volume(r *record.VM) storage.Volume {
 	uid, gid := h.Owner(r)
 	size := int64(r.Spec.V.DiskGiB) * record.GiB
 	return storage.Volume{VM: r.ID, Folder: h.Folder(r.ID), Size: size, UID: uid, GID: gid}
 }
 
-// Disk is a VM's disk as its backend reaches it.
+// Disk returns a VM's disk as its backend accesses it.
 func (h *Host) Disk(r *record.VM) backend.Disk { return h.pool(r).Disk(h.Volume(r)) }
 
-// WorkCopy is the file in a VM's folder that its disk is copied to, while that is under way.
+// WorkCopy returns the file in a VM's folder to which its disk is being copied.
 func (h *Host) WorkCopy(id string) string { return filepath.Join(h.Folder(id), workCopy) }
 
 const workCopy = "copy.qcow2"
 
-// CheckpointFolder is where a sandbox's full snapshot is.
+// CheckpointFolder returns the folder of a sandbox's full snapshot.
 func (h *Host) CheckpointFolder(id, snapshot string) string {
 	return filepath.Join(h.Folder(id), "snapshots", filepath.Base(snapshot))
 }
 
-// BackupFile is the disk of a backup.
+// BackupFile returns the disk file of a backup.
 func (h *Host) BackupFile(id string) string {
 	return filepath.Join(h.BackupFolder(), filepath.Base(id)+".qcow2")
 }
 
-// BackupBoot is the folder with what the VM of a backup boots from beside its disk.
+// BackupBoot returns the folder with a backup's boot files.
 func (h *Host) BackupBoot(id string) string {
 	return filepath.Join(h.BackupFolder(), filepath.Base(id)+".boot")
 }
 
-// BackupFolder is the folder of all backups.
+// BackupFolder returns the folder of all backups.
 func (h *Host) BackupFolder() string { return filepath.Join(h.data, "backups") }
 
-// Backend is what runs a VM.
+// Backend returns the backend of a VM. It fails with Unavailable if this daemon lacks it.
 func (h *Host) Backend(r *record.VM) (backend.Backend, error) {
 	b := h.backends[r.Backend]
 	if b == nil {
@@ -73,7 +73,7 @@ func (h *Host) Backend(r *record.VM) (backend.Backend, error) {
 	return b, nil
 }
 
-// Spec is a VM as its backend knows it, without what it only has while it runs.
+// Spec returns a VM as its backend sees it, without the resources that exist only while it runs.
 func (h *Host) Spec(r *record.VM) *backend.Spec {
 	v := &r.Spec.V
 	out := &backend.Spec{
@@ -82,7 +82,7 @@ func (h *Host) Spec(r *record.VM) *backend.Spec {
 		Firmware: h.within(r, v.Boot.Firmware), RootFS: v.Boot.RootFS, Agent: v.Agent,
 	}
 	if r.Backend == backend.CloudHypervisor && v.Firmware == "uefi" {
-		out.Firmware = "" // it has firmware of its own
+		out.Firmware = "" // it brings its own firmware
 	}
 	out.UID, out.GID = h.Owner(r)
 	if r.HasDisk() {
@@ -98,7 +98,7 @@ func (h *Host) Spec(r *record.VM) *backend.Spec {
 	return out
 }
 
-// within is a file in the VM's folder, unless the path says otherwise.
+// within resolves a path relative to the VM's folder. Absolute and empty paths are unchanged.
 func (h *Host) within(r *record.VM, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// tapCounters are what went through a tap device: what the host sends is what the guest
-// receives.
+// tapCounters returns the bytes that the guest received and sent through a tap device. What the
+// host sends is what the guest receives.
 func tapCounters(device string) (received, sent int64) {
 	read := func(name string) int64 {
 		path := filepath.Join("/sys/class/net", filepath.Base(device), "statistics", name)
 		raw, err := os.ReadFile(path) //nolint:gosec // a device's name
 		if err != nil {
-			return 0 // the device has gone with its VM
+			return 0 // the device was removed with its VM
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
 		if err != nil {
@@ -25,7 +25,7 @@ func tapCounters(device string) (received, sent int64) {
 	return read("tx_bytes"), read("rx_bytes")
 }
 
-// memoryOfHost is the host's memory in MiB.
+// memoryOfHost returns the host's memory in MiB, or 0 if it is unknown.
 func memoryOfHost() int {
 	raw, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -43,7 +43,7 @@ func memoryOfHost() int {
 	return 0
 }
 
-// descendants are the processes below one.
+// descendants returns the pids of all processes below one.
 func descendants(pid int) []int {
 	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	if err != nil {
@@ -53,7 +53,7 @@ func descendants(pid int) []int {
 	for _, list := range lists {
 		raw, err := os.ReadFile(list) //nolint:gosec // of /proc
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		for field := range strings.FieldsSeq(string(raw)) {
 			if child, err := strconv.Atoi(field); err == nil {

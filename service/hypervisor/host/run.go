@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Equip gives a VM what it has on the host while it runs, and says how it is started.
-// Strip takes it away.
+// Equip creates a VM's runtime resources on the host and returns the Spec to start it with. Strip
+// removes them.
 func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 	r.Tap, r.IPs.V = "", []string{}
 	if mode := r.Spec.V.Network.Mode; r.HasTap() {
@@ -57,8 +57,8 @@ func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 	return h.Spec(r), nil
 }
 
-// Confine bounds what a VM's processes may take. What is missing for that is told in the
-// VM's events, or with jailer.enforce the reason not to run it.
+// Confine limits the resources of a VM's processes. If that fails, it adds an event to the VM, or
+// with jailer.enforce returns an error, so that the VM does not run.
 func (h *Host) Confine(ctx context.Context, r *record.VM, instance backend.Instance) error {
 	if h.groups == nil {
 		return nil
@@ -80,15 +80,16 @@ func (h *Host) Confine(ctx context.Context, r *record.VM, instance backend.Insta
 	return tellErr
 }
 
-// limitsOf is what a VM's processes may take: what the guest may, and what running it
-// takes beside: translated code, buffers, devices.
+// limitsOf returns the limits of a VM's processes: the guest's share plus the overhead of running
+// it (translated code, buffers, devices).
 func limitsOf(r *record.VM) cgroup.Limits {
 	const beside = 5 << 28 // 1.25 GiB, most of it for TCG's translated code
 	memory := int64(r.MemoryMiB) << 20
 	return cgroup.Limits{Memory: memory + memory/8 + beside, CPUs: r.VCPUs + 1, Processes: 4096}
 }
 
-// Strip takes away what a VM without a process has on the host beside its folder.
+// Strip removes the runtime resources of a VM without a process and keeps its folder. Errors are
+// logged.
 func (h *Host) Strip(ctx context.Context, r *record.VM) {
 	remains, group, device := h.takeAway(ctx, r)
 	if remains != nil {
@@ -109,18 +110,19 @@ func (h *Host) takeAway(ctx context.Context, r *record.VM) (remains, group, devi
 	if h.groups != nil {
 		group = h.groups.Remove(r.ID)
 	}
-	// The row names the device only once the VM runs: a daemon that is killed before leaves it unnamed.
+	// The row names the device only once the VM runs. A daemon that is killed before that leaves a
+	// device that the row does not name.
 	if h.network != nil && r.HasTap() {
 		device = h.network.Detach(ctx, r.ID)
 	}
 	return remains, group, device
 }
 
-// CleanLimit is how long removing a VM's remains may take.
+// CleanLimit is the timeout for removing a VM's resources.
 const CleanLimit = time.Minute
 
-// Clean takes away all that a VM without a process has on the host: its address, its disk and its
-// folder, too. It can be repeated.
+// Clean removes everything that a VM without a process has on the host, including its address, disk
+// and folder. It is idempotent.
 func (h *Host) Clean(ctx context.Context, r *record.VM) error {
 	if err := h.release(ctx, r); err != nil {
 		return err
@@ -133,7 +135,7 @@ func (h *Host) Clean(ctx context.Context, r *record.VM) error {
 	return os.RemoveAll(h.Folder(r.ID))
 }
 
-// release is Strip for good.
+// release does what Strip does, but also releases the VM's address, and returns errors.
 func (h *Host) release(ctx context.Context, r *record.VM) error {
 	ctx, cancel := context.WithTimeout(ctx, CleanLimit)
 	defer cancel()
@@ -144,7 +146,7 @@ func (h *Host) release(ctx context.Context, r *record.VM) error {
 	return err
 }
 
-// Sweep removes folders, network devices and control groups of VMs that are not known, and copies
+// Sweep removes the folders, network devices and control groups of unknown VMs, and working copies
 // of disks that a killed daemon left.
 func (h *Host) Sweep(ctx context.Context, known func(id string) bool) error {
 	if h.network != nil {
@@ -163,8 +165,8 @@ func (h *Host) Sweep(ctx context.Context, known func(id string) bool) error {
 	return h.sweepFolders(known)
 }
 
-// NetworkCounters are what a VM's network device has received and sent.
+// NetworkCounters returns the bytes that a VM's network device has received and sent.
 func NetworkCounters(r *record.VM) (received, sent int64) { return tapCounters(r.Tap) }
 
-// Memory is the memory of the host in MiB.
+// Memory returns the host's memory in MiB.
 func Memory() int { return memoryOfHost() }

@@ -23,12 +23,10 @@ const (
 	accessNode   = "node"
 )
 
-// credentialTicket is the x-credential of operations that take a ticket for the VM in the
-// query.
+// credentialTicket is the x-credential of operations that accept a ticket for the VM in the query.
 const credentialTicket = "ticket"
 
-// access is the authorization table. What a caller sees of the VMs behind an operation is
-// the scope's business (Caller.Sees).
+// access is the authorization table. Which VMs a caller sees is decided by Caller.Sees.
 var access = auth.NewAccess([]string{accessTenant, accessAdmin}, func(c caller.Caller) string {
 	switch {
 	case c.Admin:
@@ -41,15 +39,15 @@ var access = auth.NewAccess([]string{accessTenant, accessAdmin}, func(c caller.C
 	accessNode: func(c caller.Caller) bool { return c.Node },
 })
 
-// Credentials are what callers show.
+// Credentials are the credentials that callers can present.
 type Credentials struct {
-	Token      string // an admin's; empty: there is none
-	FleetToken string // of the daemons of a fleet; empty: there is none
+	Token      string // an admin's; empty: none
+	FleetToken string // of the daemons of a fleet; empty: none
 	Document   *configfile.Auth
-	Names      []string // of this host, for those who come without credentials
+	Names      []string // of this host; checked for requests without credentials
 }
 
-// Gate tells callers by their credentials.
+// Gate identifies callers by their credentials.
 type Gate struct {
 	tokens       map[string]caller.Caller // by the token's hash
 	certificates map[string]caller.Caller // by common name
@@ -59,7 +57,7 @@ type Gate struct {
 	names        []string
 }
 
-// NewGate makes a Gate.
+// NewGate returns a Gate for the given credentials.
 func NewGate(from Credentials, now func() time.Time) *Gate {
 	g := &Gate{tokens: map[string]caller.Caller{}, certificates: map[string]caller.Caller{}, names: from.Names}
 	if from.Token != "" {
@@ -82,10 +80,10 @@ func NewGate(from Credentials, now func() time.Time) *Gate {
 	return g
 }
 
-// Open says whether no credentials are configured, so that everybody may do everything.
+// Open reports whether no credentials are configured, so that everyone may do everything.
 func (g *Gate) Open() bool { return len(g.tokens) == 0 && len(g.certificates) == 0 && g.oidc == nil }
 
-// KeepDaemons has the fleet's daemons admitted that another gate admits.
+// KeepDaemons also admits the fleet's daemons that another gate admits.
 func (g *Gate) KeepDaemons(of *Gate) {
 	for hash, c := range of.tokens {
 		if c.Node {
@@ -94,8 +92,8 @@ func (g *Gate) KeepDaemons(of *Gate) {
 	}
 }
 
-// Callers counts the callers that have credentials of their own, and says whether others can have them
-// of an OIDC provider.
+// Callers returns the number of callers with configured credentials, and whether an OIDC provider
+// is configured, too.
 func (g *Gate) Callers() (n int, oidc bool) {
 	return len(g.tokens) + len(g.certificates), g.oidc != nil
 }
@@ -106,10 +104,10 @@ var (
 	errBadToken = fault.New(fault.Unauthenticated, "the token is not valid")
 )
 
-// caller tells who makes a request.
+// caller identifies the caller of a request.
 func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
 	if g.Open() {
-		// Without credentials, any page that a browser on this host shows could ask.
+		// Without credentials, any web page in a browser on this host could send requests.
 		return caller.Anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
 	token, ok := auth.Bearer(r)
@@ -119,7 +117,7 @@ func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
 		}
 		return caller.Caller{}, errNoCredentials
 	}
-	// Looking up a hash tells nothing of the tokens that are there by the time it takes.
+	// Looking up a hash does not leak by its timing which tokens exist.
 	if c, ok := g.tokens[auth.HashToken(token)]; ok {
 		return c, nil
 	}
@@ -150,7 +148,7 @@ func (g *Gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {
 	return c, ok
 }
 
-// identify says who calls. Nothing is done before the VMs that there are are brought back.
+// identify returns the caller of a request. It waits until the VMs are restored.
 func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, error) {
 	select {
 	case <-a.cfg.Restored:
@@ -159,15 +157,14 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 	}
 	if ticket := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && ticket != "" {
 		if err := relay.CheckUpgrade(r); err != nil {
-			return caller.Caller{}, err // which spends no ticket
+			return caller.Caller{}, err // and the ticket stays valid
 		}
 		return a.tickets.Redeem(ticket, r.PathValue("id"), op.ID)
 	}
 	return a.gate.Load().caller(r)
 }
 
-// authorize says whether the caller may do op. An attempt on something that changes state is worth
-// remembering.
+// authorize checks whether the caller may call op. Denied attempts to change state are audited.
 func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller) error {
 	if op == shell.Metrics {
 		if c.Admin {
@@ -193,11 +190,11 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 	return denied
 }
 
-// maxBody is the most that a request with JSON may hold, in bytes.
+// maxBody is the maximum size of a JSON request body, in bytes.
 const maxBody = 4 << 20
 
-// whom a request is counted against, for the rate limit. The fleet's daemons are not
-// counted: what they do is done for callers who were counted where they called.
+// whom returns the key for the rate limit, or "" for no limit. The fleet's daemons are not limited:
+// they act for callers who were counted at the daemon that they called.
 func whom(c caller.Caller, from shell.Peer) string {
 	switch {
 	case c == caller.Anonymous || c.Name == "":

@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// maxOutput is what an answer holds of each output of a program, in bytes.
+	// maxOutput is the maximum of each output stream in a response, in bytes.
 	maxOutput = 1 << 20
-	// maxStreamed is what a program may print when it is streamed.
+	// maxStreamed is the maximum output of a streamed program, in bytes.
 	maxStreamed = 1 << 30
-	// writeLimit is how long a caller may take for one piece of what is streamed.
+	// writeLimit is the timeout for writing one piece of a stream to the caller.
 	writeLimit = 15 * time.Second
 )
 
@@ -77,7 +77,7 @@ func (a *API) Exec(ctx context.Context, req hypervisorapi.ExecRequestObject) (hy
 	}, nil
 }
 
-// exitCode is how a program ended, as shells say it.
+// exitCode returns a program's exit code as shells report it: 128 plus the signal if it was killed.
 func exitCode(e guest.Exit) int {
 	if e.Code >= 0 {
 		return e.Code
@@ -100,10 +100,10 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// String has what is not UTF-8 replaced.
+// String returns the output with invalid UTF-8 replaced.
 func (b *bounded) String() string { return strings.ToValidUTF8(b.Buffer.String(), "\uFFFD") }
 
-// streamed is an answer that is written while the program runs.
+// streamed is a response that is written while the program runs.
 type streamed struct {
 	ctx     context.Context
 	program *agent.Program
@@ -138,7 +138,7 @@ type pieces struct {
 func (p *pieces) send(piece hypervisorapi.ExecPiece) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeLimit)) // a caller who does not read is let go
+	_ = p.control.SetWriteDeadline(time.Now().Add(writeLimit)) // drops callers that do not read
 	if err := json.NewEncoder(p.w).Encode(piece); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (a *API) PutFile(
 		path, modeText, body, size = b.Path, orElse(b.Mode, "0644"), bytes.NewReader(b.Content), int64(len(b.Content))
 	}
 	if _, err := a.store.VM(ctx, req.Id); err != nil {
-		return nil, err // before what is wrong with the rest
+		return nil, err // takes precedence over errors in the rest
 	}
 	switch {
 	case path == "" || len(path) > 4096 || path[0] != '/':
@@ -195,7 +195,7 @@ func (a *API) PutFile(
 	}, nil
 }
 
-// fetched is an answer that is written while the file comes.
+// fetched is a response that is written while the file is read.
 type fetched struct {
 	ctx  context.Context
 	log  *slog.Logger
@@ -225,10 +225,10 @@ func (f fetched) VisitGetFileResponse(w http.ResponseWriter) error {
 	if !errors.Is(err, syscall.EPIPE) && f.ctx.Err() == nil {
 		f.log.Warn("a file of a guest was cut off", "bytes", n, "error", err)
 	}
-	panic(http.ErrAbortHandler) // so that the caller does not take a part for the whole
+	panic(http.ErrAbortHandler) // so that the caller does not take a partial file for a complete one
 }
 
-// timedWriter lets go of a caller who takes nothing, for whom the guest's file would be kept open.
+// timedWriter times out if the caller does not read, since the guest's file is open until then.
 type timedWriter struct {
 	io.Writer
 	control *http.ResponseController

@@ -1,16 +1,16 @@
-// Package httpapi translates between the contract and the rooms of the daemon: requests to calls,
-// rows to answers, and sockets to what is behind them.
+// Package httpapi translates between the API contract and the packages ("rooms") of the daemon:
+// requests to calls, rows to responses, and sockets to channels of VMs.
 //
-//	api.go       the API, and what it stands on
-//	access.go    who calls, and whether they may: the Gate
-//	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   an operation of the contract each
-//	socket.go    consoles and screens, and tickets, which browsers open them with
+//	api.go       the API and its dependencies
+//	access.go    identifies and authorizes callers: the Gate
+//	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   operations of the contract
+//	socket.go    consoles and screens, and the tickets with which browsers open them
 //
 // # Invariants
 //
-//   - It decides nothing: what is refused beside the form of a request is refused by a room.
+//   - It makes no decisions: it rejects only malformed requests. All other checks are in the rooms.
 //   - It knows neither SQL nor transactions.
-//   - Nothing is served before the VMs of before are brought back.
+//   - Nothing is served before the VMs are restored.
 //
 // It imports the rooms whose methods it calls. None imports it.
 package httpapi
@@ -45,7 +45,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Config is what an API stands on.
+// Config holds the settings and dependencies of an API.
 type Config struct {
 	Log         *slog.Logger
 	Registry    *prometheus.Registry
@@ -56,11 +56,11 @@ type Config struct {
 	MaxInFlight int
 	Auth        *configfile.Auth
 	NodeName    string
-	StopGrace   time.Duration // of a request that says nothing of it
-	Local       bool          // nobody reaches the daemon but from this host
-	// Restored is closed when the VMs of before are brought back.
+	StopGrace   time.Duration // default for requests that do not give one
+	Local       bool          // the daemon can only be reached from this host
+	// Restored is closed when recovery has restored the VMs.
 	Restored <-chan struct{}
-	// Ping says why the database does not answer.
+	// Ping returns an error if the database does not answer.
 	Ping func(ctx context.Context) error
 
 	Store      *record.Store
@@ -74,7 +74,7 @@ type Config struct {
 	Fleet      *fleet.Registry
 }
 
-// API answers requests.
+// API serves the contract's operations.
 type API struct {
 	cfg      Config
 	log      *slog.Logger
@@ -100,7 +100,7 @@ func Contract() (*contract.Contract, error) {
 	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, access.Classes())
 }
 
-// New puts the contract's operations behind a gate and the rate limit.
+// New returns an API with the contract's operations behind a gate and the rate limit.
 func New(cfg Config, gate *Gate) (*API, error) {
 	a := &API{
 		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: relay.NewTickets("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
@@ -145,19 +145,19 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	return a, nil
 }
 
-// Handler answers all requests.
+// Handler returns the handler of all requests.
 func (a *API) Handler() http.Handler { return a.shell.Handler() }
 
-// Gate is the gate that is in force.
+// Gate returns the current gate.
 func (a *API) Gate() *Gate { return a.gate.Load() }
 
-// SetGate puts another gate into force. Who holds a connection keeps it.
+// SetGate replaces the gate. Open connections are kept.
 func (a *API) SetGate(g *Gate) { a.gate.Store(g) }
 
-// Exposed says whether everybody who reaches the daemon from elsewhere is an admin.
+// Exposed reports whether anyone who reaches the daemon from another host is an admin.
 func (a *API) Exposed() bool { return a.Gate().Open() && !a.cfg.Local }
 
-// restoredVMs is ready once the VMs of before are back.
+// restoredVMs is a readiness check: it fails until the VMs are restored.
 func (a *API) restoredVMs(context.Context) (string, error) {
 	select {
 	case <-a.cfg.Restored:
@@ -167,7 +167,7 @@ func (a *API) restoredVMs(context.Context) (string, error) {
 	}
 }
 
-// value is what a pointer points to, or zero.
+// value returns *p, or the zero value if p is nil.
 func value[T any](p *T) T {
 	var zero T
 	if p == nil {
@@ -176,7 +176,7 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// orElse is what a pointer points to, or what is usual.
+// orElse returns *p, or usual if p is nil.
 func orElse[T any](p *T, usual T) T {
 	if p == nil {
 		return usual
@@ -184,10 +184,10 @@ func orElse[T any](p *T, usual T) T {
 	return *p
 }
 
-// ref points to a copy of v.
+// ref returns a pointer to a copy of v.
 func ref[T any](v T) *T { return &v }
 
-// some points to a copy of v, unless it is zero.
+// some returns a pointer to a copy of v, or nil if v is zero.
 func some[T comparable](v T) *T {
 	var zero T
 	if v == zero {

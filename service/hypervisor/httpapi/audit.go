@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
-// ListAudit tells who changed what.
+// ListAudit lists the audit log.
 func (a *API) ListAudit(
 	ctx context.Context, req hypervisorapi.ListAuditRequestObject,
 ) (hypervisorapi.ListAuditResponseObject, error) {
@@ -66,7 +66,7 @@ func (a *API) VerifyAudit(
 	return out, nil
 }
 
-// AcknowledgeAudit ends the alarm of breaks that are known.
+// AcknowledgeAudit silences the alarm for known breaks.
 func (a *API) AcknowledgeAudit(
 	ctx context.Context, req hypervisorapi.AcknowledgeAuditRequestObject,
 ) (hypervisorapi.AcknowledgeAuditResponseObject, error) {

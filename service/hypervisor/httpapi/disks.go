@@ -32,7 +32,7 @@ func (a *API) ListSnapshots(
 	return out, nil
 }
 
-// CreateSnapshot makes one.
+// CreateSnapshot creates a snapshot.
 func (a *API) CreateSnapshot(
 	ctx context.Context, req hypervisorapi.CreateSnapshotRequestObject,
 ) (hypervisorapi.CreateSnapshotResponseObject, error) {
@@ -46,14 +46,14 @@ func (a *API) CreateSnapshot(
 	return hypervisorapi.CreateSnapshot201JSONResponse(apiSnapshot(snap)), nil
 }
 
-// DeleteSnapshot removes one.
+// DeleteSnapshot deletes a snapshot.
 func (a *API) DeleteSnapshot(
 	ctx context.Context, req hypervisorapi.DeleteSnapshotRequestObject,
 ) (hypervisorapi.DeleteSnapshotResponseObject, error) {
 	return hypervisorapi.DeleteSnapshot204Response{}, a.disk.DeleteSnapshot(ctx, req.Id, req.Snapshot)
 }
 
-// RevertSnapshot puts a VM back to one.
+// RevertSnapshot reverts a VM to a snapshot.
 func (a *API) RevertSnapshot(
 	ctx context.Context, req hypervisorapi.RevertSnapshotRequestObject,
 ) (hypervisorapi.RevertSnapshotResponseObject, error) {
@@ -64,7 +64,7 @@ func (a *API) RevertSnapshot(
 	return hypervisorapi.RevertSnapshot200JSONResponse(a.apiVM(r)), nil
 }
 
-// ResizeVM makes a disk larger.
+// ResizeVM grows a VM's disk.
 func (a *API) ResizeVM(
 	ctx context.Context, req hypervisorapi.ResizeVMRequestObject,
 ) (hypervisorapi.ResizeVMResponseObject, error) {
@@ -75,7 +75,7 @@ func (a *API) ResizeVM(
 	return hypervisorapi.ResizeVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// CloneVM begins a clone.
+// CloneVM starts a clone.
 func (a *API) CloneVM(
 	ctx context.Context, req hypervisorapi.CloneVMRequestObject,
 ) (hypervisorapi.CloneVMResponseObject, error) {
@@ -97,7 +97,7 @@ func apiBackup(b record.Backup) hypervisorapi.Backup {
 	}
 }
 
-// CreateBackup begins a backup.
+// CreateBackup starts a backup.
 func (a *API) CreateBackup(
 	ctx context.Context, req hypervisorapi.CreateBackupRequestObject,
 ) (hypervisorapi.CreateBackupResponseObject, error) {
@@ -129,7 +129,7 @@ func (a *API) ListBackups(
 	}, err
 }
 
-// GetBackup reads one.
+// GetBackup returns a backup.
 func (a *API) GetBackup(
 	ctx context.Context, req hypervisorapi.GetBackupRequestObject,
 ) (hypervisorapi.GetBackupResponseObject, error) {
@@ -140,14 +140,14 @@ func (a *API) GetBackup(
 	return hypervisorapi.GetBackup200JSONResponse(apiBackup(b)), nil
 }
 
-// DeleteBackup removes one.
+// DeleteBackup deletes a backup.
 func (a *API) DeleteBackup(
 	ctx context.Context, req hypervisorapi.DeleteBackupRequestObject,
 ) (hypervisorapi.DeleteBackupResponseObject, error) {
 	return hypervisorapi.DeleteBackup204Response{}, a.disk.DeleteBackup(ctx, req.Backup)
 }
 
-// RestoreBackup begins a restore.
+// RestoreBackup starts a restore.
 func (a *API) RestoreBackup(
 	ctx context.Context, req hypervisorapi.RestoreBackupRequestObject,
 ) (hypervisorapi.RestoreBackupResponseObject, error) {
@@ -161,7 +161,7 @@ func (a *API) RestoreBackup(
 	return hypervisorapi.RestoreBackup202JSONResponse(apiOperation(op)), nil
 }
 
-// download is an answer that is a file, which it closes.
+// download is a response that sends a file and closes it.
 type download struct {
 	file io.ReadCloser
 	name string
@@ -181,7 +181,7 @@ func (d download) visit(w http.ResponseWriter) error {
 	}
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.Copy(w, d.file); err != nil {
-		panic(http.ErrAbortHandler) // so that the caller does not take a part for the whole
+		panic(http.ErrAbortHandler) // so that a partial file does not look complete
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func (a *API) ListNodes(
 	return hypervisorapi.ListNodes200JSONResponse(nodes), err
 }
 
-// GetNode reads one host.
+// GetNode returns a node.
 func (a *API) GetNode(
 	ctx context.Context, req hypervisorapi.GetNodeRequestObject,
 ) (hypervisorapi.GetNodeResponseObject, error) {
@@ -27,7 +27,7 @@ func (a *API) GetNode(
 	return hypervisorapi.GetNode200JSONResponse(node), nil
 }
 
-// Heartbeat takes in what a host says of itself.
+// Heartbeat stores a node's report.
 func (a *API) Heartbeat(
 	ctx context.Context, req hypervisorapi.HeartbeatRequestObject,
 ) (hypervisorapi.HeartbeatResponseObject, error) {
@@ -43,7 +43,7 @@ func (a *API) Heartbeat(
 	}, nil
 }
 
-// DeregisterNode forgets a host.
+// DeregisterNode removes a node from the registry.
 func (a *API) DeregisterNode(
 	ctx context.Context, req hypervisorapi.DeregisterNodeRequestObject,
 ) (hypervisorapi.DeregisterNodeResponseObject, error) {
@@ -51,7 +51,7 @@ func (a *API) DeregisterNode(
 	return hypervisorapi.DeregisterNode204Response{}, a.fleet.Deregister(ctx, req.Name, noted)
 }
 
-// CordonNode keeps new VMs away from a host.
+// CordonNode excludes a node from the placement of new VMs.
 func (a *API) CordonNode(
 	ctx context.Context, req hypervisorapi.CordonNodeRequestObject,
 ) (hypervisorapi.CordonNodeResponseObject, error) {
@@ -92,7 +92,7 @@ func (a *API) ListFleetVMs(
 	return hypervisorapi.ListFleetVMs200JSONResponse(vms), err
 }
 
-// CreateFleetVM makes a VM on one of the hosts.
+// CreateFleetVM creates a VM on one of the nodes.
 func (a *API) CreateFleetVM(
 	ctx context.Context, req hypervisorapi.CreateFleetVMRequestObject,
 ) (hypervisorapi.CreateFleetVMResponseObject, error) {
@@ -104,7 +104,7 @@ func (a *API) CreateFleetVM(
 	return hypervisorapi.CreateFleetVM201JSONResponse(made), nil
 }
 
-// DeleteFleetVM removes a VM of a host.
+// DeleteFleetVM deletes a VM on a node.
 func (a *API) DeleteFleetVM(
 	ctx context.Context, req hypervisorapi.DeleteFleetVMRequestObject,
 ) (hypervisorapi.DeleteFleetVMResponseObject, error) {
@@ -115,7 +115,7 @@ func (a *API) DeleteFleetVM(
 	return hypervisorapi.DeleteFleetVM204Response{}, nil
 }
 
-// GetCapacity tells what the fleet has.
+// GetCapacity returns the capacity of the fleet.
 func (a *API) GetCapacity(
 	ctx context.Context, _ hypervisorapi.GetCapacityRequestObject,
 ) (hypervisorapi.GetCapacityResponseObject, error) {
@@ -123,8 +123,8 @@ func (a *API) GetCapacity(
 	return hypervisorapi.GetCapacity200JSONResponse(c), err
 }
 
-// noteFleet writes the audit entry of what another host has done, and has noted itself:
-// the answer is what that host says, whether or not it can be noted here too.
+// noteFleet writes the audit entry of an action that another host performed and recorded itself. An
+// error is only logged: the response reports the other host's result in any case.
 func (a *API) noteFleet(ctx context.Context, action, target, tenant, message string) {
 	ctx = context.WithoutCancel(ctx)
 	e := audit.Entry{Action: action, Target: target, Tenant: tenant, Message: message}

@@ -33,7 +33,7 @@ func (a *API) ListImages(
 	}, err
 }
 
-// GetImage reads one.
+// GetImage returns an image.
 func (a *API) GetImage(
 	ctx context.Context, req hypervisorapi.GetImageRequestObject,
 ) (hypervisorapi.GetImageResponseObject, error) {
@@ -44,7 +44,7 @@ func (a *API) GetImage(
 	return hypervisorapi.GetImage200JSONResponse(apiImage(i)), nil
 }
 
-// AddImage begins to take in an image of the host.
+// AddImage starts the import of an image from the host's files.
 func (a *API) AddImage(
 	ctx context.Context, req hypervisorapi.AddImageRequestObject,
 ) (hypervisorapi.AddImageResponseObject, error) {
@@ -62,7 +62,7 @@ func (a *API) AddImage(
 	return hypervisorapi.AddImage202JSONResponse(apiOperation(op)), nil
 }
 
-// BuildDemoImage begins to build the demonstration's guest.
+// BuildDemoImage starts building the demo guest.
 func (a *API) BuildDemoImage(
 	ctx context.Context, _ hypervisorapi.BuildDemoImageRequestObject,
 ) (hypervisorapi.BuildDemoImageResponseObject, error) {
@@ -75,7 +75,7 @@ func (a *API) BuildDemoImage(
 
 var validImageName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.:-]{0,126}[A-Za-z0-9])?$`)
 
-// UploadImage takes in an image that the request carries.
+// UploadImage stores the image in the request body and starts its import.
 func (a *API) UploadImage(
 	ctx context.Context, req hypervisorapi.UploadImageRequestObject,
 ) (hypervisorapi.UploadImageResponseObject, error) {
@@ -92,14 +92,14 @@ func (a *API) UploadImage(
 	return hypervisorapi.UploadImage202JSONResponse(apiOperation(op)), nil
 }
 
-// RemoveImage removes one.
+// RemoveImage removes an image.
 func (a *API) RemoveImage(
 	ctx context.Context, req hypervisorapi.RemoveImageRequestObject,
 ) (hypervisorapi.RemoveImageResponseObject, error) {
 	return hypervisorapi.RemoveImage204Response{}, a.store.RemoveImage(ctx, req.Name)
 }
 
-// CloneImage gives one a second name.
+// CloneImage adds a second name for an image.
 func (a *API) CloneImage(
 	ctx context.Context, req hypervisorapi.CloneImageRequestObject,
 ) (hypervisorapi.CloneImageResponseObject, error) {
@@ -110,7 +110,7 @@ func (a *API) CloneImage(
 	return hypervisorapi.CloneImage201JSONResponse(apiImage(i)), nil
 }
 
-// RenameImage changes one's name.
+// RenameImage renames an image.
 func (a *API) RenameImage(
 	ctx context.Context, req hypervisorapi.RenameImageRequestObject,
 ) (hypervisorapi.RenameImageResponseObject, error) {
@@ -121,7 +121,7 @@ func (a *API) RenameImage(
 	return hypervisorapi.RenameImage200JSONResponse(apiImage(i)), nil
 }
 
-// SetImageReadOnly protects one, or lifts that.
+// SetImageReadOnly protects an image from changes, or unprotects it.
 func (a *API) SetImageReadOnly(
 	ctx context.Context, req hypervisorapi.SetImageReadOnlyRequestObject,
 ) (hypervisorapi.SetImageReadOnlyResponseObject, error) {
@@ -132,7 +132,7 @@ func (a *API) SetImageReadOnly(
 	return hypervisorapi.SetImageReadOnly200JSONResponse(apiImage(i)), nil
 }
 
-// LockImage lets no VM be made of one.
+// LockImage prevents creating VMs from an image.
 func (a *API) LockImage(
 	ctx context.Context, req hypervisorapi.LockImageRequestObject,
 ) (hypervisorapi.LockImageResponseObject, error) {
@@ -154,7 +154,7 @@ func (a *API) UnlockImage(
 	return hypervisorapi.UnlockImage200JSONResponse(apiImage(i)), nil
 }
 
-// CleanImages removes what nothing needs.
+// CleanImages removes unused contents.
 func (a *API) CleanImages(
 	ctx context.Context, _ hypervisorapi.CleanImagesRequestObject,
 ) (hypervisorapi.CleanImagesResponseObject, error) {
@@ -165,7 +165,7 @@ func (a *API) CleanImages(
 	return hypervisorapi.CleanImages200JSONResponse{Files: files, Bytes: bytes}, nil
 }
 
-// ExportImage sends the disk of one.
+// ExportImage sends the disk of an image.
 func (a *API) ExportImage(
 	ctx context.Context, req hypervisorapi.ExportImageRequestObject,
 ) (hypervisorapi.ExportImageResponseObject, error) {

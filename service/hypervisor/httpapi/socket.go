@@ -16,11 +16,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// ownerOf is the name under which the tickets of a caller are counted.
+// ownerOf returns the name under which a caller's tickets are counted.
 func ownerOf(c caller.Caller) string { return c.Tenant + "\x00" + c.Name }
 
-// ticket makes a word that opens a socket to the VM. The contract does not ask which: the ticket is
-// good for one of those that take tickets.
+// ticket issues a ticket for a socket to the VM. The request does not say which socket, so the
+// ticket is valid for one use with any operation that accepts tickets.
 func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) {
 	r, err := a.store.VM(ctx, id)
 	if err != nil {
@@ -39,17 +39,17 @@ func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) 
 	return word, expires, a.store.Note(ctx, openingOf(&r))
 }
 
-// openingOf is the audit entry of an opening of a VM's console or screen.
+// openingOf returns the audit entry for opening a VM's console or screen.
 func openingOf(r *record.VM) audit.Entry {
 	return audit.Entry{Action: "vm.console", Target: r.ID, Tenant: r.Tenant, Message: r.Name}
 }
 
-// opened is the VM to which a request opens a socket. It writes the audit entry of that, unless there
-// is one: that of the ticket.
+// opened returns the VM to which a request opens a socket. It writes the audit entry, unless the
+// request has a ticket, whose issuing was audited.
 //
-// A request that cannot become a socket opens nothing, so it leaves no entry. It goes the same way up
-// to the socket: the web console asks like this why a VM has no console, which browsers do not tell
-// pages.
+// A request that cannot be upgraded opens nothing, so it leaves no entry, but is otherwise handled
+// the same. The web console uses this to find out why a VM has no console, which browsers do not
+// tell pages for failed WebSockets.
 func (a *API) opened(r *http.Request) (record.VM, error) {
 	found, err := a.store.VM(r.Context(), r.PathValue("id"))
 	if err != nil || r.URL.Query().Get("ticket") != "" || relay.CheckUpgrade(r) != nil {
@@ -58,14 +58,14 @@ func (a *API) opened(r *http.Request) (record.VM, error) {
 	return found, a.store.Note(r.Context(), openingOf(&found))
 }
 
-// openConsole answers with a socket to the serial console.
+// openConsole upgrades a request to a socket to the serial console.
 func (a *API) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	found, err := a.opened(r)
 	if err != nil {
 		return err
 	}
 	if found.Backend == backend.Sandbox {
-		return a.serveChannel(w, r, &found, backend.ConsoleChannel) // a shell of its own for each
+		return a.serveChannel(w, r, &found, backend.ConsoleChannel) // every socket gets its own shell
 	}
 	query := r.URL.Query()
 	from := relay.Position{Log: query.Get("log")}
@@ -83,7 +83,7 @@ func (a *API) openConsole(w http.ResponseWriter, r *http.Request, _ caller.Calle
 	return a.serve(w, r, viewer, greeting)
 }
 
-// openScreen answers with a socket to the screen.
+// openScreen upgrades a request to a socket to the screen.
 func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	found, err := a.opened(r)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller
 	return a.serveChannel(w, r, &found, backend.ScreenChannel)
 }
 
-// serveChannel answers with a socket to a channel of the VM that is this caller's alone.
+// serveChannel upgrades a request to a socket to a channel that only this caller uses.
 func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
 	instance, _ := a.machines.Get(found.ID).Process()
 	if instance == nil {
@@ -100,7 +100,8 @@ func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record
 			"the VM is %s; it has a %s while it runs", found.State, channel).WithCode("wrong_state")
 	}
 	if channel == backend.ConsoleChannel {
-		// No shell is begun for nobody. A screen is dialled nevertheless: not every VM has one.
+		// No shell is started without a socket. A screen is dialled anyway, since not every VM has
+		// one.
 		if err := relay.CheckUpgrade(r); err != nil {
 			return err
 		}

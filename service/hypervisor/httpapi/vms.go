@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// apiVM is a VM as callers see it.
+// apiVM returns a VM as the API shows it.
 func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 	v := &r.Spec.V
 	out := hypervisorapi.VM{
@@ -50,7 +50,7 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 	return out
 }
 
-// ListVMs lists VMs in scope.
+// ListVMs lists the VMs in the caller's scope.
 func (a *API) ListVMs(
 	ctx context.Context, req hypervisorapi.ListVMsRequestObject,
 ) (hypervisorapi.ListVMsResponseObject, error) {
@@ -73,7 +73,7 @@ func (a *API) ListVMs(
 	}, err
 }
 
-// requestOf is a request as the domain knows it, with the contract's defaults.
+// requestOf translates a request and applies the contract's defaults.
 func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 	req := plan.Request{
 		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)),
@@ -99,12 +99,12 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 		}
 	}
 	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 {
-		spec.DiskGiB = 1 // an empty disk, for whoever installs something
+		spec.DiskGiB = 1 // an empty disk, to install something on
 	}
 	return req
 }
 
-// CreateVM makes a VM.
+// CreateVM creates a VM.
 func (a *API) CreateVM(
 	ctx context.Context, req hypervisorapi.CreateVMRequestObject,
 ) (hypervisorapi.CreateVMResponseObject, error) {
@@ -115,7 +115,7 @@ func (a *API) CreateVM(
 	return hypervisorapi.CreateVM201JSONResponse(a.apiVM(r)), nil
 }
 
-// GetVM reads one VM.
+// GetVM returns a VM.
 func (a *API) GetVM(
 	ctx context.Context, req hypervisorapi.GetVMRequestObject,
 ) (hypervisorapi.GetVMResponseObject, error) {
@@ -126,7 +126,7 @@ func (a *API) GetVM(
 	return hypervisorapi.GetVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// DeleteVM removes a VM.
+// DeleteVM deletes a VM.
 func (a *API) DeleteVM(
 	ctx context.Context, req hypervisorapi.DeleteVMRequestObject,
 ) (hypervisorapi.DeleteVMResponseObject, error) {
@@ -162,7 +162,7 @@ func (a *API) StopVM(
 	return hypervisorapi.StopVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// PauseVM halts a VM.
+// PauseVM pauses a VM.
 func (a *API) PauseVM(
 	ctx context.Context, req hypervisorapi.PauseVMRequestObject,
 ) (hypervisorapi.PauseVMResponseObject, error) {
@@ -173,7 +173,7 @@ func (a *API) PauseVM(
 	return hypervisorapi.PauseVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// ResumeVM lets a VM continue.
+// ResumeVM resumes a paused VM.
 func (a *API) ResumeVM(
 	ctx context.Context, req hypervisorapi.ResumeVMRequestObject,
 ) (hypervisorapi.ResumeVMResponseObject, error) {
@@ -184,7 +184,7 @@ func (a *API) ResumeVM(
 	return hypervisorapi.ResumeVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// EnableVM has a VM start with the host.
+// EnableVM makes a VM start with the host.
 func (a *API) EnableVM(
 	ctx context.Context, req hypervisorapi.EnableVMRequestObject,
 ) (hypervisorapi.EnableVMResponseObject, error) {
@@ -218,7 +218,7 @@ func (a *API) WaitVM(
 	return hypervisorapi.WaitVM200JSONResponse(a.apiVM(r)), nil
 }
 
-// GetVMMetrics tells what a VM uses.
+// GetVMMetrics returns a VM's resource usage.
 func (a *API) GetVMMetrics(
 	ctx context.Context, req hypervisorapi.GetVMMetricsRequestObject,
 ) (hypervisorapi.GetVMMetricsResponseObject, error) {
@@ -233,7 +233,7 @@ func (a *API) GetVMMetrics(
 	}, nil
 }
 
-// ListVMEvents tells what happened to a VM.
+// ListVMEvents lists the events of a VM.
 func (a *API) ListVMEvents(
 	ctx context.Context, req hypervisorapi.ListVMEventsRequestObject,
 ) (hypervisorapi.ListVMEventsResponseObject, error) {
@@ -251,7 +251,7 @@ func apiEvent(e record.Event) hypervisorapi.Event {
 	return hypervisorapi.Event{At: e.At.Time, Kind: e.Kind, Message: e.Message, Actor: some(e.Actor)}
 }
 
-// CreateTicket makes a ticket for a socket.
+// CreateTicket issues a ticket for a socket.
 func (a *API) CreateTicket(
 	ctx context.Context, req hypervisorapi.CreateTicketRequestObject,
 ) (hypervisorapi.CreateTicketResponseObject, error) {
@@ -262,7 +262,7 @@ func (a *API) CreateTicket(
 	return hypervisorapi.CreateTicket201JSONResponse{Ticket: word, ExpiresAt: expires}, nil
 }
 
-// GetHost tells what the host can run.
+// GetHost returns the host's capacity and backends.
 func (a *API) GetHost(
 	ctx context.Context, _ hypervisorapi.GetHostRequestObject,
 ) (hypervisorapi.GetHostResponseObject, error) {
@@ -279,7 +279,7 @@ func (a *API) GetHost(
 	return h, err
 }
 
-// GetMe tells who calls.
+// GetMe returns the caller's identity.
 func (a *API) GetMe(
 	ctx context.Context, _ hypervisorapi.GetMeRequestObject,
 ) (hypervisorapi.GetMeResponseObject, error) {
@@ -292,7 +292,7 @@ func (a *API) GetMe(
 	}, nil
 }
 
-// operationStates are the contract's words for the states of operations.
+// operationStates maps the states of operations to those of the contract.
 var operationStates = operation.States[hypervisorapi.OperationState]{
 	Queued: hypervisorapi.OperationStateQueued, Running: hypervisorapi.OperationStateRunning,
 	Succeeded: hypervisorapi.OperationStateSucceeded, Failed: hypervisorapi.OperationStateFailed,
@@ -321,7 +321,7 @@ func (a *API) ListOperations(
 	}, err
 }
 
-// GetOperation reads one operation.
+// GetOperation returns an operation, optionally after waiting for its end.
 func (a *API) GetOperation(
 	ctx context.Context, req hypervisorapi.GetOperationRequestObject,
 ) (hypervisorapi.GetOperationResponseObject, error) {
@@ -332,7 +332,7 @@ func (a *API) GetOperation(
 	return hypervisorapi.GetOperation200JSONResponse(apiOperation(op)), nil
 }
 
-// watchOperation answers with the states of an operation, as they come.
+// watchOperation streams the states of an operation.
 func (a *API) watchOperation(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	next := func(ctx context.Context, wait time.Duration) (any, bool, error) {
 		op, err := a.operate.Await(ctx, r.PathValue("operation"), wait)
@@ -341,7 +341,7 @@ func (a *API) watchOperation(w http.ResponseWriter, r *http.Request, _ caller.Ca
 	return operation.Watch(a.machines.Ending(), w, r, next)
 }
 
-// CancelOperation asks an operation to end.
+// CancelOperation requests the cancellation of an operation.
 func (a *API) CancelOperation(
 	ctx context.Context, req hypervisorapi.CancelOperationRequestObject,
 ) (hypervisorapi.CancelOperationResponseObject, error) {

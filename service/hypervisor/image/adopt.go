@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt copies the qcow2 image at path, which a VM's process wrote and may have open still, to
-// a new file at result, which is this process's own, and looks at that: whatever becomes of
-// the old file, the new one is what was looked at. The image must be of the size in limits,
-// and stand on no other. What failed leaves no result.
+// Adopt copies the qcow2 image at path, which a VM's process wrote and may still have open, to a
+// new file at result, owned by this process, and inspects the copy. Later changes to the old file
+// therefore have no effect. The image must have the size in limits and no backing file. On errors,
+// there is no result.
 func Adopt(ctx context.Context, path, result string, limits Limits) (err error) {
 	in, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -43,13 +43,13 @@ func Adopt(ctx context.Context, path, result string, limits Limits) (err error) 
 	return nil
 }
 
-// copySparse copies a file with its holes, and says how long it is.
+// copySparse copies a file with its holes and returns its size.
 func copySparse(ctx context.Context, out, in *os.File, limit int64) (size int64, err error) {
 	stat, err := in.Stat()
 	if err != nil {
 		return 0, err
 	}
-	// It may grow and shrink meanwhile; what is copied is bounded by what it was.
+	// The file may grow or shrink during the copy; the copy is limited to the size seen here.
 	if size = stat.Size(); !stat.Mode().IsRegular() || size > limit {
 		return 0, refused("has a file of %d bytes; %d are allowed", size, limit)
 	}

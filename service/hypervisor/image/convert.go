@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Limits bound what taking in an image may cost.
+// Limits are the limits for importing an image.
 type Limits struct {
 	VirtualSize int64         // of the disk, in bytes
 	Written     int64         // bytes of the result's file
@@ -27,15 +27,14 @@ type Limits struct {
 	Memory      int64         // of qemu-img, in bytes of address space
 }
 
-// DefaultMemory is a bound that qemu-img stays below with usual images.
+// DefaultMemory is enough for qemu-img with usual images.
 const DefaultMemory = 1 << 30
 
-// Convert writes the image at path as a new qcow2 image to result, which must not
-// exist, and says how far it is by calling progress, which may be nil, with values
-// from 0 to 1. What failed leaves no result.
+// Convert converts the image at path to a new qcow2 image at result, which must not exist. It
+// reports progress from 0 to 1 to progress, which may be nil. On errors, there is no result.
 //
-// qemu-img runs with the limits, and reads the image as the format in info and nothing
-// else. If this process is root's, it runs without a network, too.
+// qemu-img runs with the limits and reads the image only as the format in info. If this process is
+// root's, qemu-img also runs without a network.
 func Convert(
 	ctx context.Context, path string, info Info, result string, limits Limits, progress func(float64),
 ) (err error) {
@@ -71,7 +70,7 @@ const (
 	conversionCPU = 4 * time.Hour // of what takes some minutes
 )
 
-// LimitsOf are limits for a disk of a size that is known.
+// LimitsOf returns limits for a disk of known size.
 func LimitsOf(virtualSize int64) Limits {
 	return Limits{
 		VirtualSize: virtualSize,
@@ -81,10 +80,10 @@ func LimitsOf(virtualSize int64) Limits {
 	}
 }
 
-// Flatten writes a chain of qcow2 images, of which each stands on the next, as one to result,
-// which must not exist, and says how far it is by calling progress, which may be nil. What
-// the images' headers say of other files is not followed: they have been inspected, and
-// the chain is what it is told to be.
+// Flatten combines a chain of qcow2 images, each with the next as its backing file, into one at
+// result, which must not exist. It reports progress to progress, which may be nil. References in
+// the images' headers are ignored: the images have been inspected, and chain lists the backing
+// files.
 func Flatten(ctx context.Context, chain []string, result string, limits Limits, progress func(float64)) (err error) {
 	if len(chain) > mostLayers {
 		return fault.New(fault.Conflict, "%d images stand on each other; %d can be read", len(chain), mostLayers)
@@ -101,7 +100,7 @@ func Flatten(ctx context.Context, chain []string, result string, limits Limits, 
 	return convert(ctx, append(limits.args(), source(Qcow2, chain...), result), progress)
 }
 
-// convert runs qemu-img and follows what it says.
+// convert runs qemu-img and parses its progress.
 func convert(ctx context.Context, args []string, progress func(float64)) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // paths are values, not options
 	cmd.Dir = "/"
@@ -127,8 +126,8 @@ func convert(ctx context.Context, args []string, progress func(float64)) error {
 	return failure(ctx, cmd.Wait(), said.String())
 }
 
-// source names an image, and those that it stands on, so that qemu-img neither guesses a
-// format nor opens what a header refers to.
+// source describes an image and its backing files, so that qemu-img neither guesses a format nor
+// opens files that a header refers to.
 func source(format Format, chain ...string) string {
 	var below any // none
 	for _, path := range slices.Backward(chain) {
@@ -166,7 +165,7 @@ func follow(out io.Reader, progress func(float64)) {
 	_, _ = io.Copy(io.Discard, out) // a line that was too long: the end is what counts
 }
 
-// failure says why qemu-img ended as it did.
+// failure returns why qemu-img failed.
 func failure(ctx context.Context, err error, said string) error {
 	var exit *exec.ExitError
 	switch {

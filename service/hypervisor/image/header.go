@@ -12,23 +12,23 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Format is how an image is stored.
+// Format is an image's storage format.
 type Format string
 
-// The formats that are taken.
+// Supported formats.
 const (
 	Qcow2 Format = "qcow2"
 	Raw   Format = "raw"
 )
 
-// Info is what an image's header says.
+// Info is the information in an image's header.
 type Info struct {
 	Format Format
 	// VirtualSize is the size of the disk that a guest sees, in bytes.
 	VirtualSize int64
 }
 
-// strangers are the formats that are known by their first bytes and not taken.
+// strangers are known but unsupported formats, identified by their first bytes.
 var strangers = []struct{ name, magic string }{
 	{
 		"VMDK",
@@ -56,12 +56,12 @@ var strangers = []struct{ name, magic string }{
 const (
 	qcow2Magic = "QFI\xfb"
 	sector     = 512
-	// maxL1 is QEMU's own bound on a table that it reads whole, in bytes.
+	// maxL1 is QEMU's own limit for a table that it reads completely, in bytes.
 	maxL1 = 32 << 20
 )
 
-// Inspect finds out what an image of so many bytes is. It refuses, as fault of kind
-// Invalid, images that refer to other files, are encrypted, or are not understood.
+// Inspect detects the format of an image of size bytes. It rejects images that refer to other
+// files, are encrypted, or are not understood, with a fault of kind Invalid.
 func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	head, err := headOf(r, size)
 	if err != nil {
@@ -86,9 +86,8 @@ func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	return Info{Format: Raw, VirtualSize: size}, nil
 }
 
-// InspectLayer is Inspect of a qcow2 image that may stand on another, by exactly the name
-// that is given. A file that a VM's process could write to names what the daemon wrote there,
-// or was tampered with.
+// InspectLayer is like Inspect for a qcow2 image that may have a backing file, but only with
+// exactly the given name. Any other name in a file that a VM's process could write to is tampering.
 func InspectLayer(r io.ReaderAt, size int64, backing string) (Info, error) {
 	head, err := headOf(r, size)
 	if err != nil {
@@ -108,8 +107,8 @@ func headOf(r io.ReaderAt, size int64) ([]byte, error) {
 	return head, nil
 }
 
-// VirtualSize is the size of the disk in a qcow2 file, as its guest sees it, by its header and
-// nothing else: what it refers to is not opened.
+// VirtualSize returns the size of the disk in a qcow2 file, as the guest sees it, from its header
+// alone. Files that it refers to are not opened.
 func VirtualSize(path string) (int64, error) {
 	f, err := os.Open(path) //nolint:gosec // a file of ours
 	if err != nil {
@@ -130,7 +129,7 @@ func VirtualSize(path string) (int64, error) {
 	return int64(h.Size), nil //nolint:gosec // it was checked to have 62 bits
 }
 
-// standsOn is the name of the image that another stands on.
+// standsOn returns the name of an image's backing file.
 func standsOn(r io.ReaderAt, h *qcow2Header) (string, error) {
 	const longest = 1023 // QEMU's own bound
 	if h.BackingSize > longest || h.BackingOffset > math.MaxInt64 {
@@ -186,7 +185,7 @@ func parsed(head []byte) (h qcow2Header, err error) {
 	return h, err
 }
 
-// qcow2Info looks at a header. The image stands on none, or on one of the name in backing.
+// qcow2Info checks a header. The image may only have the backing file named in backing, or none.
 func qcow2Info(r io.ReaderAt, head []byte, size int64, backing string) (Info, error) {
 	h, err := parsed(head)
 	if err != nil {
@@ -234,7 +233,7 @@ func qcow2Info(r io.ReaderAt, head []byte, size int64, backing string) (Info, er
 	return Info{Format: Qcow2, VirtualSize: int64(h.Size)}, nil //nolint:gosec // it was checked to have 62 bits
 }
 
-// outside says whether a part of a file does not lie in it.
+// outside reports whether a part of a file is not within it.
 func outside(offset, length uint64, size int64) bool {
 	end := offset + length
 	return end < offset || end > uint64(size) //nolint:gosec // sizes are not negative

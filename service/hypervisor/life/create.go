@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Create makes a VM: it is stopped when Create returns, or starting if that is asked.
+// Create creates a VM. When it returns, the VM is stopped, or starting if the request asks for it.
 func (l *Life) Create(ctx context.Context, req plan.Request) (record.VM, error) {
 	sources, err := l.plan.Prepare(ctx, &req)
 	if err != nil {
@@ -22,7 +22,7 @@ func (l *Life) Create(ctx context.Context, req plan.Request) (record.VM, error) 
 	if err != nil {
 		return r, err
 	}
-	// From here on it is finished, or undone, whether or not the caller waits.
+	// From here on, creation is finished or undone, whether or not the caller waits.
 	ctx = context.WithoutCancel(ctx)
 	err = l.machines.With(ctx, r.ID, In(vm.Creating), func(ctx context.Context, _ *machine.Machine, _ record.VM) error {
 		if err := l.host.Make(ctx, &r, sources.Parts(req.Secret)); err != nil {
@@ -40,7 +40,7 @@ func (l *Life) Create(ctx context.Context, req plan.Request) (record.VM, error) 
 	return r, err
 }
 
-// In checks that a VM is still in the state in which it was left to the work.
+// In returns a Check that the VM is still in the given state, else a conflict (wrong_state).
 func In(state vm.State) machine.Check {
 	return func(_ context.Context, r *record.VM) error {
 		if r.State != state {
@@ -50,7 +50,7 @@ func In(state vm.State) machine.Check {
 	}
 }
 
-// goOnStarting starts the process of a VM whose start is stored.
+// goOnStarting starts the process of a VM that is stored as starting.
 func (l *Life) goOnStarting(ctx context.Context, id string) {
 	err := l.machines.With(ctx, id, In(vm.Starting), func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		_, err := l.BringUp(ctx, m, r)
@@ -61,7 +61,8 @@ func (l *Life) goOnStarting(ctx context.Context, id string) {
 	}
 }
 
-// Undo removes what there is of a VM that could not be made.
+// Undo removes the remains of a VM that could not be created. If that fails, it is logged and
+// retried on the next start.
 func (l *Life) Undo(ctx context.Context, r record.VM, why string) error {
 	if _, err := l.store.Move(ctx, r.ID, vm.Crashed, "", why, nil); err != nil {
 		return err

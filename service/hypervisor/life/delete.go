@@ -11,10 +11,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// ErrDeleted ends the work on the disk of a VM that is deleted.
+// ErrDeleted is the cause with which work on the disk of a deleted VM is cancelled.
 var ErrDeleted = fault.New(fault.Conflict, "the VM is being deleted")
 
-// Delete stops a VM at once and removes all it has on the host. It waits for nobody who works
+// Delete kills a VM and removes everything that it has on the host. It does not wait for other work
 // on the VM: operations are cancelled, and the process is killed first.
 func (l *Life) Delete(ctx context.Context, id string) error {
 	r, err := l.operate.Doom(ctx, id)
@@ -24,7 +24,7 @@ func (l *Life) Delete(ctx context.Context, id string) error {
 	return l.destroy(context.WithoutCancel(ctx), r)
 }
 
-// destroy removes all that a VM in state deleting has. It can be repeated.
+// destroy removes everything that a VM in state deleting has. It is idempotent.
 func (l *Life) destroy(ctx context.Context, r record.VM) error {
 	m := l.machines.Get(r.ID)
 	m.Deleting(1)
@@ -34,7 +34,7 @@ func (l *Life) destroy(ctx context.Context, r record.VM) error {
 			return err
 		}
 		m.BreakOff(ErrDeleted)
-		// Whoever works on the VM may have started a process since.
+		// The holder of the work lock may have started a process since.
 		waiting, cancel := context.WithTimeout(ctx, pause)
 		release, err := m.Work(waiting)
 		cancel()
@@ -52,14 +52,14 @@ func (l *Life) destroy(ctx context.Context, r record.VM) error {
 	return l.Erase(ctx, r)
 }
 
-// The pauses are how long a VM that is being deleted is left to those who work on it, before
-// their processes are killed once more.
+// While other work holds the lock of a VM that is being deleted, destroy waits this long before it
+// kills the VM's processes again.
 const (
 	firstDestroyPause = 100 * time.Millisecond
 	maxDestroyPause   = 2 * time.Second
 )
 
-// destroyProcesses kills the process of a VM, or the one that has its disk open meanwhile.
+// destroyProcesses kills a VM's process, or the process that has its disk open.
 func (l *Life) destroyProcesses(ctx context.Context, m *machine.Machine, r *record.VM) error {
 	if instance, ended := m.Process(); instance != nil {
 		return l.Kill(ctx, instance, ended)
@@ -73,8 +73,8 @@ func (l *Life) destroyProcesses(ctx context.Context, m *machine.Machine, r *reco
 	return b.Clean(ctx, l.host.Spec(r))
 }
 
-// Erase removes all that a VM in state deleting has, and at last its row. It can be
-// repeated.
+// Erase removes everything that a VM in state deleting has on the host, then its row. It is
+// idempotent.
 func (l *Life) Erase(ctx context.Context, r record.VM) error {
 	if err := l.host.Clean(ctx, &r); err != nil {
 		return err

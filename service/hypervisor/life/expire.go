@@ -10,11 +10,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// KeepTime deletes VMs when their time is over.
+// KeepTime deletes VMs when they expire.
 func (l *Life) KeepTime(ctx context.Context) {
 	const (
 		longest  = 30 * time.Second
-		afterErr = time.Second // so that a database that fails is not asked without a pause
+		afterErr = time.Second // pause between attempts while the database fails
 	)
 	for ctx.Err() == nil {
 		err := l.expire(ctx)
@@ -26,23 +26,24 @@ func (l *Life) KeepTime(ctx context.Context) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-l.timed: // its time may be over before that of all others
+		case <-l.timed: // a new VM may expire before all others
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-// Timed has the time of a new VM be looked at, which may be over before that of all others.
+// Timed wakes KeepTime after a VM with a time to live was created, which may expire before all
+// others.
 func (l *Life) Timed() {
 	select {
 	case l.timed <- struct{}{}:
-	default: // KeepTime looks anyway
+	default: // KeepTime is about to look already
 	}
 }
 
-// expire begins to delete VMs whose time is over, and those whose deletion has failed. It waits
-// for none of them.
+// expire starts deleting VMs that have expired, and VMs whose deletion failed. It does not wait for
+// them.
 func (l *Life) expire(ctx context.Context) error {
 	ctx = caller.ByItself(ctx)
 	due, err := l.store.Due(ctx)
@@ -73,7 +74,7 @@ func (l *Life) expire(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// untilNextExpiry is how long to wait for the next VM whose time is over, at most limit.
+// untilNextExpiry returns the time until the next VM expires, at most limit.
 func (l *Life) untilNextExpiry(ctx context.Context, limit time.Duration) time.Duration {
 	next, err := l.store.NextExpiry(ctx)
 	if err != nil || next.IsZero() {

@@ -14,12 +14,12 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// haltCheck is how long after the last look a VM that was halted is looked at again.
+// haltCheck is the interval at which a halted VM is checked again.
 const haltCheck = 2 * time.Second
 
-// followHalts has a VM that its backend halts of its own accord be paused, with the reason, and
-// has it continue when the host has room again. The disk that is full may be the database's: then
-// the VM is shown as it is (machine.Status), and what happened is stored before the VM continues.
+// followHalts pauses, with the reason, a VM that its backend halted on its own, and resumes it when
+// the host has free space again. The full disk may be the one with the database. Then the VM's
+// status still shows the halt (machine.Status), and the halt is stored before the VM resumes.
 func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance backend.Instance, o backend.Observer) {
 	for {
 		condition, changed := o.Condition()
@@ -50,7 +50,7 @@ func (l *Life) followHalts(ctx context.Context, m *machine.Machine, instance bac
 	}
 }
 
-// haltTexts are the reasons as events tell them.
+// haltTexts are the reasons as shown in events.
 var haltTexts = map[backend.Halt]string{
 	backend.HaltNoSpace: "the host has no room for what the guest writes to its disk; " +
 		"the VM continues when there is room again",
@@ -58,8 +58,8 @@ var haltTexts = map[backend.Halt]string{
 	backend.HaltInternal: "the virtual processor cannot continue; stop the VM by force, and start it again",
 }
 
-// noteHalt stores why a VM is halted, or that it is not any more. It does nothing for a VM that
-// somebody paused.
+// noteHalt stores why a VM is halted, or that it no longer is. It does nothing for a VM that a
+// caller paused.
 func (l *Life) noteHalt(ctx context.Context, id string, halt backend.Halt) error {
 	r, err := l.store.VM(ctx, id)
 	if err != nil {
@@ -71,24 +71,24 @@ func (l *Life) noteHalt(ctx context.Context, id string, halt backend.Halt) error
 			ctx, id, vm.Pause, "", haltTexts[halt], func(r *record.VM) { r.PauseReason = string(halt) },
 		)
 	case halt != "" && r.State == vm.Paused && r.PauseReason != string(halt):
-		// The daemon found it so when it came back.
+		// The halt happened while the daemon was down.
 		_, err = l.store.Change(ctx, id, record.EventState, "", "paused: "+haltTexts[halt],
 			func(r *record.VM) { r.PauseReason = string(halt) })
 	case halt == "" && r.State == vm.Paused && r.PauseReason != "":
 		_, err = l.store.Move(ctx, id, vm.Resume, "", "the reason why the host halted it is gone", nil)
 	}
 	if fault.Is(err, fault.Conflict) {
-		return nil // it was stopped meanwhile
+		return nil // it was stopped since
 	}
 	return err
 }
 
-// resumeWithRoom lets a VM continue that was halted for want of room, once there is some. The move
-// to running is made when its backend says that it runs.
+// resumeWithRoom resumes a VM that was halted because its disk was full, once there is free space.
+// noteHalt stores the move to running when the backend reports it.
 func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance backend.Instance) error {
 	r, err := l.store.VM(ctx, m.ID)
 	if err != nil || r.State != vm.Paused || r.Spec.V.Storage != storage.Dir {
-		return err // where else its disk is, and whether there is room, is not known here
+		return err // for other storages, the free space is not known here
 	}
 	room, err := hasRoom(l.host.Folder(m.ID))
 	if err != nil || !room {
@@ -96,7 +96,7 @@ func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance 
 	}
 	release, ok := m.TryWork()
 	if !ok {
-		return nil // it is being worked on; the next look is soon
+		return nil // other work holds the lock; the next check is soon
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, machine.CallLimit)
@@ -104,8 +104,8 @@ func (l *Life) resumeWithRoom(ctx context.Context, m *machine.Machine, instance 
 	return instance.Resume(ctx)
 }
 
-// hasRoom says whether the file system of a folder has so much room that a guest which was
-// halted for want of it should continue.
+// hasRoom reports whether the file system of a folder has enough free space to resume a guest that
+// was halted for lack of it.
 func hasRoom(folder string) (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil {
@@ -115,6 +115,6 @@ func hasRoom(folder string) (bool, error) {
 	return enoughRoom(fs.Bavail*unit, fs.Blocks*unit), nil
 }
 
-// enoughRoom is the rule of hasRoom, in bytes: a twentieth of the file system, at most 1 GiB.
-// With less, the guest would be halted again at once.
+// enoughRoom reports whether at least a twentieth of the file system is free, or 1 GiB if that is
+// less. Both arguments are in bytes. With less free space, the guest would be halted again at once.
 func enoughRoom(free, size uint64) bool { return free >= min(size/20, record.GiB) }

@@ -1,25 +1,24 @@
-// Package life takes VMs through their states: it makes, starts, pauses, stops and deletes them, and
-// draws the conclusion when they end by themselves.
+// Package life moves VMs through their states: it creates, starts, pauses, stops and deletes them,
+// and handles VMs that end on their own.
 //
-//	create.go   from an admitted row to a VM that is stopped
-//	start.go    the process of a VM, and following it
-//	stop.go     asking a guest to shut down, and killing
-//	pause.go    halting processors, and what the backend says of that
-//	halt.go     VMs that their backend halts of its own accord
-//	delete.go   the end, and undoing what could not be made
-//	expire.go   VMs whose time is over
-//	wait.go     waiting for a state; what a VM uses
+//	create.go   from an admitted row to a stopped VM
+//	start.go    starts a VM's process and follows it
+//	stop.go     asks a guest to shut down; kills processes
+//	pause.go    pauses and resumes processors; agrees with what the backend reports
+//	halt.go     VMs that their backend halts on its own
+//	delete.go   deletes VMs and undoes failed creations
+//	expire.go   deletes expired VMs
+//	wait.go     waits for a state; reports a VM's resource usage
 //
 // # Invariants
 //
-//   - A move is stored first, and done on the host after that: a daemon that is killed knows what
-//     it was about (package recovery).
-//   - Nothing is started twice, and no VM is left in a state that is under way but by the end of
-//     the daemon.
-//   - Undo and Delete share one clean-up, Erase, which can be repeated.
-//   - Only deleting kills processes without the machine's work lock.
+//   - A move is stored first and carried out on the host afterwards, so a daemon that was killed
+//     knows what it was doing (package recovery).
+//   - Nothing is started twice. A VM stays in a transitional state only if the daemon ends.
+//   - Undo and Delete share one idempotent clean-up, Erase.
+//   - Only deletion kills processes without the machine's work lock.
 //
-// It imports record, machine, host, plan, agent, operation, and the packages that those stand on.
+// It imports record, machine, host, plan, agent, operation, and the packages below those.
 package life
 
 import (
@@ -36,7 +35,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Config is what a Life stands on.
+// Config holds the dependencies of a Life.
 type Config struct {
 	Store      *record.Store
 	Machines   *machine.Set
@@ -47,11 +46,11 @@ type Config struct {
 	Registry   *prometheus.Registry
 	Log        *slog.Logger
 	Now        func() time.Time
-	// RoomChanged is called when the host has more room than before.
+	// RoomChanged is called when the host has more free capacity than before.
 	RoomChanged func()
 }
 
-// Life takes the VMs of this host through their states.
+// Life moves the VMs of this host through their states.
 type Life struct {
 	store       *record.Store
 	machines    *machine.Set
@@ -62,11 +61,11 @@ type Life struct {
 	log         *slog.Logger
 	now         func() time.Time
 	roomChanged func()
-	timed       chan struct{}            // holds one: a VM with a time to live was made
-	starts      *prometheus.HistogramVec // seconds from the request to processors that run
+	timed       chan struct{}            // capacity 1: a VM with a time to live was created
+	starts      *prometheus.HistogramVec // seconds from the request to running processors
 }
 
-// New makes a Life.
+// New returns a Life and registers its metrics.
 func New(c Config) *Life {
 	l := &Life{
 		store: c.Store, machines: c.Machines, host: c.Host, plan: c.Plan, agent: c.Agent, operate: c.Operations,

@@ -11,12 +11,12 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Pause halts the processors of a VM.
+// Pause pauses the processors of a running VM.
 func (l *Life) Pause(ctx context.Context, id string) (record.VM, error) {
 	return l.halt(ctx, id, vm.Pause, "vm.pause", backend.Instance.Pause)
 }
 
-// Resume lets them continue.
+// Resume resumes the processors of a paused VM.
 func (l *Life) Resume(ctx context.Context, id string) (record.VM, error) {
 	return l.halt(ctx, id, vm.Resume, "vm.resume", backend.Instance.Resume)
 }
@@ -34,8 +34,8 @@ func (l *Life) halt(
 		if instance == nil {
 			return fault.New(fault.Conflict, "the VM is ending")
 		}
-		// The processors are halted first: which of both states a killed daemon left is asked
-		// of the backend when it starts again.
+		// The processors are paused before the move is stored. If the daemon is killed in between,
+		// it asks the backend for the state when it starts again.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), machine.CallLimit)
 		defer cancel()
 		if err := do(instance, ctx); err != nil {
@@ -47,8 +47,8 @@ func (l *Life) halt(
 	return out, err
 }
 
-// Agree notes whether the processors of a VM that runs, or is paused, are halted, as its
-// backend says, and why.
+// Agree stores whether the processors of a running or paused VM are paused, as its backend reports,
+// with why as the reason.
 func (l *Life) Agree(ctx context.Context, r record.VM, why string) error {
 	instance, _ := l.machines.Get(r.ID).Process()
 	if instance == nil || r.State != vm.Running && r.State != vm.Paused {

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Start starts a VM, and answers when its processors run.
+// Start starts a VM and returns when its processors run.
 func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
 	var out record.VM
 	err := l.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
@@ -24,17 +24,17 @@ func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
 		if err != nil {
 			return err
 		}
-		// From here on it is finished whether or not the caller waits.
+		// From here on, the start is finished whether or not the caller waits.
 		out, err = l.BringUp(context.WithoutCancel(ctx), m, r)
 		return err
 	})
 	return out, err
 }
 
-// Begin is how a process is started: anew, or from a snapshot.
+// Begin starts a process, either afresh or from a snapshot.
 type Begin func(ctx context.Context, spec *backend.Spec) (backend.Instance, error)
 
-// BringUp starts the process of a VM in state starting. The VM's work is locked.
+// BringUp starts the process of a VM in state starting. The caller holds the VM's work lock.
 func (l *Life) BringUp(ctx context.Context, m *machine.Machine, r record.VM) (record.VM, error) {
 	b, err := l.host.Backend(&r)
 	if err != nil {
@@ -43,11 +43,12 @@ func (l *Life) BringUp(ctx context.Context, m *machine.Machine, r record.VM) (re
 	return l.BringUpBy(ctx, m, r, b.Start)
 }
 
-// BringUpBy is BringUp in another way. What failed leaves nothing, and the VM in state failed.
+// BringUpBy is BringUp with another way to start the process. A failed start leaves nothing on the
+// host, and the VM in state failed.
 func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, how Begin) (record.VM, error) {
 	began := l.now()
 	var instance backend.Instance
-	// After a panic the VM has failed, too: in state starting nobody could do anything with it.
+	// A panic must also fail the VM: nothing can be done with a VM stuck in state starting.
 	err := routine.Call(l.log, "VM start", func() (err error) {
 		instance, r, err = l.launch(ctx, r, how)
 		return err
@@ -68,13 +69,13 @@ func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, h
 		up.StartedAt, up.Tap, up.IPs = db.At(l.now()), r.Tap, r.IPs
 	})
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
-		// It was stopped or deleted meanwhile, by somebody who waits for its work.
+		// It was stopped or deleted since, by a caller who waits for the work lock.
 		return r, fault.New(fault.Conflict, "the VM was stopped while it started")
 	}
 	return up, err
 }
 
-// startFault is what a caller is told of a start that failed.
+// startFault returns the error that a caller gets for a failed start.
 func startFault(err error) error {
 	if f := fault.From(err); f.Kind != fault.Internal {
 		return err
@@ -82,7 +83,8 @@ func startFault(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the VM did not start: %s", startMessage(err)).WithCode("start_failed")
 }
 
-// startMessage is why a VM did not start, for who may see it: QEMU's own words matter.
+// startMessage returns why a VM did not start, for those who may see it. It includes QEMU's own
+// message, which names the cause.
 func startMessage(err error) string {
 	if f := fault.From(err); f.Kind != fault.Internal {
 		return f.Message
@@ -90,7 +92,7 @@ func startMessage(err error) string {
 	return FirstLine(err.Error())
 }
 
-// FirstLine is the first line of what a program said.
+// FirstLine returns the first line of a program's output, at most 500 bytes.
 func FirstLine(text string) string {
 	const longest = 500
 	for i, r := range text {
@@ -101,14 +103,14 @@ func FirstLine(text string) string {
 	return text
 }
 
-// launch gives a VM what it has on the host while it runs, and starts its process. What
-// failed leaves nothing.
+// launch creates a VM's runtime resources on the host and starts its process. If that fails, it
+// leaves nothing.
 func (l *Life) launch(ctx context.Context, r record.VM, how Begin) (backend.Instance, record.VM, error) {
 	spec, err := l.host.Equip(ctx, &r)
 	if err != nil {
 		return nil, r, err
 	}
-	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB)) // memory may be loaded
+	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB)) // may load memory
 	instance, err := how(starting, spec)
 	cancel()
 	if err != nil {
@@ -127,11 +129,11 @@ func (l *Life) launch(ctx context.Context, r record.VM, how Begin) (backend.Inst
 	return instance, r, nil
 }
 
-// Adopt takes a running VM under the daemon's eyes.
+// Adopt starts following a running VM: its end, halts, console and agent.
 func (l *Life) Adopt(ctx context.Context, m *machine.Machine, r record.VM, instance backend.Instance) {
 	m.Attach(instance)
 	ctx = caller.ByItself(context.WithoutCancel(ctx))
-	// Without it, nobody would learn that the VM has ended.
+	// Without it, the end of the VM would go unnoticed.
 	l.machines.Keep(ctx, "VM end", func(ctx context.Context) { l.follow(ctx, m, r, instance) })
 	if o, ok := instance.(backend.Observer); ok {
 		l.machines.Keep(l.machines.Ending(), "VM halt", func(context.Context) { l.followHalts(ctx, m, instance, o) })
@@ -144,12 +146,12 @@ func (l *Life) Adopt(ctx context.Context, m *machine.Machine, r record.VM, insta
 	}
 }
 
-// follow waits for the end of a VM's process, and draws the conclusion.
+// follow waits for the end of a VM's process and stores the resulting state.
 func (l *Life) follow(ctx context.Context, m *machine.Machine, r record.VM, instance backend.Instance) {
 	select {
 	case <-instance.Done():
 	case <-l.machines.Ending().Done():
-		// The daemon ends; the VM continues.
+		// The daemon ends; the VM keeps running.
 		if err := instance.Close(); err != nil {
 			l.log.Warn("letting go of a VM", "vm", r.ID, "error", err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Stop asks the guest to shut down, kills the VM when its time is over, and answers when
-// it has stopped. Who asks again with less patience is heard.
+// Stop asks the guest to shut down, kills the VM after the grace period, and returns when it has
+// stopped. A later call can shorten the grace period.
 func (l *Life) Stop(ctx context.Context, id string, grace time.Duration, force bool) (record.VM, error) {
 	r, err := l.store.Move(ctx, id, vm.Stop, "vm.stop", "", func(r *record.VM) {
 		killAt := db.At(l.now().Add(grace))
@@ -34,7 +34,7 @@ func (l *Life) Stop(ctx context.Context, id string, grace time.Duration, force b
 func (l *Life) BringDown(ctx context.Context, m *machine.Machine, r record.VM, force bool) error {
 	instance, ended := m.Process()
 	if instance == nil {
-		// It is being started, did not come up, or has ended by itself.
+		// It is being started, did not start, or has ended on its own.
 		err := l.machines.With(
 			ctx,
 			r.ID,
@@ -49,7 +49,7 @@ func (l *Life) BringDown(ctx context.Context, m *machine.Machine, r record.VM, f
 		)
 		if instance == nil {
 			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
-				return nil // that is stored already
+				return nil // the end is stored already
 			}
 			return err
 		}
@@ -70,14 +70,15 @@ func (l *Life) BringDown(ctx context.Context, m *machine.Machine, r record.VM, f
 	return l.Kill(ctx, instance, ended)
 }
 
-// killLimit is how long the kernel may take to end a process that was killed. One that waits
-// for a disk which does not answer takes as long as that.
+// killLimit is how long the kernel may take to end a killed process. A process that waits for an
+// unresponsive disk lives until the disk responds.
 const killLimit = 30 * time.Second
 
-// notRunning forgets what a row says of a process.
+// notRunning clears a row's fields about the process.
 func notRunning(r *record.VM) { r.StartedAt, r.KillAt = db.Time{}, db.Time{} }
 
-// Kill ends a process, and returns when that is stored.
+// Kill kills a process and returns when its end is stored. It fails with vm_silent if the process
+// still exists after killLimit.
 func (l *Life) Kill(ctx context.Context, instance backend.Instance, ended <-chan struct{}) error {
 	if err := instance.Kill(ctx); err != nil {
 		return err
@@ -95,11 +96,11 @@ func (l *Life) Kill(ctx context.Context, instance backend.Instance, ended <-chan
 	}
 }
 
-// askLimit is how long asking a guest for its shutdown may take.
+// askLimit is the timeout for asking a guest to shut down.
 const askLimit = 5 * time.Second
 
-// askToPowerDown asks in the way that works for the guest: its agent if it is there, and
-// the power button else. A VM that is paused cannot hear either.
+// askToPowerDown presses the guest's power button and asks its agent, if connected, to power off.
+// It resumes a paused VM first, since that cannot react to either.
 func (l *Life) askToPowerDown(ctx context.Context, m *machine.Machine, instance backend.Instance) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()

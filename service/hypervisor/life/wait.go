@@ -12,17 +12,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Wait answers when a VM is in a state, at once if it is, or fails with a conflict when
-// the time is over.
+// Wait returns when a VM is in the given state, immediately if it already is. It fails with a
+// conflict when the limit is reached.
 func (l *Life) Wait(ctx context.Context, id string, state vm.State, limit time.Duration) (record.VM, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		m := l.machines.Get(id)
-		bell := m.Bell() // before the row is read, so that no change is missed
+		bell := m.Bell() // taken before the row is read, so that no change is missed
 		r, err := l.store.VM(ctx, id)
 		if err != nil {
-			l.machines.Forget(id) // unless it is there, and another's; then nobody holds it
+			l.machines.Forget(id) // drops the machine that Get may have made
 			return r, err
 		}
 		if r.State == state {
@@ -42,7 +42,7 @@ func (l *Life) Wait(ctx context.Context, id string, state vm.State, limit time.D
 	}
 }
 
-// Metrics are what a VM uses now.
+// Metrics returns a VM's current resource usage. It fails with a conflict if the VM has no process.
 func (l *Life) Metrics(ctx context.Context, id string) (backend.Metrics, error) {
 	r, err := l.store.VM(ctx, id)
 	if err != nil {

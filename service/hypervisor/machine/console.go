@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// WatchConsole reads a VM's console from its start, so that what it prints while nobody
-// looks is there for who comes later. All viewers see it, and all may type.
+// WatchConsole reads a VM's console from the start, so that later viewers also see what was printed
+// before they connected. All viewers see the same output, and all may type.
 func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 	defer cancel()
@@ -25,7 +25,7 @@ func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
 	m.mu.Lock()
 	if m.instance != instance {
 		m.mu.Unlock()
-		_ = stream.Close() // it has ended meanwhile
+		_ = stream.Close() // it has ended since
 		return
 	}
 	m.console = console
@@ -40,13 +40,14 @@ func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
 	s.watchers.Go(func() {
 		defer func() { _ = console.Close() }() // it never fails
 		routine.Keep(s.ending, s.log, "VM console", func(context.Context) {
-			// There is one for each VM, so the buffer is small, whatever the stream would take by itself.
+			// There is one per VM, so the buffer is small. Hiding other methods of stream keeps
+			// io.CopyBuffer from ignoring it.
 			_, _ = io.CopyBuffer(console, struct{ io.Reader }{stream}, make([]byte, 4096)) // it has ended
 		})
 	})
 }
 
-// Console looks at the console of a VM that runs, from a position on. Close it.
+// Console returns a viewer of a running VM's console, starting at from. The caller must close it.
 func (m *Machine) Console(r *record.VM, from relay.Position) (*relay.Viewer, error) {
 	m.mu.Lock()
 	console, runs := m.console, m.instance != nil

@@ -10,40 +10,40 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 )
 
-// Machine is what the daemon holds of a VM in memory.
+// Machine is the in-memory state of one VM.
 type Machine struct {
 	ID string
-	// work is held by whoever changes what the VM has on the host.
+	// work is the work lock: held while the VM's resources on the host are changed.
 	work chan struct{}
 
 	mu       sync.Mutex
-	breakOff context.CancelCauseFunc // ends the work on the disk that is under way; nil: none is
-	deletes  int                     // how many are deleting it
+	breakOff context.CancelCauseFunc // cancels the current work on the disk; nil: none
+	deletes  int                     // number of deletions in progress
 	instance backend.Instance        // nil: no process
 	settled  chan struct{}           // closed when the end of the process is stored
 	guest    *guest.Client           // nil: not connected
-	version  string                  // of the agent, since it was connected last
-	silent   bool                    // the agent was asked and has not answered yet
-	halt     backend.Halt            // why its backend has halted it of its own accord
-	rotate   bool                    // the agent is to get a new secret
-	console  *relay.Log              // nil: it was not opened since the process was started
-	changed  chan struct{}           // closed, and made anew, at every change
+	version  string                  // of the agent, as of its last connection
+	silent   bool                    // the agent has not answered a request yet
+	halt     backend.Halt            // why the backend halted the VM on its own
+	rotate   bool                    // the agent must get a new secret
+	console  *relay.Log              // nil: not opened since the process was started
+	changed  chan struct{}           // closed and replaced at every change
 }
 
-// New makes the machine of a VM that has no process yet. Others than the Set need it in tests.
+// New returns the machine of a VM without a process. Outside of Set it is only used in tests.
 func New(id string) *Machine {
 	return &Machine{ID: id, work: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// Status is what is known of a VM that has a process, beside its row.
+// Status is the in-memory status of a VM with a process, in addition to its row.
 type Status struct {
-	PID       int          // 0: no process is known
-	Halt      backend.Halt // why its backend has halted it of its own accord
-	Connected bool         // its agent is, and answers
-	Version   string       // of the agent, since it was connected last
+	PID       int          // 0: no known process
+	Halt      backend.Halt // why the backend halted the VM on its own
+	Connected bool         // the agent is connected and answers
+	Version   string       // of the agent, as of its last connection
 }
 
-// Status says how the machine is.
+// Status returns the machine's current status.
 func (m *Machine) Status() Status {
 	instance, _ := m.Process()
 	m.mu.Lock()
@@ -55,21 +55,21 @@ func (m *Machine) Status() Status {
 	return out
 }
 
-// Deleting counts those who delete the VM.
+// Deleting adds n to the number of deletions in progress.
 func (m *Machine) Deleting(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.deletes += n
 }
 
-// IsBeingDeleted says whether somebody deletes the VM.
+// IsBeingDeleted reports whether a deletion of the VM is in progress.
 func (m *Machine) IsBeingDeleted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.deletes > 0
 }
 
-// Ring tells those who wait that something has changed.
+// Ring wakes everyone who waits on Bell.
 func (m *Machine) Ring() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,28 +77,29 @@ func (m *Machine) Ring() {
 	m.changed = make(chan struct{})
 }
 
-// Bell is closed at the next change.
+// Bell returns a channel that is closed at the next change.
 func (m *Machine) Bell() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
 }
 
-// Process is the VM's process, nil if there is none, and what is closed when its end is stored.
+// Process returns the VM's process, or nil if it has none, and a channel that is closed when the
+// end of the process is stored.
 func (m *Machine) Process() (instance backend.Instance, ended <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.instance, m.settled
 }
 
-// Attach notes the VM's process.
+// Attach sets the VM's process.
 func (m *Machine) Attach(i backend.Instance) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.instance, m.settled = i, make(chan struct{})
 }
 
-// Detach forgets the process, whose end is stored.
+// Detach clears the process once its end is stored, and wakes waiters.
 func (m *Machine) Detach() {
 	m.mu.Lock()
 	client, settled := m.guest, m.settled
@@ -111,14 +112,14 @@ func (m *Machine) Detach() {
 	m.Ring()
 }
 
-// SetHalt notes why the VM is halted, also while a disk that is full keeps that from being stored.
+// SetHalt sets why the VM is halted. It works even while a full disk prevents storing the reason.
 func (m *Machine) SetHalt(halt backend.Halt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.halt = halt
 }
 
-// Session is the session with the guest's agent, or why there is none.
+// Session returns the session with the guest's agent, or fails with agent_not_connected.
 func (m *Machine) Session() (*guest.Client, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +131,8 @@ func (m *Machine) Session() (*guest.Client, error) {
 	return m.guest, nil
 }
 
-// Connect notes a session with the guest's agent, and says whether the agent is to get a new secret.
+// Connect sets the session with the guest's agent. It reports whether the agent must get a new
+// secret.
 func (m *Machine) Connect(client *guest.Client) (rotate bool) {
 	m.mu.Lock()
 	m.guest, m.version, m.silent = client, client.Version(), false
@@ -140,7 +142,7 @@ func (m *Machine) Connect(client *guest.Client) (rotate bool) {
 	return rotate
 }
 
-// Disconnect forgets a session, unless there is another already.
+// Disconnect clears the session, unless a newer one has replaced it.
 func (m *Machine) Disconnect(client *guest.Client) {
 	m.mu.Lock()
 	if m.guest == client {
@@ -150,14 +152,14 @@ func (m *Machine) Disconnect(client *guest.Client) {
 	m.Ring()
 }
 
-// SetSilent notes whether the agent owes an answer.
+// SetSilent sets whether the agent has yet to answer a request.
 func (m *Machine) SetSilent(silent bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.silent = silent
 }
 
-// SetRotate notes whether the agent is to get a new secret at its next session.
+// SetRotate sets whether the agent must get a new secret in its next session.
 func (m *Machine) SetRotate(rotate bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// CallLimit is how long a VM's process may take to answer what it can answer at once.
+// CallLimit is the timeout for calls that a VM's process can answer immediately.
 const CallLimit = 30 * time.Second
 
-// ErrEnding is told to those who wait for a VM when the daemon ends.
+// ErrEnding is returned to callers that wait for a VM when the daemon ends.
 var ErrEnding = fault.New(fault.Unavailable, "the daemon is ending").WithRetryAfter(time.Second)
 
-// Set is all machines of the host.
+// Set holds all machines of the host.
 type Set struct {
 	store *record.Store
 	log   *slog.Logger
@@ -25,13 +25,13 @@ type Set struct {
 	mu   sync.Mutex
 	byID map[string]*Machine
 
-	// watchers are the goroutines that follow VMs, until ending is.
+	// watchers are the goroutines that follow VMs, until the context ending is done.
 	watchers sync.WaitGroup
 	ending   context.Context
 	end      context.CancelFunc
 }
 
-// NewSet makes a Set without machines. Whoever waits for a VM learns of its moves in store.
+// NewSet returns an empty Set. It rings a VM's machine at each of its moves in store.
 func NewSet(store *record.Store, log *slog.Logger) *Set {
 	s := &Set{store: store, log: log, byID: map[string]*Machine{}}
 	s.ending, s.end = context.WithCancel(context.Background())
@@ -39,7 +39,7 @@ func NewSet(store *record.Store, log *slog.Logger) *Set {
 	return s
 }
 
-// Get is the machine of a VM.
+// Get returns the machine of a VM and creates it if needed.
 func (s *Set) Get(id string) *Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,21 +51,21 @@ func (s *Set) Get(id string) *Machine {
 	return found
 }
 
-// Peek is Get without making one; nil: there is none.
+// Peek returns the machine of a VM, or nil if it has none.
 func (s *Set) Peek(id string) *Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byID[id]
 }
 
-// Forget drops the machine of a VM that is gone.
+// Forget removes the machine of a deleted VM.
 func (s *Set) Forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, id)
 }
 
-// ConnectedAgents counts the sessions with agents.
+// ConnectedAgents returns the number of sessions with agents.
 func (s *Set) ConnectedAgents() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,25 +77,25 @@ func (s *Set) ConnectedAgents() (n int) {
 	return n
 }
 
-// Go calls f in a goroutine of its own, which Depart waits for.
+// Go runs f in a goroutine that Depart waits for. A panic is logged.
 func (s *Set) Go(name string, f func()) {
 	s.watchers.Go(func() {
 		_ = routine.Run(s.log, name, f) // logged
 	})
 }
 
-// Keep is Go of something that must not end by a panic: it is called again after one.
+// Keep is like Go, but calls f again after a panic.
 func (s *Set) Keep(ctx context.Context, name string, f func(context.Context)) {
 	s.watchers.Go(func() { routine.Keep(ctx, s.log, name, f) })
 }
 
-// Ending is a context that ends when the daemon does.
+// Ending returns a context that is done when the daemon ends.
 func (s *Set) Ending() context.Context { return s.ending }
 
-// Leave tells those who follow a VM, or wait for one, that the daemon ends. It can be repeated.
+// Leave tells goroutines that follow or wait for a VM that the daemon ends. It is idempotent.
 func (s *Set) Leave() { s.end() }
 
-// Depart has all who follow VMs let go of them, and waits for that.
+// Depart calls Leave and waits until all goroutines that follow VMs have returned.
 func (s *Set) Depart() {
 	s.Leave()
 	s.watchers.Wait()

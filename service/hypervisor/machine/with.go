@@ -8,17 +8,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Check says why a VM cannot be worked on as it is; nil: it can.
+// Check returns an error if the VM cannot be worked on in its current state.
 type Check func(ctx context.Context, r *record.VM) error
 
-// Any is the Check of work that takes a VM in every state.
+// Any is a Check that accepts a VM in every state.
 func Any(context.Context, *record.VM) error { return nil }
 
-// Work is what somebody does with a VM while nobody else works on it.
+// Work is called with exclusive access to a VM.
 type Work func(ctx context.Context, m *Machine, r record.VM) error
 
-// With takes the work lock of a VM in the caller's scope, checks the VM as it is then, calls work,
-// and releases the lock.
+// With takes a VM's work lock in the caller's scope, reads its row and checks it, calls work, and
+// releases the lock.
 func (s *Set) With(ctx context.Context, id string, check Check, work Work) error {
 	m, release, err := s.begin(ctx, id)
 	if err != nil {
@@ -28,8 +28,8 @@ func (s *Set) With(ctx context.Context, id string, check Check, work Work) error
 	return s.work(ctx, m, check, work)
 }
 
-// WithInBackground is With that returns once the lock is taken. What comes of the work, done is
-// told.
+// WithInBackground is like With, but returns once the lock is taken. It passes the result of the
+// work to done.
 func (s *Set) WithInBackground(
 	ctx context.Context, id, name string, check Check, work Work, done func(error),
 ) error {
@@ -45,7 +45,7 @@ func (s *Set) WithInBackground(
 }
 
 func (s *Set) begin(ctx context.Context, id string) (m *Machine, release func(), err error) {
-	// Who does not see the VM neither waits for its work nor learns that there is any.
+	// A caller that cannot see the VM must neither wait for its lock nor learn that it exists.
 	if _, err := s.store.VM(ctx, id); err != nil {
 		return nil, nil, err
 	}
@@ -65,8 +65,8 @@ func (s *Set) work(ctx context.Context, m *Machine, check Check, work Work) erro
 	return work(ctx, m, r)
 }
 
-// Work waits for its turn to change the VM, which release ends. It is for those who wait in a way
-// of their own; others use With.
+// Work takes the work lock, waiting until ctx ends, and returns the function that releases it. Use
+// With unless you need another way to wait.
 func (m *Machine) Work(ctx context.Context) (release func(), err error) {
 	select {
 	case m.work <- struct{}{}:
@@ -77,7 +77,7 @@ func (m *Machine) Work(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// TryWork is Work for who does not wait.
+// TryWork is like Work, but does not wait.
 func (m *Machine) TryWork() (release func(), ok bool) {
 	select {
 	case m.work <- struct{}{}:
@@ -89,8 +89,8 @@ func (m *Machine) TryWork() (release func(), ok bool) {
 
 func (m *Machine) release() { <-m.work }
 
-// Breakable is the context of work on the disk, which BreakOff ends. done is called when the work
-// is. The VM's work is locked.
+// Breakable returns a context for work on the disk that BreakOff cancels. The caller must call done
+// when the work is finished, and holds the work lock.
 func (m *Machine) Breakable(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m.mu.Lock()
@@ -104,7 +104,7 @@ func (m *Machine) Breakable(ctx context.Context) (_ context.Context, done func()
 	}
 }
 
-// BreakOff ends the work on the disk that is under way, with a cause.
+// BreakOff cancels the current work on the disk, with a cause.
 func (m *Machine) BreakOff(cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// ensureBridge makes the managed bridge, or finds it. It reports whether the bridge is
-// a new one.
+// ensureBridge creates the managed bridge if it does not exist, and reports whether it did.
 func ensureBridge(o Options) (made bool, err error) {
 	link, err := findLink(o.Bridge)
 	if err != nil {
@@ -51,7 +50,7 @@ func ensureBridge(o Options) (made bool, err error) {
 	return made, nil
 }
 
-// ownBridge refuses a bridge that another daemon made: both would give the same addresses away.
+// ownBridge fails if another daemon made the bridge: both would assign the same addresses.
 func ownBridge(o Options, link netlink.Link) error {
 	alias := link.Attrs().Alias
 	rest, marked := strings.CutPrefix(alias, "mainstay ")
@@ -91,7 +90,7 @@ func setUpBridge(o Options, link netlink.Link) error {
 		}
 		has = true
 	}
-	// Guests have no IPv6 there, so the host needs none.
+	// Guests have no IPv6 on this bridge, so the host needs none either.
 	if err := sysctl("net/ipv6/conf/"+o.Bridge+"/disable_ipv6", "1"); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func setUpBridge(o Options, link netlink.Link) error {
 	return nil
 }
 
-// freeNetwork refuses a network that another device of the host is in.
+// freeNetwork fails if another device of the host has an overlapping network.
 func freeNetwork(o Options) error {
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {
@@ -133,7 +132,7 @@ func prefix(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(ip(n.IP), bits)
 }
 
-// operatorsBridge checks a bridge that is not ours and returns its MTU.
+// operatorsBridge checks that the operator's bridge exists and returns its MTU.
 func operatorsBridge(name string) (mtu int, err error) {
 	link, err := findLink(name)
 	if err != nil {
@@ -145,8 +144,8 @@ func operatorsBridge(name string) (mtu int, err error) {
 	return link.Attrs().MTU, nil
 }
 
-// ensureTap makes the tap of a VM, down and on no bridge, or finds it. It reports
-// whether the tap is new.
+// ensureTap creates the tap of a VM, down and on no bridge, unless it exists. It reports whether
+// the tap is new.
 func ensureTap(o Options, l lease, owner uint32) (tap netlink.Link, made bool, err error) {
 	name := o.tapName(l.VM)
 	link, err := findLink(name)
@@ -159,7 +158,7 @@ func ensureTap(o Options, l lease, owner uint32) (tap netlink.Link, made bool, e
 			have.Flags&netlink.TUNTAP_VNET_HDR != 0 {
 			return link, false, nil
 		}
-		// Half made, or of another user: nobody can be using it as it should be.
+		// It is half made or belongs to another user, so nobody can be using it properly.
 		if err := netlink.LinkDel(link); err != nil {
 			return nil, false, kernel(err)
 		}
@@ -176,8 +175,8 @@ func ensureTap(o Options, l lease, owner uint32) (tap netlink.Link, made bool, e
 	return link, true, nil
 }
 
-// makeTap makes a tap that lasts when its file is closed and that only its owner may
-// open. Until it has an owner anybody may, but only while it is down and on no bridge.
+// makeTap creates a persistent tap that only its owner may open. Until the owner is set, anyone may
+// open it, but only while it is down and on no bridge.
 func makeTap(name string, owner uint32) error {
 	const path = "/dev/net/tun"
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -202,7 +201,7 @@ func makeTap(name string, owner uint32) error {
 	return kernel(unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1))
 }
 
-// plug puts a tap on a bridge and brings it up.
+// plug adds a tap to a bridge and brings it up.
 func plug(tap netlink.Link, bridge string, mtu int, isolate bool) error {
 	br, err := netlink.LinkByName(bridge)
 	if err != nil {
@@ -226,7 +225,7 @@ func plug(tap netlink.Link, bridge string, mtu int, isolate bool) error {
 	return nil
 }
 
-// taps are the devices with this daemon's mark, and which VM each is for.
+// taps returns the devices with this daemon's mark, each with its VM.
 func taps(o Options) (map[string]string, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -241,7 +240,7 @@ func taps(o Options) (map[string]string, error) {
 	return found, nil
 }
 
-// findLink is nil if there is no such device.
+// findLink returns a device, or nil if it does not exist.
 func findLink(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -250,7 +249,7 @@ func findLink(name string) (netlink.Link, error) {
 	return link, kernel(err)
 }
 
-// removeLink removes a device; one that is not there is no error.
+// removeLink removes a device. It is not an error if it does not exist.
 func removeLink(name string) error {
 	link, err := findLink(name)
 	if link == nil || err != nil {
@@ -262,8 +261,8 @@ func removeLink(name string) error {
 	return nil
 }
 
-// sysctl sets a parameter of the kernel, unless it has the value. One of IPv6 that a
-// kernel without IPv6 does not have is not an error.
+// sysctl sets a kernel parameter unless it already has the value. Missing IPv6 parameters are
+// ignored, since the kernel may lack IPv6.
 func sysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", name)
 	before, err := os.ReadFile(path)
@@ -280,7 +279,7 @@ func sysctl(name, value string) error {
 	return nil
 }
 
-// kernel says what is missing when the kernel refuses to change a device.
+// kernel turns an error of the kernel into a fault that says what is missing.
 func kernel(err error) error {
 	switch {
 	case err == nil:

@@ -10,26 +10,25 @@ import (
 )
 
 const (
-	// leaseTime is how long a guest may use its address before it asks again. It gets
-	// the same one then: the time only bounds how long it misses new name servers.
+	// leaseTime is how long a guest may use its address before it must renew. It always gets the
+	// same address again, so the time only limits how long it takes to learn of new name servers.
 	leaseTime = time.Hour
-	// maxQuestion is the longest question that is looked at, in bytes. Clients send at
-	// most 1472, what fits an Ethernet frame.
+	// maxQuestion is the maximum length of a request, in bytes. Clients send at most 1472, which
+	// fits an Ethernet frame.
 	maxQuestion = 1500
-	// maxClientID is the longest client identifier that is repeated, in bytes.
+	// maxClientID is the longest client identifier that is echoed, in bytes.
 	maxClientID = 64
 )
 
-// answerer answers DHCP questions. It keeps nothing: the book knows it all.
+// answerer answers DHCP requests. It has no state; the book has it all.
 type answerer struct {
 	book *book
 	mtu  int
 	dns  func() []netip.Addr
 }
 
-// answer is the answer to a question, and whom to send it to: to an address that is
-// the guest's own, or to all. There is none, and a reason, for what is malformed or
-// comes from somebody unknown.
+// answer returns the reply to a request and its destination: the guest's address, or broadcast. For
+// malformed requests and unknown clients, it returns no reply but a reason.
 func (a answerer) answer(question []byte) (reply *dhcpv4.DHCPv4, to netip.Addr, why string) {
 	if len(question) > maxQuestion {
 		return nil, to, "too long"
@@ -75,8 +74,8 @@ func (a answerer) answer(question []byte) (reply *dhcpv4.DHCPv4, to netip.Addr, 
 	return reply, destination(q, kind, l), ""
 }
 
-// wanted is the address that a client asks for: in an option when it has none yet, in
-// the header when it has.
+// wanted returns the address that a client requests: from an option if it has none yet, else from
+// the header.
 func wanted(q *dhcpv4.DHCPv4) netip.Addr {
 	if r := q.RequestedIPAddress(); r != nil {
 		return ip(r)
@@ -84,7 +83,7 @@ func wanted(q *dhcpv4.DHCPv4) netip.Addr {
 	return ip(q.ClientIPAddr)
 }
 
-// destination follows RFC 2131, 4.1.
+// destination returns where to send a reply, as in RFC 2131, 4.1.
 func destination(q *dhcpv4.DHCPv4, kind dhcpv4.MessageType, l lease) netip.Addr {
 	if kind == dhcpv4.MessageTypeNak || q.IsBroadcast() && ip(q.ClientIPAddr) != l.IP {
 		return broadcast
@@ -118,7 +117,7 @@ func (a answerer) reply(q *dhcpv4.DHCPv4, kind dhcpv4.MessageType, l lease) (*dh
 	return reply, nil
 }
 
-// facts are what a guest learns of its network.
+// facts returns the DHCP options about the network.
 func (a answerer) facts(l lease, gateway net.IP) []dhcpv4.Modifier {
 	with := []dhcpv4.Modifier{
 		dhcpv4.WithNetmask(net.CIDRMask(a.book.address.Bits(), 32)),
@@ -139,7 +138,7 @@ func (a answerer) facts(l lease, gateway net.IP) []dhcpv4.Modifier {
 	return with
 }
 
-// ip is an address of the library's as one of ours; zero if it is none.
+// ip converts an address of the library; zero if it is not valid.
 func ip(a net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(a)
 	return addr.Unmap()

@@ -1,17 +1,15 @@
-// Package network is what a host does so that its virtual machines have a network:
-// tap devices on a bridge, addresses that the daemon knows, and rules by which no
-// guest can pretend to be another.
+// Package network provides the networks of a host's virtual machines: tap devices on a bridge,
+// addresses that the daemon assigns, and rules that keep guests from impersonating each other.
 //
 // A VM has one port. Its network is either
 //
-//   - the managed bridge, which is made when the first VM needs it: IPv4 only, every
-//     guest has one address that it gets by DHCP, the way out is by NAT; or
-//   - a bridge of the operator's, which must be there: the package adds a port to it
-//     and nothing else, no DHCP and no NAT.
+//   - the managed bridge, which is created when the first VM needs it: IPv4 only, every guest gets
+//     one address by DHCP, outgoing traffic uses NAT; or
+//   - an existing bridge of the operator: the package only adds a port to it, without DHCP or NAT.
 //
-// The states of a port are: unknown -> Attach -> attached -> Detach -> leased ->
-// Release -> unknown. Attach goes from leased to attached as well, with the same
-// address, and every one of them can be said twice.
+// The states of a port are: unknown -> Attach -> attached -> Detach -> leased -> Release ->
+// unknown. Attach also goes from leased to attached, with the same address. All three are
+// idempotent.
 //
 // What a guest may send is decided in the bridge family of nftables, before the
 // bridge learns from a frame or forwards it. It may send
@@ -26,22 +24,21 @@
 //     ICMPv6, in which these could hide. If the VM was attached there without an
 //     address, the same holds for IPv4: any address, but no DHCP answers.
 //
-// Guests of the managed bridge reach those of their own tenant, unless Options.Isolate, and those of
-// other tenants only with Options.ShareBridge: neither directly nor by way of the host. Of the host
-// they reach DHCP, DNS and ICMP, and what the host has asked them for. Link-local
-// networks, where clouds serve the credentials of their machines, are closed to them
-// but for DNS. With NAT nobody outside begins a connection to a guest.
+// Guests on the managed bridge reach guests of their own tenant, unless Options.Isolate is set.
+// They reach other tenants' guests only with Options.ShareBridge, neither directly nor through the
+// host otherwise. On the host they reach DHCP, DNS and ICMP, and may reply to connections from the
+// host. Link-local networks, where clouds serve their machines' credentials, are blocked except for
+// DNS. With NAT, nobody outside can open a connection to a guest.
 //
 // Invariants:
 //
-//   - An address is on disk before a guest has it; no two VMs have the same.
-//   - A tap whose rules are missing may send nothing: names with the prefix of ours
-//     pass only if they are in the sets. While a daemon is down or restarts, the rules
-//     of its taps stay.
-//   - The rules of one VM change in one transaction, the rebuilding of all is another.
-//   - Several daemons can share a host: the names of taps and tables, and the bridge, bear the
-//     mark of the daemon that made them (Options.Owner). None touches what has another mark.
+//   - An address is on disk before a guest gets it. No two VMs have the same address.
+//   - A tap without rules may send nothing: devices with our name prefix pass only if they are in
+//     the sets. While a daemon is down or restarts, the rules of its taps stay.
+//   - The rules of one VM change in one transaction. Rebuilding all rules is another.
+//   - Several daemons can share a host: the names of taps and tables, and the bridge, contain the
+//     mark of the daemon that made them (Options.Owner). No daemon touches what has another mark.
 //
-// Other tables of the host see the packets, too: where another program's rules refuse
-// to forward (as Docker's do), they win.
+// Packets also pass other tables of the host: if another program's rules drop forwarded packets (as
+// Docker's do), they are dropped.
 package network

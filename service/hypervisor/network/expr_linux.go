@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rule is a list of these fragments. Each loads something and continues only if it is
-// as said; what a packet does not have (a port in a later fragment) ends the rule
-// without a verdict. Rules that let packets pass are therefore safe against packets
-// that are cut or malformed, and rules that drop are not, alone.
+// A rule is a list of these fragments. Each loads something and continues only if it matches. If a
+// packet lacks it (as a later IP fragment lacks ports), the rule ends without a verdict. Rules that
+// accept packets are therefore safe against truncated or malformed packets; rules that drop packets
+// alone are not.
 
 // rule joins fragments.
 func rule(fragments ...[]expr.Any) []expr.Any {
@@ -23,8 +23,8 @@ func rule(fragments ...[]expr.Any) []expr.Any {
 	return all
 }
 
-// The registers that values are loaded into: 16 bytes of r1, and behind them words of
-// four bytes, of which an Ethernet address takes two.
+// The registers for loaded values: 16 bytes of r1, followed by words of four bytes, of which an
+// Ethernet address takes two.
 const (
 	r1       = 1
 	afterR1  = 12 // NFT_REG32_04
@@ -63,7 +63,7 @@ func port(proto byte, offset uint32, op expr.CmpOp, number uint16) []expr.Any {
 
 const sourcePort, destinationPort = 0, 2
 
-// ipv4Only ends a rule of the inet family for packets of IPv6.
+// ipv4Only ends a rule of the inet family for IPv6 packets.
 func ipv4Only() []expr.Any {
 	return rule(meta(expr.MetaKeyNFPROTO), compare(expr.CmpOpEq, []byte{unix.NFPROTO_IPV4}))
 }
@@ -82,15 +82,15 @@ func within(offset uint32, network netip.Prefix) []expr.Any {
 
 const sourceIP, destinationIP = 12, 16
 
-// interfaceIs compares the name of the device that a packet comes in or goes out by.
+// interfaceIs compares the name of a packet's input or output device.
 func interfaceIs(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
 	return rule(meta(key), compare(op, ifname(name)))
 }
 
-// ifname is a name as the kernel compares it.
+// ifname returns a name in the form in which the kernel compares it.
 func ifname(name string) []byte { return append([]byte(name), make([]byte, 16-len(name))...) }
 
-// established is for packets that belong to a connection that was let through.
+// established matches packets of connections that were accepted.
 func established() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: r1},
@@ -105,7 +105,7 @@ func established() []expr.Any {
 	}
 }
 
-// in looks up what begins in r1.
+// in looks up the value that starts in r1.
 func in(set *nftables.Set) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: r1, SetName: set.Name, SetID: set.ID}}
 }
@@ -114,7 +114,7 @@ func notIn(set *nftables.Set) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: r1, SetName: set.Name, SetID: set.ID, Invert: true}}
 }
 
-// overRate continues if there were more packets by the device in r1 than a rate.
+// overRate continues if packets from the device in r1 exceed a rate.
 func overRate(set *nftables.Set, perSecond uint64, burst uint32) []expr.Any {
 	return []expr.Any{&expr.Dynset{
 		SrcRegKey: r1,

@@ -10,9 +10,9 @@ const (
 	clientPort = 68
 )
 
-// frame packs a DHCP answer for the wire. The server writes whole frames, since a
-// guest without an address cannot be asked for its Ethernet address, and one with an
-// address may refuse to answer and fill the kernel's queue for it.
+// frame builds an Ethernet frame with a DHCP reply. The server writes whole frames, since ARP does
+// not work for a guest without an address, and a guest with one may refuse to answer and thereby
+// fill the kernel's queue.
 func frame(from, to mac, source, destination netip.Addr, answer []byte) []byte {
 	const ethernet, ipv4, udp = 14, 20, 8
 	b := make([]byte, ethernet+ipv4+udp, ethernet+ipv4+udp+len(answer))
@@ -39,7 +39,7 @@ func frame(from, to mac, source, destination netip.Addr, answer []byte) []byte {
 	return append(b, answer...)
 }
 
-// sum adds 16-bit words in ones' complement, as RFC 1071 has it.
+// sum adds 16-bit words in ones' complement, as in RFC 1071.
 func sum[N uint16 | uint32](start N, b []byte) uint16 {
 	s := uint32(start)
 	for ; len(b) > 1; b = b[2:] {

@@ -17,10 +17,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// maxFile bounds the lease file, in bytes. A lease takes about 150.
+// maxFile limits the size of the lease file, in bytes. A lease takes about 150.
 const maxFile = 64 << 20
 
-// lease is what is kept of a VM's port, from Attach until Release.
+// lease is the stored state of a VM's port, from Attach until Release.
 type lease struct {
 	VM       string     `json:"vm"`
 	MAC      mac        `json:"mac"`
@@ -35,8 +35,7 @@ type leaseFile struct {
 	Leases  []lease `json:"leases"`
 }
 
-// book is the list of leases. Changes are serialized by its user; reading is free at
-// any time.
+// book is the list of leases. Its user must serialize changes; reading is always safe.
 type book struct {
 	path    string
 	bridge  string       // the managed one
@@ -48,8 +47,8 @@ type book struct {
 	taken map[netip.Addr]string // on the managed bridge: who has it
 }
 
-// openBook reads the lease file, if there is one. Addresses that are not in the
-// network (any more) are left out and reported; their VMs get others.
+// openBook reads the lease file, if it exists. Leases with addresses outside of the network are
+// dropped and returned as strange; their VMs get other addresses.
 func openBook(o Options) (b *book, strange []lease, err error) {
 	b = &book{path: o.LeaseFile, bridge: o.Bridge, address: o.Address, byVM: map[string]lease{}}
 	leases, err := readLeases(o.LeaseFile)
@@ -100,7 +99,7 @@ func readLeases(path string) ([]lease, error) {
 	return content.Leases, nil
 }
 
-// index makes the other views of byVM. b.mu must be held, or nobody else know b.
+// index rebuilds the indexes of byVM. The caller holds b.mu, or is the only user of b.
 func (b *book) index() {
 	b.byMAC, b.taken = make(map[mac]lease, len(b.byVM)), make(map[netip.Addr]string, len(b.byVM))
 	for _, l := range b.byVM {
@@ -119,8 +118,8 @@ func (b *book) usable(a netip.Addr) bool {
 	return a.Is4() && b.address.Contains(a) && !reserved(b.address, a) && a != b.address.Addr()
 }
 
-// clash tells whether another VM on the same bridge has the same Ethernet address, or
-// on a bridge of the operator's the same address.
+// clash fails if another VM on the same bridge has the same Ethernet address or, on an operator's
+// bridge, the same IP address.
 func (b *book) clash(l lease) error {
 	for _, other := range b.byVM {
 		if other.VM == l.VM || other.Bridge != l.Bridge {
@@ -136,8 +135,8 @@ func (b *book) clash(l lease) error {
 	return nil
 }
 
-// grant gives a port its address and keeps it on disk. A VM keeps the address that it
-// has while its Ethernet address and its bridge are the same.
+// grant assigns a port its address and stores it on disk. A VM keeps its address while its Ethernet
+// address and bridge stay the same.
 func (b *book) grant(l lease) (lease, error) {
 	b.mu.RLock()
 	before, known := b.byVM[l.VM]
@@ -156,7 +155,7 @@ func (b *book) grant(l lease) (lease, error) {
 	return l, b.put(l)
 }
 
-// choose is the wish, if it can be had, or else the lowest address that is free.
+// choose returns the requested address if it is free, otherwise the lowest free one.
 func (b *book) choose(l lease) (netip.Addr, error) {
 	free := func(a netip.Addr) bool { return b.usable(a) && (b.taken[a] == "" || b.taken[a] == l.VM) }
 	if free(l.IP) {
@@ -173,14 +172,14 @@ func (b *book) choose(l lease) (netip.Addr, error) {
 	)
 }
 
-// put keeps the entry of a VM, in the place of the one before.
+// put inserts or replaces the lease of a VM.
 func (b *book) put(l lease) error {
 	after := maps.Clone(b.byVM) // only replace changes byVM
 	after[l.VM] = l
 	return b.replace(after)
 }
 
-// remove forgets VMs.
+// remove removes the leases of VMs.
 func (b *book) remove(vms ...string) error {
 	after := maps.Clone(b.byVM)
 	for _, vm := range vms {
@@ -192,7 +191,7 @@ func (b *book) remove(vms ...string) error {
 	return b.replace(after)
 }
 
-// replace changes all leases, on disk first.
+// replace replaces all leases, on disk first.
 func (b *book) replace(after map[string]lease) error {
 	content := leaseFile{
 		Version: 1,
@@ -219,7 +218,7 @@ func (b *book) of(vm string) (lease, bool) {
 	return l, found
 }
 
-// addresses are those that a VM has been given.
+// addresses returns the addresses assigned to a VM.
 func (b *book) addresses(vm string) []netip.Addr {
 	l, _ := b.of(vm)
 	if !l.IP.IsValid() {
@@ -228,7 +227,7 @@ func (b *book) addresses(vm string) []netip.Addr {
 	return []netip.Addr{l.IP}
 }
 
-// guest is who has an Ethernet address on the managed bridge.
+// guest returns the lease with this Ethernet address on the managed bridge.
 func (b *book) guest(m mac) (lease, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -8,24 +8,24 @@ import (
 	"sync"
 )
 
-// Manager keeps the networks of a host's VMs. It is safe for concurrent use. It works
-// in the network namespace of the thread that calls it.
+// Manager manages the networks of a host's VMs. It is safe for concurrent use. It works in the
+// network namespace of the calling thread.
 type Manager struct {
 	o    Options
 	book *book
 
-	mu    sync.Mutex // held by whoever changes the host
-	ready bool       // the rules were made since the start
-	// guarded are the ports whose rules the kernel has.
+	mu    sync.Mutex // held while the host is changed
+	ready bool       // the rules were rebuilt since the start
+	// guarded are the ports that have rules in the kernel.
 	guarded map[string]lease
 	numbers numbers // of tenants
 
 	serverMu sync.Mutex
 	server   interface{ wake() } // of the DHCP server, while it listens
-	bridged  chan struct{}       // has a value after the managed bridge was made
+	bridged  chan struct{}       // receives a value after the managed bridge was created
 }
 
-// New reads the lease file. It changes nothing on the host and takes no rights.
+// New reads the lease file. It changes nothing on the host and needs no privileges.
 func New(o Options) (*Manager, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -50,7 +50,7 @@ func New(o Options) (*Manager, error) {
 	}, nil
 }
 
-// Check says what the host lacks for networks of VMs, as a fault.Unavailable.
+// Check returns a fault.Unavailable if the host lacks what networks of VMs need.
 func (m *Manager) Check() error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return unavailable(err, "this host has no /dev/net/tun; load the kernel module tun (modprobe tun)")
@@ -59,9 +59,8 @@ func (m *Manager) Check() error {
 	return err
 }
 
-// Attach gives a VM a tap on its bridge, with its address and its rules. What is there
-// already stays, so that it can be called for a VM that runs. If it fails, it leaves
-// of the port what there was before.
+// Attach connects a VM to its bridge: it creates the tap and sets up address and rules. It is
+// idempotent, so it can be called for a running VM. If it fails, the port is as it was before.
 func (m *Manager) Attach(ctx context.Context, p Port) (Attached, error) {
 	l, err := m.o.lease(p)
 	if err != nil {
@@ -102,8 +101,8 @@ func (m *Manager) Attach(ctx context.Context, p Port) (Attached, error) {
 	return a, nil
 }
 
-// connect makes the devices and the rules of a port. The tap is on the bridge last:
-// nothing of a guest's passes before all is as it should be.
+// connect creates the devices and rules of a port. The tap is added to the bridge last, so that no
+// traffic passes before everything is in place.
 func (m *Manager) connect(l lease, owner uint32) error {
 	mtu := m.o.MTU
 	if l.Bridge == m.o.Bridge {
@@ -161,8 +160,8 @@ func (m *Manager) ensureBridge() error {
 	return sysctl(forward, "1")
 }
 
-// prepare makes the rules anew on the first use: those of a daemon that was here
-// before may be of another version or of other settings.
+// prepare rebuilds the rules on first use: those of an earlier daemon may be from another version
+// or other settings.
 func (m *Manager) prepare() error {
 	if m.ready {
 		return nil
@@ -174,7 +173,7 @@ func (m *Manager) prepare() error {
 	return nil
 }
 
-// rebuild makes all rules, of the taps that are there and known.
+// rebuild replaces all rules with those for the existing known taps.
 func (m *Manager) rebuild() error {
 	there, err := taps(m.o)
 	if err != nil {
@@ -197,7 +196,7 @@ func (m *Manager) rebuild() error {
 	return nil
 }
 
-// guard changes the rules of one VM; nil: it has none.
+// guard changes the rules of one VM; nil removes them.
 func (m *Manager) guard(vm string, l *lease) error {
 	var before *lease
 	if g, has := m.guarded[vm]; has {
@@ -207,8 +206,8 @@ func (m *Manager) guard(vm string, l *lease) error {
 		return nil
 	}
 	if err := changeRules(m.o, m.numbers, before, l); err != nil {
-		// Somebody has changed or removed our tables: they are made anew, with this VM's
-		// rules if its tap is there.
+		// Another program changed or removed our tables. They are rebuilt, with this VM's rules if
+		// its tap exists.
 		m.o.Log.Warn("the rules of the guests were changed by another; making them anew", "error", err)
 		return m.rebuild()
 	}
@@ -220,8 +219,8 @@ func (m *Manager) guard(vm string, l *lease) error {
 	return nil
 }
 
-// Detach removes the tap and the rules of a VM, whose QEMU has ended. Its address
-// remains its own. A VM that has none is not an error.
+// Detach removes the tap and the rules of a VM whose process has ended. The VM keeps its address.
+// It is not an error if the VM has no tap.
 func (m *Manager) Detach(ctx context.Context, vm string) error {
 	if err := checkVM(vm); err != nil {
 		return err
@@ -241,7 +240,7 @@ func (m *Manager) detach(vm string) error {
 	return m.guard(vm, nil)
 }
 
-// Release does Detach and gives the address of a VM back: it is deleted.
+// Release calls Detach and frees the address of a VM that is deleted.
 func (m *Manager) Release(ctx context.Context, vm string) error {
 	if err := m.Detach(ctx, vm); err != nil {
 		return err
@@ -251,13 +250,13 @@ func (m *Manager) Release(ctx context.Context, vm string) error {
 	return m.book.remove(vm)
 }
 
-// Addresses are those that a VM has been given, attached or not; none if it is not
-// known, or on a bridge of the operator's that gives addresses itself.
+// Addresses returns the addresses assigned to a VM, attached or not. It returns none for an unknown
+// VM, or on an operator's bridge that assigns addresses itself.
 func (m *Manager) Addresses(vm string) []netip.Addr { return m.book.addresses(vm) }
 
-// Sweep removes taps, rules and addresses of VMs that there are no more, as a daemon
-// leaves them that was killed, and makes the rules of the others anew. keep reports
-// whether there is a VM of an id. Call it at the start, before the first Attach.
+// Sweep removes taps, rules and addresses of VMs that no longer exist, as a killed daemon leaves
+// them, and rebuilds the rules of the others. keep reports whether a VM exists. Call it on start,
+// before the first Attach.
 func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

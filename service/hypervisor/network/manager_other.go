@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Manager keeps the networks of a host's VMs, which takes Linux.
+// Manager manages the networks of a host's VMs, which requires Linux.
 type Manager struct{ book *book }
 
 // New reads the lease file.
@@ -22,24 +22,24 @@ func New(o Options) (*Manager, error) {
 	return &Manager{book: b}, err
 }
 
-// Check says that this is not Linux.
+// Check always fails, since this is not Linux.
 func (m *Manager) Check() error {
 	return fault.New(fault.Unavailable, "networks of VMs take Linux; use network mode user or none")
 }
 
-// Attach fails.
+// Attach always fails.
 func (m *Manager) Attach(context.Context, Port) (Attached, error) { return Attached{}, m.Check() }
 
-// Detach has nothing to do.
+// Detach does nothing.
 func (m *Manager) Detach(context.Context, string) error { return nil }
 
-// Release has nothing to do.
+// Release does nothing.
 func (m *Manager) Release(context.Context, string) error { return nil }
 
-// Addresses are those that a VM has been given.
+// Addresses returns the addresses assigned to a VM.
 func (m *Manager) Addresses(vm string) []netip.Addr { return m.book.addresses(vm) }
 
-// Sweep has nothing to do.
+// Sweep does nothing.
 func (m *Manager) Sweep(context.Context, func(string) bool) (Swept, error) { return Swept{}, nil }
 
 // Run waits until ctx ends.

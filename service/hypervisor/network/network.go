@@ -30,101 +30,99 @@ const (
 	maxVM   = 128 // of the id of a VM, in bytes; the kernel keeps aliases of up to 255
 )
 
-// Options say how the host's networks are. The zero value of each but LeaseFile is
-// its default.
+// Options configures the host's networks. All fields but LeaseFile have defaults.
 type Options struct {
 	Log *slog.Logger // default: nothing is logged
-	// LeaseFile is where the addresses of VMs are kept. Its folder must exist.
+	// LeaseFile stores the addresses of VMs. Its folder must exist.
 	LeaseFile string
 	// Bridge is the name of the managed bridge.
 	Bridge string
-	// Address is that of the managed bridge, which is the gateway of its guests, with
-	// the length of their network: IPv4, at least /8 and at most /30.
+	// Address is the address of the managed bridge and the prefix length of its network: IPv4, from
+	// /8 to /30. It is the guests' gateway.
 	Address netip.Prefix
-	// MTU of the managed bridge in bytes, at least 576; guests are told.
+	// MTU of the managed bridge in bytes, at least 576. Guests get it by DHCP.
 	MTU int
-	// NoNAT leaves the way from and to the guests to the operator's routes.
+	// NoNAT leaves the routing from and to the guests to the operator.
 	NoNAT bool
-	// Owner names the daemon among those of a host: the path of its data folder. Devices and
-	// tables of nftables have a mark made of it, and nobody touches those of another mark.
+	// Owner identifies the daemon among those of a host: the path of its data folder. Devices and
+	// nftables tables contain a mark derived from it. Daemons do not touch those with another mark.
 	Owner string
-	// Isolate keeps guests of the managed bridge from reaching each other.
+	// Isolate prevents guests of the managed bridge from reaching each other.
 	Isolate bool
-	// ShareBridge lets guests of different tenants reach each other on the managed bridge. Those of
-	// one tenant always may, unless Isolate.
+	// ShareBridge lets guests of different tenants reach each other on the managed bridge. Guests
+	// of one tenant always can, unless Isolate is set.
 	ShareBridge bool
-	// DNS is what guests ask for names. Default: what the host itself asks, without
-	// the servers on its loopback; read for every answer.
+	// DNS are the name servers for guests. Default: those of the host, except loopback addresses,
+	// read anew for every reply.
 	DNS []netip.Addr
 }
 
-// Port is what a VM has for a network.
+// Port describes a VM's network port.
 type Port struct {
 	VM  string           // its id: letters, digits, '.', '_' and '-'
 	MAC net.HardwareAddr // six bytes, unicast
-	// Tenant is whose VM it is; empty: nobody's in particular, which is like a tenant.
+	// Tenant is the VM's tenant. The empty tenant counts as one, too.
 	Tenant string
-	// Bridge is the name of a bridge. Empty: the managed one.
+	// Bridge is the name of the bridge; empty: the managed one.
 	Bridge string
-	// IP is a wish. On the managed bridge it is met if the address can be had, and if
-	// the VM has none yet: compare it with Attached.IP. On another bridge it is the
-	// only IPv4 address that the guest may send from.
+	// IP is the requested address. On the managed bridge it is used if it is free and the VM has
+	// none yet: compare it with Attached.IP. On another bridge it is the only IPv4 address that the
+	// guest may send from.
 	IP netip.Addr
-	// OwnerUID is the user that may open the tap, as QEMU does.
+	// OwnerUID is the user that may open the tap, for example QEMU's.
 	OwnerUID uint32
-	// Hostname is told to the guest by DHCP, if it is a host name.
+	// Hostname is sent to the guest by DHCP if it is a valid host name.
 	Hostname string
 }
 
-// Attached is what Attach has made of a Port.
+// Attached is the result of Attach.
 type Attached struct {
 	Tap    string // the name of the device: persistent, with vnet_hdr, one queue
 	Bridge string
-	// IP is the guest's address; on a bridge of the operator's the wish, if any.
+	// IP is the guest's address. On an operator's bridge it is the requested address, if any.
 	IP netip.Addr
-	// Gateway is the bridge's address with the length of its network. It is zero on a
-	// bridge of the operator's.
+	// Gateway is the bridge's address and prefix length, or zero on an operator's bridge.
 	Gateway netip.Prefix
 	MTU     int
 }
 
-// Swept counts what Sweep has removed.
+// Swept counts what Sweep removed.
 type Swept struct {
 	Taps   int // devices
 	Rules  int // taps that nftables had rules for
 	Leases int // addresses
 }
 
-// short is the beginning of a text's hash, in characters that any name may have.
+// short returns the beginning of a text's hash, in characters that are valid in any name.
 func short(text string, length int) string {
 	sum := sha256.Sum256([]byte(text))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:length]
 }
 
-// mark tells this daemon's devices and tables from those of others.
+// mark returns what distinguishes this daemon's devices and tables from those of others.
 func (o Options) mark() string { return short(o.Owner, 4) }
 
-// tapPrefix begins the names of this daemon's taps, and of no other's.
+// tapPrefix returns the prefix of this daemon's tap names.
 func (o Options) tapPrefix() string { return TapPrefix(o.Owner) }
 
-// TapPrefix begins the names of the taps of a daemon, and of no other's; see Options.Owner.
+// TapPrefix returns the prefix of the tap names of a daemon; see Options.Owner.
 func TapPrefix(owner string) string { return tapPrefix + Options{Owner: owner}.mark() }
 
-// tapName is the name of the tap of a VM.
+// tapName returns the name of a VM's tap.
 func (o Options) tapName(vm string) string {
 	prefix := o.tapPrefix()
 	return prefix + short(vm, maxName-len(prefix))
 }
 
-// tableName is that of this daemon's tables of nftables.
+// tableName returns the name of this daemon's nftables tables.
 func (o Options) tableName() string { return "mainstay_hypervisor_" + o.mark() }
 
-// bridgeAlias marks the managed bridge. The path is there for people.
+// bridgeAlias returns the alias that marks the managed bridge. It includes the path for people.
 func (o Options) bridgeAlias() string {
 	return strings.ToValidUTF8(fmt.Sprintf("mainstay %s %.200s", o.mark(), o.Owner), "?")
 }
 
-// withDefaults checks options.
+// withDefaults checks the options and sets defaults.
 func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -163,7 +161,7 @@ func reserved(network netip.Prefix, a netip.Addr) bool {
 	return a == network.Masked().Addr() || a == last(network)
 }
 
-// last is the broadcast address of an IPv4 network.
+// last returns the broadcast address of an IPv4 network.
 func last(network netip.Prefix) netip.Addr {
 	b := network.Masked().Addr().As4()
 	for i := network.Bits(); i < 32; i++ {
@@ -181,8 +179,7 @@ var (
 
 func isDevice(name string) bool { return len(name) <= maxName && deviceName.MatchString(name) }
 
-// lease makes what is kept of a port out of what a caller asks for. Its address is
-// the wish as yet.
+// lease validates a Port and converts it to a lease. The address is still the requested one.
 func (o Options) lease(p Port) (lease, error) {
 	l := lease{VM: p.VM, Tenant: p.Tenant, Bridge: p.Bridge, IP: p.IP.Unmap()}
 	if l.Bridge == "" {
@@ -217,8 +214,8 @@ func checkVM(vm string) error {
 	return nil
 }
 
-// bridgeMAC is the Ethernet address of the managed bridge. It is given, since one that
-// the kernel chooses changes with the ports.
+// bridgeMAC returns the Ethernet address of the managed bridge. It is set explicitly, since one
+// that the kernel chooses changes with the ports.
 func bridgeMAC(o Options) mac {
 	sum := sha256.Sum256([]byte(o.Bridge + " " + o.Address.String()))
 	return mac{0x02, 'm', 's', sum[0], sum[1], sum[2]}
@@ -242,6 +239,6 @@ func (m *mac) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Usable says whether a guest of the daemon's own bridge may have an address: it is one of the
-// bridge's network, and neither the host's nor one for all.
+// Usable reports whether a guest on the managed bridge may have an address: it must be in the
+// bridge's network, and neither the host's nor a reserved one.
 func (m *Manager) Usable(a netip.Addr) bool { return m.book.usable(a) }

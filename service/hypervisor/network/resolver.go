@@ -12,11 +12,11 @@ const (
 	maxServers = 3        // as resolvers ask
 )
 
-// resolvFiles are where a host says what it asks for names. The second is that of
-// systemd-resolved, whose /etc/resolv.conf names only itself.
+// resolvFiles contain the host's name servers. The second is that of systemd-resolved, whose
+// /etc/resolv.conf only contains its own loopback address.
 var resolvFiles = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 
-// hostServers are the name servers of the first file that has any for guests.
+// hostServers returns the name servers of the first file that has any for guests.
 func hostServers(files []string) []netip.Addr {
 	for _, path := range files {
 		f, err := os.Open(path)
@@ -32,8 +32,8 @@ func hostServers(files []string) []netip.Addr {
 	return nil
 }
 
-// nameServers are the servers of a resolv.conf that a guest can ask: IPv4, and not
-// those on the host's loopback.
+// nameServers returns the servers in a resolv.conf that guests can reach: IPv4, and not on the
+// host's loopback.
 func nameServers(text string) []netip.Addr {
 	var found []netip.Addr
 	for line := range strings.Lines(text) {

@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// chunk is how many elements go into one message, whose length is 16 bits.
+	// chunk is the number of elements per message, whose length field has 16 bits.
 	chunk = 500
-	// transactionSize is that of the largest transaction, in bytes: all rules of some
-	// ten thousand VMs.
+	// transactionSize is the maximum size of a transaction, in bytes. It fits all rules of some ten
+	// thousand VMs.
 	transactionSize = 8 << 20
-	// kernelTime is long for the kernel, and bounds what a lost answer costs.
+	// kernelTime is the timeout for the kernel's response. It is generous, and limits the cost of a
+	// lost response.
 	kernelTime = 10 * time.Second
-	// A client asks a handful of times when it starts; more than this is dropped.
+	// A client sends a handful of requests when it starts; more than this is dropped.
 	questionsPerSecond, questionsBurst = 10, 20
 )
 
-// ports are the sets of the bridge table, by which its rules know the taps. One VM is
-// one element of some of them.
+// ports are the sets of the bridge table, by which its rules identify taps. A VM has one element in
+// some of them.
 type ports struct {
 	macs    *nftables.Set // tap . Ethernet address: who it is
 	senders *nftables.Set // tap . Ethernet address . address: what it may send from
@@ -46,10 +47,10 @@ func (o Options) inetTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: o.tableName()}
 }
 
-// numbers are those of tenants, by which rules know them.
+// numbers maps tenants to the numbers by which rules identify them.
 type numbers map[string]uint32
 
-// of is the number of a tenant, always the same.
+// of returns the number of a tenant, which never changes.
 func (n numbers) of(tenant string) uint32 {
 	if n[tenant] == 0 {
 		n[tenant] = uint32(len(n)) + 1 //nolint:gosec // there are not so many
@@ -59,8 +60,8 @@ func (n numbers) of(tenant string) uint32 {
 
 func newPorts(t *nftables.Table) ports {
 	name, hw, ip := nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIPAddr
-	// The numbers hold within a transaction. They are given, since the library would
-	// count them in a variable of the process that nothing guards.
+	// The ids are valid within a transaction. They are set explicitly, since the library would
+	// count them in an unsynchronized global variable.
 	return ports{
 		macs: &nftables.Set{
 			Table:         t,
@@ -100,7 +101,7 @@ func (p ports) sets() []*nftables.Set {
 	return []*nftables.Set{p.macs, p.senders, p.anyIP, p.foreign, p.tenants, p.members}
 }
 
-// elements are what the sets have of one port.
+// elements returns the elements of one port in the sets.
 func (p ports) elements(o Options, n numbers, l lease) map[*nftables.Set]nftables.SetElement {
 	tap := ifname(o.tapName(l.VM))
 	hw := append(slices.Clone(l.MAC[:]), 0, 0) // a multiple of four bytes
@@ -121,7 +122,7 @@ func (p ports) elements(o Options, n numbers, l lease) map[*nftables.Set]nftable
 	return e
 }
 
-// connect is a connection to nftables for one call, in which the kernel must answer.
+// connect opens a connection to nftables for one call, with a timeout for the kernel's response.
 func connect() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		if err := c.SetDeadline(time.Now().Add(kernelTime)); err != nil {
@@ -131,7 +132,7 @@ func connect() (*nftables.Conn, error) {
 	}))
 }
 
-// rebuildRules replaces all that is ours in nftables, in one transaction.
+// rebuildRules replaces all our tables in one transaction.
 func rebuildRules(o Options, n numbers, leases []lease) error {
 	c, err := connect()
 	if err != nil {
@@ -149,7 +150,7 @@ func rebuildRules(o Options, n numbers, leases []lease) error {
 	return noRules(c.Flush())
 }
 
-// guardPorts makes the bridge table: what guests may send.
+// guardPorts creates the bridge table: what guests may send.
 func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
 	t := o.bridgeTable()
 	p := newPorts(t)
@@ -206,8 +207,8 @@ func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
 	return nil
 }
 
-// guardTenants lets a frame from a tap of the managed bridge to another one pass only if both are of
-// one tenant. What leaves the bridge, or comes in, passes.
+// guardTenants passes frames between taps of the managed bridge only if both belong to one tenant.
+// Frames that leave or enter the bridge pass.
 func guardTenants(c *nftables.Conn, t *nftables.Table, p ports) {
 	policy := nftables.ChainPolicyAccept
 	forward := c.AddChain(&nftables.Chain{
@@ -229,12 +230,12 @@ func guardTenants(c *nftables.Conn, t *nftables.Table, p ports) {
 	}
 	addRules(c, t, forward,
 		rule(meta(expr.MetaKeyIIFNAME), number, meta(expr.MetaKeyOIFNAME), in(p.members), accept()),
-		// Not the sender's tenant: dropped if both are taps that have one.
+		// Not the sender's tenant: dropped if both are taps with a tenant.
 		rule(meta(expr.MetaKeyOIFNAME), number, meta(expr.MetaKeyIIFNAME), number, drop()),
 	)
 }
 
-// sender loads the tap that a packet comes from and an Ethernet address in it.
+// sender loads the tap from which a packet comes and an Ethernet address in it.
 func sender(base expr.PayloadBase, offset uint32) []expr.Any {
 	return rule(meta(expr.MetaKeyIIFNAME), load(base, offset, 6, afterR1))
 }
@@ -250,8 +251,8 @@ func addRules(c *nftables.Conn, t *nftables.Table, chain *nftables.Chain, rules 
 	}
 }
 
-// guardARP lets questions and answers pass in which the sender is who it is. An
-// address of zero is that of a probe (RFC 5227), whether somebody has an address.
+// guardARP passes ARP packets with the sender's own addresses. A sender address of zero is a probe
+// (RFC 5227) that checks whether an address is in use.
 func guardARP(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "arp"})
 	const hardware, address = 8, 14                                                   // of the sender
@@ -266,7 +267,7 @@ func guardARP(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
 	return chain
 }
 
-// guardDHCP lets questions pass that a guest asks for itself.
+// guardDHCP passes DHCP requests that a guest sends for itself.
 func guardDHCP(c *nftables.Conn, t *nftables.Table, p ports, asked *nftables.Set) *nftables.Chain {
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "dhcp"})
 	const hardware = 8 + 28 // of the client, in the message behind the UDP header
@@ -291,7 +292,7 @@ func guardIPv4(c *nftables.Conn, o Options, p ports, dhcp *nftables.Chain) *nfta
 	t := o.bridgeTable()
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "ipv4"})
 	if o.Isolate || !o.ShareBridge {
-		// What is meant for a neighbour does not go by the host, which would forward it.
+		// Packets for a neighbour must not go through the host, which would forward them.
 		router, gateway := bridgeMAC(o), o.Address.Addr().As4()
 		addRules(
 			c,
@@ -314,7 +315,7 @@ func guardIPv4(c *nftables.Conn, o Options, p ports, dhcp *nftables.Chain) *nfta
 	return chain
 }
 
-// guardIPv6 names what may pass, so that what cannot be read does not.
+// guardIPv6 lists what may pass, so that unreadable packets do not pass.
 func guardIPv6(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "ipv6"})
 	const routerAdvertisement, redirect, dhcpv6Server = 134, 137, 547
@@ -334,8 +335,7 @@ func guardIPv6(c *nftables.Conn, t *nftables.Table, p ports) *nftables.Chain {
 	return chain
 }
 
-// guardHost makes the inet table: what the guests of the managed bridge reach of the
-// host and beyond it.
+// guardHost creates the inet table: what guests of the managed bridge reach on the host and beyond.
 func guardHost(c *nftables.Conn, o Options) {
 	t := o.inetTable()
 	policy := nftables.ChainPolicyAccept
@@ -382,8 +382,8 @@ func guardHost(c *nftables.Conn, o Options) {
 	)
 }
 
-// changeRules takes the rules of one port away and adds those of one, in one
-// transaction; either may be nil.
+// changeRules removes the rules of one port and adds those of another in one transaction. Either
+// may be nil.
 func changeRules(o Options, n numbers, before, after *lease) error {
 	c, err := connect()
 	if err != nil {
@@ -407,7 +407,7 @@ func changeRules(o Options, n numbers, before, after *lease) error {
 	return noRules(c.Flush())
 }
 
-// guardedTaps are the names of the taps that the kernel has rules for.
+// guardedTaps returns the names of the taps that have rules in the kernel.
 func guardedTaps(o Options) ([]string, error) {
 	c, err := connect()
 	if err != nil {
@@ -429,7 +429,7 @@ func guardedTaps(o Options) ([]string, error) {
 	return names, nil
 }
 
-// rulesStand reports whether our tables are there: other programs flush them all.
+// rulesStand reports whether our tables exist: other programs may flush all rules.
 func rulesStand(o Options) (bool, error) {
 	c, err := connect()
 	if err != nil {
@@ -443,8 +443,8 @@ func rulesStand(o Options) (bool, error) {
 	return true, nil
 }
 
-// tableStands looks for the chains of a table: a table whose rules were flushed by a
-// program that leaves chains is that of somebody who means it.
+// tableStands reports whether a table has chains. A program that flushed the rules but left the
+// chains is assumed to have done so on purpose.
 func tableStands(c *nftables.Conn, t *nftables.Table) (bool, error) {
 	chains, err := c.ListChainsOfTableFamily(t.Family)
 	return slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name == t.Name }), noRules(err)

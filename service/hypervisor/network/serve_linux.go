@@ -16,11 +16,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// checkEvery is how often Run looks whether rules and bridge still are as they were
-// made. Programs that load rules of their own often flush those of all others.
+// checkEvery is how often Run checks rules and bridge. Programs that load their own rules often
+// flush all others.
 const checkEvery = 5 * time.Second
 
-// server listens for DHCP questions on the managed bridge.
+// server listens for DHCP requests on the managed bridge.
 type server struct {
 	questions net.PacketConn
 	raw       int // a packet socket, by which answers go out
@@ -29,8 +29,8 @@ type server struct {
 	answers   answerer
 }
 
-// Run answers DHCP questions of the guests on the managed bridge, from when there is
-// one, and repairs what others destroy of rules, until ctx ends.
+// Run answers DHCP requests on the managed bridge, once that exists, and restores rules that other
+// programs removed, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, m.wakeServer)()
 	for ctx.Err() == nil {
@@ -53,7 +53,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// wakeServer ends its waiting for a question.
+// wakeServer interrupts waiting for a request.
 func (m *Manager) wakeServer() {
 	select {
 	case m.bridged <- struct{}{}:
@@ -68,7 +68,7 @@ func (m *Manager) wakeServer() {
 
 func (s *server) wake() { _ = s.questions.SetReadDeadline(time.Unix(1, 0)) } // fails only on a closed socket
 
-// listen opens the sockets of the server; nil if there is no bridge.
+// listen opens the sockets of the server, or returns nil if there is no bridge.
 func (m *Manager) listen() (*server, error) {
 	link, err := findLink(m.o.Bridge)
 	if link == nil || err != nil {
@@ -114,8 +114,8 @@ func (s *server) close() {
 	_ = unix.Close(s.raw)
 }
 
-// serve answers questions until ctx ends or the bridge is another one. It never waits
-// for a guest: questions are bounded in length and, by the rules, in number.
+// serve answers requests until ctx ends or the bridge is replaced. It never waits for a guest:
+// requests are limited in length and, by the rules, in number.
 func (m *Manager) serve(ctx context.Context, s *server) {
 	defer func() {
 		m.serverMu.Lock()
@@ -140,7 +140,7 @@ func (m *Manager) serve(ctx context.Context, s *server) {
 				}
 				break
 			}
-			// A question that nobody foresaw must not keep other guests from their addresses.
+			// A request that causes a panic must not keep other guests from getting addresses.
 			_ = routine.Run(m.o.Log, "DHCP answer", func() { m.answer(s, buffer[:n]) }) // logged
 			if !time.Now().Before(next) {
 				break
@@ -171,7 +171,7 @@ func (m *Manager) answer(s *server, question []byte) {
 	}
 }
 
-// repair makes the rules anew if they were and are not there any more.
+// repair rebuilds the rules if they were removed.
 func (m *Manager) repair() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package operation runs the operations of the daemon (kit/operation): in the caller's scope, and with
-// audit entries. Each kind is registered by the room that does the work.
+// Package operation runs the daemon's operations (kit/operation) in the caller's scope and with
+// audit entries. Each kind is registered by the package that does the work.
 //
 // It imports caller and record.
 package operation
@@ -18,20 +18,20 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// workers is how many operations run at once, and workersOfTenant how many of one tenant.
+// workers is the number of operations that run concurrently, workersOfTenant that of one tenant.
 const (
 	workers         = 4
 	workersOfTenant = 2
 )
 
-// Config is what a Runner stands on.
+// Config holds the dependencies of a Runner.
 type Config struct {
 	Store    *record.Store
 	DB       *db.DB // of the jobs
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
-	// Ending ends when the daemon does: nobody waits for an operation any longer.
+	// Ending is done when the daemon ends: then nobody waits for operations any longer.
 	Ending context.Context
 }
 
@@ -41,7 +41,7 @@ type Runner struct {
 	kit   *kit.Runner
 }
 
-// New makes a Runner. Kinds are registered before it runs.
+// New returns a Runner. All kinds must be registered before Run.
 func New(c Config) *Runner {
 	return &Runner{store: c.Store, kit: kit.New(kit.Config{
 		DB: c.DB, Log: c.Log, Registry: c.Registry, Now: c.Now, Ending: c.Ending,
@@ -52,19 +52,20 @@ func New(c Config) *Runner {
 // Run runs operations until ctx ends.
 func (r *Runner) Run(ctx context.Context) error { return r.kit.Run(ctx) }
 
-// Expire forgets operations that ended long ago.
+// Expire deletes old finished operations.
 func (r *Runner) Expire(ctx context.Context) error { return r.kit.Expire(ctx) }
 
-// Kind is how operations of a kind are done.
+// Kind defines how operations of a kind are run.
 type Kind[T any] = kit.Kind[T]
 
-// Register has the operations of a kind done as k says.
+// Register registers k for operations of a kind.
 func Register[T any](r *Runner, kind string, k Kind[T]) { kit.Register(r.kit, kind, k) }
 
-// BrokenOff says whether an operation ends because the daemon does, and will be taken up again.
+// BrokenOff reports whether an operation is interrupted because the daemon ends. It will be
+// repeated on the next start.
 func BrokenOff(ctx context.Context) bool { return kit.BrokenOff(ctx) }
 
-// Begin stores an operation with the arguments of its job.
+// Begin stores an operation with the arguments of its job, which enqueues it.
 func (r *Runner) Begin(
 	ctx context.Context, op record.Operation, args any, entry audit.Entry,
 ) (record.Operation, error) {
@@ -76,8 +77,8 @@ func (r *Runner) Begin(
 	return op, err
 }
 
-// Once is the operation that begin begins, or the one that the caller has begun before by the same
-// request with the same word. Without a word, every request is another one.
+// Once returns the operation that begin starts, or the one that the caller started earlier with the
+// same request and the same idempotency key (word). Without a key, every request starts a new one.
 func (r *Runner) Once(
 	ctx context.Context, word string, request any, begin func(context.Context) (record.Operation, error),
 ) (record.Operation, error) {
@@ -96,7 +97,7 @@ func (r *Runner) Once(
 	return begin(kit.WithKey(ctx, key))
 }
 
-// Await reads an operation as soon as it has ended, or the time is over.
+// Await returns an operation as soon as it has finished, or when limit is reached.
 func (r *Runner) Await(ctx context.Context, id string, limit time.Duration) (record.Operation, error) {
 	op, err := r.store.Operation(ctx, id)
 	if err == nil {
@@ -105,7 +106,7 @@ func (r *Runner) Await(ctx context.Context, id string, limit time.Duration) (rec
 	return op, err
 }
 
-// Cancel asks an operation to end.
+// Cancel requests the cancellation of an operation.
 func (r *Runner) Cancel(ctx context.Context, id string) (record.Operation, error) {
 	op, err := r.store.Operation(ctx, id)
 	if err != nil {
@@ -125,10 +126,10 @@ func (r *Runner) Cancel(ctx context.Context, id string) (record.Operation, error
 	return op, r.kit.CleanUp(ctx, &op.Operation)
 }
 
-// Doom stores that a VM is to be deleted, and cancels its operations.
+// Doom stores that a VM is being deleted and cancels its operations.
 func (r *Runner) Doom(ctx context.Context, id string) (record.VM, error) {
 	return r.store.Doom(ctx, id, func(tx *db.Tx, operation string) error {
-		_, err := r.kit.Cancel(ctx, tx, operation) // with the VM goes what it would clean up
+		_, err := r.kit.Cancel(ctx, tx, operation) // what it would clean up is deleted with the VM
 		return err
 	})
 }

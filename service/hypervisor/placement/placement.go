@@ -1,6 +1,6 @@
-// Package placement chooses the host of a fleet that gets a new VM, as a plain function:
-// the one with most room left after it, among the healthy ones that are not cordoned,
-// have the labels that are asked for, and can run the backend.
+// Package placement chooses the host in a fleet for a new VM, as a pure function: among the healthy
+// hosts that are not cordoned, have the requested labels and can run the backend, the one with most
+// free capacity after placing the VM.
 package placement
 
 import (
@@ -26,8 +26,8 @@ type Node struct {
 	Labels   map[string]string
 	Backends []string
 	Total    Resources
-	// Free is what no VM has. VMs that are on their way to the node count as if they
-	// were there, so that a burst does not go to one node.
+	// Free is unallocated capacity. VMs that are being created count as allocated, so that a burst
+	// is spread over several nodes.
 	Free Resources
 }
 
@@ -38,9 +38,8 @@ type Request struct {
 	Selector map[string]string // labels that the node must have
 }
 
-// Choose returns the name of the node that gets the VM. Where two are as good, the
-// first by name does. Without a node the error is a conflict that says what is in the
-// way at how many of them.
+// Choose returns the name of the node for the VM. Ties are broken by name. If no node fits, it
+// fails with a conflict that lists the obstacles and the number of nodes with each.
 func Choose(nodes []Node, r Request) (string, error) {
 	var best *Node
 	obstacles := map[string]int{}
@@ -60,7 +59,7 @@ func Choose(nodes []Node, r Request) (string, error) {
 	return best.Name, nil
 }
 
-// obstacle is why a node cannot get the VM; empty if it can.
+// obstacle returns why a node cannot get the VM, or "" if it can.
 func (n *Node) obstacle(r Request) string {
 	switch {
 	case !n.Healthy:
@@ -82,8 +81,8 @@ func (n *Node) obstacle(r Request) string {
 	return ""
 }
 
-// better compares what would be left of two nodes: the scarcer of processors and
-// memory counts, as a share of what the node has.
+// better compares the capacity that would be left on two nodes: the smaller share of free
+// processors or memory counts.
 func better(a, b *Node, r Request) bool {
 	return cmp.Or(cmp.Compare(b.left(r), a.left(r)), strings.Compare(a.Name, b.Name)) < 0
 }

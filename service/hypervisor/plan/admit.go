@@ -14,28 +14,28 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// admitEarly refuses a request that exceeds a limit whatever its image is. It reserves nothing; Admit
-// checks again.
+// admitEarly rejects a request that exceeds a limit regardless of its image. It reserves nothing;
+// Admit checks again.
 func (p *Planner) admitEarly(ctx context.Context, req *Request) error {
 	usage, err := p.store.Usage(ctx, req.Tenant)
 	if err != nil {
 		return err
 	}
 	policy, spec := *p.policy, &req.Spec
-	policy.AllowedBackends = nil // it is not chosen yet
+	policy.AllowedBackends = nil // the backend is not chosen yet
 	return policy.Check(admission.Request{
 		Tenant: req.Tenant, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB, DiskGiB: spec.DiskGiB,
 		TTL: time.Duration(spec.TTLSeconds) * time.Second,
 	}, usage)
 }
 
-// Admit holds a request against the policy and, if it passes, makes the VM's row: under
-// one lock and in one transaction, so that two requests cannot pass a cap together.
+// Admit checks a request against the policy and inserts the VM's row, under one lock and in one
+// transaction, so that two requests cannot pass a cap together.
 func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, action string) (record.VM, error) {
 	if mode := &req.Spec.Network.Mode; *mode == "" {
 		*mode = record.NetworkUser
 		if content.boot.RootFS != "" {
-			*mode = record.NetworkNone // a sandbox has no other
+			*mode = record.NetworkNone // a sandbox supports no other
 		}
 	}
 	name, why, err := p.choose(ctx, req, content)
@@ -85,7 +85,7 @@ func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, act
 	return r, nil
 }
 
-// newMAC makes an address out of QEMU's range, which is locally administered.
+// newMAC returns a random address with QEMU's prefix, which is locally administered.
 func newMAC() string {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // it never fails

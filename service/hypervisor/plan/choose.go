@@ -12,12 +12,12 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// preferred is the order in which auto tries backends for what boots like a machine: the
-// first has all features.
+// preferred is the order in which auto tries backends for VMs other than sandboxes. The first one
+// has all features.
 var preferred = []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker}
 
-// choose picks the backend of a VM, and says why. A backend that is named but missing is
-// refused, since nothing could be done with the VM.
+// choose picks the backend of a VM and returns the reason. A requested backend that is unavailable
+// is an error, since the VM would be unusable.
 func (p *Planner) choose(ctx context.Context, req *Request, b *Sources) (name, why string, err error) {
 	if req.Backend != backend.Auto {
 		chosen := p.host.Backends()[req.Backend]
@@ -71,11 +71,11 @@ func (p *Planner) choose(ctx context.Context, req *Request, b *Sources) (name, w
 		"no backend of this host can run the VM: %s", strings.Join(passed, "; ")).WithCode("backend_unavailable")
 }
 
-// sketch is a VM that is not made yet, as far as a backend looks at it.
+// sketch returns the Spec of a VM that does not exist yet, as far as backends check it.
 func (p *Planner) sketch(req *Request, b *Sources, name string) *backend.Spec {
 	r := record.VM{Backend: name, VCPUs: req.Spec.VCPUs, MemoryMiB: req.Spec.MemoryMiB, Name: req.Name}
 	if req.Spec.Network.HasTap() {
-		r.Tap = "tap" // it gets one when it starts
+		r.Tap = "tap" // the real device is created on start
 	}
 	r.Spec.V = req.Spec
 	r.Spec.V.Boot = b.boot

@@ -1,20 +1,20 @@
-// Package plan turns a request for a VM into a row that is admitted: it completes the request, refuses
-// what makes no sense, finds what the VM is made of, chooses the backend that runs it, and has it
-// counted against the policy. Nothing is made on the host yet.
+// Package plan turns a request for a VM into an admitted row: it completes and validates the
+// request, finds the VM's sources, chooses its backend, and has it checked against the policy. It
+// creates nothing on the host.
 //
-//	request.go    a Request, and what makes no sense whatever the host has
-//	sources.go    what a VM is made of: an image of the catalog, or files of the host
+//	request.go    a Request, and validation that does not depend on the host
+//	sources.go    what a VM is made from: an image of the catalog, or files of the host
 //	firmware.go   UEFI firmware
 //	choose.go     which backend runs a VM
-//	probe.go      what backends can do on this host, and what is left of it
+//	probe.go      what backends can do on this host, and its free capacity
 //	admit.go      the row of the VM
 //
 // # Invariants
 //
-//   - A plan changes nothing but the row that Admit makes. What it holds until then (open files, the
-//     turn to copy, contents that are not to be cleaned) Release gives back.
-//   - What is opened for a VM is what was checked: files are handed on open.
-//   - The chosen backend has checked the VM, and can run it on this host now.
+//   - A plan changes only the row that Admit inserts. Release releases what it holds until then:
+//     open files, the turn to copy, and contents that must not be cleaned.
+//   - What a VM uses is what was checked: files are passed on open.
+//   - The chosen backend has checked the VM and can run it on this host now.
 //
 // It imports caller, record, host, catalog, admission and backend.
 package plan

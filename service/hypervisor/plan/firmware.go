@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 )
 
-// findFirmware is the file that a request's firmware stands for.
+// findFirmware resolves the firmware field of a request to a file.
 func (p *Planner) findFirmware(files admission.Files, b *Sources, firmware string) error {
 	switch firmware {
 	case "", "bios":
@@ -41,7 +41,7 @@ func (p *Planner) findFirmware(files admission.Files, b *Sources, firmware strin
 	return nil
 }
 
-// Firmware finds the UEFI firmware of this host; empty if there is none.
+// Firmware returns the path of this host's UEFI firmware, or "" if there is none.
 func Firmware() string {
 	for _, path := range []string{
 		"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_CODE.fd",

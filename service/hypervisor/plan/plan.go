@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Config is what a Planner stands on.
+// Config holds the dependencies and limits of a Planner.
 type Config struct {
 	Document *configfile.Config
 	Policy   *admission.Policy
@@ -20,9 +20,9 @@ type Config struct {
 	Host     *host.Host
 	Catalog  *catalog.Catalog
 	Now      func() time.Time
-	// VCPUs and MemoryMiB are what VMs of this host may have in all; 0: what the host has.
+	// VCPUs and MemoryMiB are the capacity for VMs of this host; 0: all that the host has.
 	VCPUs, MemoryMiB int
-	// Admitted is called for each VM whose row was made.
+	// Admitted is called for each VM whose row was inserted.
 	Admitted func(r *record.VM)
 }
 
@@ -36,10 +36,10 @@ type Planner struct {
 	catalog *catalog.Catalog
 	now     func() time.Time
 	probes  probes
-	copying turns // by tenant: held while a file of the host is copied for a new VM
+	copying turns // by tenant; held while a host file is copied for a new VM
 }
 
-// New makes a Planner.
+// New returns a Planner.
 func New(c Config) *Planner {
 	return &Planner{
 		cfg: c, doc: c.Document, policy: c.Policy, store: c.Store, host: c.Host, catalog: c.Catalog, now: c.Now,
@@ -47,7 +47,8 @@ func New(c Config) *Planner {
 	}
 }
 
-// Prepare completes a request, refuses what makes no sense, and finds what the VM is made of.
+// Prepare completes and validates a request and finds the VM's sources. The caller must call
+// Release on them.
 func (p *Planner) Prepare(ctx context.Context, req *Request) (*Sources, error) {
 	if err := p.check(ctx, req); err != nil {
 		return nil, err
@@ -56,7 +57,8 @@ func (p *Planner) Prepare(ctx context.Context, req *Request) (*Sources, error) {
 		return p.find(ctx, req)
 	}
 	// The file is copied before the size of the VM is known. To keep a burst of requests from
-	// filling the disk with copies, limits are checked first, and a tenant makes one copy at a time.
+	// filling the disk with copies, limits are checked first, and a tenant makes one copy at a
+	// time.
 	done, err := p.copying.take(ctx, req.Tenant)
 	if err != nil {
 		return nil, err

@@ -13,10 +13,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 )
 
-// probeLife is how long an answer of Probe is taken for true.
+// probeLife is how long a result of Probe is cached.
 const probeLife = 15 * time.Second
 
-// probes remembers what backends can do.
+// probes caches what backends can do.
 type probes struct {
 	mu      sync.Mutex
 	answers map[string]probed
@@ -27,7 +27,7 @@ type probed struct {
 	at   time.Time
 }
 
-// probe asks a backend what it can do on this host.
+// probe returns what a backend can do on this host, from the cache if possible.
 func (p *Planner) probe(ctx context.Context, name string) backend.Info {
 	p.probes.mu.Lock()
 	answer, known := p.probes.answers[name]
@@ -38,7 +38,7 @@ func (p *Planner) probe(ctx context.Context, name string) backend.Info {
 	if name == backend.Firecracker || name == backend.CloudHypervisor {
 		return p.probeKVM(ctx, name)
 	}
-	// A caller who leaves must not leave "does not run" behind for others.
+	// If the caller cancels the request, a failed probe must not be cached for others.
 	return p.remember(name, p.host.Backends()[name].Probe(context.WithoutCancel(ctx)))
 }
 
@@ -49,8 +49,8 @@ func (p *Planner) remember(name string, info backend.Info) backend.Info {
 	return info
 }
 
-// probeKVM is probe of a backend that has nothing but KVM: that the device opens proves
-// nothing, so what QEMU found out by booting counts.
+// probeKVM probes a backend that requires KVM. That the device opens proves nothing, so the result
+// of QEMU's test boot decides.
 func (p *Planner) probeKVM(ctx context.Context, name string) backend.Info {
 	info := p.host.Backends()[name].Probe(context.WithoutCancel(ctx))
 	if info.Available && p.host.Backends()[backend.QEMU] != nil {
@@ -61,7 +61,7 @@ func (p *Planner) probeKVM(ctx context.Context, name string) backend.Info {
 	return p.remember(name, info)
 }
 
-// StandsOn says what VMs are run by, for example qemu (tcg).
+// StandsOn names what runs the VMs, for example "qemu (tcg)".
 func (p *Planner) StandsOn(ctx context.Context) string {
 	var found []string
 	for _, name := range allBackends {
@@ -81,7 +81,7 @@ func (p *Planner) StandsOn(ctx context.Context) string {
 	return strings.Join(found, ", ")
 }
 
-// Usable is ready if at least one backend can run VMs.
+// Usable is a readiness check: it fails with not_ready if no backend can run VMs.
 func (p *Planner) Usable(ctx context.Context) (string, error) {
 	detail := ""
 	for name := range p.host.Backends() {
@@ -94,7 +94,7 @@ func (p *Planner) Usable(ctx context.Context) (string, error) {
 	return "", fault.New(fault.Unavailable, "no backend can run VMs%s", detail).WithCode("not_ready")
 }
 
-// Capacity is what there is on a host, and what is left of it.
+// Capacity is what a host has, and what is free.
 type Capacity struct {
 	VCPUs, MemoryMiB         int
 	FreeVCPUs, FreeMemoryMiB int
@@ -108,7 +108,7 @@ type Probed struct {
 	backend.Info
 }
 
-// Capacity says what there is on this host, and what is left of it.
+// Capacity returns what this host has, and what is free.
 func (p *Planner) Capacity(ctx context.Context) (Capacity, error) {
 	given, err := p.store.Given(ctx)
 	if err != nil {
@@ -130,5 +130,5 @@ func (p *Planner) Capacity(ctx context.Context) (Capacity, error) {
 	return c, nil
 }
 
-// allBackends are the backends in the order in which people are told of them.
+// allBackends lists the backends in display order.
 var allBackends = []string{backend.QEMU, backend.CloudHypervisor, backend.Firecracker, backend.Sandbox}

@@ -19,22 +19,22 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
-// Request asks for a VM.
+// Request is a request for a VM.
 type Request struct {
 	Name, Tenant, Backend string
 	Spec                  record.Spec
-	MAC                   string // empty: one is made
-	Secret                string // the guest agent's; empty: one is made
+	MAC                   string // empty: generated
+	Secret                string // of the guest agent; empty: generated
 	Labels                map[string]string
 	Autostart             bool
-	Start                 bool // as soon as it is made
+	Start                 bool // as soon as it is created
 }
 
-// check completes a request, and refuses what makes no sense whatever the host has.
+// check completes a request and validates what does not depend on the host.
 func (p *Planner) check(ctx context.Context, req *Request) error {
 	c, spec := caller.From(ctx), &req.Spec
 	if c.Tenant != "" {
-		req.Tenant = c.Tenant // the credentials decide
+		req.Tenant = c.Tenant // a tenant's credentials override the request
 	}
 	for _, known := range []struct{ field, value string }{{"kernel", spec.Kernel}, {"initrd", spec.Initrd}} {
 		if known.value != "" && !filepath.IsAbs(known.value) {

@@ -12,20 +12,20 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
 )
 
-// Sources are what a VM is made of.
+// Sources are what a VM is made from.
 type Sources struct {
 	sha256 string
-	disk   *storage.Base // nil: an empty one, or none
+	disk   *storage.Base // nil: an empty disk, or none
 	boot   record.Boot
-	// copies are files of the host that become the VM's own.
+	// copies are host files that are copied to the VM's folder.
 	copies []host.Copy
-	// files are the fields that name files of the host, each with its path.
+	// files alternates between the names of fields that name host files, and their paths.
 	files []string
-	held  func() // lets contents be cleaned again
-	turn  func() // ends the turn to copy; nil: there is none
+	held  func() // allows contents to be cleaned again
+	turn  func() // ends the turn to copy; nil: none
 }
 
-// Release gives back what is held for the VM that is being made.
+// Release releases what is held for the VM that is being created.
 func (b *Sources) Release() {
 	for _, c := range b.copies {
 		_ = c.File.Close() // it was only read
@@ -36,17 +36,17 @@ func (b *Sources) Release() {
 	}
 }
 
-// Parts are what the host makes the VM of.
+// Parts returns what the host makes the VM from.
 func (b *Sources) Parts(secret string) host.Parts {
 	return host.Parts{Copies: b.copies, Disk: b.disk, Secret: secret}
 }
 
-// Again are the sources of a VM that is made of what another was made of.
+// Again returns the sources of a VM that is made from the same content as another.
 func Again(sha256 string, boot record.Boot) *Sources {
 	return &Sources{sha256: sha256, boot: boot, held: func() {}}
 }
 
-// find finds what a request names: an image of the catalog, or files of the host.
+// find resolves the images and files that a request names, in the catalog or on the host.
 func (p *Planner) find(ctx context.Context, req *Request) (_ *Sources, err error) {
 	b, spec := &Sources{held: p.catalog.Hold()}, &req.Spec
 	defer func() {
@@ -89,7 +89,7 @@ func (p *Planner) find(ctx context.Context, req *Request) (_ *Sources, err error
 			return nil, admission.About(err, file.field)
 		}
 		b.copies = append(b.copies, host.Copy{File: f, Name: file.name})
-		*file.into = file.name // in the VM's folder, which has no name yet
+		*file.into = file.name // relative to the VM's folder, which is not known yet
 	}
 	if spec.KernelArgs != "" {
 		b.boot.KernelArgs = spec.KernelArgs

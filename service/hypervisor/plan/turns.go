@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// turns is a lock for each name. Waiting for one ends with a context.
+// turns is a set of locks by name. Waiting for one ends with a context.
 type turns struct {
 	mu    sync.Mutex
 	taken map[string]chan struct{} // by name; closed when the name is unlocked

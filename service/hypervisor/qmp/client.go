@@ -17,29 +17,29 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// maxLine bounds a line in either direction, in bytes. The longest known answer,
-// that of query-qmp-schema, has some 200 KiB.
+// maxLine limits the length of a line in either direction, in bytes. The longest known response,
+// that of query-qmp-schema, is about 200 KiB.
 const maxLine = 16 << 20
 
-// ErrLost is why calls fail when there is no connection any more. The error of a
-// call says why: QEMU ended or hung up, or sent what is not QMP, or Close was called
-// (it wraps net.ErrClosed then).
+// ErrLost is wrapped by errors of calls on a lost connection. The error says why it was lost: QEMU
+// ended, hung up or sent something other than QMP, or Close was called (it then wraps
+// net.ErrClosed).
 var ErrLost = errors.New("the connection to QEMU is lost")
 
-// ErrSilent is why a call fails that QEMU did not answer in time: its process is halted, or
-// busy. It may carry out the command yet.
+// ErrSilent is the error if QEMU does not answer in time: its process is stopped or busy. It may
+// still carry out the command.
 var ErrSilent = errors.New("QEMU does not answer")
 
 var errUnsubscribed = errors.New("the subscription is closed")
 
-// callLimit is how long QEMU may take to answer a command, and diskLimit one that it answers
-// only when it has written to a disk.
+// callLimit is the timeout of a command, and diskLimit that of a command that QEMU answers only
+// after writing to a disk.
 const (
 	callLimit = 30 * time.Second
 	diskLimit = 2 * time.Minute
 )
 
-// limitOf is how long QEMU may take to answer a command.
+// limitOf returns the timeout of a command.
 func limitOf(command string) time.Duration {
 	switch command {
 	case "blockdev-snapshot-internal-sync", "blockdev-snapshot-delete-internal-sync", "transaction":
@@ -48,25 +48,24 @@ func limitOf(command string) time.Duration {
 	return callLimit
 }
 
-// Options of Dial. The zero value is what a running QEMU is met with.
+// Options configures Dial. The zero value is for a QEMU that is already running.
 type Options struct {
-	// Wait tries again, until the context ends, while there is no socket or nobody
-	// listens on it, as when QEMU has just been started. Start it with wait=on then:
-	// QEMU 7.2 with wait=off sometimes never greets a client who comes while it still
-	// sets up its monitor, or crashes.
+	// Wait retries until the context ends while there is no socket or nobody listens on it, as with
+	// a QEMU that has just been started. Start QEMU with wait=on in that case: QEMU 7.2 with
+	// wait=off sometimes crashes or never greets a client that connects while it sets up its
+	// monitor.
 	Wait bool
-	// Check looks at a connection before anything is sent or read; nil: none does. Who it
-	// refuses is not spoken to.
+	// Check verifies a connection before anything is sent or read; nil: no check. If it fails, the
+	// connection is not used.
 	Check func(net.Conn) error
-	// MaxLine is the longest line that is read, in bytes; 0 is 16 MiB.
+	// MaxLine is the maximum length of a received line, in bytes; 0: 16 MiB.
 	MaxLine int
-	// CallLimit is how long QEMU may take to answer a command whose context has no deadline;
-	// 0 is what Execute says.
+	// CallLimit is the timeout of commands whose context has no deadline; 0: as documented at
+	// Execute.
 	CallLimit time.Duration
 }
 
-// Client is a connection to one QEMU. Its methods may be called at once by many
-// goroutines.
+// Client is a connection to one QEMU. It is safe for concurrent use.
 type Client struct {
 	conn     net.Conn
 	version  Version
@@ -77,16 +76,16 @@ type Client struct {
 	loops    sync.WaitGroup
 
 	mu sync.Mutex
-	// Ids begin with 31 bits of this client's own: QEMU gives an answer that a client did not
-	// wait for to the next one. first is the one before the first, last the last that was given.
+	// Ids start with 31 random bits per client: QEMU sends a response that one client did not wait
+	// for to the next client. first is the value before the first id, last is the latest id.
 	first, last   uint64
 	pending       map[uint64]chan answer // calls that wait; each has room for its answer
 	subscriptions map[*Subscription]bool
 	err           error // set before done is closed
 }
 
-// Dial connects to the QMP socket at path and negotiates. Give ctx a deadline: a
-// socket whose QEMU serves another client never greets.
+// Dial connects to the QMP socket at path and negotiates. Give ctx a deadline: a QEMU that serves
+// another client never greets.
 func Dial(ctx context.Context, path string, o Options) (*Client, error) {
 	conn, err := dial(ctx, path, o.Wait)
 	if err != nil {
@@ -127,7 +126,7 @@ func dial(ctx context.Context, path string, wait bool) (net.Conn, error) {
 	}
 }
 
-// start makes a client of a connection, which it closes if it fails.
+// start negotiates on a connection and returns its client. It closes the connection on errors.
 func start(ctx context.Context, conn net.Conn, o Options) (*Client, error) {
 	c := &Client{
 		conn: conn, limit: o.MaxLine, patience: o.CallLimit,
@@ -178,32 +177,31 @@ func greeting(ctx context.Context, conn net.Conn, r *bufio.Reader, limit int) (V
 	return *m.greeting, nil
 }
 
-// Version is the QEMU that answers.
+// Version returns QEMU's version.
 func (c *Client) Version() Version { return c.version }
 
 // Done is closed when the connection is lost.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err is nil while the connection stands, then why it is lost; it wraps ErrLost.
+// Err returns nil while connected, then why the connection was lost, wrapping ErrLost.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection, which leaves QEMU running, and waits until the client
-// has let go of everything.
+// Close closes the connection and waits until the client's goroutines have ended. QEMU keeps
+// running.
 func (c *Client) Close() {
 	c.lose(net.ErrClosed)
 	c.loops.Wait()
 }
 
-// Execute sends a command and decodes its result into a value, unless that is nil.
-// Arguments are anything that encodes to a JSON object, or nil. A refusal by QEMU is
-// an *Error. When ctx ends the call fails at once, but a command that was sent is
-// carried out all the same; its answer is dropped. If ctx has no deadline, QEMU has 30
-// seconds to answer, or two minutes where the command writes to disks: the error is
-// ErrSilent then.
+// Execute sends a command and decodes its result into into, unless that is nil. arguments is
+// anything that encodes to a JSON object, or nil. If QEMU refuses, the error is an *Error. When ctx
+// ends, the call fails immediately, but a command that was sent is still carried out; its response
+// is dropped. If ctx has no deadline, the timeout is 30 seconds, or two minutes for commands that
+// write to disks; the error is then ErrSilent.
 func (c *Client) Execute(ctx context.Context, command string, arguments, into any) error {
 	if _, limited := ctx.Deadline(); !limited {
 		limit := c.patience
@@ -228,8 +226,7 @@ func (c *Client) Execute(ctx context.Context, command string, arguments, into an
 }
 
 func (c *Client) execute(ctx context.Context, command string, arguments any) (json.RawMessage, error) {
-	// Of several reasons to fail the end of the context is looked at first, so that
-	// nothing is sent for a caller who has gone.
+	// The end of the context is checked first, so that nothing is sent for a caller that has left.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -297,8 +294,8 @@ func (c *Client) forget(id uint64) {
 	delete(c.pending, id)
 }
 
-// write is apart from the callers, so that one whose context ends can leave without
-// leaving half a command behind.
+// write runs separately from the callers, so that a caller whose context ends does not leave half a
+// command behind.
 func (c *Client) write() error {
 	for {
 		select {
@@ -312,7 +309,7 @@ func (c *Client) write() error {
 	}
 }
 
-// read hands out what QEMU says until the connection ends, and returns why it did.
+// read dispatches QEMU's messages until the connection ends, and returns why it did.
 func (c *Client) read(r *bufio.Reader) error {
 	for {
 		line, err := readLine(r, c.limit)
@@ -344,7 +341,7 @@ func (c *Client) publish(e Event) {
 	}
 }
 
-// settle gives an answer to its caller, if that still waits.
+// settle passes a response to its caller, if that still waits.
 func (c *Client) settle(a answer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -361,7 +358,7 @@ func (c *Client) settle(a answer) error {
 	return nil
 }
 
-// lose ends the connection; the first cause is the one that counts.
+// lose closes the connection. Only the first cause counts.
 func (c *Client) lose(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

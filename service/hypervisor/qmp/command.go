@@ -2,47 +2,46 @@ package qmp
 
 import "context"
 
-// Status is how the virtual machine is.
+// Status is the state of the virtual machine.
 type Status struct {
-	// Running is false if the processors stand still.
+	// Running is false if the processors are stopped.
 	Running bool `json:"running"`
 	// State is one of QEMU's RunState: running, paused, prelaunch, shutdown,
 	// guest-panicked, internal-error, io-error, inmigrate, ...
 	State string `json:"status"`
 }
 
-// Status asks how the virtual machine is.
+// Status queries the state of the virtual machine.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.Execute(ctx, "query-status", nil, &s)
 	return s, err
 }
 
-// PowerDown presses the power button. What comes of it is up to the guest:
-// EventShutdown, or nothing.
+// PowerDown presses the power button. The guest decides what happens: EventShutdown, or nothing.
 func (c *Client) PowerDown(ctx context.Context) error {
 	return c.Execute(ctx, "system_powerdown", nil, nil)
 }
 
-// Stop halts the processors of the guest. It is not an error if they are halted.
+// Stop stops the guest's processors. It is not an error if they are stopped already.
 func (c *Client) Stop(ctx context.Context) error { return c.Execute(ctx, "stop", nil, nil) }
 
-// Cont lets them run again.
+// Cont resumes the guest's processors.
 func (c *Client) Cont(ctx context.Context) error { return c.Execute(ctx, "cont", nil, nil) }
 
-// Quit ends QEMU without asking the guest. QEMU answers first; it has ended when its
-// parent, or the loss of this connection, says so.
+// Quit ends QEMU without asking the guest. QEMU responds first; it has ended once its parent is
+// told or this connection is lost.
 func (c *Client) Quit(ctx context.Context) error { return c.Execute(ctx, "quit", nil, nil) }
 
-// IOStatus is how the latest access to a disk ended on which QEMU halts the guest: ok, failed
-// or nospace.
+// IOStatus is the result of the latest disk access for which QEMU stops the guest on errors: ok,
+// failed or nospace.
 type IOStatus struct {
 	// Node is the name of the disk's node.
 	Node   string
 	Status string
 }
 
-// IOStatuses asks for those of all disks that a guest has.
+// IOStatuses returns the IOStatus of all disks of the guest.
 func (c *Client) IOStatuses(ctx context.Context) ([]IOStatus, error) {
 	var devices []struct {
 		Status   string `json:"io-status"`
@@ -60,8 +59,8 @@ func (c *Client) IOStatuses(ctx context.Context) ([]IOStatus, error) {
 	return all, nil
 }
 
-// PortIsOpen says whether a program in the guest has the port open that the character
-// device of a name leads to.
+// PortIsOpen reports whether a program in the guest has the port open that belongs to the named
+// character device.
 func (c *Client) PortIsOpen(ctx context.Context, name string) (bool, error) {
 	var devices []struct {
 		Name string `json:"label"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Names of events that a keeper of virtual machines lives by.
+// Names of events.
 const (
 	EventShutdown          = "SHUTDOWN" // its data is a Shutdown
 	EventPowerdown         = "POWERDOWN"
@@ -25,7 +25,7 @@ const (
 	EventBlockJobError     = "BLOCK_JOB_ERROR"
 )
 
-// queued is how many events a subscription keeps for its reader.
+// queued is the maximum number of events that a subscription holds.
 const queued = 256
 
 // Event is something that happened in QEMU.
@@ -35,34 +35,33 @@ type Event struct {
 	Time time.Time
 	// Data is nil if the event has none.
 	Data json.RawMessage
-	// Missed is how many events before this one this subscriber lost, for it was too
-	// slow. Whoever follows a state by events has to ask for it anew then.
+	// Missed is the number of events before this one that this subscriber lost because it was too
+	// slow. A subscriber that tracks a state must then query it again.
 	Missed int
 }
 
-// Decode puts the event's data into a value, as Execute does with results.
+// Decode decodes the event's data into a value.
 func (e Event) Decode(into any) error { return decodeValue(e.Data, into) }
 
 // Shutdown is the data of EventShutdown.
 type Shutdown struct {
-	// Guest is true if the guest itself asked for it.
+	// Guest is true if the guest requested it.
 	Guest bool `json:"guest"`
 	// Reason is one of QEMU's ShutdownCause: guest-shutdown, guest-reset,
 	// guest-panic, host-qmp-quit, host-signal, ...
 	Reason string `json:"reason"`
 }
 
-// VSerPortChange is the data of EventVSerPortChange: a program in the guest opened a
-// virtio-serial port, or closed it. QEMU reports a port once a second at most, and leaves
-// out what happened between.
+// VSerPortChange is the data of EventVSerPortChange: a program in the guest opened or closed a
+// virtio-serial port. QEMU reports each port at most once a second and omits changes in between.
 type VSerPortChange struct {
-	// ID is that of the port's device.
+	// ID is the id of the port's device.
 	ID   string `json:"id"`
 	Open bool   `json:"open"`
 }
 
-// Subscription is a bounded queue of events. Its methods may be called at once by
-// several goroutines; each event goes to one of them.
+// Subscription is a bounded queue of events. It is safe for concurrent use; each event goes to one
+// caller.
 type Subscription struct {
 	client *Client
 	names  map[string]bool // nil is all
@@ -74,8 +73,8 @@ type Subscription struct {
 	err    error   // what Next returns after the last event
 }
 
-// Subscribe collects the events of these names from now on, or all without names.
-// Close it when it is not needed any more.
+// Subscribe collects events with these names from now on, or all events if there are no names. The
+// caller must close it.
 func (c *Client) Subscribe(names ...string) *Subscription {
 	s := &Subscription{client: c, ready: make(chan struct{}, 1)}
 	if len(names) > 0 {
@@ -94,8 +93,8 @@ func (c *Client) Subscribe(names ...string) *Subscription {
 	return s
 }
 
-// Next waits for the next event. It fails when ctx ends, after Close, and when the
-// connection is lost and every event that came before has been read.
+// Next waits for the next event. It fails when ctx ends, after Close, and when the connection is
+// lost and all earlier events have been read.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	for {
 		if e, err, ok := s.take(); ok {
@@ -126,7 +125,7 @@ func (s *Subscription) take() (Event, error, bool) {
 	return e, nil, true
 }
 
-// Close ends the subscription and drops what it holds.
+// Close ends the subscription and drops its events.
 func (s *Subscription) Close() {
 	s.client.mu.Lock()
 	delete(s.client.subscriptions, s)
@@ -137,8 +136,8 @@ func (s *Subscription) Close() {
 	s.end(errUnsubscribed)
 }
 
-// put never waits. Of too many events the oldest go, since the newest say how the
-// machine is.
+// put never blocks. If there are too many events, it drops the oldest, since the newest tell the
+// machine's state.
 func (s *Subscription) put(e Event) {
 	if s.names != nil && !s.names[e.Name] {
 		return

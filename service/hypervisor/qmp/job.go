@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// progressEvery is the time between two looks at a job's progress, of which QEMU
-// sends no events.
+// progressEvery is the polling interval for a job's progress, for which QEMU sends no events.
 const progressEvery = 200 * time.Millisecond
 
-// JobError is the failure, or the cancellation, of a job in QEMU.
+// JobError is the failure or cancellation of a job in QEMU.
 type JobError struct {
 	ID, Description string
 }
@@ -29,13 +28,13 @@ type job struct {
 	Error   *string `json:"error"`
 }
 
-// WaitJob waits until a job has concluded and dismisses it. A job that failed or was
-// cancelled is a *JobError. Jobs that by default dismiss themselves, which are those
-// on block devices, have to be created with auto-dismiss=false, else their outcome
-// is lost. A job that waits to be completed or finalized by hand is waited for.
+// WaitJob waits until a job has concluded and dismisses it. If it failed or was cancelled, the
+// error is a *JobError. Jobs that dismiss themselves by default, which are those on block devices,
+// must be created with auto-dismiss=false, or their result is lost. WaitJob also waits for jobs
+// that must be completed or finalized manually.
 //
-// If progress is not nil, it is called by this goroutine at the start, at the end
-// and from time to time between, in units of the job, mostly bytes; total may grow.
+// If progress is not nil, it is called by this goroutine at the start, at the end and periodically
+// in between, in units of the job, usually bytes; total may grow.
 //
 // When ctx ends, the job is left as it is.
 func (c *Client) WaitJob(ctx context.Context, id string, progress func(current, total int64)) error {
@@ -58,10 +57,10 @@ func (c *Client) WaitJob(ctx context.Context, id string, progress func(current, 
 	}
 }
 
-// EndJob cancels a job that nobody waits for any more, waits for its end and dismisses it.
-// It is not an error if there is none, or if it has ended.
+// EndJob cancels a job that nobody waits for, waits for its end and dismisses it. It is not an
+// error if it does not exist or has ended.
 func (c *Client) EndJob(ctx context.Context, id string) error {
-	// One that has ended, or was never there, refuses.
+	// QEMU refuses if the job has ended or does not exist.
 	if err := c.Execute(ctx, "job-cancel", map[string]string{"id": id}, nil); err != nil &&
 		!errors.As(err, new(*Error)) {
 		return err

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxDescription bounds QEMU's words in errors, in bytes: they end up in logs.
+// maxDescription limits QEMU's texts in errors, in bytes, since they end up in logs.
 const maxDescription = 4 << 10
 
-// maxEvent bounds the line of an event, in bytes. QEMU's own are a few hundred.
+// maxEvent limits the line of an event, in bytes. QEMU's own have a few hundred.
 const maxEvent = 64 << 10
 
 // Version is the version of a QEMU.
@@ -61,7 +61,7 @@ type answer struct {
 	err    *Error
 }
 
-// wire is a line as it is written. Which fields there are says what it is.
+// wire is a line as encoded. The fields that are present determine its type.
 type wire struct {
 	QMP       *wireGreeting   `json:"QMP"`
 	Event     *string         `json:"event"`
@@ -89,7 +89,7 @@ type wireGreeting struct {
 	} `json:"version"`
 }
 
-// decode reads one line. What it returns does not point into the line.
+// decode decodes one line. The result does not reference the line.
 func decode(line []byte) (message, error) {
 	var w wire
 	if err := json.Unmarshal(line, &w); err != nil {
@@ -138,9 +138,9 @@ func clip(description string) string {
 	return strings.ToValidUTF8(description[:maxDescription], "") + " ..."
 }
 
-// readLine reads up to the next line feed, which it leaves out. A line without one
-// is io.ErrUnexpectedEOF. Long lines get memory of their own, so that one long
-// answer does not stay with the client for its life.
+// readLine reads up to the next line feed and drops that. A line without one is
+// io.ErrUnexpectedEOF. Long lines get their own memory, so that one long response is not kept for
+// the client's lifetime.
 func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {

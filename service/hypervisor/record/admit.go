@@ -11,17 +11,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Admission is a new VM and what the policy looks at beside its row.
+// Admission is a new VM, and what the policy checks besides its row.
 type Admission struct {
 	VM      *VM
-	DiskGiB int    // of its disk, which the row says only if that was asked for
-	Why     string // its backend runs it
+	DiskGiB int    // of its disk; the row has it only if the request gave it
+	Why     string // why its backend was chosen
 	Action  string // of the audit entry
 	Message string // of the audit entry
 }
 
-// Admit holds a new VM against the policy and, if it passes, makes its row: under one lock and in
-// one transaction, so that two requests cannot pass a cap together.
+// Admit checks a new VM against the policy and inserts its row, under one lock and in one
+// transaction, so that two requests cannot pass a cap together.
 func (s *Store) Admit(ctx context.Context, a Admission) error {
 	s.admitting.Lock()
 	defer s.admitting.Unlock()
@@ -38,7 +38,7 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 		if err := s.policy.Check(asked, usage); err != nil {
 			return err
 		}
-		// The lowest number that no VM has.
+		// The lowest slot that no VM uses.
 		if err := tx.Get(ctx, &r.Slot, `SELECT MIN(s.slot) FROM (SELECT 0 AS slot UNION ALL SELECT slot + 1 FROM vms) s
 			WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.slot = s.slot)`); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 	})
 }
 
-// Usage is what a tenant has, VMs that are being made included.
+// Usage returns a tenant's usage, including VMs that are being created.
 func (s *Store) Usage(ctx context.Context, tenant string) (admission.Usage, error) {
 	return usageOf(ctx, s.db, tenant)
 }
@@ -68,8 +68,8 @@ func usageOf(ctx context.Context, q db.Querier, tenant string) (admission.Usage,
 	return admission.Usage{VMs: u.VMs, VCPUs: u.VCPUs, MemoryMiB: u.MemoryMiB}, err
 }
 
-// Doom stores that a VM is to be deleted, and cancels what is under way for it. Cancel cancels the
-// operation with an id.
+// Doom stores that a VM is being deleted, and cancels its open operations by calling cancel with
+// the id of each.
 func (s *Store) Doom(ctx context.Context, id string, cancel func(tx *db.Tx, operation string) error) (VM, error) {
 	var r VM
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -94,7 +94,7 @@ func (s *Store) Doom(ctx context.Context, id string, cancel func(tx *db.Tx, oper
 	return r, err
 }
 
-// Forget removes the row of a VM that has nothing on the host any more, and what belongs to it.
+// Forget removes the row of a VM that has nothing left on the host, and its dependent rows.
 func (s *Store) Forget(ctx context.Context, id string) error {
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, statement := range []string{

@@ -8,18 +8,19 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
-// Note writes an audit entry that goes with no change of a row. What is done after it must not go
-// unrecorded because its answer was lost.
+// Note writes an audit entry that belongs to no change of a row. The action follows after it and is
+// recorded even if its response is lost.
 func (s *Store) Note(ctx context.Context, e audit.Entry) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error { return s.note(ctx, tx, e) })
 }
 
-// NoteNode writes the audit entry of a change to a node, in the transaction of the change.
+// NoteNode returns a function that writes the audit entry of a change to a node, in the transaction
+// of the change.
 func (s *Store) NoteNode(ctx context.Context, action, name string) func(tx *db.Tx) error {
 	return func(tx *db.Tx) error { return s.note(ctx, tx, audit.Entry{Action: action, Target: name}) }
 }
 
-// NoteDenied writes the audit entry of an attempt that was refused.
+// NoteDenied writes the audit entry of a denied attempt.
 func (s *Store) NoteDenied(ctx context.Context, address string, c caller.Caller, e audit.Entry) error {
 	return s.audit.Deny(ctx, address, c.Entry(e), nil)
 }
@@ -29,20 +30,20 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 	return s.audit.List(ctx, s.db, f)
 }
 
-// InspectAudit recomputes the audit log's chain.
+// InspectAudit recomputes and verifies the audit log's hash chain.
 func (s *Store) InspectAudit(ctx context.Context) (audit.Verification, error) {
 	return s.audit.Inspect(ctx)
 }
 
-// AcknowledgeAudit ends the alarm of the audit log's breaks up to an entry.
+// AcknowledgeAudit silences the alarm for the audit log's breaks up to entry through.
 func (s *Store) AcknowledgeAudit(ctx context.Context, through int64, note string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		return s.audit.Acknowledge(ctx, tx, through, caller.From(ctx).Entry(audit.Entry{Message: note}))
 	})
 }
 
-// WithFiles is a message of the audit log with the paths of files of the host that the entry
-// is about, each after its field's name; empty paths are left out.
+// WithFiles appends the paths of host files to an audit message, each after its field's name. named
+// alternates between names and paths; empty paths are left out.
 func WithFiles(message string, named ...string) string {
 	for i := 0; i+1 < len(named); i += 2 {
 		if path := named[i+1]; path != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
-// Backup is a copy of a VM's disk at one moment. An incremental one holds what changed
-// since its parent, and stands on that.
+// Backup is a copy of a VM's disk at one moment. An incremental backup holds the changes since its
+// parent and needs it.
 type Backup struct {
 	ID          string        `db:"id"`
 	VM          string        `db:"vm_id"`
@@ -20,24 +20,24 @@ type Backup struct {
 	Tenant      string        `db:"tenant"`
 	Kind        string        `db:"kind"`
 	Parent      string        `db:"parent_id"`
-	Bitmap      string        `db:"bitmap"` // what the VM's disk notes changes in since this backup
+	Bitmap      string        `db:"bitmap"` // in the VM's disk; tracks changes since this backup
 	Description string        `db:"description"`
 	Spec        db.JSON[Spec] `db:"spec"`
 	Backend     string        `db:"backend"`
-	Base        string        `db:"base"` // the content of the catalog that the VM's kernel is of
+	Base        string        `db:"base"` // the catalog content that the VM's kernel is from
 	Size        int64         `db:"size"`
 	VirtualSize int64         `db:"virtual_size"`
 	SHA256      string        `db:"sha256"`
 	CreatedAt   db.Time       `db:"created_at"`
 }
 
-// The kinds of backups.
+// Kinds of backups.
 const (
 	BackupFull        = "full"
 	BackupIncremental = "incremental"
 )
 
-// Backup reads a backup in the caller's scope.
+// Backup returns a backup in the caller's scope.
 func (s *Store) Backup(ctx context.Context, id string) (Backup, error) {
 	return backupIn(ctx, s.db, id)
 }
@@ -51,7 +51,7 @@ func backupIn(ctx context.Context, q db.Querier, id string) (Backup, error) {
 	return b, db.NotFound(err, "there is no such backup")
 }
 
-// Backups lists those in the caller's scope, newest first, before an id.
+// Backups lists backups in the caller's scope, newest first, starting before an id.
 func (s *Store) Backups(ctx context.Context, vmID, before string, limit int) ([]Backup, error) {
 	query, args := "SELECT * FROM backups WHERE 1 = 1", []any{}
 	if c := caller.From(ctx); c.Tenant != "" {
@@ -68,12 +68,12 @@ func (s *Store) Backups(ctx context.Context, vmID, before string, limit int) ([]
 	return all, err
 }
 
-// BackupIDs are the ids of all backups.
+// BackupIDs returns the ids of all backups.
 func (s *Store) BackupIDs(ctx context.Context) (ids []string, err error) {
 	return ids, s.db.Select(ctx, &ids, "SELECT id FROM backups")
 }
 
-// LastNoted is the backup since which a VM's disk notes what changes; nil: there is none.
+// LastNoted returns the backup since which a bitmap in the VM's disk tracks changes, or nil.
 func (s *Store) LastNoted(ctx context.Context, vmID string) (*Backup, error) {
 	var b Backup
 	err := s.db.Get(ctx, &b, "SELECT * FROM backups WHERE vm_id = ? AND bitmap <> '' ORDER BY id DESC LIMIT 1", vmID)
@@ -85,12 +85,12 @@ func (s *Store) LastNoted(ctx context.Context, vmID string) (*Backup, error) {
 
 const forgetBitmaps = "UPDATE backups SET bitmap = '' WHERE vm_id = ?"
 
-// ForgetBitmaps has the next backup of a VM be a full one.
+// ForgetBitmaps makes the next backup of a VM a full one.
 func (s *Store) ForgetBitmaps(ctx context.Context, vmID string) error {
 	return s.exec(ctx, forgetBitmaps, vmID)
 }
 
-// AddBackup stores a backup that is on disk. Notes of earlier ones are of no use from then on.
+// AddBackup stores a backup that is on disk. It forgets the bitmaps of earlier backups.
 func (s *Store) AddBackup(ctx context.Context, b *Backup, how string) error {
 	message := fmt.Sprintf("backup %s (%s), %s", b.ID, b.Kind, how)
 	_, err := s.changeWith(ctx, b.VM, EventDisk, "", message, func(tx *db.Tx, _ *VM) error {
@@ -102,8 +102,8 @@ func (s *Store) AddBackup(ctx context.Context, b *Backup, how string) error {
 	return err
 }
 
-// RemoveBackup forgets a backup that no other builds on, nor may come to build on by an operation
-// that has begun.
+// RemoveBackup removes the row of a backup. It fails if another backup builds on it, or if a
+// running operation may create one that does.
 func (s *Store) RemoveBackup(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		b, err := backupIn(ctx, tx, id)
@@ -135,8 +135,8 @@ func (s *Store) RemoveBackup(ctx context.Context, id string) error {
 	})
 }
 
-// SettleDisk stores that a VM has the disk of a backup in the place of the one it had. The remains
-// of snapshots that failed have gone with the old one.
+// SettleDisk stores that a VM's disk was replaced with that of a backup. It removes the rows of
+// failed snapshots, whose remains were in the old disk.
 func (s *Store) SettleDisk(ctx context.Context, id string, b *Backup) error {
 	message := fmt.Sprintf("the disk is as in backup %s", b.ID)
 	_, err := s.changeWith(ctx, id, EventDisk, "", message, func(tx *db.Tx, r *VM) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// ShareDisk stores that a VM's disk becomes a base, which the VM itself and its linked clones stand
-// on. What its bitmaps note does not fit the disk that the VM has from then on.
+// ShareDisk stores that a VM's disk becomes a base that the VM and its linked clones use. The VM's
+// bitmaps no longer match its new disk and are forgotten.
 func (s *Store) ShareDisk(ctx context.Context, vmID, base string) error {
 	const message = "the disk is shared with linked clones"
 	_, err := s.changeWith(ctx, vmID, EventDisk, "", message, func(tx *db.Tx, r *VM) error {
@@ -21,7 +21,7 @@ func (s *Store) ShareDisk(ctx context.Context, vmID, base string) error {
 	return err
 }
 
-// UnusedBases are those that neither a VM nor another base stands on.
+// UnusedBases returns the ids of bases that neither a VM nor another base uses.
 func (s *Store) UnusedBases(ctx context.Context) (ids []string, err error) {
 	return ids, s.db.Select(
 		ctx,

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// save writes a VM's changed row. Generations count changes.
+// save writes a VM's changed row and increments its generation.
 func save(ctx context.Context, tx *db.Tx, r *VM) error {
 	r.Generation++
 	_, err := tx.Exec(
@@ -42,9 +42,8 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 	return err
 }
 
-// Move stores the next state of a VM, which vm.Next allows or refuses, with what else
-// changes, an event and, if action is not empty, an audit entry. What is done about it
-// comes after.
+// Move stores the next state of a VM if vm.Next allows it, together with other changes, an event
+// and, unless action is empty, an audit entry. Callers carry out the move on the host afterwards.
 func (s *Store) Move(ctx context.Context, id string, m vm.Move, action, message string, change func(*VM)) (VM, error) {
 	var r VM
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -96,8 +95,8 @@ func (s *Store) moveIn(
 	return r, save(ctx, tx, &r)
 }
 
-// Change stores something about a VM beside its state, with an event and, if action is not empty,
-// an audit entry, which names the VM. A change that is nil changes nothing else.
+// Change stores a change to a VM other than to its state, with an event and, unless action is
+// empty, an audit entry that names the VM. change may be nil.
 func (s *Store) Change(ctx context.Context, id, kind, action, message string, change func(*VM)) (VM, error) {
 	return s.changeWith(ctx, id, kind, action, message, func(_ *db.Tx, r *VM) error {
 		if change != nil {
@@ -107,7 +106,7 @@ func (s *Store) Change(ctx context.Context, id, kind, action, message string, ch
 	})
 }
 
-// changeWith is Change together with changes of other rows.
+// changeWith is like Change, but can also change other rows in the transaction.
 func (s *Store) changeWith(
 	ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *VM) error,
 ) (VM, error) {
@@ -133,7 +132,7 @@ func (s *Store) changeWith(
 	return r, err
 }
 
-// SetAutostart says whether a VM starts with the host.
+// SetAutostart sets whether a VM starts with the host.
 func (s *Store) SetAutostart(ctx context.Context, id string, on bool) (VM, error) {
 	action := map[bool]string{true: "vm.enable", false: "vm.disable"}[on]
 	var r VM
@@ -152,7 +151,7 @@ func (s *Store) SetAutostart(ctx context.Context, id string, on bool) (VM, error
 	return r, err
 }
 
-// SetReverting stores which snapshot a VM is being put back to; empty: none.
+// SetReverting stores the snapshot that a VM is being reverted to; empty: none.
 func (s *Store) SetReverting(ctx context.Context, id, snapshot string) error {
 	return s.exec(ctx, "UPDATE vms SET reverting = ? WHERE id = ?", snapshot, id)
 }

@@ -14,13 +14,13 @@ type Event struct {
 	At      db.Time `db:"at"`
 	Kind    string  `db:"kind"`
 	Message string  `db:"message"`
-	Actor   string  `db:"actor"` // empty: nobody
+	Actor   string  `db:"actor"` // who caused it; empty: nobody
 }
 
-// maxEvents is how many events of a VM are kept.
+// maxEvents is the number of events that are kept per VM.
 const maxEvents = 1000
 
-// The kinds of events.
+// Kinds of events.
 const (
 	EventState       = "state"
 	EventBackend     = "backend"
@@ -28,7 +28,7 @@ const (
 	EventConfinement = "confinement"
 )
 
-// tell notes an event of a VM whose row is saved afterwards.
+// tell inserts an event of a VM. The caller must save the VM's row afterwards.
 func (s *Store) tell(ctx context.Context, tx *db.Tx, r *VM, kind, message string) error {
 	r.Events++
 	const longest = 2000
@@ -50,7 +50,8 @@ func (s *Store) tell(ctx context.Context, tx *db.Tx, r *VM, kind, message string
 	return err
 }
 
-// Events lists what happened to a VM, newest first, before an event's number; 0: from the newest.
+// Events lists the events of a VM, newest first, starting before an event's number; 0: from the
+// newest.
 func (s *Store) Events(ctx context.Context, id string, before int64, limit int) ([]Event, error) {
 	if _, err := s.VM(ctx, id); err != nil {
 		return nil, err

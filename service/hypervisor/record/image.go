@@ -17,14 +17,14 @@ type Image struct {
 	KernelArgs     string  `db:"kernel_args"`
 	Size           int64   `db:"size"`
 	VirtualSize    int64   `db:"virtual_size"`
-	SignatureValid *bool   `db:"signature_valid"` // nil: it has no signature
+	SignatureValid *bool   `db:"signature_valid"` // nil: no signature
 	SignedAt       db.Time `db:"signed_at"`
 	ReadOnly       bool    `db:"read_only"`
 	Locked         bool    `db:"locked"`
 	AddedAt        db.Time `db:"added_at"`
 }
 
-// Image reads an image by its name.
+// Image returns an image by name. The catalog has no tenant scope.
 func (s *Store) Image(ctx context.Context, name string) (Image, error) {
 	return imageIn(ctx, s.db, name)
 }
@@ -42,12 +42,12 @@ func (s *Store) Images(ctx context.Context, after string, limit int) ([]Image, e
 	return images, err
 }
 
-// errReadOnly is the answer to whoever would change an image that is protected.
+// errReadOnly is the error for changes to a read-only image.
 func errReadOnly(name string) error {
 	return fault.New(fault.Conflict, "the image %s is read-only", name).WithCode("image_read_only")
 }
 
-// changeImage changes an image's row, with an audit entry.
+// changeImage changes an image's row and writes an audit entry.
 func (s *Store) changeImage(
 	ctx context.Context, name, action string, change func(ctx context.Context, tx *db.Tx, i *Image) error,
 ) (Image, error) {
@@ -64,7 +64,7 @@ func (s *Store) changeImage(
 	return i, err
 }
 
-// SetReadOnly protects an image against change and removal, or lifts that.
+// SetReadOnly protects an image from changes and removal, or unprotects it.
 func (s *Store) SetReadOnly(ctx context.Context, name string, on bool) (Image, error) {
 	return s.changeImage(ctx, name, "image.read_only", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		i.ReadOnly = on
@@ -73,7 +73,7 @@ func (s *Store) SetReadOnly(ctx context.Context, name string, on bool) (Image, e
 	})
 }
 
-// SetLocked lets no VM be made of an image, or lifts that.
+// SetLocked prevents or allows creating VMs from an image.
 func (s *Store) SetLocked(ctx context.Context, name string, on bool) (Image, error) {
 	action := map[bool]string{true: "image.lock", false: "image.unlock"}[on]
 	return s.changeImage(ctx, name, action, func(ctx context.Context, tx *db.Tx, i *Image) error {
@@ -83,7 +83,7 @@ func (s *Store) SetLocked(ctx context.Context, name string, on bool) (Image, err
 	})
 }
 
-// RenameImage changes an image's name.
+// RenameImage renames an image. It fails if the image is read-only or the name is taken.
 func (s *Store) RenameImage(ctx context.Context, name, to string) (Image, error) {
 	return s.changeImage(ctx, name, "image.rename", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		if i.ReadOnly {
@@ -105,7 +105,7 @@ func nameTaken(err error, name string) error {
 	return err
 }
 
-// CloneImage gives what an image stands for a second name.
+// CloneImage adds a second name for an image's content.
 func (s *Store) CloneImage(ctx context.Context, name, to string) (Image, error) {
 	return s.changeImage(ctx, name, "image.clone", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		i.Name, i.ReadOnly, i.Locked, i.AddedAt = to, false, false, db.At(s.now())
@@ -113,7 +113,7 @@ func (s *Store) CloneImage(ctx context.Context, name, to string) (Image, error) 
 	})
 }
 
-// RemoveImage removes a name. What it stood for stays until it is cleaned, once no VM stands on it.
+// RemoveImage removes a name. Its content stays until a clean-up finds that nothing uses it.
 func (s *Store) RemoveImage(ctx context.Context, name string) error {
 	_, err := s.changeImage(ctx, name, "image.remove", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		if i.ReadOnly {
@@ -125,7 +125,7 @@ func (s *Store) RemoveImage(ctx context.Context, name string) error {
 	return err
 }
 
-// AddImage stores a name. With replace it takes the place of one that is not protected.
+// AddImage stores a name. With replace, it replaces an image of that name unless that is read-only.
 func (s *Store) AddImage(ctx context.Context, i *Image, replace bool) error {
 	i.AddedAt = db.At(s.now())
 	return s.db.Update(ctx, func(tx *db.Tx) error {
@@ -138,7 +138,7 @@ func (s *Store) AddImage(ctx context.Context, i *Image, replace bool) error {
 	})
 }
 
-// NeededContents are the contents that an image, a VM, a shared disk or a backup stands on.
+// NeededContents returns the SHA-256 of all contents that an image, VM, shared disk or backup uses.
 func (s *Store) NeededContents(ctx context.Context) (needed map[string]bool, err error) {
 	var sums []string
 	err = s.db.Select(ctx, &sums, `SELECT sha256 FROM images UNION SELECT base FROM vms

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
-// Operation is what takes long: a durable job, and what it is about.
+// Operation is a long-running durable job, and what it is about.
 type Operation struct {
 	operation.Operation
 	VM     string `db:"vm_id"`
@@ -17,12 +17,12 @@ type Operation struct {
 	Image  string `db:"image"`
 }
 
-// NewOperation is an operation of a kind and a tenant that has not begun.
+// NewOperation returns an operation of a kind and a tenant that has not started.
 func NewOperation(kind, tenant string) Operation {
 	return Operation{Operation: operation.Operation{Kind: kind, Tenant: tenant}}
 }
 
-// The kinds of operations.
+// Kinds of operations.
 const (
 	OperationImage   = "image.add"
 	OperationBackup  = "backup"
@@ -30,7 +30,8 @@ const (
 	OperationClone   = "clone"
 )
 
-// AddOperation stores an operation, by what begin does, with an audit entry.
+// AddOperation calls begin, which stores an operation, and writes an audit entry, in one
+// transaction.
 func (s *Store) AddOperation(ctx context.Context, entry audit.Entry, begin func(tx *db.Tx) error) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		if err := begin(tx); err != nil {
@@ -40,7 +41,7 @@ func (s *Store) AddOperation(ctx context.Context, entry audit.Entry, begin func(
 	})
 }
 
-// Operations lists operations in the caller's scope, newest first, before an id.
+// Operations lists operations in the caller's scope, newest first, starting before an id.
 func (s *Store) Operations(ctx context.Context, before string, limit int) ([]Operation, error) {
 	query, args := "SELECT * FROM operations WHERE 1 = 1", []any{}
 	if c := caller.From(ctx); c.Tenant != "" {
@@ -61,7 +62,7 @@ func (s *Store) Operations(ctx context.Context, before string, limit int) ([]Ope
 	return ops, nil
 }
 
-// Operation reads one.
+// Operation returns an operation in the caller's scope.
 func (s *Store) Operation(ctx context.Context, id string) (Operation, error) {
 	var op Operation
 	if err := operation.Get(ctx, s.db, id, &op); err != nil {
@@ -73,7 +74,8 @@ func (s *Store) Operation(ctx context.Context, id string) (Operation, error) {
 	return op, nil
 }
 
-// CancelOperation cancels an operation by what cancel does to its job, with an audit entry.
+// CancelOperation calls cancel, which cancels the operation's job, and writes an audit entry, in
+// one transaction.
 func (s *Store) CancelOperation(ctx context.Context, op *Operation, cancel func(tx *db.Tx) error) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		if err := cancel(tx); err != nil {
@@ -83,7 +85,7 @@ func (s *Store) CancelOperation(ctx context.Context, op *Operation, cancel func(
 	})
 }
 
-// IsBeingMade says whether an operation continues with making a VM.
+// IsBeingMade reports whether an open operation creates the VM. It returns true on errors.
 func (s *Store) IsBeingMade(ctx context.Context, vmID string) bool {
 	var n int
 	err := s.db.Get(ctx, &n, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id
@@ -91,7 +93,7 @@ func (s *Store) IsBeingMade(ctx context.Context, vmID string) bool {
 	return err != nil || n > 0
 }
 
-// OpenArgs are the arguments of the jobs of a kind that have not ended.
+// OpenArgs returns the arguments of all unfinished jobs of a kind.
 func (s *Store) OpenArgs(ctx context.Context, kind string) (args []string, err error) {
 	return args, s.db.Select(ctx, &args, "SELECT args FROM jobs WHERE kind = ? AND finished_at IS NULL", kind)
 }

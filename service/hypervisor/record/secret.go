@@ -9,13 +9,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// NewSealer makes what seals the secrets of guest agents with the daemon's key.
+// NewSealer returns the sealer for the secrets of guest agents, with the daemon's key.
 func NewSealer(key []byte) (*auth.Sealer, error) {
 	return auth.NewSealer(key, "hypervisor guest secrets")
 }
 
-// KeyFits holds a key against a database that knows no fingerprint yet: the secret of a VM's agent
-// opens with the right one.
+// KeyFits checks a key against a database that has no key fingerprint yet, by opening the secret of
+// a VM's agent. used reports whether there is any secret.
 func KeyFits(ctx context.Context, q db.Querier, key []byte) (used, fits bool, err error) {
 	var vm struct {
 		ID     string `db:"id"`
@@ -36,11 +36,11 @@ func KeyFits(ctx context.Context, q db.Querier, key []byte) (used, fits bool, er
 	return true, err == nil, nil
 }
 
-// Seal seals the secret of a VM's agent, for its row.
+// Seal seals the secret of a VM's agent for its row.
 func (s *Store) Seal(id, secret string) string { return s.sealer.Seal([]byte(secret), id) }
 
-// Secrets are the secrets that a VM's agent may have: one, or while it is being rotated the new
-// one and the old.
+// Secrets returns the secrets that a VM's agent may have: one, or during a rotation the new one and
+// the old one.
 func (s *Store) Secrets(ctx context.Context, id string) ([]string, error) {
 	return s.secretsIn(ctx, s.db, id)
 }
@@ -59,8 +59,8 @@ func (s *Store) SetSecrets(ctx context.Context, id string, secrets ...string) er
 	return s.exec(ctx, "UPDATE vms SET secret = ? WHERE id = ?", s.Seal(id, strings.Join(secrets, "\n")), id)
 }
 
-// ExpectSecretOf has the secret tried that a snapshot's memory holds, beside the one that the VM
-// has now.
+// ExpectSecretOf adds the secret in a snapshot's memory to the secrets that are tried, before the
+// VM's current one.
 func (s *Store) ExpectSecretOf(ctx context.Context, snap *Snapshot) error {
 	old, err := s.sealer.Open(snap.Secret, snap.VM)
 	if err != nil || len(old) == 0 {

@@ -6,34 +6,33 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Snapshot is a state of a VM that is kept beside the one it has.
+// Snapshot is a saved state of a VM.
 type Snapshot struct {
 	VM          string  `db:"vm_id"`
 	Name        string  `db:"name"`
 	Kind        string  `db:"kind"`
 	Description string  `db:"description"`
 	MemoryBytes int64   `db:"memory_bytes"`
-	Secret      string  `db:"secret"` // the agent's in the memory that is kept, sealed
+	Secret      string  `db:"secret"` // sealed; the agent's secret in the saved memory
 	CreatedAt   db.Time `db:"created_at"`
 	State       string  `db:"state"`
 }
 
-// The states of snapshots. A snapshot is stored before it is made and until it is removed, so
-// that whatever a daemon that is killed leaves in the disk is known. Callers see those that are
-// ready.
+// States of snapshots. A snapshot has a row from before it is made until after it is removed, so
+// that the remains that a killed daemon leaves in the disk are known. Callers see only ready ones.
 const (
 	snapshotMaking   = "making"
 	snapshotReady    = "ready"
 	snapshotRemoving = "removing"
 )
 
-// The kinds of snapshots.
+// Kinds of snapshots.
 const (
 	SnapshotDisk = "disk"
 	SnapshotFull = "full" // with memory and devices
 )
 
-// Snapshots lists those of a VM, oldest first.
+// Snapshots lists the snapshots of a VM, oldest first.
 func (s *Store) Snapshots(ctx context.Context, id string) ([]Snapshot, error) {
 	if _, err := s.VM(ctx, id); err != nil {
 		return nil, err
@@ -44,7 +43,7 @@ func (s *Store) Snapshots(ctx context.Context, id string) ([]Snapshot, error) {
 	return all, err
 }
 
-// Snapshot reads one. The VM's scope is the caller's to check.
+// Snapshot returns a snapshot. The caller must check that the VM is in scope.
 func (s *Store) Snapshot(ctx context.Context, id, name string) (Snapshot, error) {
 	var snap Snapshot
 	err := s.db.Get(ctx, &snap, "SELECT * FROM snapshots WHERE vm_id = ? AND name = ? AND state = ?",
@@ -52,8 +51,8 @@ func (s *Store) Snapshot(ctx context.Context, id, name string) (Snapshot, error)
 	return snap, db.NotFound(err, "the VM has no snapshot %s", name)
 }
 
-// CountSnapshots says how many a VM has: those that callers see, and with those that are not
-// finished.
+// CountSnapshots returns the number of a VM's ready snapshots, and of all including unfinished
+// ones.
 func (s *Store) CountSnapshots(ctx context.Context, id string) (ready, all int, err error) {
 	var n struct {
 		All   int `db:"n"`
@@ -64,8 +63,8 @@ func (s *Store) CountSnapshots(ctx context.Context, id string) (ready, all int, 
 	return n.Ready, n.All, err
 }
 
-// UnfinishedSnapshots are those that a VM's disk may hold a part of: the daemon was killed while
-// it made or removed them, or could not clean up.
+// UnfinishedSnapshots returns the names of snapshots of which the VM's disk may hold a part: the
+// daemon was killed while it made or removed them, or could not clean up.
 func (s *Store) UnfinishedSnapshots(ctx context.Context, id string) (names []string, err error) {
 	return names, s.db.Select(ctx, &names, "SELECT name FROM snapshots WHERE vm_id = ? AND state <> ? ORDER BY name",
 		id, snapshotReady)
@@ -77,7 +76,7 @@ func (s *Store) IntendSnapshot(ctx context.Context, snap *Snapshot) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error { return tx.Insert(ctx, "snapshots", *snap) })
 }
 
-// SettleSnapshot stores that a snapshot is made.
+// SettleSnapshot stores that a snapshot was made.
 func (s *Store) SettleSnapshot(ctx context.Context, snap *Snapshot, message string) error {
 	_, err := s.changeWith(ctx, snap.VM, EventDisk, "vm.snapshot", message, func(tx *db.Tx, _ *VM) error {
 		_, err := tx.Exec(ctx, "UPDATE snapshots SET state = ?, memory_bytes = ? WHERE vm_id = ? AND name = ?",
@@ -92,7 +91,7 @@ func (s *Store) IntendNoSnapshot(ctx context.Context, id, name string) error {
 	return s.setSnapshotState(ctx, id, name, snapshotRemoving)
 }
 
-// KeepSnapshot takes IntendNoSnapshot back.
+// KeepSnapshot undoes IntendNoSnapshot.
 func (s *Store) KeepSnapshot(ctx context.Context, id, name string) error {
 	return s.setSnapshotState(ctx, id, name, snapshotReady)
 }
@@ -101,7 +100,7 @@ func (s *Store) setSnapshotState(ctx context.Context, id, name, state string) er
 	return s.exec(ctx, "UPDATE snapshots SET state = ? WHERE vm_id = ? AND name = ?", state, id, name)
 }
 
-// SettleNoSnapshot stores that nothing of a snapshot is left. A message that is empty leaves
+// SettleNoSnapshot stores that a snapshot was removed completely. If the message is empty, it adds
 // neither an event nor an audit entry.
 func (s *Store) SettleNoSnapshot(ctx context.Context, id, name, action, message string) error {
 	const forget = "DELETE FROM snapshots WHERE vm_id = ? AND name = ?"

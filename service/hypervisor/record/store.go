@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
-// Config is what a Store stands on.
+// Config holds the dependencies of a Store.
 type Config struct {
 	DB     *db.DB
 	Audit  *audit.Log
@@ -23,7 +23,7 @@ type Config struct {
 	Now    func() time.Time
 }
 
-// Store is the rows of the daemon.
+// Store stores the rows of the daemon.
 type Store struct {
 	db     *db.DB
 	audit  *audit.Log
@@ -32,26 +32,26 @@ type Store struct {
 	now    func() time.Time
 	moved  func(id string)
 
-	admitting sync.Mutex // held while a request is held against what is there already
+	admitting sync.Mutex // held while a request is checked against current usage
 }
 
-// New makes a Store of a database that has its tables.
+// New returns a Store on a database that has its tables.
 func New(c Config) *Store {
 	return &Store{db: c.DB, audit: c.Audit, sealer: c.Sealer, policy: c.Policy, now: c.Now, moved: func(string) {}}
 }
 
-// OnMove has f called whenever a VM's state has changed. It is called before the Store is used.
+// OnMove sets the function to call after a VM's state has changed. Call it before using the Store.
 func (s *Store) OnMove(f func(id string)) { s.moved = f }
 
-// NewID makes an id that sorts by the time it was made (UUID version 7).
+// NewID returns an id that sorts by creation time (UUID version 7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// note writes an audit entry in the transaction of the change that it reports.
+// note writes an audit entry in the transaction of the change that it records.
 func (s *Store) note(ctx context.Context, tx *db.Tx, e audit.Entry) error {
 	return s.audit.Append(ctx, tx, caller.From(ctx).Entry(e), nil)
 }
 
-// exec runs one statement in a transaction of its own.
+// exec runs one statement in its own transaction.
 func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, statement, args...)

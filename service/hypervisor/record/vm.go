@@ -8,8 +8,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Spec is what was asked for of a VM, completed with what was decided about it when it
-// was made. It never changes but for the size of its disk.
+// Spec is what was requested for a VM, completed with what was decided when it was created. Only
+// the size of its disk can change later.
 type Spec struct {
 	VCPUs      int       `json:"vcpus"`
 	MemoryMiB  int       `json:"memory_mib"`
@@ -27,14 +27,14 @@ type Spec struct {
 	Boot       Boot      `json:"boot"`
 }
 
-// Network is how a VM reaches others.
+// Network is how a VM is connected.
 type Network struct {
 	Mode   string `json:"mode"` // none, user, bridge or tap
 	Bridge string `json:"bridge,omitempty"`
 	IP     string `json:"ip,omitempty"`
 }
 
-// The modes of a network.
+// Modes of a network.
 const (
 	NetworkNone   = "none"
 	NetworkUser   = "user"
@@ -42,22 +42,22 @@ const (
 	NetworkTap    = "tap"
 )
 
-// CloudInit is what the guest's cloud-init is told.
+// CloudInit holds the settings for the guest's cloud-init.
 type CloudInit struct {
 	UserData          string   `json:"user_data,omitempty"`
 	SSHAuthorizedKeys []string `json:"ssh_authorized_keys,omitempty"`
 	Hostname          string   `json:"hostname,omitempty"`
 }
 
-// Boot is what a VM boots from, as it was found when the VM was made.
+// Boot is what a VM boots from, as resolved when the VM was created.
 type Boot struct {
 	Kernel, Initrd, KernelArgs string
 	Firmware                   string
 	RootFS                     string
-	Disk                       bool // it has a disk of its own
+	Disk                       bool // the VM has its own disk
 }
 
-// VM is a VM as it is stored.
+// VM is a VM as stored.
 type VM struct {
 	ID          string                     `db:"id"`
 	Name        string                     `db:"name"`
@@ -65,8 +65,8 @@ type VM struct {
 	Backend     string                     `db:"backend"`
 	State       vm.State                   `db:"state"`
 	Spec        db.JSON[Spec]              `db:"spec"`
-	Base        string                     `db:"base"`      // the content of the catalog that it stands on
-	DiskBase    string                     `db:"disk_base"` // the disk that it shares with linked clones
+	Base        string                     `db:"base"`      // the catalog content that it uses
+	DiskBase    string                     `db:"disk_base"` // disk shared with linked clones
 	Labels      db.JSON[map[string]string] `db:"labels"`
 	VCPUs       int                        `db:"vcpus"`
 	MemoryMiB   int                        `db:"memory_mib"`
@@ -82,25 +82,25 @@ type VM struct {
 	StartedAt   db.Time                    `db:"started_at"`
 	ExpiresAt   db.Time                    `db:"expires_at"`
 	KillAt      db.Time                    `db:"kill_at"`
-	Events      int64                      `db:"events"`       // how many there were
-	PauseReason string                     `db:"pause_reason"` // why it is paused though nobody asked for it
-	Reverting   string                     `db:"reverting"`    // the full snapshot that it is being put back to
+	Events      int64                      `db:"events"`       // number of events so far
+	PauseReason string                     `db:"pause_reason"` // why it is paused although nobody asked
+	Reverting   string                     `db:"reverting"`    // full snapshot of a revert in progress
 }
 
-// GiB is a GiB in bytes.
+// GiB is one GiB in bytes.
 const GiB = 1 << 30
 
-// HasDisk says whether a VM has a disk of its own: sandboxes have none, and what boots a kernel
-// only if there is an image or it was asked for.
+// HasDisk reports whether a VM has its own disk. Sandboxes have none. VMs that boot a kernel have
+// one only if they have an image or requested a disk.
 func (r *VM) HasDisk() bool { return r.Spec.V.Boot.Disk }
 
-// HasTap says whether the VM has a network device on the host while it runs.
+// HasTap reports whether the VM has a network device on the host while it runs.
 func (r *VM) HasTap() bool { return r.Spec.V.Network.HasTap() }
 
-// HasTap says whether a network of this mode takes a device on the host.
+// HasTap reports whether this mode needs a network device on the host.
 func (n *Network) HasTap() bool { return n.Mode == NetworkBridge || n.Mode == NetworkTap }
 
-// VM reads a VM in the caller's scope.
+// VM returns a VM in the caller's scope.
 func (s *Store) VM(ctx context.Context, id string) (VM, error) { return vmIn(ctx, s.db, id) }
 
 func vmIn(ctx context.Context, q db.Querier, id string) (VM, error) {
@@ -112,29 +112,29 @@ func vmIn(ctx context.Context, q db.Querier, id string) (VM, error) {
 	return r, db.NotFound(err, "there is no such VM")
 }
 
-// AllVMs are all VMs of the host, oldest first.
+// AllVMs returns all VMs of the host, oldest first.
 func (s *Store) AllVMs(ctx context.Context) (all []VM, err error) {
 	return all, s.db.Select(ctx, &all, "SELECT * FROM vms ORDER BY id")
 }
 
-// Due are the VMs whose time is over, and those that are being deleted.
+// Due returns the VMs that have expired, and those in state deleting.
 func (s *Store) Due(ctx context.Context) (due []VM, err error) {
 	return due, s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at",
 		db.At(s.now()), vm.Deleting)
 }
 
-// NextExpiry is when the time of the next VM is over; zero: there is none that has one.
+// NextExpiry returns the time at which the next VM expires, or zero if none does.
 func (s *Store) NextExpiry(ctx context.Context) (next db.Time, err error) {
 	return next, s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ?", vm.Deleting)
 }
 
-// StartWithHost are the ids of the VMs that start with the host and do not run.
+// StartWithHost returns the ids of the VMs with autostart that are stopped or failed.
 func (s *Store) StartWithHost(ctx context.Context) (ids []string, err error) {
 	return ids, s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE autostart = TRUE AND state IN (?, ?) ORDER BY id",
 		vm.Stopped, vm.Failed)
 }
 
-// Given is what VMs have been given in all.
+// Given is the sum of resources allocated to VMs.
 type Given struct {
 	State     vm.State `db:"state"`
 	VMs       int      `db:"vms"`
@@ -142,24 +142,24 @@ type Given struct {
 	MemoryMiB int      `db:"memory_mib"`
 }
 
-// Given is what all VMs have.
+// Given returns what is allocated to all VMs.
 func (s *Store) Given(ctx context.Context) (all Given, err error) {
 	return all, s.db.Get(ctx, &all, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus,
 		COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms`)
 }
 
-// GivenByState is what the VMs of each state have.
+// GivenByState returns what is allocated to the VMs in each state.
 func (s *Store) GivenByState(ctx context.Context) (all []Given, err error) {
 	return all, s.db.Select(ctx, &all, `SELECT state, COUNT(*) AS vms, SUM(vcpus) AS vcpus,
 		SUM(memory_mib) AS memory_mib FROM vms GROUP BY state`)
 }
 
-// Filter selects VMs; zero fields select all.
+// Filter selects VMs. Zero fields match all.
 type Filter struct {
 	Tenant string
 	State  string
 	Labels map[string]string
-	After  string // the id before the page
+	After  string // the last id of the previous page
 	Limit  int
 }
 
@@ -177,8 +177,8 @@ func (s *Store) VMs(ctx context.Context, f Filter) ([]VM, error) {
 	}
 	var found []VM
 	for len(found) < f.Limit {
-		// Labels are compared here, so that both engines do it alike; a page is filled from
-		// as many rows as it takes.
+		// Labels are compared here, so that both engines behave alike. A page may take several
+		// queries to fill.
 		var rows []VM
 		page := append(args[:len(args):len(args)], f.Limit)
 		if err := s.db.Select(ctx, &rows, query+" ORDER BY id LIMIT ?", page...); err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
 
-// Autostart starts the VMs that start with the host. After a restart of the daemon alone
-// most of them run already, and one that was stopped by somebody stays stopped: only a new
-// boot of the host counts.
+// Autostart starts the VMs that start with the host. It does so once per boot of the host. After a
+// restart of only the daemon, most of these VMs are still running, and stopped ones stay stopped.
 func (y *Recovery) Autostart(ctx context.Context) {
 	ctx = caller.ByItself(ctx)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -1,15 +1,15 @@
-// Package recovery brings what is stored and what the host has together when the daemon is back: it
-// meets the processes of VMs again, finishes or undoes what was under way, and starts what starts
-// with the host. It stands above life and disk, whose steps it repeats, so that neither has to know
-// of the other's.
+// Package recovery reconciles what is stored with what the host has when the daemon starts: it
+// reattaches to the processes of VMs, finishes or undoes interrupted work, and starts VMs with the
+// host. It is above life and disk, whose steps it repeats, so that these need not know each other.
 //
 // # Invariants
 //
-//   - Nothing is started twice: what may be left of a process is ended before a new one is started.
-//   - One VM's trouble is not the others', and a process that does not answer holds nobody up.
-//   - It can be repeated: a daemon that is killed meanwhile begins anew.
+//   - Nothing is started twice: the remains of an old process are killed before a new one is
+//     started.
+//   - A problem with one VM does not affect the others, and an unresponsive process blocks nobody.
+//   - It is idempotent: if the daemon is killed during recovery, the next start begins again.
 //
-// It imports life, disk, catalog, and what those stand on.
+// It imports life, disk, catalog, and the packages below those.
 package recovery
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Config is what a Recovery stands on.
+// Config holds the dependencies of a Recovery.
 type Config struct {
 	Data     string
 	Store    *record.Store
@@ -46,7 +46,7 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// Recovery brings back the VMs of this host.
+// Recovery restores the VMs of this host.
 type Recovery struct {
 	data     string
 	store    *record.Store
@@ -59,7 +59,7 @@ type Recovery struct {
 	now      func() time.Time
 }
 
-// New makes a Recovery.
+// New returns a Recovery.
 func New(c Config) *Recovery {
 	return &Recovery{
 		data: c.Data, store: c.Store, machines: c.Machines, host: c.Host, catalog: c.Catalog,
@@ -67,22 +67,22 @@ func New(c Config) *Recovery {
 	}
 }
 
-// restoredAtOnce is how many VMs are brought back at once.
+// restoredAtOnce is the number of VMs that are restored concurrently.
 const restoredAtOnce = 16
 
-// Restore brings what the database says and what the host has together, after the daemon
-// was away for whatever reason:
+// Restore reconciles the database with the host after the daemon was down, for whatever reason. By
+// state:
 //
-//	creating            what there is of it is removed, unless an operation continues with it
+//	creating            removed, unless an operation continues to create it
 //	deleting            removed, by life.KeepTime
-//	starting            its process is ended, if there is one, and it is started anew, from
-//	                    the snapshot that it was to be started from
-//	running, paused     its process is found again; without one it has stopped
-//	stopping            its process is found again, and stopped; without one it has stopped
-//	stopped, failed     nothing, but a process that was left is ended
+//	starting            its process, if any, is killed, and it is started again, from the
+//	                    snapshot that it was being started from, if any
+//	running, paused     its process is reattached; without one it becomes stopped
+//	stopping            its process is reattached and stopped; without one it becomes stopped
+//	stopped, failed     no change, but a leftover process is killed
 //
-// What was begun with its disk is finished or undone: see disk.Settle. It does not wait for what
-// takes long. Folders and network devices of no VM are removed.
+// Interrupted work on its disk is finished or undone: see disk.Settle. Restore does not wait for
+// long work. It removes folders and network devices of unknown VMs.
 func (y *Recovery) Restore(ctx context.Context) error {
 	ctx = caller.ByItself(ctx)
 	all, err := y.store.AllVMs(ctx)
@@ -97,8 +97,8 @@ func (y *Recovery) Restore(ctx context.Context) error {
 		places <- struct{}{}
 		work.Go(func() {
 			defer func() { <-places }()
-			// One VM's trouble is not the others', and a process that does not answer does not
-			// hold them up.
+			// A problem with one VM must not affect the others, nor may an unresponsive process
+			// block them.
 			_ = routine.Run(y.log, "VM restore", func() { // logged
 				if err := y.restoreOne(ctx, all[i]); err != nil {
 					y.log.Error("a VM could not be brought back", "vm", all[i].ID, "state", all[i].State, "error", err)
@@ -155,9 +155,9 @@ func (y *Recovery) restoreOne(ctx context.Context, r record.VM) error {
 	return nil
 }
 
-// settle brings back a VM whose disk the daemon was working on when it was killed: a snapshot
-// that was not finished is removed, and a revert is done again. The process may be busy with
-// that until then, and answers nothing; nobody else works on the VM meanwhile.
+// settle restores a VM whose disk the daemon was working on when it was killed: an unfinished
+// snapshot is removed, and a revert is repeated. Until then, the process may be busy with that work
+// and not answer. The work lock keeps others away from the VM.
 func (y *Recovery) settle(ctx context.Context, r record.VM) error {
 	return y.machines.WithInBackground(ctx, r.ID, "VM restore", machine.Any, y.settleNow, func(err error) {
 		if err != nil && !fault.Is(err, fault.NotFound) {
@@ -180,10 +180,10 @@ func (y *Recovery) settleNow(ctx context.Context, m *machine.Machine, r record.V
 	return y.disk.Settle(ctx, m, r)
 }
 
-// meetLimit is how long a VM's process may take to answer when the daemon is back.
+// meetLimit is the timeout for reattaching to a VM's process.
 const meetLimit = time.Minute
 
-// meet finds the process of a VM again, which must answer within a limit.
+// meet reattaches to the process of a VM, which must answer within limit.
 func (y *Recovery) meet(ctx context.Context, r record.VM, limit time.Duration) error {
 	b, err := y.host.Backend(&r)
 	if err != nil {
@@ -193,7 +193,7 @@ func (y *Recovery) meet(ctx context.Context, r record.VM, limit time.Duration) e
 	defer cancel()
 	instance, err := b.Find(finding, y.host.Spec(&r))
 	if err != nil {
-		// It cannot be told what it does: an end is better than a VM that nobody keeps.
+		// Its state is unknown: killing it is better than running a VM that nobody manages.
 		y.log.Error("a VM's process does not answer and is ended", "vm", r.ID, "error", err)
 		y.host.Strip(ctx, &r)
 		_, err = y.store.Move(ctx, r.ID, vm.Crashed, "", err.Error(), func(r *record.VM) {
@@ -216,7 +216,7 @@ func (y *Recovery) meet(ctx context.Context, r record.VM, limit time.Duration) e
 		return err
 	}
 	if r.Tap != "" && y.host.HasNetwork() {
-		// Its rules are made anew, should the host have lost them.
+		// Its rules are restored in case the host has lost them.
 		if _, err := y.host.Equip(ctx, &r); err != nil {
 			y.log.Error("a VM's network is not as it was", "vm", r.ID, "error", err)
 		}

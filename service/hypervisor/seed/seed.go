@@ -1,12 +1,12 @@
-// Package seed makes the small read-only disk from which a guest learns who it is: the
-// NoCloud data source of cloud-init, and the guest agent's secret.
+// Package seed creates the small read-only disk from which a guest learns its identity: the NoCloud
+// data source of cloud-init, and the guest agent's secret.
 //
 //	meta-data, user-data, vendor-data   what cloud-init looks for on a disk labelled cidata
 //	mainstay-secret                     the agent's secret, mode 0600
 //	mainstay-guest                      the agent itself, where the guest has none of its own
 //
-// Guests with cloud-init get the agent by vendor-data, which leaves user-data to the
-// user; others copy secret and agent from the disk themselves.
+// Guests with cloud-init get the agent by vendor-data, which leaves user-data to the user. Other
+// guests copy secret and agent from the disk themselves.
 package seed
 
 import (
@@ -22,13 +22,13 @@ import (
 	"github.com/diskfs/go-diskfs/filesystem/iso9660"
 )
 
-// Label is the name of the disk's file system, as NoCloud wants it.
+// Label is the disk's volume label, as NoCloud requires.
 const Label = "cidata"
 
-// SecretFile is where the secret is on the disk.
+// SecretFile is the path of the secret on the disk.
 const SecretFile = "mainstay-secret"
 
-// Content is what a guest is told.
+// Content is what the disk contains.
 type Content struct {
 	InstanceID        string // cloud-init does its work once for each
 	Hostname          string
@@ -38,7 +38,7 @@ type Content struct {
 	Agent             string // path of the agent's program, which is put on the disk; empty: the guest has its own
 }
 
-// Write makes the disk at path, in place of one that is there. Only its owner reads it.
+// Write creates the disk at path and replaces an existing one. Only its owner can read it.
 func Write(path string, c Content) (err error) {
 	work, err := os.MkdirTemp(filepath.Dir(path), ".seed-")
 	if err != nil {
@@ -86,8 +86,8 @@ func fill(root string, c Content) error {
 	return copyFile(c.Agent, filepath.Join(root, "mainstay-guest"), 0o700)
 }
 
-// vendorData has cloud-init start the agent at every boot, unless the guest has it as a
-// service already.
+// vendorData makes cloud-init start the agent at every boot, unless the guest already has it as a
+// service.
 const vendorData = `#cloud-config
 bootcmd:
 - |
@@ -144,7 +144,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// ValidHostname says whether a text can be a guest's name (RFC 1123).
+// ValidHostname reports whether a text is a valid host name (RFC 1123).
 func ValidHostname(name string) bool {
 	if name == "" || len(name) > 253 {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// DirPool keeps disks as qcow2 files in the folders of their VMs. A disk with a base
-// holds only what differs from it.
+// DirPool stores disks as qcow2 files in their VMs' folders. A disk with a base stores only the
+// differences from it.
 type DirPool struct{}
 
 // Name is dir.
@@ -31,7 +31,7 @@ func (p DirPool) Create(ctx context.Context, v Volume, base *Base) error {
 	}
 	args, size := []string{"create", "-q", "-f", "qcow2"}, v.Size
 	if base != nil {
-		// The base may be another VM's disk that is shared: it is not opened here (-u).
+		// The base may be a shared disk that another VM has open, so it is not opened here (-u).
 		args = append(args, "-u", "-b", base.Path, "-F", base.Format)
 		if size == 0 {
 			size = base.Size
@@ -47,7 +47,7 @@ func (p DirPool) Create(ctx context.Context, v Volume, base *Base) error {
 	return errors.Join(os.Chmod(path, 0o600), own(path, v))
 }
 
-// own gives a file to whom the VM runs as.
+// own makes the VM's user the owner of a file.
 func own(path string, v Volume) error {
 	if v.UID == 0 {
 		return nil
@@ -76,13 +76,13 @@ func (p DirPool) Remove(_ context.Context, v Volume) error {
 	return nil
 }
 
-// Revert puts a VM's disk that nobody has open back to a snapshot within it.
+// Revert reverts a closed disk to one of its internal snapshots.
 func (p DirPool) Revert(ctx context.Context, v Volume, name string) error {
 	_, err := runAs(ctx, v, "qemu-img", "qemu-utils", "snapshot", "-q", "-a", name, p.Path(v))
 	return err
 }
 
-// CreateQcow2 makes an empty file of a size in bytes, for the owner of a volume.
+// CreateQcow2 creates an empty qcow2 file of size bytes, owned by the volume's owner.
 func CreateQcow2(ctx context.Context, path string, size int64, v Volume) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -95,11 +95,11 @@ func CreateQcow2(ctx context.Context, path string, size int64, v Volume) error {
 	return errors.Join(os.Chmod(path, 0o600), own(path, v))
 }
 
-// Own gives a file to the owner of a volume.
+// Own makes the volume's owner the owner of a file.
 func Own(path string, v Volume) error { return own(path, v) }
 
-// SetBacking has a qcow2 file that was inspected, and holds what differs, stand on another.
-// Nothing is compared or copied, and the other is not opened.
+// SetBacking sets the backing file of an inspected qcow2 file that contains the differences from
+// it. Nothing is compared or copied, and the backing file is not opened.
 func SetBacking(ctx context.Context, path, backing string) error {
 	_, err := run(
 		ctx, "qemu-img", "qemu-utils", "rebase", "-q", "-u", "-f", "qcow2", "-b", backing, "-F", "qcow2", path,

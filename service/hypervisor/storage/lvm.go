@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// LVMPool keeps disks as thin volumes of a volume group, by LVM's own programs (lvm(8)).
+// LVMPool stores disks as thin volumes of a volume group, using LVM's programs (lvm(8)).
 type LVMPool struct {
 	Group string // the volume group
 	Thin  string // its thin pool
@@ -79,11 +79,10 @@ func (p LVMPool) Remove(ctx context.Context, v Volume) error {
 	return err
 }
 
-// NBDPool reaches disks that somebody else keeps and exports, over the network block
-// device protocol. They must be there, as large as the VM wants them, before it is made;
-// a base is written to them.
+// NBDPool uses disks that another server exports over the network block device protocol. An export
+// must exist, with the size that the VM needs, before the VM is created. Bases are written to it.
 type NBDPool struct {
-	// Server is where an export is, with %s for the VM's id: unix:/path/%s.sock or
+	// Server is the address of an export, with %s for the VM's id: unix:/path/%s.sock or
 	// host:port/%s.
 	Server string
 }
@@ -101,7 +100,7 @@ func (p NBDPool) url(v Volume) string {
 	return "nbd://" + fmt.Sprintf(p.Server, v.VM)
 }
 
-// Create looks whether the export is there, and writes the base to it.
+// Create checks that the export exists and writes the base to it.
 func (p NBDPool) Create(ctx context.Context, v Volume, base *Base) error {
 	if base == nil {
 		_, err := run(ctx, "qemu-img", "qemu-utils", "info", "-f", "raw", p.url(v))
@@ -128,10 +127,10 @@ func (p NBDPool) Disk(v Volume) backend.Disk {
 	return backend.Disk{ID: "system", Target: p.target(v), Format: "raw"}
 }
 
-// Resize is the exporter's business.
+// Resize always fails: exports are resized on their server.
 func (NBDPool) Resize(context.Context, Volume, int64) error {
 	return fault.New(fault.Conflict, "disks of the storage nbd are resized where they are exported")
 }
 
-// Remove leaves the export where it is, since somebody else keeps it.
+// Remove does nothing: the export belongs to its server.
 func (NBDPool) Remove(context.Context, Volume) error { return nil }

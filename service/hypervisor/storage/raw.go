@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// RawPool keeps disks as raw files in the folders of their VMs, for backends that read
-// nothing else. A disk is a whole copy of its base, with holes where there is nothing.
+// RawPool stores disks as sparse raw files in their VMs' folders, for backends that support nothing
+// else. A disk is a full copy of its base.
 type RawPool struct{}
 
 // Name is dir.

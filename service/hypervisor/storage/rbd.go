@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// RBDPool keeps disks as images of a Ceph pool, by Ceph's own program rbd(8). QEMU reaches
-// them by librbd; a VM is so bound to no host.
+// RBDPool stores disks as images of a Ceph pool, using Ceph's program rbd(8). QEMU accesses them by
+// librbd, so a VM is not tied to a host.
 type RBDPool struct {
 	Pool string
 	User string // without "client."
@@ -92,8 +92,8 @@ func needsRBD(err error) error {
 	return err
 }
 
-// putBase writes a base to the pool, unless it is there. A daemon that is killed meanwhile
-// leaves an image without the snapshot, which is begun anew.
+// putBase writes a base to the pool unless it exists. If a daemon is killed during that, it leaves
+// an image without the snapshot, which is recreated.
 func (p RBDPool) putBase(ctx context.Context, base *Base) error {
 	image := p.baseImage(base)
 	if out, err := p.rbd(ctx, "snap", "ls", "--format", "json", image); err == nil &&

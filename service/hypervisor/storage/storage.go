@@ -1,13 +1,13 @@
-// Package storage keeps the disks of VMs: as files, or in systems that the host is a
-// client of.
+// Package storage manages the disks of VMs: as files, or in storage systems of which the host is a
+// client.
 //
 // # Invariants
 //
-//   - Create and Remove can be repeated: a daemon that was killed in the middle does them
-//     again, and nothing is left or lost.
+//   - Create and Remove are idempotent: if a daemon is killed in between, they are repeated, and
+//     nothing is leaked or lost.
 //   - A base is never written.
-//   - What a VM's process could write to is opened by programs under the VM's uid only: such
-//     a file may name others of the host.
+//   - Programs run under the VM's uid to open what a VM's process could write to: such a file may
+//     refer to other files of the host.
 package storage
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// The names of the storages, as requests call them.
+// Names of the storages in requests.
 const (
 	Dir            = "dir"
 	LVMThin        = "lvm-thin"
@@ -36,39 +36,39 @@ type Volume struct {
 	VM     string // the VM's id
 	Folder string // the VM's own
 	Size   int64  // in bytes; 0: as large as the base
-	UID    int    // who shall be able to write it; 0: the daemon
+	UID    int    // owner of the disk; 0: the daemon
 	GID    int
 }
 
-// Base is what a disk begins with.
+// Base is the initial content of a disk.
 type Base struct {
 	Path   string
 	Format string // qcow2 or raw
 	Size   int64  // of the disk, in bytes
 }
 
-// Pool makes disks in one storage.
+// Pool creates disks in one storage.
 type Pool interface {
 	Name() string
-	// Create makes the disk of a VM that is being made, of a base or, with nil, empty.
+	// Create creates the disk of a new VM from a base, or an empty disk if base is nil.
 	Create(ctx context.Context, v Volume, base *Base) error
-	// Disk is how the VM's backend reaches it.
+	// Disk returns the disk as the VM's backend accesses it.
 	Disk(v Volume) backend.Disk
-	// Resize makes the disk of a VM without a process larger.
+	// Resize grows the disk of a VM without a process to size bytes.
 	Resize(ctx context.Context, v Volume, size int64) error
-	// Remove removes it, if it is there.
+	// Remove removes the disk if it exists.
 	Remove(ctx context.Context, v Volume) error
 }
 
-// run runs a program of the host's, and answers with what it printed.
+// run runs a program of the host and returns its output.
 func run(ctx context.Context, program, install string, args ...string) (string, error) {
 	return outputOf(
 		ctx, exec.CommandContext(ctx, program, args...), install,
 	) //nolint:gosec // arguments are values of ours
 }
 
-// runAs is run of a program that opens a VM's disk: it may open what the VM's process may,
-// and has nothing of the daemon's in its environment, which that process could read.
+// runAs runs a program that opens a VM's disk. It has the VM's uid, and none of the daemon's
+// environment, which the VM's process could read.
 func runAs(ctx context.Context, v Volume, program, install string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // arguments are values of ours
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}

@@ -1,5 +1,4 @@
-// Package vm holds the rules of virtual machines, as plain functions on plain values:
-// the states of a VM and the moves between them.
+// Package vm defines the states of a VM and the moves between them, as pure functions.
 //
 // # States
 //
@@ -10,13 +9,12 @@
 //	   ▼            └──────────────────┤ ended by itself
 //	deleting     failed ◄──────────────┘ ended badly, or never came up
 //
-// A failed VM can be started again. What could not be made is removed, and was never a
-// VM. A VM in any state can be deleted; deleting has no way back.
+// A failed VM can be started again. A VM that could not be created is removed and never counts as a
+// VM. A VM in any state can be deleted; deletion cannot be undone.
 //
 // # Invariants
 //
-//   - Next is the only place that knows which move is legal. Whoever moves a VM asks it
-//     first, and stores the answer before anything is done about it.
-//   - creating, starting, stopping and deleting are under way: a daemon that finds a VM
-//     in one of them when it starts has to finish the work, or to undo it.
+//   - Only Next knows which moves are legal. Call it and store its result before acting on a move.
+//   - creating, starting, stopping and deleting are transitional: a daemon that finds a VM in one
+//     of them on start must finish the work or undo it.
 package vm

@@ -4,7 +4,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// State is where a VM is in its life.
+// State is a state in a VM's life cycle.
 type State string
 
 // The states.
@@ -19,12 +19,12 @@ const (
 	Deleting State = "deleting" // what it has on the host is being removed
 )
 
-// States are all states.
+// States returns all states.
 func States() []State {
 	return []State{Creating, Stopped, Starting, Running, Paused, Stopping, Failed, Deleting}
 }
 
-// HasProcess says whether a VM in this state has a process on the host, or may have.
+// HasProcess reports whether a VM in this state has, or may have, a process on the host.
 func (s State) HasProcess() bool {
 	switch s {
 	case Starting, Running, Paused, Stopping:
@@ -34,7 +34,7 @@ func (s State) HasProcess() bool {
 	return false
 }
 
-// UnderWay says whether somebody works on the VM in this state, which does not last.
+// UnderWay reports whether the state is transitional.
 func (s State) UnderWay() bool {
 	switch s {
 	case Creating, Starting, Stopping, Deleting:
@@ -44,10 +44,10 @@ func (s State) UnderWay() bool {
 	return false
 }
 
-// Move is what somebody asks of a VM, or what happened to it.
+// Move is a request of a caller, or something that happened to a VM.
 type Move string
 
-// What callers ask for.
+// Requests of callers.
 const (
 	Start  Move = "start"
 	Stop   Move = "stop"
@@ -56,7 +56,7 @@ const (
 	Delete Move = "delete"
 )
 
-// What happens.
+// Things that happen.
 const (
 	Made    Move = "made"    // its disks are there
 	CameUp  Move = "came up" // its process runs
@@ -64,24 +64,24 @@ const (
 	Crashed Move = "crashed" // it ended otherwise, or could not be made or started
 )
 
-// Moves are all moves.
+// Moves returns all moves.
 func Moves() []Move {
 	return []Move{Start, Stop, Pause, Resume, Delete, Made, CameUp, Ended, Crashed}
 }
 
-// legal are the moves that are possible, and where they lead.
+// legal maps each possible move from a state to the next state.
 var legal = map[Move]map[State]State{
 	Made:   {Creating: Stopped},
 	Start:  {Stopped: Starting, Failed: Starting},
 	CameUp: {Starting: Running},
 	Pause:  {Running: Paused},
 	Resume: {Paused: Running},
-	// Asking twice, perhaps with less patience, is no mistake.
+	// Asking twice is allowed, for example with a shorter grace period.
 	Stop:  {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
 	Ended: {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
-	// What could not be made is not a VM: what there is of it is removed.
+	// A VM that could not be created is removed.
 	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
-	// So is asking twice to delete: the first attempt may have ended with the daemon.
+	// Deleting twice is allowed: the first attempt may have ended with the daemon.
 	Delete: {
 		Creating: Deleting,
 		Stopped:  Deleting,
@@ -94,7 +94,7 @@ var legal = map[Move]map[State]State{
 	},
 }
 
-// Next is the state that a move leads to. A move that the state does not allow is a
+// Next returns the state after a move. If the state does not allow the move, it fails with a
 // conflict that names both.
 func Next(from State, move Move) (State, error) {
 	to, ok := legal[move][from]
@@ -106,7 +106,7 @@ func Next(from State, move Move) (State, error) {
 	return to, nil
 }
 
-// phrase is a move for the end of a sentence that begins with "it cannot".
+// phrase returns a move as the end of a sentence that begins with "it cannot".
 func phrase(m Move) string {
 	switch m {
 	case Start, Stop, Pause, Resume:

@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/restsocket"
 )
 
-// Options are what the backend stands on.
+// Options configures the backend.
 type Options struct {
 	Program string // cloud-hypervisor, by name or path; "cloud-hypervisor" if empty
 	// Firmware boots disks of VMs that name neither a kernel nor a firmware; empty: these
@@ -32,7 +32,7 @@ type Backend struct{ o Options }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns the backend. It looks at nothing.
+// New returns the backend. It does not access the host.
 func New(o Options) *Backend {
 	if o.Program == "" {
 		o.Program = "cloud-hypervisor"
@@ -46,7 +46,7 @@ func New(o Options) *Backend {
 // Name is cloud-hypervisor.
 func (b *Backend) Name() string { return backend.CloudHypervisor }
 
-// Probe looks for the program and for KVM. Whether KVM works, package accel finds out.
+// Probe checks for the program and for KVM. Whether KVM works is detected by package accel.
 func (b *Backend) Probe(ctx context.Context) backend.Info {
 	if err := b.missing(); err != nil {
 		return backend.Info{Detail: fault.From(err).Message}
@@ -72,7 +72,7 @@ func (b *Backend) missing() error {
 	return nil
 }
 
-// Check refuses what Cloud Hypervisor cannot run.
+// Check rejects VMs that Cloud Hypervisor cannot run.
 func (b *Backend) Check(s *backend.Spec) error {
 	switch {
 	case s.RootFS != "":
@@ -109,13 +109,13 @@ func (b *Backend) Check(s *backend.Spec) error {
 	return nil
 }
 
-// startLimit is how long the program may take to answer and to boot the VM.
+// startLimit is the timeout for the program to answer and boot the VM.
 const startLimit = time.Minute
 
-// endMark is the event of a VM that ended in good order.
+// endMark is the event that is logged when a VM ends cleanly.
 var endMark = regexp.MustCompile(`"source":\s*"vm",\s*"event":\s*"shutdown"`)
 
-// Start launches the program, and makes and boots the VM by its API.
+// Start launches the program, then creates and boots the VM through its API.
 func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	if err := b.Check(s); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance,
 // apiArgument tells where the API socket is.
 var apiArgument = "path=" + restsocket.InRun(restsocket.APISocket)
 
-// program is what is launched for a VM.
+// program returns what is launched for a VM.
 func (b *Backend) program(s *backend.Spec) restsocket.Program {
 	p := restsocket.Program{
 		Name:    "Cloud Hypervisor",
@@ -166,7 +166,8 @@ func (b *Backend) program(s *backend.Spec) restsocket.Program {
 	return p
 }
 
-// Find meets the VM again. One that was never booted is none: its start was broken off.
+// Find reattaches to the VM's process. If the VM was never booted because its start was
+// interrupted, it is removed, and Find returns nil.
 func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	vm, err := restsocket.Find(b.program(s))
 	if err != nil || vm == nil {
@@ -188,7 +189,7 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 	}
 }
 
-// Clean ends what was launched for the VM and not noted.
+// Clean ends processes that were launched for the VM but not recorded.
 func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
 	damaged, err := restsocket.Sweep(s.Folder, []string{s.Folder}, []string{apiArgument})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/restsocket"
 )
 
-// defaultArgs are for kernels of which nothing is said.
+// defaultArgs is the kernel command line if none is given.
 const defaultArgs = "console=ttyS0 panic=-1"
 
-// guestCID is the vsock address of each guest; it is seen by its own program alone.
+// guestCID is the vsock address of every guest. Only its own program sees it.
 const guestCID = 3
 
 // serialSocket is the serial console.
@@ -52,10 +52,10 @@ type disk struct {
 	ID       string `json:"id"`
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readonly"`
-	// Type is told, so that a guest cannot make its raw disk into another one. Versions
-	// before it was there ignore it.
+	// Type is given explicitly, so that a guest cannot turn its raw disk into another format. Older
+	// versions ignore it.
 	Type string `json:"image_type"`
-	// BackingFiles lets an image stand on another one, which the daemon made it of.
+	// BackingFiles allows a backing file, from which the daemon made the image.
 	BackingFiles bool `json:"backing_files,omitempty"`
 }
 
@@ -79,7 +79,8 @@ type platform struct {
 	UUID string `json:"uuid"`
 }
 
-// configOf is the configuration of a VM. Firmware boots it if it has no kernel and names none.
+// configOf returns the configuration of a VM. firmware boots it if the VM names neither a kernel
+// nor a firmware.
 func configOf(s *backend.Spec, firmware string) vmConfig {
 	c := vmConfig{
 		CPUs: cpus{s.VCPUs, s.VCPUs}, Memory: memory{int64(s.MemoryMiB) << 20},

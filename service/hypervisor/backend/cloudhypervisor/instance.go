@@ -45,16 +45,16 @@ func (i *Instance) state(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("Cloud Hypervisor says that the VM is %.20q, which is not one of its states", info.State)
 }
 
-// Paused says whether the guest's processors are halted.
+// Paused reports whether the guest's processors are paused.
 func (i *Instance) Paused(ctx context.Context) (bool, error) {
 	state, err := i.state(ctx)
 	return state == paused, err
 }
 
-// Pause halts them.
+// Pause pauses the guest's processors.
 func (i *Instance) Pause(ctx context.Context) error { return i.Do(ctx, put("vm.pause", nil), nil) }
 
-// Resume lets them run.
+// Resume resumes the guest's processors.
 func (i *Instance) Resume(ctx context.Context) error { return i.Do(ctx, put("vm.resume", nil), nil) }
 
 // PowerDown presses the power button.
@@ -75,8 +75,8 @@ func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteClo
 	return nil, fault.New(fault.Conflict, "the VM has no %s", c).WithCode("no_" + string(c))
 }
 
-// Metrics asks the host for what the process uses, and the program for what the guest's
-// disks and network interfaces did.
+// Metrics reads the process's usage from the host, and the counters of the guest's disks and
+// network interfaces from the program.
 func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
 	m, err := process.Usage(i.PID())
 	if err != nil {
@@ -90,8 +90,8 @@ func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
 	return m, nil
 }
 
-// count adds the counters of a VM's devices. Those that are not looked for may be anything,
-// and are: latencies begin with the largest number of 64 bits.
+// count adds the counters of a VM's devices. Other counters are ignored and can have odd values:
+// latencies start at the largest 64-bit number.
 func count(m *backend.Metrics, devices map[string]map[string]json.RawMessage) {
 	for _, counters := range devices {
 		for name, into := range map[string]*int64{

@@ -19,14 +19,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/restsocket"
 )
 
-// Options are what the backend stands on.
+// Options configures the backend.
 type Options struct {
 	Program string // firecracker, by name or path; "firecracker" if empty
 	Jailer  Jailer
 	Log     *slog.Logger
 }
 
-// Jailer says whether and how VMs are jailed.
+// Jailer configures whether and how VMs are jailed.
 type Jailer struct {
 	Enabled bool
 	Binary  string // by name or path; "jailer" if empty
@@ -40,7 +40,7 @@ type Backend struct{ o Options }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns the backend. It looks at nothing.
+// New returns the backend. It does not access the host.
 func New(o Options) *Backend {
 	if o.Program == "" {
 		o.Program = "firecracker"
@@ -60,7 +60,7 @@ func New(o Options) *Backend {
 // Name is firecracker.
 func (b *Backend) Name() string { return backend.Firecracker }
 
-// Probe looks for the programs and for KVM. Whether KVM works, package accel finds out.
+// Probe checks for the programs and for KVM. Whether KVM works is detected by package accel.
 func (b *Backend) Probe(ctx context.Context) backend.Info {
 	if err := b.missing(); err != nil {
 		return backend.Info{Detail: fault.From(err).Message}
@@ -78,7 +78,7 @@ func (b *Backend) Probe(ctx context.Context) backend.Info {
 	return backend.Info{Available: true, Version: version, Detail: "kvm, not jailed"}
 }
 
-// missing is what VMs need and the host has not, as a fault that says so.
+// missing returns a fault that names what VMs need and the host lacks.
 func (b *Backend) missing() error {
 	const get = "get it from the releases of github.com/firecracker-microvm/firecracker"
 	if _, err := exec.LookPath(b.o.Program); err != nil {
@@ -104,7 +104,7 @@ func (b *Backend) missing() error {
 
 const maxVCPUs = 32 // of Firecracker's
 
-// Check refuses what Firecracker cannot run.
+// Check rejects VMs that Firecracker cannot run.
 func (b *Backend) Check(s *backend.Spec) error {
 	switch {
 	case s.RootFS != "":
@@ -144,13 +144,13 @@ func (b *Backend) Check(s *backend.Spec) error {
 	return nil
 }
 
-// startLimit is how long Firecracker may take to answer and to start the VM.
+// startLimit is the timeout for Firecracker to answer and start the VM.
 const startLimit = time.Minute
 
-// endMark is in what Firecracker logs when it ends in good order, whatever its version.
+// endMark is what Firecracker logs on a clean exit, in all its versions.
 var endMark = regexp.MustCompile(`Firecracker exit(ing|ed) successfully`)
 
-// Start launches Firecracker, and makes and starts the VM by its API.
+// Start launches Firecracker, then configures and starts the VM through its API.
 func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	if err := b.Check(s); err != nil {
 		return nil, err
@@ -176,8 +176,8 @@ func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance,
 	return &Instance{VM: vm, folder: s.Folder, agent: s.Agent}, nil
 }
 
-// program is what is launched for a VM, and what files are called where it runs. Its jail,
-// if it has one, is made.
+// program returns what is launched for a VM, and a function that maps host paths to paths that
+// Firecracker sees. It creates the VM's jail, if enabled.
 func (b *Backend) program(s *backend.Spec) (restsocket.Program, func(string) string, error) {
 	path, err := exec.LookPath(b.o.Program)
 	if err == nil {
@@ -212,7 +212,7 @@ func (b *Backend) program(s *backend.Spec) (restsocket.Program, func(string) str
 	return p, func(path string) string { return path }, nil
 }
 
-// ownArgs are the arguments of Firecracker, in a jail or not.
+// ownArgs returns Firecracker's arguments, in a jail or not.
 func ownArgs() []string {
 	return []string{
 		"--api-sock", restsocket.InRun(restsocket.APISocket), "--log-path", restsocket.InRun(restsocket.LogPipe),
@@ -220,7 +220,8 @@ func ownArgs() []string {
 	}
 }
 
-// Find meets the VM again. One that was never started is none: its start was broken off.
+// Find reattaches to the VM's process. If the VM was never started because its start was
+// interrupted, it is removed, and Find returns nil.
 func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	vm, err := restsocket.Find(
 		restsocket.Program{Name: "Firecracker", Folder: s.Folder, Root: rootOf(s), EndMark: endMark},
@@ -244,7 +245,7 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 	return nil, errors.Join(err, vm.Close())
 }
 
-// Clean ends what was launched for the VM and not noted, and removes its jail.
+// Clean ends processes that were launched for the VM but not recorded, and removes its jail.
 func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
 	damaged, err := restsocket.Sweep(s.Folder, []string{s.Folder, rootOf(s)}, []string{s.ID, "--id=" + s.ID})
 	if err != nil {
@@ -256,7 +257,7 @@ func (b *Backend) Clean(_ context.Context, s *backend.Spec) error {
 	return b.remove(s)
 }
 
-// remove removes what a VM without a process has.
+// remove removes the files of a VM without a process.
 func (b *Backend) remove(s *backend.Spec) error {
 	return errors.Join(
 		restsocket.Forget(s.Folder, s.Folder),

@@ -11,14 +11,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/restsocket"
 )
 
-// defaultArgs are for kernels of which nothing is said: a serial console, and an end of
-// the VM when the kernel reboots or panics.
+// defaultArgs is the kernel command line if none is given: a serial console, and the VM ends when
+// the kernel reboots or panics.
 const defaultArgs = "console=ttyS0 reboot=k panic=1 pci=off"
 
-// guestCID is the vsock address of each guest; it is seen by its own Firecracker alone.
+// guestCID is the vsock address of every guest. Only its own Firecracker sees it.
 const guestCID = 3
 
-// The bodies of the API.
+// Bodies of API calls.
 type (
 	bootSource struct {
 		Kernel string `json:"kernel_image_path"`
@@ -30,7 +30,7 @@ type (
 		Path     string `json:"path_on_host"`
 		Root     bool   `json:"is_root_device"`
 		ReadOnly bool   `json:"is_read_only"`
-		// Cache Writeback lets the guest flush; the default takes flushes for done.
+		// Cache Writeback lets the guest flush. The default ignores flushes.
 		Cache string `json:"cache_type"`
 	}
 	machineConfig struct {
@@ -54,8 +54,8 @@ type (
 	}
 )
 
-// calls make a VM and start it. Place says what a file of the host's is called where
-// Firecracker runs.
+// calls returns the API calls that configure a VM and start it. place maps host paths to paths that
+// Firecracker sees.
 func calls(s *backend.Spec, place func(string) string) []restsocket.Call {
 	boot := bootSource{Kernel: place(s.Kernel), Args: s.KernelArgs}
 	if s.Initrd != "" {
@@ -69,7 +69,8 @@ func calls(s *backend.Spec, place func(string) string) []restsocket.Call {
 		put("/boot-source", boot),
 	}
 	for i, d := range s.Disks {
-		// Firecracker adds root=/dev/vda at the end for a root device, where it would win.
+		// Firecracker appends root=/dev/vda for a root device, which would override the kernel
+		// arguments.
 		root := i == 0 && !namesRoot(boot.Args)
 		all = append(
 			all, put("/drives/"+driveID(i), drive{driveID(i), place(d.Target), root, d.ReadOnly || d.CD, "Writeback"}),
@@ -85,7 +86,7 @@ func calls(s *backend.Spec, place func(string) string) []restsocket.Call {
 	return append(all, put("/actions", action{"InstanceStart"}))
 }
 
-// driveID is of Firecracker's own alphabet, which has no dashes.
+// driveID uses only characters that Firecracker allows, which excludes dashes.
 func driveID(i int) string { return "disk" + strconv.Itoa(i) }
 
 func namesRoot(args string) bool {

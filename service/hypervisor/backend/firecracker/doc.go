@@ -1,13 +1,12 @@
-// Package firecracker runs VMs with Firecracker, by itself or in the jail that its jailer
-// makes. Package restsocket has what it shares with Cloud Hypervisor.
+// Package firecracker runs VMs with Firecracker, directly or in a jail created by its jailer.
+// Package restsocket has what it shares with Cloud Hypervisor.
 //
-//	calls.go      the calls that make a VM, as they follow from a Spec
-//	backend.go    what the host can do, what requests may ask for, Start, Find, Clean
+//	calls.go      the API calls that create a VM, derived from a Spec
+//	backend.go    the host's capabilities, checks of requests, Start, Find, Clean
 //	jail.go       the jailer's command line, and the files in a jail
-//	instance.go   a VM that runs
+//	instance.go   a running VM
 //
-// It is built against version 1 of Firecracker's API as it is published; what is used of it
-// has been there since 1.0.
+// It is built against version 1 of Firecracker's published API and uses only what exists since 1.0.
 //
 // # The folder of a VM
 //
@@ -16,22 +15,22 @@
 //	console.in, console.out     named pipes: the serial console
 //	run/                        sockets and log (package restsocket); in the jail if it has one
 //
-// Firecracker has its standard input and output as the serial console. They are named pipes
-// that it holds itself, so that they outlive the daemon: while nobody reads, the first 64 KiB
-// that the guest prints are kept and what comes then is lost, by Firecracker, which never
-// waits for a reader. Two who read at once share what is printed.
+// Firecracker's standard input and output are the serial console. They are named pipes that it
+// holds open itself, so they outlive the daemon. While nobody reads, the first 64 KiB of output are
+// kept, and Firecracker, which never waits for a reader, drops the rest. Concurrent readers each
+// get only a part of the output.
 //
 // # A jail
 //
-// It is made anew for each start: kernel and initrd are copied (by reflink where the file
-// system can), disks are hard links, since a copy that is written would be lost. So the
-// chroot base lies on the file system of the disks.
+// A jail is recreated for each start. Kernel and initrd are copied (by reflink where the file
+// system supports it). Disks are hard links, since changes to a copy would be lost. The chroot base
+// must therefore be on the file system of the disks.
 //
 // # Limits
 //
-// Firecracker takes raw disks and a kernel of its own, and no screen, firmware or network
-// but taps. The power button is Ctrl-Alt-Del, which x86 guests may take for a reboot: that
-// ends Firecracker, too, as does a guest that panics with panic=1. All are an end in good
-// order. Its metrics are differences since they were last written, and lost while no daemon
-// reads them; disks are counted by the host's kernel instead.
+// Firecracker supports raw disks and a separate kernel, but no screen or firmware, and no network
+// but taps. The power button is Ctrl-Alt-Del, which x86 guests may treat as a reboot: that also
+// ends Firecracker, as does a guest that panics with panic=1. All of these count as a clean end.
+// Its metrics are differences since they were last written, and are lost while no daemon reads
+// them, so disk counters come from the host's kernel.
 package firecracker

@@ -54,25 +54,25 @@ func (i *Instance) state(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("Firecracker says that the VM is %.20q, which is not one of its states", info.State)
 }
 
-// Paused says whether the guest's processors are halted.
+// Paused reports whether the guest's processors are paused.
 func (i *Instance) Paused(ctx context.Context) (bool, error) {
 	state, err := i.state(ctx)
 	return state == paused, err
 }
 
-// Pause halts them.
+// Pause pauses the guest's processors.
 func (i *Instance) Pause(ctx context.Context) error { return i.Do(ctx, patchState("Paused"), nil) }
 
-// Resume lets them run.
+// Resume resumes the guest's processors.
 func (i *Instance) Resume(ctx context.Context) error { return i.Do(ctx, patchState("Resumed"), nil) }
 
-// PowerDown presses Ctrl-Alt-Del, or the power button where the guest has one.
+// PowerDown sends Ctrl-Alt-Del, or presses the power button if the guest has one.
 func (i *Instance) PowerDown(ctx context.Context) error {
 	return i.Do(ctx, put("/actions", action{"SendCtrlAltDel"}), nil)
 }
 
-// Dial connects to the guest agent by vsock, or to the serial console, as which the stream
-// ends when Firecracker does and all was read.
+// Dial connects to the guest agent by vsock, or to the serial console. The console's stream ends
+// when Firecracker has ended and everything was read.
 func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteCloser, error) {
 	switch c {
 	case backend.AgentChannel:
@@ -107,8 +107,8 @@ func (c *console) Read(b []byte) (int, error)  { return c.out.Read(b) }
 func (c *console) Write(b []byte) (int, error) { return c.in.Write(b) }
 func (c *console) Close() error                { return errors.Join(c.in.Close(), c.out.Close()) }
 
-// Metrics asks the host for what the process uses: see the package about disks. What went
-// through taps, the host counts at these.
+// Metrics reads the process's usage from the host; see the package comment about disks. Traffic of
+// taps is counted by the host at the tap.
 func (i *Instance) Metrics(context.Context) (backend.Metrics, error) {
 	return restsocket.Usage(i.PID())
 }

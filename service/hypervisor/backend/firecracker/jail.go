@@ -21,17 +21,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/restsocket"
 )
 
-// jailFile says in a VM's folder where its jail is, so that it is found when the options
-// have changed.
+// jailFile records in a VM's folder where its jail is, so that it is found even if the options
+// change.
 const jailFile = "jail"
 
-// jail makes the jail of a VM, and the program into one that jails.
+// jail creates the jail of a VM and returns the program that runs p in it.
 func (b *Backend) jail(s *backend.Spec, p restsocket.Program) (restsocket.Program, func(string) string, error) {
 	binary, err := exec.LookPath(b.o.Jailer.Binary)
 	if err != nil {
 		return p, nil, err
 	}
-	// The jailer names the jail after the file that the program's path leads to.
+	// The jailer names the jail after the target of the program's path.
 	program, err := filepath.EvalSymlinks(p.Path)
 	if err != nil {
 		return p, nil, err
@@ -44,7 +44,7 @@ func (b *Backend) jail(s *backend.Spec, p restsocket.Program) (restsocket.Progra
 		return p, nil, err
 	}
 	folder := filepath.Join(base, filepath.Base(program), s.ID)
-	// What an earlier start left is removed by its own record.
+	// The record of an earlier start says what to remove.
 	if err := removeJail(s); err != nil {
 		return p, nil, err
 	}
@@ -69,8 +69,8 @@ func (b *Backend) jail(s *backend.Spec, p restsocket.Program) (restsocket.Progra
 // rootFolder is the part of a jail that is the root folder of its Firecracker.
 const rootFolder = "root"
 
-// jailerArgs is the command line of the jailer. It does not daemonize, which would cut the
-// console off, nor make a process namespace, which takes a second process.
+// jailerArgs returns the jailer's command line. It does not daemonize, which would disconnect the
+// console, nor create a PID namespace, which needs a second process.
 func jailerArgs(s *backend.Spec, program, base string) []string {
 	return append([]string{
 		"--id", s.ID, "--exec-file", program, "--uid", strconv.Itoa(s.UID), "--gid", strconv.Itoa(s.GID),
@@ -78,7 +78,7 @@ func jailerArgs(s *backend.Spec, program, base string) []string {
 	}, ownArgs()...)
 }
 
-// fill puts the files of a VM into its jail, and answers with what they are called there.
+// fill puts a VM's files into its jail and returns their paths there.
 func fill(s *backend.Spec, root string) (map[string]string, error) {
 	names := map[string]string{}
 	for name, path := range map[string]string{"kernel": s.Kernel, "initrd": s.Initrd} {
@@ -111,8 +111,7 @@ func fill(s *backend.Spec, root string) (map[string]string, error) {
 	return names, nil
 }
 
-// copyFile copies a file that is not written to for a user, by reflink where the file
-// system can.
+// copyFile copies a read-only file for a user, by reflink where the file system supports it.
 func copyFile(from, to string, uid, gid int) (err error) {
 	in, err := os.Open(from) //nolint:gosec // the daemon's own, or checked
 	if err != nil {
@@ -132,7 +131,7 @@ func copyFile(from, to string, uid, gid int) (err error) {
 	return out.Chown(uid, gid)
 }
 
-// jailOf is the folder of a VM's jail; empty if it has none.
+// jailOf returns the folder of a VM's jail, or "" if it has none.
 func jailOf(s *backend.Spec) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(s.Folder, jailFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +147,7 @@ func jailOf(s *backend.Spec) (string, error) {
 	return folder, nil
 }
 
-// rootOf is the folder that the run folder of a VM lies in.
+// rootOf returns the parent of a VM's run folder.
 func rootOf(s *backend.Spec) string {
 	if folder, err := jailOf(s); err == nil && folder != "" {
 		return filepath.Join(folder, rootFolder)

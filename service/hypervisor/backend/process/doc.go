@@ -1,12 +1,11 @@
-// Package process holds the processes that run VMs, which outlive the daemon, and finds
-// them again: a file in the VM's folder says which process it was, by its number, when it
-// was started and since which boot.
+// Package process tracks the processes that run VMs, which keep running when the daemon ends, and
+// finds them again. A file in the VM's folder identifies the process by its PID, start time and
+// boot.
 //
 // # Invariants
 //
-//   - A process is held by a file descriptor, so that another process that gets its number
-//     later is never taken for it, watched in its place or killed.
-//   - Its end is noticed by the descriptor, whoever's child it is, and before anybody has
-//     taken note of its exit.
-//   - A damaged record is an error, not "no process": the VM might run twice.
+//   - A process is referred to by a file descriptor (pidfd), so another process that reuses its PID
+//     is never watched or killed by mistake.
+//   - The descriptor reports the end of any process, child or not, even before it is reaped.
+//   - A damaged record is an error, not "no process": otherwise the VM might run twice.
 package process

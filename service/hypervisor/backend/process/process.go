@@ -19,29 +19,29 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Process is a process that runs, or ran when it was got.
+// Process is a process that is, or was, running.
 type Process struct {
 	PID  int
 	file *os.File // a pidfd
 	done chan struct{}
 
-	reaped chan struct{}    // closed when state is known; nil: it is nobody's child here
+	reaped chan struct{}    // closed when state is set; nil: not our child
 	state  *os.ProcessState // once reaped is closed
 }
 
-// RecordFile is the name of the file in a VM's folder that says which process it has.
+// RecordFile is the name of the file in a VM's folder that identifies its process.
 const RecordFile = "process.json"
 
-// record is what the file has. A number alone says nothing after a restart of the host.
+// record is the content of the file. A PID alone is meaningless after a restart of the host.
 type record struct {
 	PID int `json:"pid"`
-	// Started is when the process was started, in ticks after boot, and Boot which boot.
+	// Started is the process's start time in ticks since boot. Boot is the boot's id.
 	Started uint64 `json:"started"`
 	Boot    string `json:"boot"`
 }
 
-// Hold gets a descriptor of the process of a number; the error of one that is not there
-// is unix.ESRCH. Close it.
+// Hold opens a process by PID. The error is unix.ESRCH if it does not exist. The caller must call
+// Close.
 func Hold(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -60,19 +60,19 @@ func Hold(pid int) (*Process, error) {
 	return p, nil
 }
 
-// Reap takes note of the exit of a process that this one has started, so that it does not
-// stay a zombie and State can tell of it. It is called once, before the process is shared.
+// Reap waits for a child process so that it does not stay a zombie, and makes its exit status
+// available from State. Call it at most once, before the process is shared.
 func (p *Process) Reap(cmd *exec.Cmd) {
 	p.reaped = make(chan struct{})
 	routine.Go(nil, "process exit", func() {
 		defer close(p.reaped)
-		_ = cmd.Wait() // its state says how it ended
+		_ = cmd.Wait() // the state has the result
 		p.state = cmd.ProcessState
 	})
 }
 
-// State is how the process has ended, once Done is closed; nil if another one started it,
-// which the kernel told.
+// State returns how the process ended, once Done is closed. It is nil if the process is not our
+// child, since the kernel tells only the parent.
 func (p *Process) State() *os.ProcessState {
 	if p.reaped == nil {
 		return nil
@@ -98,8 +98,7 @@ func (p *Process) Note(folder string) error {
 	return durable.Replace(filepath.Join(folder, RecordFile), text, 0o600)
 }
 
-// Find is the process that the record in a folder is of, whoever wrote it; nil if there
-// is none any more.
+// Find returns the process that a folder's record identifies, or nil if it has ended.
 func Find(folder string) (*Process, error) {
 	raw, err := os.ReadFile(filepath.Join(folder, RecordFile)) //nolint:gosec // the daemon's own folder
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +122,7 @@ func Find(folder string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The process is held: what is read of its number now is of it, or it has ended.
+	// The process is open, so what is now read by its PID is about this process, or it has ended.
 	started, err := startOf(r.PID)
 	if err != nil || started != r.Started || p.HasEnded() {
 		return nil, p.Close()
@@ -131,15 +130,15 @@ func Find(folder string) (*Process, error) {
 	return p, nil
 }
 
-// readable says whether a pidfd can be read, as far as pollers know: when its process
-// has ended, even if nobody has taken note of that yet.
+// readable reports whether a pidfd is readable. It is when its process has ended, even before it is
+// reaped.
 func readable(fd uintptr) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a file's number is small
 	n, err := unix.Poll(poll, 0)
 	return err == nil && n > 0
 }
 
-// HasEnded says whether the process has ended.
+// HasEnded reports whether the process has ended.
 func (p *Process) HasEnded() (ended bool) {
 	raw, err := p.file.SyscallConn()
 	if err == nil {
@@ -151,7 +150,7 @@ func (p *Process) HasEnded() (ended bool) {
 // Done is closed when the process has ended, unless Close was called before.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process at once. It is not an error if it has ended.
+// Kill kills the process. It is not an error if the process has already ended.
 func (p *Process) Kill() error {
 	raw, err := p.file.SyscallConn()
 	if err != nil {
@@ -169,16 +168,16 @@ func (p *Process) Kill() error {
 	return sent
 }
 
-// Close lets go of the process, which continues.
+// Close releases the process, which keeps running.
 func (p *Process) Close() error { return p.file.Close() }
 
-// startOf is when a process was started, in ticks after boot (proc(5), stat, field 22).
+// startOf returns a process's start time in ticks since boot (proc(5), stat, field 22).
 func startOf(pid int) (uint64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The name in parentheses may hold anything.
+	// The name in parentheses may contain anything.
 	_, rest, _ := strings.Cut(string(raw[strings.LastIndexByte(string(raw), ')')+1:]), " ")
 	fields := strings.Fields(rest)
 	const place = 22 - 3
@@ -193,8 +192,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(raw)), err
 }
 
-// Forget removes the record in a VM's folder, if there is one, and what a daemon that was
-// killed while it wrote one has left.
+// Forget removes the record from a VM's folder, and temporary files that a daemon left that was
+// killed while it wrote a record.
 func Forget(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Head is the beginning of a file that a VM's process may have made as long as it likes.
+// Head returns the beginning of a file, at most most bytes. A VM's process may have made the file
+// arbitrarily long.
 func Head(path string, most int) ([]byte, error) {
 	return read(path, func(f *os.File, size int64) io.Reader { return io.LimitReader(f, int64(most)) })
 }
 
-// Tail is the end of such a file.
+// Tail returns the end of such a file, at most most bytes.
 func Tail(path string, most int) ([]byte, error) {
 	return read(path, func(f *os.File, size int64) io.Reader {
 		return io.NewSectionReader(f, max(0, size-int64(most)), int64(most))
@@ -39,11 +40,11 @@ func read(path string, part func(f *os.File, size int64) io.Reader) (_ []byte, e
 	return io.ReadAll(part(f, stat.Size()))
 }
 
-// mostCommand is how much of a process's command line is looked at: a process can have the
-// kernel show all of its memory there. What marks a VM's process is among its first options.
+// mostCommand limits how much of a command line is read: a process can make the kernel show all of
+// its memory there. The arguments that identify a VM's process come first.
 const mostCommand = 1 << 20
 
-// CommandLine are the arguments of a process, each ended by a NUL, as far as they count.
+// CommandLine returns the arguments of a process, each terminated by NUL, up to mostCommand bytes.
 func CommandLine(pid int) ([]byte, error) {
 	return Head(fmt.Sprintf("/proc/%d/cmdline", pid), mostCommand)
 }

@@ -11,17 +11,16 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// ticks is how many there are in a second: the kernel tells user space 100, whatever it
-// counts itself.
+// ticks per second in which the kernel reports times to user space, regardless of its own timer.
 const ticks = 100
 
-// Usage is what the host's kernel says that a process uses: processors and memory.
+// Usage returns the processor time and memory of a process as reported by the kernel.
 func Usage(pid int) (backend.Metrics, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return backend.Metrics{}, err
 	}
-	// The name in parentheses may hold anything. The fields are 14, 15 and 24 of proc(5).
+	// The name in parentheses may contain anything. The fields are 14, 15 and 24 of proc(5).
 	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 	const user, system, resident = 14 - 3, 15 - 3, 24 - 3
 	if len(fields) <= resident {

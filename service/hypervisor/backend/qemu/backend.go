@@ -41,10 +41,10 @@ type Backend struct {
 	detected *accel.Result // nil: not yet
 }
 
-// New returns the backend. It looks at nothing.
+// New returns the backend. It does not access the host.
 func New(o Options) *Backend { return &Backend{o: o} }
 
-// Probe finds out which accelerator works, which takes a moment once.
+// Probe detects which accelerator works. The first call takes a moment.
 func (b *Backend) Probe(ctx context.Context) backend.Info {
 	version, err := b.version(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (b *Backend) accelerator(ctx context.Context) (accel.Result, error) {
 	return result, nil
 }
 
-// Check refuses what QEMU cannot run.
+// Check rejects VMs that QEMU cannot run.
 func (b *Backend) Check(s *backend.Spec) error {
 	switch {
 	case s.RootFS != "":
@@ -110,7 +110,7 @@ func (b *Backend) Check(s *backend.Spec) error {
 	return nil
 }
 
-// machine is what a VM becomes.
+// machine translates a Spec into a Machine.
 func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Machine, error) {
 	m := &Machine{
 		Name:        s.Name,
@@ -156,16 +156,16 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 	return m, nil
 }
 
-// mostVars bounds what firmware remembers, in bytes. OVMF's takes half a MiB.
+// mostVars limits the size of the firmware's variables, in bytes. OVMF's take half a MiB.
 const mostVars = 64 << 20
 
-// firmwareVars gives a machine its own copy of what its firmware remembers.
+// firmwareVars creates a machine's own copy of its firmware's variables.
 func firmwareVars(s *backend.Spec, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
 	template := strings.Replace(s.Firmware, "_CODE", "_VARS", 1)
-	// It may be one of the VM's own files, which its process can write to.
+	// It may be a file in the VM's folder, which its process can write to.
 	raw, err := process.Head(template, mostVars+1)
 	if err == nil && len(raw) > mostVars {
 		return fault.New(
@@ -188,7 +188,7 @@ func firmwareVars(s *backend.Spec, path string) error {
 	return os.Lchown(path, s.UID, s.GID)
 }
 
-// startLimit is how long QEMU may take to answer its monitor.
+// startLimit is the timeout for QEMU's monitor to answer.
 const startLimit = time.Minute
 
 // Start launches QEMU.
@@ -218,7 +218,7 @@ func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Ins
 	return newInstance(s, p, monitor), nil
 }
 
-// Find meets the VM again.
+// Find reattaches to the VM's process.
 func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	p, err := process.Find(s.Folder)
 	if err != nil || p == nil {
@@ -234,8 +234,8 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 	return newInstance(s, p, monitor), nil
 }
 
-// Clean ends what was launched for the VM by a daemon that was killed before it could
-// note the process, which waits for its first client then.
+// Clean ends the VM's processes, including one that a daemon launched but was killed before it
+// could record it. Such a process still waits for its first client.
 func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	if p, err := process.Find(s.Folder); err != nil {
 		b.o.Log.Warn("the record of a VM's process is damaged", "vm", s.ID, "error", err)

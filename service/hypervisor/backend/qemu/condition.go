@@ -9,18 +9,18 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
 
-// told are the events that change a VM's condition.
+// told lists the events that may change a VM's condition.
 var told = []string{qmp.EventReset, qmp.EventVSerPortChange, qmp.EventStop, qmp.EventResume, qmp.EventBlockIOError}
 
-// Condition is how the VM is, as QEMU told it last.
+// Condition returns the VM's condition as QEMU last reported it.
 func (i *Instance) Condition() (backend.Condition, <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.condition, i.changed
 }
 
-// observe keeps the condition up to date. Events say that there is something to ask for: QEMU
-// leaves some out, and so does the queue of a guest that causes too many.
+// observe keeps the condition up to date. Events only trigger queries: QEMU omits some events, and
+// the queue drops some if a guest causes too many.
 func (i *Instance) observe(ctx context.Context, events *qmp.Subscription) {
 	i.askAgent(ctx, nothing)
 	i.askHalt(ctx)
@@ -46,20 +46,20 @@ func isAgentPort(e qmp.Event) bool {
 	return e.Name == qmp.EventVSerPortChange && e.Decode(&change) == nil && change.ID == agentDevice
 }
 
-// news is what an event says of the agent's port, beside whether it is open now.
+// news is what an event says about the agent's port besides its current state.
 type news int
 
 const (
 	nothing news = iota
-	doubt        // it was opened or closed, perhaps both, or is told of late
+	doubt        // it was opened or closed, perhaps both, or the event is late
 	reset        // whoever had it open is gone
 )
 
-// askAgent asks whether the agent's port is open.
+// askAgent queries whether the agent's port is open.
 func (i *Instance) askAgent(ctx context.Context, n news) {
 	open, err := i.monitor.PortIsOpen(ctx, agentChardev)
 	if err != nil {
-		return // it ended, or does not answer: whoever uses it next is told
+		return // it ended, or does not answer: the next user of the monitor gets the error
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,8 +75,8 @@ func (i *Instance) askAgent(ctx context.Context, n news) {
 	i.announce()
 }
 
-// askHalt asks whether QEMU halted the guest of its own accord. It is announced even if the
-// answer is the one of before: the guest may have gone on in between.
+// askHalt queries whether QEMU halted the guest on its own. It announces even an unchanged answer,
+// since the guest may have continued in between.
 func (i *Instance) askHalt(ctx context.Context) {
 	halt, err := i.halt(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (i *Instance) halt(ctx context.Context) (backend.Halt, error) {
 		return backend.HaltInternal, nil
 	case "io-error":
 	default:
-		return "", nil // somebody asked for it, or it is over soon
+		return "", nil // somebody requested it, or it ends soon
 	}
 	disks, err := i.monitor.IOStatuses(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (i *Instance) halt(ctx context.Context) (backend.Halt, error) {
 	return backend.HaltIOError, nil
 }
 
-// announce tells those who wait. The lock is held.
+// announce wakes waiters. The caller holds i.mu.
 func (i *Instance) announce() {
 	close(i.changed)
 	i.changed = make(chan struct{})

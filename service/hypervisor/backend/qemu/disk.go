@@ -15,18 +15,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
 
-// systemNode is the name of the system disk's node in the monitor.
+// systemNode is the system disk's node name in QEMU.
 const systemNode = "system"
 
-// The names of the jobs, of which there is one at a time: the daemon works on one VM with
-// one hand.
+// Names of jobs. There is at most one of each, since only one caller at a time works on a VM.
 const (
 	copyJob     = "mainstay-copy"
 	snapshotJob = "mainstay-snapshot"
 	copyTarget  = "mainstay-target"
 )
 
-// OpenDisks runs a QEMU that has the VM's disks and nothing else.
+// OpenDisks runs a QEMU that has only the VM's system disk.
 func (b *Backend) OpenDisks(ctx context.Context, s *backend.Spec) (backend.Disks, error) {
 	only := *s
 	only.Disks = only.Disks[:1]
@@ -56,14 +55,13 @@ func (b *Backend) OpenDisks(ctx context.Context, s *backend.Spec) (backend.Disks
 	return &opened{newInstance(s, p, monitor)}, nil
 }
 
-// opened is a VM of which only the disks are there.
+// opened is a VM of which only the disks are open.
 type opened struct{ *Instance }
 
-// closeLimit is how long a QEMU that has a VM's disks only may take to write what it has in
-// memory.
+// closeLimit is the timeout for a QEMU from OpenDisks to flush its data and quit.
 const closeLimit = 30 * time.Second
 
-// Close ends the QEMU, which writes what it has in memory first.
+// Close quits QEMU, which flushes its data first.
 func (o *opened) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
@@ -76,13 +74,13 @@ func (o *opened) Close() error {
 		}
 	}
 	if err != nil && !errors.Is(err, qmp.ErrLost) {
-		_ = o.process.Kill() // it does not listen
+		_ = o.process.Kill() // it does not respond
 	}
 	<-o.done
 	return o.Instance.Close()
 }
 
-// StartFrom starts a VM halted, and loads the snapshot before it runs.
+// StartFrom starts a VM paused and loads the snapshot before resuming it.
 func (b *Backend) StartFrom(ctx context.Context, s *backend.Spec, snapshot string) (backend.Instance, error) {
 	i, err := b.start(ctx, s, true)
 	if err != nil {
@@ -96,8 +94,8 @@ func (b *Backend) StartFrom(ctx context.Context, s *backend.Spec, snapshot strin
 	return i, nil
 }
 
-// Recover ends the jobs of a daemon that was killed, and closes the file that it had the disk
-// copied to. Memory that is being saved cannot be cancelled, and is waited for.
+// Recover ends the jobs of a killed daemon and closes the target of its copy. Saving memory cannot
+// be cancelled, so Recover waits for it.
 func (i *Instance) Recover(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.MemoryLimit(i.memoryMiB), qmp.ErrSilent)
 	defer cancel()
@@ -110,7 +108,7 @@ func (i *Instance) Recover(ctx context.Context) error {
 	return nil
 }
 
-// Snapshot keeps the disk within itself.
+// Snapshot creates an internal snapshot in the disk.
 func (i *Instance) Snapshot(ctx context.Context, name string, full bool) (int64, error) {
 	if !full {
 		err := i.monitor.Execute(
@@ -132,13 +130,13 @@ func (i *Instance) Snapshot(ctx context.Context, name string, full bool) (int64,
 	return i.memoryOf(ctx, name)
 }
 
-// inner is a snapshot within a disk.
+// inner is an internal snapshot of a disk.
 type inner struct {
 	Name string `json:"name"`
 	Size int64  `json:"vm-state-size"`
 }
 
-// snapshots are those within the system's disk.
+// snapshots returns the internal snapshots of the system disk.
 func (i *Instance) snapshots(ctx context.Context) ([]inner, error) {
 	var nodes []struct {
 		Name  string `json:"node-name"`
@@ -157,7 +155,7 @@ func (i *Instance) snapshots(ctx context.Context) ([]inner, error) {
 	return nil, nil
 }
 
-// memoryOf is how much memory a snapshot holds.
+// memoryOf returns the size of a snapshot's memory in bytes.
 func (i *Instance) memoryOf(ctx context.Context, name string) (int64, error) {
 	all, err := i.snapshots(ctx)
 	if err != nil {
@@ -171,7 +169,7 @@ func (i *Instance) memoryOf(ctx context.Context, name string) (int64, error) {
 	return 0, fmt.Errorf("QEMU has no snapshot %s after making it", name)
 }
 
-// DeleteSnapshot removes a snapshot of either kind, if there is one of the name.
+// DeleteSnapshot removes a snapshot of either kind, if it exists.
 func (i *Instance) DeleteSnapshot(ctx context.Context, name string) error {
 	all, err := i.snapshots(ctx)
 	if err == nil && slices.ContainsFunc(all, func(s inner) bool { return s.Name == name }) {
@@ -182,8 +180,8 @@ func (i *Instance) DeleteSnapshot(ctx context.Context, name string) error {
 	return refusal(err, "the snapshot was not removed")
 }
 
-// RevertFull loads a snapshot's disk and memory, and lets the VM run. If that fails, the VM
-// stays halted, since its memory and its disk may not fit together.
+// RevertFull loads a snapshot's disk and memory and resumes the VM. If that fails, the VM stays
+// paused, since its memory and disk may not match.
 func (i *Instance) RevertFull(ctx context.Context, name string) error {
 	if err := i.monitor.Stop(ctx); err != nil {
 		return refusal(err, "the snapshot was not loaded")
@@ -195,11 +193,11 @@ func (i *Instance) RevertFull(ctx context.Context, name string) error {
 	return refusal(err, "the snapshot was not loaded")
 }
 
-// memoryJob runs a job that saves a VM's memory, or loads it, to its end.
+// memoryJob runs a job that saves or loads a VM's memory, until its end.
 func (i *Instance) memoryJob(ctx context.Context, command, snapshot string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.MemoryLimit(i.memoryMiB), qmp.ErrSilent)
 	defer cancel()
-	// What a daemon that was killed left is in the way.
+	// A job that a killed daemon left would be in the way.
 	if err := i.monitor.EndJob(ctx, snapshotJob); err != nil {
 		return err
 	}
@@ -215,14 +213,13 @@ func (i *Instance) memoryJob(ctx context.Context, command, snapshot string) erro
 	return i.monitor.WaitJob(ctx, snapshotJob, nil)
 }
 
-// cleanupLimit is how long what is left of a copy may take to be cleaned up in all. It holds
-// up whoever cancelled it.
+// cleanupLimit is the total timeout for cleaning up after a copy. A caller who cancels the copy
+// waits this long.
 const cleanupLimit = 15 * time.Second
 
-// Copy has QEMU write the disk, as it is at one moment, to another file, while the guest
-// continues.
+// Copy makes QEMU write the disk, as of one moment, to another file, while the guest keeps running.
 func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(float64)) (err error) {
-	// What a daemon that was killed left is in the way.
+	// A job that a killed daemon left would be in the way.
 	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
 		return refusal(err, "the copy could not begin")
 	}
@@ -237,7 +234,8 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		if err != nil {
-			// The next copy does what fails here, and nobody relies on the notes of one that failed.
+			// Errors do not matter: the next copy cleans up again, and nobody uses the bitmap of a
+			// failed copy.
 			_ = i.monitor.EndJob(cleanup, copyJob)
 			if c.Note != "" {
 				_ = i.dropBitmap(cleanup, c.Note)
@@ -273,7 +271,7 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 	if err != nil {
 		return refusal(err, "the copy could not begin")
 	}
-	// The progress is asked for time and again, so a QEMU that does not answer is noticed.
+	// WaitJob polls the progress, so an unresponsive QEMU is noticed.
 	err = i.monitor.WaitJob(ctx, copyJob, func(current, total int64) {
 		if total > 0 && progress != nil {
 			progress(float64(current) / float64(total))
@@ -285,7 +283,7 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 	return refusal(err, "the disk was not copied")
 }
 
-// dropTarget closes the file of a copy. It is busy for a moment after a job.
+// dropTarget closes the file of a copy. The node stays busy for a moment after a job.
 func (i *Instance) dropTarget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -315,10 +313,10 @@ func (i *Instance) hasNode(ctx context.Context, name string) bool {
 	})
 }
 
-// bitmap is what QEMU says of one.
+// bitmap is a bitmap as QEMU reports it.
 type bitmap struct {
 	Name string `json:"name"`
-	// Inconsistent is one that was in use when a QEMU was killed: what it notes is not all.
+	// Inconsistent bitmaps were in use when QEMU was killed: they miss changes.
 	Inconsistent bool `json:"inconsistent"`
 }
 
@@ -338,7 +336,7 @@ func (i *Instance) bitmaps(ctx context.Context) ([]bitmap, error) {
 	return nil, nil
 }
 
-// HasBitmap says whether the system's disk has a bitmap that can be relied on.
+// HasBitmap reports whether the system disk has a consistent bitmap of this name.
 func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 	all, err := i.bitmaps(ctx)
 	return slices.ContainsFunc(
@@ -347,9 +345,9 @@ func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 	), refusal(err, "the notes of what changed cannot be read")
 }
 
-// DropBitmaps removes all bitmaps of the system's disk but those to keep.
+// DropBitmaps removes all bitmaps of the system disk except those to keep.
 func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
-	// A copy that was broken off may continue, with bitmaps of its own that have no name.
+	// An interrupted copy may still be running, with its own unnamed bitmaps.
 	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
 		return refusal(err, "an earlier copy is not over")
 	}
@@ -370,7 +368,7 @@ func (i *Instance) dropBitmap(ctx context.Context, name string) error {
 	return i.monitor.Execute(ctx, "block-dirty-bitmap-remove", map[string]any{"node": systemNode, "name": name}, nil)
 }
 
-// Resize makes the disk larger; the guest sees that at once.
+// Resize grows the disk to size bytes. The guest sees the new size immediately.
 func (i *Instance) Resize(ctx context.Context, size int64) error {
 	// QEMU does not resize a disk that has an inconsistent bitmap, which a full host disk can cause.
 	all, err := i.bitmaps(ctx)
@@ -386,8 +384,8 @@ func (i *Instance) Resize(ctx context.Context, size int64) error {
 	return refusal(err, "the disk keeps its size")
 }
 
-// refusal is what QEMU said as a fault, since mostly it is about the state of the VM. So is that
-// it says nothing.
+// refusal returns QEMU's error as a fault, since it is usually about the state of the VM. So is a
+// monitor that does not answer.
 func refusal(err error, what string) error {
 	refused, failed := (*qmp.Error)(nil), (*qmp.JobError)(nil)
 	switch {

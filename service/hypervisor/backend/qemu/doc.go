@@ -1,24 +1,25 @@
 // Package qemu runs virtual machines with QEMU.
 //
-//	machine.go    what a machine is made of, and the command line that follows from it
-//	process.go    launching it, finding it again, and noticing its end
-//	backend.go    the backend: which machine a VM becomes
-//	instance.go   a VM that runs, over its monitor
+//	machine.go    a machine's configuration, and the command line derived from it
+//	process.go    launches QEMU, finds it again, and notices its end
+//	backend.go    the backend: translates a VM into a machine
+//	instance.go   a running VM, controlled through its monitor
 //
 // # The folder of a machine
 //
-// Everything that a machine has beside its disks lies in one folder: what QEMU printed
-// (qemu.log), which process it is (process.json), and in its folder run, the only one
-// that QEMU can write to, the sockets of its monitor (qmp.sock), serial console
-// (serial.sock), screen (vnc.sock) and guest agent (agent.sock). QEMU outlives the
-// daemon, which finds it again there.
+// Everything that a machine has besides its disks is in one folder: QEMU's output (qemu.log), the
+// record of its process (process.json), and the folder run, the only one that QEMU can write to. It
+// contains the sockets of its monitor (qmp.sock), serial console (serial.sock), screen (vnc.sock)
+// and guest agent (agent.sock). QEMU keeps running when the daemon ends; the daemon finds it again
+// there.
 //
 // # Invariants
 //
-//   - Args is a function of the machine: a machine that was started once is started
-//     again in the same way, with its devices at the same places.
-//   - Nothing of a request becomes an option: texts are values, in which commas are
-//     doubled, as QEMU's manual wants it.
-//   - QEMU may have been taken over by its guest. What it can write to is read as an
+//   - Args is a function of the machine: a restarted machine has the same devices in the same
+//     places.
+//   - Nothing in a request can become an option: texts are values, in which commas are doubled, as
+//     QEMU's manual requires.
+//   - QEMU may have been taken over by its guest. Everything that it can write is untrusted: a
+//     socket is used only if the machine's own process listens on it.
 //     enemy's: a socket is spoken to only if the machine's own process listens on it.
 package qemu

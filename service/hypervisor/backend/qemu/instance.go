@@ -33,7 +33,7 @@ type Instance struct {
 	mu        sync.Mutex
 	ended     backend.End
 	condition backend.Condition
-	changed   chan struct{} // closed, and made anew, when something was told of the condition
+	changed   chan struct{} // closed and replaced when the condition changes
 }
 
 func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Instance {
@@ -45,9 +45,9 @@ func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Inst
 		done:      make(chan struct{}),
 		changed:   make(chan struct{}),
 	}
-	// QEMU stays when the guest powered off (-no-shutdown), so that nothing of it is lost
-	// while nobody looks; it is ended here.
-	// Its guest can cause as many of the others as it likes, so the end has a queue of its own.
+	// QEMU stays when the guest powers off (-no-shutdown), so that nothing is lost while no daemon
+	// runs; it is quit here. Other events can be caused by the guest in any number, so the end has
+	// its own queue.
 	events, others := monitor.Subscribe(qmp.EventShutdown, qmp.EventGuestPanicked), monitor.Subscribe(told...)
 	ctx, stop := context.WithCancel(context.Background())
 	routine.Go(nil, "VM end", func() {
@@ -65,10 +65,10 @@ func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Inst
 	return i
 }
 
-// watch follows the VM to its end.
+// watch follows the VM until its end.
 func (i *Instance) watch(ctx context.Context, events *qmp.Subscription) {
 	if s, err := i.monitor.Status(ctx); err == nil && s.State == "shutdown" {
-		// It happened while no daemon was there.
+		// It happened while no daemon was running.
 		i.finish(backend.End{Clean: true, Reason: "the guest powered off"})
 		return
 	}
@@ -99,7 +99,7 @@ func (i *Instance) watch(ctx context.Context, events *qmp.Subscription) {
 	}
 }
 
-// note keeps how the VM ends, unless that is known already.
+// note records how the VM ended, unless that is known already.
 func (i *Instance) note(end backend.End) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -108,11 +108,11 @@ func (i *Instance) note(end backend.End) {
 	}
 }
 
-// finish ends QEMU after its guest has.
+// finish quits QEMU after its guest has ended.
 func (i *Instance) finish(end backend.End) {
 	i.note(end)
 	if err := i.monitor.Quit(context.Background()); err != nil {
-		_ = i.process.Kill() // it was dying, or refuses to
+		_ = i.process.Kill() // it was already ending, or does not respond
 	}
 }
 
@@ -122,7 +122,7 @@ func (i *Instance) PID() int { return i.process.PID }
 // Done is closed when QEMU has ended.
 func (i *Instance) Done() <-chan struct{} { return i.done }
 
-// Ended says how.
+// Ended returns how QEMU ended, once Done is closed.
 func (i *Instance) Ended() backend.End {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -132,18 +132,18 @@ func (i *Instance) Ended() backend.End {
 	return i.ended
 }
 
-// Paused says whether the guest's processors are halted.
+// Paused reports whether the guest's processors are paused.
 func (i *Instance) Paused(ctx context.Context) (bool, error) {
 	s, err := i.monitor.Status(ctx)
 	return !s.Running, refusal(err, "whether the VM runs is not known")
 }
 
-// Pause halts them.
+// Pause pauses the guest's processors.
 func (i *Instance) Pause(ctx context.Context) error {
 	return refusal(i.monitor.Stop(ctx), "the VM was not paused")
 }
 
-// Resume lets them run.
+// Resume resumes the guest's processors.
 func (i *Instance) Resume(ctx context.Context) error {
 	return refusal(i.monitor.Cont(ctx), "the VM does not continue")
 }
@@ -153,11 +153,11 @@ func (i *Instance) PowerDown(ctx context.Context) error {
 	return refusal(i.monitor.PowerDown(ctx), "the power button was not pressed")
 }
 
-// quitLimit is how long QEMU may take to end when it is told to.
+// quitLimit is the timeout for QEMU to end after a quit command.
 const quitLimit = 5 * time.Second
 
-// Kill ends QEMU without asking the guest. It is told to first, so that it closes its
-// disks in good order, with the notes of what changed in them.
+// Kill ends QEMU without asking the guest. It sends a quit command first, so that QEMU closes the
+// disks cleanly and saves their bitmaps.
 func (i *Instance) Kill(ctx context.Context) error {
 	i.note(backend.End{Clean: true, Reason: "the VM was killed"})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitLimit)
@@ -172,7 +172,7 @@ func (i *Instance) Kill(ctx context.Context) error {
 	return i.process.Kill()
 }
 
-// Close lets go of QEMU.
+// Close detaches from QEMU, which keeps running.
 func (i *Instance) Close() error {
 	i.monitor.Close()
 	return i.process.Close()
@@ -190,7 +190,7 @@ func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteClo
 	return conn, err
 }
 
-// dial connects to a socket that the process listens on, and to nothing else that may
+// dial connects to a socket. It fails unless the process listens on it, since something else may
 // have been put in its place.
 func dial(ctx context.Context, folder, name string, pid int) (net.Conn, error) {
 	run, err := openRun(folder)
@@ -208,8 +208,8 @@ func dial(ctx context.Context, folder, name string, pid int) (net.Conn, error) {
 	return conn, nil
 }
 
-// openRun opens the folder of QEMU's own. Paths below it are told by its descriptor, so
-// that they are short enough for sockets wherever the data are.
+// openRun opens QEMU's run folder. Paths below it use the descriptor, so that they are short enough
+// for sockets wherever the data is.
 func openRun(folder string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(folder, runFolder), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
@@ -218,7 +218,7 @@ func within(run *os.File, name string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", run.Fd(), name)
 }
 
-// listensBehind checks that a process listens on the socket that was connected to.
+// listensBehind checks that a process listens on the connected socket.
 func listensBehind(conn net.Conn, pid int) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -240,7 +240,7 @@ func listensBehind(conn net.Conn, pid int) error {
 	return nil
 }
 
-// dialMonitor meets the monitor of a QEMU.
+// dialMonitor connects to the monitor of a QEMU process.
 func dialMonitor(ctx context.Context, folder string, p *process.Process, wait bool) (*qmp.Client, error) {
 	run, err := openRun(folder)
 	if err != nil {
@@ -253,7 +253,7 @@ func dialMonitor(ctx context.Context, folder string, p *process.Process, wait bo
 	)
 }
 
-// Metrics asks the host for what the process uses, and QEMU for what its disks did.
+// Metrics reads the process's usage from the host and the disk counters from QEMU.
 func (i *Instance) Metrics(ctx context.Context) (backend.Metrics, error) {
 	m, err := process.Usage(i.process.PID)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Type is the kind of board.
+// Type is the type of board.
 type Type string
 
 // The boards.
@@ -21,7 +21,7 @@ const (
 	None Type = "none"
 )
 
-// Machine is what QEMU is to run.
+// Machine describes what QEMU is to run.
 type Machine struct {
 	Name        string
 	UUID        string
@@ -40,8 +40,8 @@ type Machine struct {
 	Agent                  bool // a port for the guest agent
 	Screen                 bool // a screen that VNC shows; board Q35 only
 	Halted                 bool // do not run until told to
-	// UID and GID are whom QEMU runs as; 0: as the daemon. Groups are further groups, as
-	// that of /dev/kvm.
+	// UID and GID are the user and group of QEMU; 0: the daemon's. Groups are additional groups,
+	// such as that of /dev/kvm.
 	UID, GID int
 	Groups   []uint32
 }
@@ -62,10 +62,10 @@ type NIC struct {
 	Tap string // a device of the host that is there; empty: user mode, which reaches out by QEMU itself
 }
 
-// AgentPort is the name of the port that the guest agent looks for.
+// AgentPort is the name of the port that the guest agent opens.
 const AgentPort = "org.mainstay.guest.0"
 
-// The names of the agent's port in the monitor. QEMU reports a port that has an id only.
+// The ids of the agent's port in the monitor. QEMU reports only ports that have an id.
 const (
 	agentChardev = "agent"
 	agentDevice  = "agent-port"
@@ -82,16 +82,16 @@ const (
 	agentSocket  = "agent.sock"
 )
 
-// socket is the path of a socket as QEMU, whose working folder is the machine's, is told
-// it: so it is never longer than a socket's path may be.
+// socket returns the path of a socket relative to the machine's folder, which is QEMU's working
+// folder. A relative path never exceeds the length limit of socket paths.
 func socket(name string) string { return runFolder + "/" + name }
 
-// Args are the arguments of qemu-system-ARCH.
+// Args returns the arguments for qemu-system-ARCH.
 func (m *Machine) Args() []string {
 	a := &arguments{}
 	a.add("-name", "guest="+value(m.Name)+",debug-threads=on")
 	a.add("-uuid", m.UUID)
-	// Without these QEMU would read files of the host's and add devices of its own.
+	// Without these, QEMU would read configuration files of the host and add default devices.
 	a.flag("-nodefaults", "-no-user-config", "-no-shutdown")
 	if m.Halted {
 		a.flag("-S")
@@ -135,13 +135,13 @@ func (m *Machine) Args() []string {
 }
 
 func (m *Machine) monitor(a *arguments) {
-	// The machine waits for its first client: one that connects while the monitor is
-	// being set up may get no greeting, and has been seen to crash QEMU 7.2.
+	// QEMU waits for its first client: a client that connects while the monitor is being set up may
+	// get no greeting, and has been seen to crash QEMU 7.2.
 	a.add("-chardev", "socket,id=qmp,server=on,wait=on,path="+socket(qmpSocket))
 	a.add("-mon", "chardev=qmp,mode=control")
 }
 
-// board is the value of -machine.
+// board returns the value of -machine.
 func (m *Machine) board() string {
 	if m.Type == None {
 		return "none"
@@ -154,7 +154,7 @@ func (m *Machine) board() string {
 	return "q35,smm=off,vmport=off"
 }
 
-// device is the board's kind of a virtio device.
+// device returns the name of a virtio device for this board.
 func (m *Machine) device(kind string) string {
 	if m.Type == MicroVM {
 		return kind + "-device"
@@ -162,8 +162,8 @@ func (m *Machine) device(kind string) string {
 	return kind + "-pci"
 }
 
-// clockOfMicroVM saves a kernel the calibration of its clock, at which it would wait
-// for ever on a board without the old timers.
+// clockOfMicroVM lets the kernel skip the calibration of its clock, which would hang on a board
+// without the legacy timers.
 const clockOfMicroVM = " tsc_early_khz=2000000"
 
 func (m *Machine) boot(a *arguments) {
@@ -195,7 +195,7 @@ func (m *Machine) disk(a *arguments, i int) {
 	a.add("-device", fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1))
 }
 
-// blockdev is a disk without a device for it.
+// blockdev adds a disk without a device for it.
 func (m *Machine) blockdev(a *arguments, d *Disk) {
 	readOnly := map[bool]string{true: "on", false: "off"}[d.ReadOnly]
 	a.add(
@@ -210,7 +210,7 @@ func (m *Machine) blockdev(a *arguments, d *Disk) {
 	)
 }
 
-// protocol is how QEMU reaches a disk's bytes, as options of -blockdev.
+// protocol returns the -blockdev options with which QEMU accesses a disk's data.
 func protocol(target string) string {
 	if rest, ok := strings.CutPrefix(target, "rbd:"); ok {
 		image, options, _ := strings.Cut(rest, "?")
@@ -249,12 +249,12 @@ func (m *Machine) nic(a *arguments, n *NIC) {
 	a.add("-device", fmt.Sprintf("%s,id=dev-%s,netdev=%s,mac=%s", m.device("virtio-net"), n.ID, n.ID, n.MAC))
 }
 
-// arguments are collected option by option.
+// arguments collects options.
 type arguments struct{ all []string }
 
 func (a *arguments) add(option, value string) { a.all = append(a.all, option, value) }
 
 func (a *arguments) flag(options ...string) { a.all = append(a.all, options...) }
 
-// value is a text inside of an option's value.
+// value escapes a text for use in an option's value.
 func value(text string) string { return strings.ReplaceAll(text, ",", ",,") }

@@ -19,14 +19,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/qmp"
 )
 
-// Process is a QEMU that runs.
+// Process is a QEMU process.
 type Process = process.Process
 
 func logFile(folder string) string { return filepath.Join(folder, "qemu.log") }
 
-// Launch starts a machine with a program such as qemu-system-x86_64, and returns when
-// its monitor answers. The process outlives this one. If QEMU does not come up, the
-// error has what it said, and nothing runs.
+// Launch starts a machine with a program such as qemu-system-x86_64 and returns when its monitor
+// answers. The process keeps running when the daemon ends. If QEMU does not start, the error
+// contains its output, and no process is left.
 func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Client, error) {
 	if err := clean(m); err != nil {
 		return nil, nil, err
@@ -80,7 +80,7 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 	)
 }
 
-// clean makes the folder for QEMU's own anew, without what an earlier process left.
+// clean recreates QEMU's run folder, without the files of an earlier process.
 func clean(m *Machine) error {
 	run := filepath.Join(m.Folder, runFolder)
 	if err := errors.Join(os.RemoveAll(run), process.Forget(m.Folder)); err != nil {
@@ -95,7 +95,7 @@ func clean(m *Machine) error {
 	return os.Lchown(run, m.UID, m.GID)
 }
 
-// comeUp notes the process, and waits until its monitor answers or it has ended.
+// comeUp records the process and waits until its monitor answers or it has ended.
 func comeUp(ctx context.Context, p *Process, m *Machine) (*qmp.Client, error) {
 	if err := p.Note(m.Folder); err != nil {
 		return nil, err
@@ -112,12 +112,12 @@ func comeUp(ctx context.Context, p *Process, m *Machine) (*qmp.Client, error) {
 	return dialMonitor(waiting, m.Folder, p, true)
 }
 
-// Find is the process of the machine in a folder, which an earlier daemon may have
-// launched; nil if there is none any more.
+// Find returns the process of the machine in a folder, which an earlier daemon may have launched,
+// or nil if it has ended.
 func Find(folder string) (*Process, error) { return process.Find(folder) }
 
-// howItEnded is why a QEMU is gone that was not told to end. What it printed last is the cause
-// only if it ended by itself: one that was killed has had no time to say anything.
+// howItEnded returns why a QEMU ended that was not told to. Its last output is the cause only if it
+// ended on its own: a killed process had no time to print anything.
 func howItEnded(state *os.ProcessState, folder string) string {
 	said := lastWords(folder)
 	if state == nil {
@@ -133,8 +133,8 @@ func howItEnded(state *os.ProcessState, folder string) string {
 	return fmt.Sprintf("QEMU ended with status %d; it said: %s", state.ExitCode(), said)
 }
 
-// lastWords are the last lines that QEMU printed, as one. A QEMU that was taken over may have
-// made the file as long as it likes, and of whatever bytes.
+// lastWords returns QEMU's last lines of output as one line. A compromised QEMU may have made the
+// file arbitrarily long, with arbitrary bytes.
 func lastWords(folder string) string {
 	const most = 1000
 	raw, err := process.Tail(logFile(folder), most)

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// maxAnswer is the most that is read of an answer's body, in bytes. The largest is
-	// Cloud Hypervisor's description of a VM with all its devices.
+	// maxAnswer limits the size of a response body, in bytes. The largest is Cloud Hypervisor's
+	// description of a VM with all its devices.
 	maxAnswer = 1 << 20
 	maxHeader = 16 << 10
-	// callLimit is how long a call may take whose context has no end.
+	// callLimit is the timeout of every call.
 	callLimit = 30 * time.Second
 )
 
-// Call is a request to the API of a program.
+// Call is a request to a program's API.
 type Call struct {
 	Method, Path string
 	Body         any // sent as JSON; nil: no body
@@ -33,8 +33,8 @@ type Call struct {
 
 func (c Call) String() string { return c.Method + " " + c.Path }
 
-// Do makes a call and decodes the answer into out, unless that is nil. A refusal of the
-// program's is a fault with its text: Conflict for 4xx, Unavailable for all else.
+// Do sends a call and decodes the response into out, unless out is nil. If the program refuses, the
+// error is a fault with its message: Conflict for 4xx, Unavailable otherwise.
 func (v *VM) Do(ctx context.Context, c Call, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -79,7 +79,7 @@ func (v *VM) Do(ctx context.Context, c Call, out any) error {
 	return nil
 }
 
-// refusal is the fault of a call that the program answered with another status than 2xx.
+// refusal returns the fault for a response with a status other than 2xx.
 func (v *VM) refusal(c Call, status int, text []byte) error {
 	kind := fault.Unavailable
 	if status/100 == 4 {
@@ -88,8 +88,8 @@ func (v *VM) refusal(c Call, status int, text []byte) error {
 	return fault.New(kind, "%s refused %s (%d): %s", v.name, c, status, printable(message(text)))
 }
 
-// message is what a refusal says: Firecracker's fault_message, Cloud Hypervisor's list of
-// causes, or the text itself.
+// message extracts the error message of a response: Firecracker's fault_message, Cloud Hypervisor's
+// list of causes, or the text itself.
 func message(text []byte) string {
 	var one struct {
 		Message string `json:"fault_message"`
@@ -108,8 +108,8 @@ func message(text []byte) string {
 	return string(text)
 }
 
-// client speaks with the API of the VM's process: a connection a call, so that each is
-// checked and none is left half read.
+// client returns an HTTP client for the API of the VM's process. It uses one connection per call,
+// so that each connection's peer is checked and none is left half read.
 func (v *VM) client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// dial connects to a socket in a run folder that the process listens on, and to nothing
-// else that may have been put in its place.
+// dial connects to a socket in a run folder. It fails unless the process with this PID listens on
+// it, since something else may have been put in its place.
 func dial(ctx context.Context, run, name string, pid int) (net.Conn, error) {
 	folder, err := os.OpenFile(run, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func dial(ctx context.Context, run, name string, pid int) (net.Conn, error) {
 	return conn, nil
 }
 
-// listensBehind checks that a process listens on the socket that was connected to.
+// listensBehind checks that a process listens on the connected socket.
 func listensBehind(conn net.Conn, pid int) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -54,12 +54,12 @@ func listensBehind(conn net.Conn, pid int) error {
 	return nil
 }
 
-// vsockLimit is how long the program may take to pass a connection on to the guest, whose
-// processors may be halted.
+// vsockLimit is the timeout for forwarding a connection to the guest, whose processors may be
+// paused.
 const vsockLimit = 10 * time.Second
 
-// connectGuest asks the program that listens on a hybrid vsock to pass the connection on to
-// a port of the guest. The guest's first byte is not touched.
+// connectGuest asks the program that listens on a hybrid vsock to forward the connection to a port
+// of the guest. It reads none of the guest's own bytes.
 func connectGuest(ctx context.Context, conn net.Conn, port uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, vsockLimit)
 	defer cancel()
@@ -83,7 +83,7 @@ func connectGuest(ctx context.Context, conn net.Conn, port uint32) error {
 	return nil
 }
 
-// readLine reads a short line byte by byte: what follows it is the guest's.
+// readLine reads a short line byte by byte, since the guest's data follows it.
 func readLine(conn net.Conn) (string, error) {
 	const longest = 32
 	var line []byte
@@ -100,7 +100,7 @@ func readLine(conn net.Conn) (string, error) {
 	return string(line), nil
 }
 
-// printable is a text of the program's as people may see it.
+// printable returns a program's text in a form that is safe to show.
 func printable(text string) string {
 	const longest = 1000
 	if len(text) > longest {

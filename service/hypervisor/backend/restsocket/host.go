@@ -18,11 +18,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
-// versionLimit is how long a program may take to say its version.
+// versionLimit is the timeout for running a program with --version.
 const versionLimit = 10 * time.Second
 
-// Version is what a program says that its version is, after a prefix by which it is known
-// to be the right one.
+// Version returns the version that a program prints after prefix, which identifies the program.
 func Version(ctx context.Context, program, prefix string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
@@ -35,8 +34,8 @@ func Version(ctx context.Context, program, prefix string) (string, error) {
 	return printable(version), nil
 }
 
-// KVM is a fault that says what is amiss with the host's virtualization, as far as that is
-// seen without a guest.
+// KVM returns a fault that describes why KVM is unavailable, as far as that can be seen without
+// running a guest.
 func KVM() error {
 	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err == nil {
@@ -53,8 +52,8 @@ func KVM() error {
 	)
 }
 
-// Usage is what the host's kernel says that a process uses: processors, memory, and what it
-// read from and wrote to disks. Disks are left out where the daemon may not know.
+// Usage returns the processor time, memory and disk I/O of a process as reported by the kernel.
+// Disk I/O is omitted if the daemon may not read it.
 func Usage(pid int) (backend.Metrics, error) {
 	m, err := process.Usage(pid)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakePipe makes a named pipe of its own for a user; 0: the daemon's.
+// MakePipe creates a named pipe for a user; 0: the daemon's.
 func MakePipe(path string, uid, gid int) error {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return &os.PathError{Op: "mkfifo", Path: path, Err: err}
@@ -24,20 +24,20 @@ func MakePipe(path string, uid, gid int) error {
 	return os.Lchown(path, uid, gid)
 }
 
-// HoldPipe opens a named pipe for a program's standard input or output. The program is a
-// reader and a writer at once, so that it never waits for, or dies of, who is at the other
-// end; and it never blocks.
+// HoldPipe opens a named pipe as a program's standard input or output. The program holds both ends,
+// so it never blocks on the other end, nor is it killed when that closes.
 func HoldPipe(path string) (*os.File, error) { return openPipe(path, unix.O_RDWR) }
 
-// ReadPipe opens a named pipe to read what a program writes, until its end: reading ends
-// when the last one that holds the pipe has ended, and all was read.
+// ReadPipe opens a named pipe for reading a program's output. Reading ends when the last holder of
+// the pipe has ended and everything was read.
 func ReadPipe(path string) (*os.File, error) { return openPipe(path, unix.O_RDONLY) }
 
-// WritePipe opens a named pipe to write what a program reads; unix.ENXIO if none does.
+// WritePipe opens a named pipe for writing to a program. It fails with unix.ENXIO if no process
+// reads from it.
 func WritePipe(path string) (*os.File, error) { return openPipe(path, unix.O_WRONLY) }
 
-// openPipe opens a pipe, and nothing else that may have been put in its place. The file
-// stays non-blocking when it is handed to a process, whatever package os does with others.
+// openPipe opens a pipe and fails if something else was put in its place. The file stays
+// non-blocking when it is passed to a process, unlike others of package os.
 func openPipe(path string, mode int) (*os.File, error) {
 	fd, err := unix.Open(path, mode|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,16 +50,16 @@ func openPipe(path string, mode int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// sayings keeps the end of what a program says.
+// sayings keeps the end of a program's log.
 type sayings struct {
 	pipe *os.File
-	read chan struct{} // closed when nothing more comes
+	read chan struct{} // closed at the end of the log
 
 	mu   sync.Mutex
 	tail []byte
 }
 
-// listen reads the log of a program from its run folder.
+// listen opens the log of a program in its run folder.
 func listen(run string) (*sayings, error) {
 	pipe, err := ReadPipe(filepath.Join(run, LogPipe))
 	if err != nil {
@@ -68,7 +68,7 @@ func listen(run string) (*sayings, error) {
 	return &sayings{pipe: pipe, read: make(chan struct{})}, nil
 }
 
-// follow keeps what is said until the pipe ends or is closed.
+// follow reads the log until the pipe ends or is closed.
 func (s *sayings) follow() {
 	defer close(s.read)
 	_, _ = io.Copy(s, s.pipe) // its end is all there is to know
@@ -90,7 +90,7 @@ func (s *sayings) String() string {
 	return string(s.tail)
 }
 
-// lastWords are the last things that the program said, for people.
+// lastWords returns the end of the log, for people.
 func (s *sayings) lastWords() string {
 	text := s.String()
 	const most = 900

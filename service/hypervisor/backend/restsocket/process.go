@@ -25,7 +25,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
-// The names in a run folder, and the folder's own in that of a VM or a jail.
+// The run folder's name in a VM's folder or jail, and the names in it.
 const (
 	RunFolder   = "run"
 	APISocket   = "api.sock"
@@ -33,31 +33,31 @@ const (
 	LogPipe     = "log"
 )
 
-// InRun is the path of a socket or pipe as a program is told it that works in the folder
-// that the run folder lies in.
+// InRun returns the path of a socket or pipe relative to the parent of the run folder, which is the
+// program's working folder.
 func InRun(name string) string { return RunFolder + "/" + name }
 
-// Program is what is to be launched.
+// Program describes a program to launch.
 type Program struct {
 	Name   string // for people
 	Path   string
 	Args   []string
-	Folder string // the VM's, which it works in
+	Folder string // the VM's; its working folder
 	Root   string // the folder with the run folder: the VM's, or a jail's
-	// OwnerUID and OwnerGID are who shall own the run folder, and UID and GID whom the
-	// program is started as; 0: the daemon. Groups are further groups.
+	// OwnerUID and OwnerGID own the run folder. UID, GID and the additional Groups are those of the
+	// process. 0: the daemon's.
 	OwnerUID, OwnerGID int
 	UID, GID           int
 	Groups             []uint32
-	// Stdin and Stdout are named pipes in the VM's folder that are made and held for the
+	// Stdin and Stdout are named pipes in the VM's folder that are created and held for the
 	// program; empty: no input, and the log.
 	Stdin, Stdout string
-	// EndMark matches what the program logs when it ends in good order, for daemons that are
-	// not its parent and do not see its exit status.
+	// EndMark matches what the program logs on a clean exit, for daemons that are not its parent
+	// and do not get its exit status.
 	EndMark *regexp.Regexp
 }
 
-// VM is a program that runs.
+// VM is a running program.
 type VM struct {
 	name, run    string
 	endMark      *regexp.Regexp
@@ -73,8 +73,8 @@ type VM struct {
 	killed bool
 }
 
-// Launch starts a program, and returns when its API socket is there. If it does not come
-// up, the error has what it said, and nothing of it is left but the folders that it was given.
+// Launch starts a program and returns when its API socket accepts connections. If that fails, the
+// error contains the program's output, and nothing is left but the folders that it was given.
 func Launch(ctx context.Context, p Program) (*VM, error) {
 	v, err := launch(p)
 	if err != nil {
@@ -90,8 +90,8 @@ func Launch(ctx context.Context, p Program) (*VM, error) {
 	return nil, v.Abandon(err, p.Folder, p.Root)
 }
 
-// Abandon ends a VM whose start has failed for a reason, removes what it left in the
-// folders, and returns the reason with what the program said.
+// Abandon kills a VM that failed to start, removes its remains from the folders, and returns the
+// reason together with the program's output.
 func (v *VM) Abandon(reason error, folder, root string) error {
 	err := v.process.Kill()
 	if err == nil {
@@ -104,7 +104,7 @@ func (v *VM) Abandon(reason error, folder, root string) error {
 	return errors.Join(reason, err, v.Close())
 }
 
-// Forget removes what a program without a process has in the folders.
+// Forget removes the files of a program without a process.
 func Forget(folder, root string) error {
 	return errors.Join(
 		os.RemoveAll(filepath.Join(root, RunFolder)), os.RemoveAll(filepath.Join(folder, process.RecordFile)),
@@ -116,7 +116,7 @@ func launch(p Program) (*VM, error) {
 	if err := prepare(p, run); err != nil {
 		return nil, err
 	}
-	// The log is listened to before it can be written to, so that nothing is missed.
+	// The log is opened before anything can be written to it, so that nothing is missed.
 	log, err := listen(run)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func launch(p Program) (*VM, error) {
 	return v, nil
 }
 
-// prepare makes the run folder anew, and the pipes.
+// prepare recreates the run folder and the pipes.
 func prepare(p Program, run string) error {
 	if err := Forget(p.Folder, p.Root); err != nil {
 		return err
@@ -186,7 +186,7 @@ func prepare(p Program, run string) error {
 	return MakePipe(filepath.Join(run, LogPipe), p.OwnerUID, p.OwnerGID)
 }
 
-// attach opens what the program has as its standard input, output and errors.
+// attach opens the program's standard input, output and error.
 func attach(cmd *exec.Cmd, p Program, run string) (held []*os.File, err error) {
 	log := filepath.Join(run, LogPipe)
 	for _, one := range []struct {
@@ -231,7 +231,7 @@ func newVM(name, run string, endMark *regexp.Regexp, p *process.Process, log *sa
 	return v
 }
 
-// comeUp waits until the API socket is there, or the process has ended.
+// comeUp waits until the API socket accepts connections or the process has ended.
 func (v *VM) comeUp(ctx context.Context) error {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -253,8 +253,8 @@ func (v *VM) comeUp(ctx context.Context) error {
 	}
 }
 
-// Find is the program that an earlier daemon launched for a VM; nil if it has no process
-// any more. Of the Program, Name, Folder, Root and EndMark are looked at.
+// Find returns the program that an earlier daemon launched for a VM, or nil if its process has
+// ended. Of p, it uses Name, Folder, Root and EndMark.
 func Find(p Program) (*VM, error) {
 	held, err := process.Find(p.Folder)
 	if err != nil || held == nil {
@@ -263,7 +263,7 @@ func Find(p Program) (*VM, error) {
 	run := filepath.Join(p.Root, RunFolder)
 	log, err := listen(run)
 	if err != nil {
-		// It is not worth more than the VM: that it ended will be known all the same.
+		// The log is not essential: the end of the process is noticed without it.
 		log = &sayings{}
 	}
 	v := newVM(p.Name, run, p.EndMark, held, log)
@@ -271,10 +271,10 @@ func Find(p Program) (*VM, error) {
 	return v, nil
 }
 
-// logLimit is how long the end of a log is waited for: what the program started may hold it.
+// logLimit is how long to wait for the end of a log. Children of the program may hold it open.
 const logLimit = time.Second
 
-// watch follows the process to its end, or until the VM is let go of.
+// watch follows the process until it ends or Close is called.
 func (v *VM) watch() {
 	if v.log.pipe != nil {
 		routine.Go(nil, "VM log", v.log.follow)
@@ -302,10 +302,10 @@ func (v *VM) PID() int { return v.process.PID }
 // Done is closed when the program has ended.
 func (v *VM) Done() <-chan struct{} { return v.done }
 
-// HasEnded says whether it has.
+// HasEnded reports whether the program has ended.
 func (v *VM) HasEnded() bool { return v.process.HasEnded() }
 
-// Ended says how.
+// Ended returns how the program ended.
 func (v *VM) Ended() backend.End {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -328,7 +328,7 @@ func (v *VM) Ended() backend.End {
 	return backend.End{Reason: fmt.Sprintf("%s %s; it said: %s", v.name, how, v.log.lastWords())}
 }
 
-// Kill ends the program at once.
+// Kill kills the program.
 func (v *VM) Kill(context.Context) error {
 	v.mu.Lock()
 	v.killed = v.killed || !v.process.HasEnded()
@@ -336,7 +336,7 @@ func (v *VM) Kill(context.Context) error {
 	return v.process.Kill()
 }
 
-// Close lets go of the VM, which continues.
+// Close detaches from the VM, which keeps running.
 func (v *VM) Close() (err error) {
 	v.letGo.Do(func() {
 		close(v.closed)
@@ -352,7 +352,7 @@ func (v *VM) dialSocket(ctx context.Context, name string) (net.Conn, error) {
 	return dial(ctx, v.run, name, v.process.PID)
 }
 
-// Socket connects to a socket of the program's.
+// Socket connects to one of the program's sockets.
 func (v *VM) Socket(ctx context.Context, name string) (io.ReadWriteCloser, error) {
 	return v.dialSocket(ctx, name)
 }

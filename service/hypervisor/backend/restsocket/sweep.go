@@ -15,9 +15,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
-// Sweep ends the process that the record in a VM's folder is of, and those that were
-// launched by a daemon that was killed before it noted them: they work in one of the
-// folders and have one of the arguments. A damaged record does not end it.
+// Sweep ends the process recorded in a VM's folder, and processes that a daemon launched but did
+// not record because it was killed. These have one of the folders as their working folder, and one
+// of the arguments. A damaged record does not stop it.
 func Sweep(folder string, folders, arguments []string) (damaged, err error) {
 	noted, damaged := process.Find(folder)
 	if noted != nil {
@@ -47,7 +47,7 @@ func Sweep(folder string, folders, arguments []string) (damaged, err error) {
 			) {
 			continue
 		}
-		// The link leads to the folder itself, also into a jail whose paths are not ours.
+		// The link refers to the folder itself, even in a jail where paths differ.
 		at, err := os.Stat(filepath.Join(filepath.Dir(path), "cwd"))
 		if err != nil || !slices.ContainsFunc(places, func(p os.FileInfo) bool { return os.SameFile(p, at) }) {
 			continue // it only looks like it

@@ -25,12 +25,12 @@ const (
 	cleanLimit         = 30 * time.Second // for what is done when the caller waits no longer
 )
 
-// Options are what the backend stands on.
+// Options configures the backend.
 type Options struct {
 	Program string // runsc, by name or path; "runsc" if empty
 	Agent   string // the path of a static mainstay-guest; required
-	// WritableMiB is how much the changes of one sandbox to its root file system may take
-	// on the host; 10 GiB if 0.
+	// WritableMiB limits the size on the host of one sandbox's changes to its root file system; 10
+	// GiB if 0.
 	WritableMiB int
 }
 
@@ -39,7 +39,7 @@ type Backend struct{ options Options }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a backend; what the host lacks is told by Probe.
+// New returns the backend. It does not access the host.
 func New(o Options) *Backend {
 	if o.Program == "" {
 		o.Program = "runsc"
@@ -50,8 +50,8 @@ func New(o Options) *Backend {
 	return &Backend{options: o}
 }
 
-// Probe looks for runsc and the agent, and for the right to run sandboxes. That the host's
-// kernel lets them run is known when one does.
+// Probe checks for runsc and the agent, and for root rights. Whether the host's kernel can run
+// sandboxes is known only once one runs.
 func (b *Backend) Probe(ctx context.Context) backend.Info {
 	if err := b.missing(); err != nil {
 		return backend.Info{Detail: fault.From(err).Message}
@@ -69,7 +69,7 @@ func (b *Backend) Probe(ctx context.Context) backend.Info {
 	return backend.Info{Available: true, Version: strings.TrimSpace(version), Detail: "systrap"}
 }
 
-// missing is what a sandbox needs and the host has not, as a fault that says so.
+// missing returns a fault that names what sandboxes need and the host lacks.
 func (b *Backend) missing() error {
 	if os.Geteuid() != 0 {
 		return fault.New(fault.Unavailable, "sandboxes are run as root, which this daemon is not")
@@ -92,7 +92,7 @@ func (b *Backend) missing() error {
 	return nil
 }
 
-// Check says whether such a sandbox can be run.
+// Check rejects VMs that cannot run as sandboxes.
 func (b *Backend) Check(s *backend.Spec) error {
 	for _, not := range []struct {
 		field string
@@ -117,16 +117,15 @@ func (b *Backend) Check(s *backend.Spec) error {
 	return nil
 }
 
-// Start starts a sandbox. What an earlier one of the VM left is removed before.
+// Start starts a sandbox, after removing the remains of an earlier one of the VM.
 func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	return b.start(ctx, s, "run")
 }
 
-// Restore starts a sandbox that continues where the one was of which a folder has the
-// checkpoint: with its memory, and its changes to the same root file system. Sessions of
-// the agent and of consoles are not in it, but programs that the agent has started are. The
-// VM may be another one: its host name and the secret that its agent wants are those of the
-// checkpoint, until RotateSecret.
+// Restore starts a sandbox from the checkpoint in a folder, with its memory and its changes to the
+// same root file system. Sessions of the agent and of consoles are not restored, but programs that
+// the agent started are. The VM may differ from the original: until RotateSecret, host name and
+// agent secret are those of the checkpoint.
 func (b *Backend) Restore(ctx context.Context, s *backend.Spec, folder string) (backend.Instance, error) {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return nil, fault.Wrap(fault.NotFound, err, "there is no checkpoint of the sandbox")
@@ -134,7 +133,7 @@ func (b *Backend) Restore(ctx context.Context, s *backend.Spec, folder string) (
 	return b.start(ctx, s, "restore", "--image-path="+folder)
 }
 
-// start makes a sandbox by a command of runsc's, and leaves nothing when it fails.
+// start creates a sandbox with a runsc command. If it fails, it leaves nothing.
 func (b *Backend) start(ctx context.Context, s *backend.Spec, command ...string) (*Instance, error) {
 	if err := b.missing(); err != nil {
 		return nil, err
@@ -205,8 +204,8 @@ func (b *Backend) create(ctx context.Context, s *backend.Spec, command ...string
 	return p, nil
 }
 
-// Find is the sandbox that an earlier daemon started. One whose start was never finished
-// is not found: Clean removes it.
+// Find returns the sandbox that an earlier daemon started. A sandbox whose start never finished is
+// not found; Clean removes it.
 func (b *Backend) Find(_ context.Context, s *backend.Spec) (backend.Instance, error) {
 	p, err := process.Find(s.Folder)
 	if p == nil || err != nil {
@@ -215,8 +214,7 @@ func (b *Backend) Find(_ context.Context, s *backend.Spec) (backend.Instance, er
 	return b.instance(s, p), nil
 }
 
-// Clean ends what is left of a sandbox's processes, and removes all of its state but the
-// secret.
+// Clean kills a sandbox's remaining processes and removes all of its state except the secret.
 func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	state := stateFolder(s)
 	if _, err := os.Lstat(state); errors.Is(err, fs.ErrNotExist) {
@@ -227,7 +225,7 @@ func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 		return err
 	}
 	defer unlock(lock)
-	// The record first: without it the rest is looked for again.
+	// The record goes first. If the rest fails, Clean can be repeated.
 	if err := process.Forget(s.Folder); err != nil {
 		return err
 	}

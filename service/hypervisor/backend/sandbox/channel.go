@@ -21,10 +21,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
-// hangUp is how long a console's programs have for their end before they are let alone.
+// hangUp is how long a console's programs may take to end before they are killed.
 const hangUp = time.Second
 
-// Dial starts a process in the sandbox, whose input and output are the stream: a relay to
+// Dial starts a process in the sandbox and connects the stream to its input and output: a relay to
 // the agent, or a shell on a terminal. It ends when the stream is closed.
 func (i *Instance) Dial(_ context.Context, c backend.Channel) (io.ReadWriteCloser, error) {
 	switch c {
@@ -42,7 +42,7 @@ func (i *Instance) Dial(_ context.Context, c backend.Channel) (io.ReadWriteClose
 }
 
 func (i *Instance) dialAgent() (io.ReadWriteCloser, error) {
-	// Pipes: writes to a socket of the host's are lost sight of by gVisor when it is full.
+	// Pipes are used because gVisor loses writes to a full host socket.
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (i *Instance) dialAgent() (io.ReadWriteCloser, error) {
 	s := &agentStream{in: in, out: out, ended: make(chan struct{})}
 	s.cmd = i.exec(guestAgent, "relay")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirIn, theirOut, &s.said
-	s.cmd.WaitDelay = hangUp // what the guest still holds open is not waited for
+	s.cmd.WaitDelay = hangUp // do not wait for what the guest still holds open
 	if err := s.cmd.Start(); err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())
 	}
@@ -73,7 +73,7 @@ func (i *Instance) exec(argv ...string) *exec.Cmd {
 	return i.backend.command(context.Background(), append(args, argv...)...)
 }
 
-// agentStream is a session of the agent.
+// agentStream is a session with the agent.
 type agentStream struct {
 	in, out *os.File // of the agent
 
@@ -86,7 +86,7 @@ type agentStream struct {
 	err   error // of the run, once ended is closed
 }
 
-// Write writes to the agent. One that has not started may be found out here, before Read does.
+// Write writes to the agent. It may notice before Read that the agent did not start.
 func (s *agentStream) Write(b []byte) (int, error) {
 	n, err := s.in.Write(b)
 	if errors.Is(err, syscall.EPIPE) {
@@ -95,8 +95,8 @@ func (s *agentStream) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read reads what the agent wrote. Once it has written something, the program that started
-// it is not needed any more, and would take memory.
+// Read reads the agent's output. After the first bytes, the runsc process that started the relay is
+// no longer needed. It is killed to save memory.
 func (s *agentStream) Read(b []byte) (int, error) {
 	n, err := s.out.Read(b)
 	if n > 0 {
@@ -107,7 +107,7 @@ func (s *agentStream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// failed is the error of a stream that has ended with err: why the agent did not start, if it did not.
+// failed returns the error of a stream that ended with err: why the agent did not start, or err.
 func (s *agentStream) failed(err error) error {
 	s.started.Do(func() { s.reason = s.whyNot() })
 	if s.reason != nil {
@@ -116,7 +116,7 @@ func (s *agentStream) failed(err error) error {
 	return err
 }
 
-// whyNot is the error of an agent that has not started.
+// whyNot returns why an agent did not start.
 func (s *agentStream) whyNot() error {
 	select {
 	case <-s.ended:
@@ -128,13 +128,13 @@ func (s *agentStream) whyNot() error {
 	)
 }
 
-// Close ends the session, whose process notices the end of its input.
+// Close ends the session. The relay notices the end of its input.
 func (s *agentStream) Close() error {
 	_ = s.cmd.Process.Kill()
 	return errors.Join(s.in.Close(), s.out.Close())
 }
 
-// tail keeps the beginning of what is written to it, and throws the rest away.
+// tail keeps the beginning of what is written to it and discards the rest.
 type tail struct {
 	mu   sync.Mutex
 	kept bytes.Buffer
@@ -173,7 +173,7 @@ func (i *Instance) dialConsole() (io.ReadWriteCloser, error) {
 	return c, nil
 }
 
-// terminal makes a pair of which the second is the terminal.
+// terminal opens a pair of pseudoterminals.
 func terminal() (master, replica *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

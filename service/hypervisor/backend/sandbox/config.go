@@ -82,8 +82,8 @@ type (
 	}
 )
 
-// config is the configuration of a sandbox as runsc reads it. Agent is the path of the
-// guest agent on the host; secret says whether the VM's folder has one for it.
+// config returns the configuration of a sandbox for runsc. agent is the path of the guest agent on
+// the host; secret reports whether the VM's folder has a secret for it.
 func config(s *backend.Spec, agent string, secret bool) ([]byte, error) {
 	c := ociConfig{Version: "1.0.2", Hostname: s.Name, Root: ociRoot{Path: s.RootFS}, Mounts: mounts(s, agent, secret)}
 	c.Process = ociProcess{

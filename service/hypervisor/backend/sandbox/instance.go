@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
-// Instance is a sandbox that runs.
+// Instance is a running sandbox.
 type Instance struct {
 	backend *Backend
 	process *process.Process
@@ -52,8 +52,8 @@ func (b *Backend) instance(s *backend.Spec, p *process.Process) *Instance {
 	return i
 }
 
-// howItEnded reads what a sandbox left. Its kernel writes its counters when the first
-// process has ended, and else does not come to that.
+// howItEnded derives how a sandbox ended from its files. Its kernel writes its counters only when
+// the first process has ended.
 func howItEnded(state string) backend.End {
 	if info, err := os.Stat(filepath.Join(state, endFile)); err == nil && info.Size() > 0 {
 		return backend.End{Clean: true, Reason: "the guest powered off"}
@@ -73,7 +73,7 @@ func (i *Instance) Done() <-chan struct{} { return i.done }
 // Ended says how, once Done is closed.
 func (i *Instance) Ended() backend.End { return i.ended }
 
-// Paused says whether the programs in the sandbox are halted.
+// Paused reports whether the programs in the sandbox are paused.
 func (i *Instance) Paused(ctx context.Context) (bool, error) {
 	out, err := i.backend.run(ctx, i.state, "state", id)
 	if err != nil {
@@ -86,13 +86,13 @@ func (i *Instance) Paused(ctx context.Context) (bool, error) {
 	return is.Status == "paused", nil
 }
 
-// Pause halts the programs in the sandbox.
+// Pause pauses the programs in the sandbox.
 func (i *Instance) Pause(ctx context.Context) error { return i.do(ctx, "pause", id) }
 
-// Resume lets them continue.
+// Resume resumes them.
 func (i *Instance) Resume(ctx context.Context) error { return i.do(ctx, "resume", id) }
 
-// PowerDown asks the first process to end, which asks all others.
+// PowerDown asks the first process to end, which then asks all others.
 func (i *Instance) PowerDown(ctx context.Context) error { return i.do(ctx, "kill", id, "TERM") }
 
 func (i *Instance) do(ctx context.Context, command ...string) error {
@@ -100,18 +100,18 @@ func (i *Instance) do(ctx context.Context, command ...string) error {
 	return err
 }
 
-// Kill ends the sandbox. Its gofer ends when it notices; Clean waits for that.
+// Kill kills the sandbox. Its gofer ends when it notices that; Clean waits for it.
 func (i *Instance) Kill(context.Context) error { return i.process.Kill() }
 
-// Close lets go of the sandbox, which continues.
+// Close detaches from the sandbox, which keeps running.
 func (i *Instance) Close() error {
 	i.release.Do(func() { close(i.released) })
 	return i.process.Close()
 }
 
-// Checkpoint writes memory and changed files of the sandbox to a folder, which must not be
-// there, for Restore. Meanwhile the sandbox is halted; afterwards it is as it was. After an
-// error there is no folder.
+// Checkpoint writes the sandbox's memory and changed files to a folder, for Restore. The folder
+// must not exist. The sandbox is paused while it is written, and restored to its previous state. On
+// an error, the folder is removed.
 func (i *Instance) Checkpoint(ctx context.Context, folder string) error {
 	if err := os.Mkdir(folder, 0o700); errors.Is(err, os.ErrExist) {
 		return fault.Wrap(fault.Conflict, err, "there is a checkpoint of that name")

@@ -18,11 +18,11 @@ import (
 // ticks of a second, in which Linux tells processor time to programs.
 const ticks = 100
 
-// guestMemory is what the file is called that has the guest's memory.
+// guestMemory is the name of the file with the guest's memory.
 const guestMemory = "/memfd:runsc-memory"
 
-// Metrics reads what the host's kernel counts of the sandbox's processes. Memory is the
-// guest's and that of its kernel; what it wrote to its root file system is not.
+// Metrics returns the kernel's counters for the sandbox's processes. Memory includes the guest's
+// and that of its kernel, but not changes to the root file system.
 func (i *Instance) Metrics(context.Context) (backend.Metrics, error) {
 	pid := i.process.PID
 	m := backend.Metrics{MemoryBytes: memoryFile(pid) + anonymous(pid)}
@@ -30,7 +30,7 @@ func (i *Instance) Metrics(context.Context) (backend.Metrics, error) {
 	if err != nil {
 		return backend.Metrics{}, err
 	}
-	// The guest's programs run in processes below the sandbox. One that has ended meanwhile is
+	// The guest's programs run in processes below the sandbox. A process that has ended since is
 	// counted by its parent.
 	for _, child := range descendants(pid) {
 		if s, err := processorTime(child); err == nil {
@@ -45,7 +45,7 @@ func (i *Instance) Metrics(context.Context) (backend.Metrics, error) {
 	return m, nil
 }
 
-// processorTime is what a process and its children that have ended have spent, in ticks.
+// processorTime returns the time spent by a process and its ended children, in ticks.
 func processorTime(pid int) (int64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -68,7 +68,7 @@ func processorTime(pid int) (int64, error) {
 	return sum, nil
 }
 
-// descendants are the processes below one.
+// descendants returns the PIDs of all processes below one.
 func descendants(pid int) []int {
 	var all []int
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right
@@ -86,7 +86,7 @@ func descendants(pid int) []int {
 	return all
 }
 
-// memoryFile is how much of the guest's memory is in use.
+// memoryFile returns how much of the guest's memory is in use, in bytes.
 func memoryFile(pid int) int64 {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is right
 	for _, link := range links {
@@ -102,10 +102,10 @@ func memoryFile(pid int) int64 {
 	return 0
 }
 
-// anonymous is the memory of the sandbox's kernel itself.
+// anonymous returns the memory of the sandbox's kernel itself, in bytes.
 func anonymous(pid int) int64 { return field(pid, "status", "RssAnon:") << 10 }
 
-// field is a number of a file in /proc, 0 if it is not there.
+// field returns a number from a file in /proc, or 0 if it is missing.
 func field(pid int, file, name string) int64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Prepare makes in a root file system, which sandboxes are to share, what their mounts come to lie
-// on. gVisor would make what is missing when a sandbox starts, in the folder that all share. What is
-// there stays as it is. A root file system in which a link leads out of it, where such a place should
-// be, is refused.
+// Prepare creates the mount points of sandboxes in a root file system that they will share.
+// Otherwise gVisor would create missing ones in the shared folder when a sandbox starts. Existing
+// files are kept. It fails if a link at such a place leads out of the root file system.
 func Prepare(root *os.Root) error {
 	for _, folder := range []string{"dev", "proc", "sys", "tmp"} {
 		if err := root.MkdirAll(folder, 0o755); err != nil {

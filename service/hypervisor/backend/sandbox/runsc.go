@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
-// id is what each sandbox is called in its own state folder.
+// id is the name of every sandbox in its own state folder.
 const id = "vm"
 
 // Files in the state folder beside runsc's own.
@@ -33,10 +33,10 @@ const (
 
 func stateFolder(s *backend.Spec) string { return filepath.Join(s.Folder, "runsc") }
 
-// rootFlag is the argument that all processes of a sandbox have.
+// rootFlag returns the argument that all processes of a sandbox have.
 func rootFlag(state string) string { return "--root=" + state }
 
-// global are the flags before each of runsc's commands.
+// global returns the flags that precede every runsc command.
 func (b *Backend) global(state string) []string {
 	return []string{
 		rootFlag(state), "--platform=systrap", "--network=none", "--ignore-cgroups", "--gofer-network-namespace=new",
@@ -45,9 +45,9 @@ func (b *Backend) global(state string) []string {
 	}
 }
 
-// begin makes a sandbox with the command run or restore, which starts it and returns. Its
-// files are the first process's, which therefore has none of ours. The lock is held by
-// runsc, too, from before it is even known by its arguments.
+// begin creates a sandbox with the command run or restore, which starts it and returns. Its
+// standard files would become the first process's, so it gets none of ours. runsc also holds the
+// lock, from before it can be identified by its arguments.
 func (b *Backend) begin(ctx context.Context, lock *os.File, state string, command ...string) error {
 	log := filepath.Join(state, errorFile)
 	argv := append(b.global(state), "--log="+log)
@@ -71,7 +71,7 @@ func (b *Backend) begin(ctx context.Context, lock *os.File, state string, comman
 	return fmt.Errorf("runsc %s: %w: %s", command[0], err, words(said))
 }
 
-// run runs a command on the sandbox and returns what it printed.
+// run runs a command on the sandbox and returns its output.
 func (b *Backend) run(ctx context.Context, state string, command ...string) ([]byte, error) {
 	cmd := b.command(ctx, append(b.global(state), command...)...)
 	var out, said head
@@ -82,8 +82,8 @@ func (b *Backend) run(ctx context.Context, state string, command ...string) ([]b
 	return out.kept, nil
 }
 
-// mostSaid bounds what is read of what a sandbox's processes said, in bytes: its kernel, which
-// its guest may have taken over, writes to their logs and is who answers runsc.
+// mostSaid limits how much output of a sandbox's processes is read, in bytes: a guest may have
+// taken over its kernel, which writes to the logs and answers runsc.
 const mostSaid = 1 << 20
 
 // head keeps the beginning of what is written.
@@ -94,8 +94,8 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// command is a run of runsc in a session of its own: a signal to the daemon's terminal is
-// not for it.
+// command returns a runsc command in its own session, so that signals to the daemon's terminal do
+// not reach it.
 func (b *Backend) command(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(
 		ctx,
@@ -106,8 +106,8 @@ func (b *Backend) command(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// words is the beginning of what a program said, in one printable line: runsc says first
-// what went wrong, and then where in its code.
+// words returns the beginning of a program's output as one printable line. runsc prints first what
+// went wrong, then where in its code.
 func words(said []byte) string {
 	const most = 1000
 	text := strings.ToValidUTF8(string(said[:min(len(said), most)]), "?")

@@ -16,12 +16,12 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 )
 
-// lockPause is how often a lock is tried that a process which is about to be found holds.
+// lockPause is the interval at which a lock is retried whose holder will soon be found.
 const lockPause = 2 * time.Millisecond
 
-// sweepAndLock ends every process of a sandbox, and returns with a lock on the VM's folder,
-// under which no other is being made. A process that a daemon began just when it died
-// is not yet known by its arguments, but holds that lock.
+// sweepAndLock kills every process of a sandbox and returns with a lock on the VM's folder, during
+// which no other can be created. A process that a daemon started just before it died cannot be
+// identified by its arguments yet, but holds the lock.
 func sweepAndLock(ctx context.Context, folder, state string) (*os.File, error) {
 	for {
 		if err := sweep(ctx, state); err != nil {
@@ -47,8 +47,8 @@ func sweepAndLock(ctx context.Context, folder, state string) (*os.File, error) {
 	}
 }
 
-// lockFolder tries to lock a folder. Closing the file, here and in all processes that have
-// it, unlocks it.
+// lockFolder tries to lock a folder. The lock is held until all processes that have the file close
+// it.
 func lockFolder(folder string) (lock *os.File, free bool, err error) {
 	lock, err = os.Open(folder) //nolint:gosec // the daemon's own folder
 	if err != nil {
@@ -61,16 +61,15 @@ func lockFolder(folder string) (lock *os.File, free bool, err error) {
 	return nil, false, errors.Join(fmt.Errorf("lock %s: %w", folder, err), lock.Close())
 }
 
-// unlock gives up a lock that no process of the sandbox's has any more. Closing the file alone would
-// not do: a process that another goroutine starts at this moment has it, too, until it runs its
-// program.
+// unlock releases the lock. Closing the file alone would not suffice: a process that another
+// goroutine is forking at this moment also has the file until it executes its program.
 func unlock(lock *os.File) {
 	_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) //nolint:gosec // a file's number is small
 	_ = lock.Close()
 }
 
-// sweep ends every process of the sandbox with a state folder: the sandbox, its gofer, and
-// runs of runsc that a daemon which died has left, which may still be making others.
+// sweep kills every process of the sandbox with this state folder: the sandbox, its gofer, and
+// runsc commands of a dead daemon, which may still be creating more.
 func sweep(ctx context.Context, state string) error {
 	for {
 		pids, err := processes(state)
@@ -85,8 +84,8 @@ func sweep(ctx context.Context, state string) error {
 	}
 }
 
-// processes are the numbers of a sandbox's processes but for those that they keep in a
-// namespace of their own, which end with them.
+// processes returns the PIDs of a sandbox's processes, except those in its own PID namespace, which
+// end with it.
 func processes(state string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -101,7 +100,7 @@ func processes(state string) ([]int, error) {
 	return found, nil
 }
 
-// belongs says whether a process was given the state folder. One that has ended was not.
+// belongs reports whether a process has the state folder in its arguments.
 func belongs(pid int, state string) bool {
 	line, err := process.CommandLine(pid)
 	if err != nil {

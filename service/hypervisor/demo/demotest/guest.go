@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package demotest gives tests a guest to boot.
+// Package demotest provides tests with a bootable guest.
 package demotest
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
 )
 
-// Guest is the demonstration's guest without an agent.
+// Guest returns the demo guest without an agent.
 func Guest(t testing.TB) demo.Guest {
 	t.Helper()
 	return GuestWith(t, "")
 }
 
-// GuestWith is a guest with this program as its agent. Packages that are tested at the
-// same time, and later runs, share the download. Without what it is built of, it ends the
-// test as require.Missing does.
+// GuestWith returns a demo guest with this program as its agent. Concurrent and later test runs
+// share the download. If the host lacks what is needed, it ends the test like require.Missing.
 func GuestWith(t testing.TB, agent string) demo.Guest {
 	t.Helper()
 	guest, _, unlock := build(t, agent)
@@ -39,8 +38,8 @@ func GuestWith(t testing.TB, agent string) demo.Guest {
 	return kept
 }
 
-// Kernel is the package of the kernel that guests are built of. It ends the test as GuestWith
-// does.
+// Kernel returns the package of the kernel from which guests are built. It ends the test like
+// GuestWith.
 func Kernel(t testing.TB) string {
 	t.Helper()
 	_, folder, unlock := build(t, "")
@@ -52,8 +51,7 @@ func Kernel(t testing.TB) string {
 	return found[0]
 }
 
-// build builds a guest in the folder that all tests share, and keeps them out until unlock
-// is called.
+// build builds a guest in the folder that all tests share, and locks that until unlock is called.
 func build(t testing.TB, agent string) (guest demo.Guest, shared string, unlock func()) {
 	t.Helper()
 	for _, program := range []string{"apt-get", "dpkg-deb", "cpio", "busybox"} {
@@ -74,7 +72,7 @@ func build(t testing.TB, agent string) (guest demo.Guest, shared string, unlock 
 	return guest, shared, unlock
 }
 
-// locked holds a folder's lock until the function that it returns is called.
+// locked locks a folder until the returned function is called.
 func locked(t testing.TB, folder string) (unlock func()) {
 	t.Helper()
 	f, err := os.Open(folder) //nolint:gosec // of our own

@@ -26,18 +26,18 @@ const (
 	maxPortPause = 200 * time.Millisecond // until a port without a host is read again
 )
 
-// Config is what an Agent stands on. SecretFile and Log are required.
+// Config configures an Agent. SecretFile and Log are required.
 type Config struct {
 	Version    string
 	SecretFile string // of mode 0600, one line
 	Log        *slog.Logger
 	// Mounts lists the file systems that can be frozen; those of this guest if nil.
 	Mounts func() ([]Mount, error)
-	// Shutdown begins to power off or reboot; this guest if nil.
+	// Shutdown starts to power off or reboot; nil: this guest.
 	Shutdown func(mode string) error
 }
 
-// Agent answers the daemon.
+// Agent serves the daemon's requests in a guest.
 type Agent struct {
 	config  Config
 	freezer freezer
@@ -49,13 +49,13 @@ type Agent struct {
 	wrong chan guesses // of capacity one; who took it may refuse the next
 }
 
-// guesses counts the wrong secrets of a minute.
+// guesses counts the wrong secrets within a minute.
 type guesses struct {
 	count int
 	since time.Time
 }
 
-// New returns an Agent with the secret of the file.
+// New returns an Agent with the secret in the file.
 func New(c Config) (*Agent, error) {
 	secret, err := readSecret(c.SecretFile)
 	if err != nil {
@@ -77,7 +77,7 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// Wait waits until what ended sessions ran has ended.
+// Wait waits until everything that ended sessions were running has ended.
 func (a *Agent) Wait() { a.running.Wait() }
 
 func readSecret(path string) (string, error) {
@@ -102,7 +102,7 @@ func readSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// authorize waits a while before it refuses a wrong secret, if there were others.
+// authorize checks a secret. After several wrong ones, it delays the refusal of each further one.
 func (a *Agent) authorize(ctx context.Context, secret string) error {
 	got := sha256.Sum256([]byte(secret))
 	a.mu.Lock()
@@ -126,8 +126,8 @@ func (a *Agent) authorize(ctx context.Context, secret string) error {
 	return wire.Errorf(wire.Denied, "the secret is wrong")
 }
 
-// rotate makes secret the one that requests need, also after a restart if the file can be
-// written.
+// rotate replaces the secret that requests need. If the file can be written, the new secret
+// survives a restart.
 func (a *Agent) rotate(secret string) (wire.Rotated, error) {
 	if err := wire.ValidSecret(secret); err != nil {
 		return wire.Rotated{}, err
@@ -145,16 +145,16 @@ func (a *Agent) rotate(secret string) (wire.Rotated, error) {
 	return wire.Rotated{Stored: err == nil}, nil
 }
 
-// Serve answers on a stream until ctx ends or the stream does, and closes it.
+// Serve serves a stream until ctx or the stream ends, and closes it.
 func (a *Agent) Serve(ctx context.Context, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	defer context.AfterFunc(ctx, func() { stream.Close() })()
 	return a.serve(ctx, stream, wire.NewReader(stream))
 }
 
-// ServePort is Serve for a stream whose end means that no host is there now: it is read
-// again every now and then. It is not closed in between, since that would throw away what
-// a new host has written already.
+// ServePort is like Serve, but the end of the stream only means that no host is connected: it polls
+// the stream again. It keeps the port open, since closing it would discard what a new host has
+// already written.
 func (a *Agent) ServePort(ctx context.Context, port io.ReadWriteCloser) error {
 	defer port.Close()
 	defer context.AfterFunc(ctx, func() { port.Close() })()
@@ -175,7 +175,7 @@ func (a *Agent) ServePort(ctx context.Context, port io.ReadWriteCloser) error {
 	}
 }
 
-// serve runs sessions until the end of the stream, which is not an error, or of ctx.
+// serve runs sessions until the stream ends, which is not an error, or ctx does.
 func (a *Agent) serve(ctx context.Context, stream io.Writer, r *wire.Reader) error {
 	for {
 		nonce, err := r.Preamble(nil, 0)

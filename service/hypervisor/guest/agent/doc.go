@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package agent is what runs in a guest and does what the daemon asks over the protocol
-// of package wire: processes, files, network, shutdown, freezing, its own secret.
+// Package agent runs in a guest and serves the daemon's requests over the protocol of package wire:
+// processes, files, network, shutdown, freezing, and rotation of its secret.
 //
 // # States of a stream
 //
@@ -12,13 +12,13 @@
 //
 // # Invariants
 //
-//   - Nothing is done without the secret, which is compared in constant time and never
-//     logged. After a few wrong ones in a minute each further one, on any stream, is
-//     answered after wrongDelay only, one at a time.
-//   - What a session started ends with it: processes by their group, calls by their
-//     context, frozen file systems by thawing. Only a detached process stays.
-//   - A file is put whole or not at all.
-//   - Memory is bounded: maxCalls calls a session, of a window of data each; maxStreams
+//   - Nothing is done without the secret, which is compared in constant time and never logged.
+//     After a few wrong secrets within a minute, each further one, on any stream, is answered only
+//     after wrongDelay, one at a time.
+//   - What a session started ends with it: processes by their group, calls by their context, frozen
+//     file systems by thawing. Only detached processes stay.
+//   - A file is written completely or not at all.
+//   - Memory is limited: maxCalls calls per session, with one window of data each; maxStreams
 //     sessions.
-//   - File systems are never frozen for longer than maxFreeze, also when the host is gone.
+//   - File systems are never frozen for longer than maxFreeze, even if the host is gone.
 package agent

@@ -19,11 +19,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
-// outputGrace is how long output may pause, once the process has ended, before what still
-// holds it open is no longer waited for.
+// outputGrace is how long output may pause after the process has ended. After that, other processes
+// that hold the output open are no longer waited for.
 const outputGrace = time.Second
 
-// The environment of processes, before what the request adds.
+// The environment of processes, before the request's variables.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 
 func (c *call) exec(ctx context.Context, args wire.Exec) (any, error) {
@@ -77,7 +77,7 @@ func command(args wire.Exec) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// lookPath finds a program in the PATH of the process to be, not of the agent.
+// lookPath looks up a program in the PATH of the new process, not the agent's.
 func lookPath(program, dir string, env []string) (string, error) {
 	if strings.Contains(program, "/") {
 		if !filepath.IsAbs(program) {
@@ -101,7 +101,7 @@ func lookPath(program, dir string, env []string) (string, error) {
 	return "", wire.Errorf(wire.NotFound, "argv: there is no program %s in PATH", program)
 }
 
-// process is a running one, with the agent's ends of its pipes.
+// process is a running process with the agent's ends of its pipes.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  *os.File // nil if it has no input
@@ -146,25 +146,25 @@ func startProcess(cmd *exec.Cmd, input bool) (_ *process, err error) {
 	}
 	go func() {
 		defer close(p.exited)
-		// Without reaping: as long as the process is a zombie nobody else gets its
-		// number, and killing its group hits no other.
+		// Do not reap it yet: while the process is a zombie, its PID is not reused, so killing its
+		// group cannot hit others.
 		for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 		}
 	}()
 	return p, nil
 }
 
-// close closes the agent's ends. A nil *os.File takes that with an error.
+// close closes the agent's ends. Calling Close on a nil *os.File is safe.
 func (p *process) close() {
 	p.stdin.Close()
 	p.output[0].Close()
 	p.output[1].Close()
 }
 
-// kill ends all processes of the group. It must not be called after reaping.
+// kill kills all processes of the group. It must not be called after reaping.
 func (p *process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
-// run feeds the process, sends what it writes and waits for its end.
+// run feeds the process, sends its output and waits for its end.
 func (p *process) run(ctx context.Context, c *call, args wire.Exec) (any, error) {
 	limit := &outputLimit{left: args.MaxOutput, limited: args.MaxOutput > 0}
 	var copying sync.WaitGroup
@@ -224,8 +224,7 @@ func exitOf(state *os.ProcessState, timedOut, truncated bool) wire.Exit {
 	return exit
 }
 
-// feed writes the call's data to the process until its end, or until the process takes no
-// more.
+// feed writes the call's data to the process until the data ends or the process stops reading.
 func (p *process) feed(ctx context.Context, c *call) {
 	defer p.stdin.Close()
 	for {
@@ -242,8 +241,8 @@ func (p *process) feed(ctx context.Context, c *call) {
 	}
 }
 
-// output reads one of a process's outputs, as far as the limit for both goes, and waits
-// for more no longer than outputGrace once the process has ended.
+// output reads one of a process's outputs, up to the common limit of both. After the process has
+// ended, it waits at most outputGrace for more.
 type output struct {
 	file   *os.File
 	exited <-chan struct{}
@@ -274,7 +273,7 @@ type outputLimit struct {
 	truncated atomic.Bool
 }
 
-// take returns how many of n bytes are to be sent.
+// take returns how many of n bytes may be sent.
 func (l *outputLimit) take(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,14 +42,14 @@ func (c *call) putFile(ctx context.Context, args wire.PutFile) (any, error) {
 	return struct{}{}, replaceFile(args.Path, fs.FileMode(args.Mode), &upload{ctx: ctx, call: c, size: args.Size})
 }
 
-// upload reads the data of a call up to an end that fits it.
+// upload reads the data of a call until an end that matches it.
 type upload struct {
 	ctx  context.Context
 	call *call
 	size int64
 }
 
-// Read is there for io.Reader; io.Copy uses WriteTo.
+// Read exists only for io.Reader; io.Copy uses WriteTo.
 func (u *upload) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 func (u *upload) WriteTo(w io.Writer) (n int64, err error) {
@@ -80,7 +80,7 @@ func (u *upload) WriteTo(w io.Writer) (n int64, err error) {
 	return n, nil
 }
 
-// replaceFile puts a file at path with what r has, whole or not at all, and on disk when it
+// replaceFile writes r to the file at path, completely or not at all. The file is on disk when it
 // returns.
 func replaceFile(path string, mode fs.FileMode, r io.Reader) error {
 	folder := filepath.Dir(path)
@@ -108,7 +108,7 @@ func (c *call) getFile(ctx context.Context, args wire.GetFile) (any, error) {
 	if err := checkPath(args.Path); err != nil {
 		return nil, err
 	}
-	// A pipe must not make opening it wait.
+	// Opening a pipe must not block.
 	f, err := os.OpenFile(args.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// Mount is a mounted file system that lies on a disk.
+// Mount is a mounted file system on a disk.
 type Mount struct {
 	Device string // major:minor, of the file system
 	Path   string
@@ -83,7 +83,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// freezer holds what is frozen: files on the file systems, through which they are thawed.
+// freezer holds open files on the frozen file systems, through which they are thawed.
 type freezer struct {
 	log   *slog.Logger
 	mu    sync.Mutex
@@ -98,8 +98,8 @@ func (f *freezer) frozen() bool {
 	return len(f.files) > 0
 }
 
-// freeze freezes all mounts or none, the last mounted first, since a file system may lie
-// in a file of an earlier one.
+// freeze freezes all mounts or none. It starts with the last mounted, since a file system may be in
+// a file of an earlier one.
 func (f *freezer) freeze(ctx context.Context, owner *session, mounts []Mount, limit time.Duration) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +127,7 @@ func (f *freezer) freeze(ctx context.Context, owner *session, mounts []Mount, li
 	return len(f.files), nil
 }
 
-// freezeOne leaves alone what cannot be frozen, as vfat, and what somebody else froze.
+// freezeOne skips file systems that cannot be frozen, such as vfat, or are frozen already.
 func (f *freezer) freezeOne(m Mount) error {
 	file, err := os.Open(m.Path)
 	if err != nil {
@@ -146,7 +146,7 @@ func (f *freezer) freezeOne(m Mount) error {
 	return wire.Errorf(wire.Failed, "freeze %s: %v", m.Path, err)
 }
 
-// thaw thaws what was frozen and returns how many file systems that were.
+// thaw thaws all frozen file systems and returns their number.
 func (f *freezer) thaw() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +171,7 @@ func (f *freezer) thawLocked() int {
 	return n
 }
 
-// endOf thaws what a session froze that is over.
+// endOf thaws what an ended session froze.
 func (f *freezer) endOf(s *session) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,11 +18,10 @@ const (
 	startAgain = time.Second      // until an agent that has ended is started again
 )
 
-// Init is what the first process of a sandbox does, which has no init system: it keeps a
-// program running, the agent, unless argv is empty, and reaps the processes that nobody
-// waits for, until ctx ends, which a signal of the caller's brings about. Then it asks all
-// others to end, and returns when they have, at the latest after ten seconds; the sandbox
-// ends with its first process.
+// Init is the main loop of a sandbox's first process, since a sandbox has no init system. It keeps
+// the agent in argv running, unless argv is empty, and reaps orphaned processes until ctx ends,
+// which the caller arranges on a signal. Then it asks all other processes to end and returns when
+// they have, at the latest after ten seconds. The sandbox ends with its first process.
 func Init(ctx context.Context, argv []string) error {
 	if os.Getpid() != 1 {
 		return errors.New("init is for the first process of a guest only, and this is not it")
@@ -57,7 +56,7 @@ func Init(ctx context.Context, argv []string) error {
 	return endAll()
 }
 
-// spawn starts a program without input and output. It is not waited for here: reap does.
+// spawn starts a program without input and output. reap reaps it.
 func spawn(argv []string) (int, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -74,14 +73,14 @@ func spawn(argv []string) (int, error) {
 	return p.Pid, p.Release()
 }
 
-// endAll asks all processes to end, and waits for that.
+// endAll asks all processes to end and waits for them, at most stopGrace.
 func endAll() error {
 	if err := unix.Kill(-1, unix.SIGTERM); errors.Is(err, unix.ESRCH) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("ask all processes to end: %w", err)
 	}
-	// Not all are children, so that there is no signal to wait for.
+	// Not all of them are children, so there is no signal to wait for.
 	for deadline := time.Now().Add(stopGrace); time.Now().Before(deadline) && unix.Kill(-1, 0) == nil; {
 		reap(0)
 		time.Sleep(5 * time.Millisecond)
@@ -89,7 +88,7 @@ func endAll() error {
 	return nil
 }
 
-// reap takes note of the children that have ended, and says whether one was among them.
+// reap reaps all children that have ended and reports whether one was among them.
 func reap(one int) (ended bool) {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

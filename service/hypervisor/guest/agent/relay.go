@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// relayLimit is how long a Relay waits for an agent that is starting.
+// relayLimit is how long Relay waits for a starting agent.
 const relayLimit = 30 * time.Second
 
-// Relay passes a stream on to the agent that serves a Unix socket, and back, until either
-// side ends it.
+// Relay copies data between a stream and the agent that serves a Unix socket, in both directions,
+// until either side ends.
 func Relay(ctx context.Context, path string, in io.Reader, out io.Writer) error {
 	conn, err := dialAgent(ctx, path)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
-// operations are what a call can be, but for rotate-secret. A body that is malformed is
-// an error of the call only.
+// operations are all operations of calls except rotate-secret. A malformed body only fails the
+// call.
 var operations = map[string]func(context.Context, *call, json.RawMessage) (any, error){
 	wire.OpPing:     func(context.Context, *call, json.RawMessage) (any, error) { return struct{}{}, nil },
 	wire.OpExec:     with((*call).exec),
@@ -65,8 +65,8 @@ type call struct {
 	budget *wire.Budget
 }
 
-// session runs a session from the answer to its preamble to its end, whose reason it
-// returns. Calls may take a while to end after that; they cannot write any more.
+// session sends the response to the preamble, runs the session until its end, and returns the
+// reason. Calls may end later, but cannot write any more.
 func (a *Agent) session(ctx context.Context, stream io.Writer, r *wire.Reader, nonce wire.Nonce) error {
 	hello := wire.With(
 		0, wire.OpHello, wire.Hello{Proto: wire.Proto, Version: a.config.Version, Capabilities: capabilities()},
@@ -85,8 +85,8 @@ func (a *Agent) session(ctx context.Context, stream io.Writer, r *wire.Reader, n
 		defer close(written)
 		_ = s.sender.Run(stream) // a stream that cannot be written is soon at its end
 	}()
-	// The next session may write once the last frame of this one is out. If the host does
-	// not read, that is when a new daemon does, which discards it.
+	// The next session may only write once the last frame of this one is out. If the host does not
+	// read, that happens when a new daemon reads and discards it.
 	defer func() {
 		end()
 		s.sender.Stop()
@@ -107,7 +107,7 @@ func (a *Agent) session(ctx context.Context, stream io.Writer, r *wire.Reader, n
 	}
 }
 
-// farewellLimit is how long a session that ends waits to say so.
+// farewellLimit is the timeout for telling the host that the session is over.
 const farewellLimit = time.Second
 
 // farewell tells the host that the session is over. A port has no connection to close, so the
@@ -118,7 +118,7 @@ func (s *session) farewell(ctx context.Context, why error) {
 	_ = s.answer(ctx, 0, nil, wire.Errorf(wire.Invalid, "%v", why)) // a host that does not read has left
 }
 
-// dispatch takes a frame and does not wait for any call.
+// dispatch handles a frame without waiting for any call.
 func (s *session) dispatch(ctx context.Context, f wire.Frame) error {
 	s.mu.Lock()
 	c, n := s.calls[f.ID], len(s.calls)
@@ -140,7 +140,7 @@ func (s *session) dispatch(ctx context.Context, f wire.Frame) error {
 		return s.answer(ctx, f.ID, nil, wire.Errorf(wire.Busy, "%d calls are open", n))
 	}
 	if f.Op == wire.OpRotateSecret {
-		// Done before the next frame is read, so that it is clear which secret that needs.
+		// Done before the next frame is read, so that it is clear which secret that frame needs.
 		var args wire.RotateSecret
 		if err := json.Unmarshal(f.Body, &args); err != nil {
 			return s.answer(ctx, f.ID, nil, wire.Errorf(wire.Invalid, "the request's body is not as expected"))
@@ -188,7 +188,7 @@ func (c *call) follow(f wire.Frame) error {
 	return nil
 }
 
-// consumed gives the host credit.
+// consumed sends credit to the host.
 func (c *call) consumed(ctx context.Context, n int) error {
 	c.inbox.Consumed(n)
 	return c.sender.Send(ctx, wire.Frame{ID: c.id, Op: wire.OpCredit, Credit: n})

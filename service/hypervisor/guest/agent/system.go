@@ -27,7 +27,7 @@ func (c *call) network(context.Context, struct{}) (any, error) {
 	for _, it := range all {
 		addresses, err := it.Addrs()
 		if err != nil {
-			continue // it has gone meanwhile
+			continue // it was removed since
 		}
 		told := wire.Interface{
 			Name: it.Name, MAC: it.HardwareAddr.String(), MTU: it.MTU,
@@ -51,12 +51,11 @@ func (c *call) shutdown(_ context.Context, args wire.Shutdown) (any, error) {
 	return struct{}{}, c.config.Shutdown(args.Mode)
 }
 
-// forceAfter is how long the guest's own way to shut down may take.
+// forceAfter is how long the guest's own shutdown may take.
 const forceAfter = time.Minute
 
-// shutdown begins to power off or reboot in the way of the guest's init system. Where there
-// is none, or where it does not come to an end, processes are asked to end and the kernel
-// does it.
+// shutdown starts to power off or reboot through the guest's init system. If there is none, or if
+// it does not finish, processes are asked to end and the kernel does it.
 func shutdown(mode string, log *slog.Logger) error {
 	if firstProcess() == program {
 		return shutdownSandbox(mode, log)
@@ -86,7 +85,7 @@ func shutdown(mode string, log *slog.Logger) error {
 // program is the agent's name among processes.
 const program = "mainstay-guest"
 
-// shutdownSandbox ends a guest whose first process is Init.
+// shutdownSandbox shuts down a guest whose first process is Init.
 func shutdownSandbox(mode string, log *slog.Logger) error {
 	if mode == wire.Reboot {
 		return wire.Errorf(wire.Invalid, "mode: a sandbox cannot reboot itself")
@@ -99,7 +98,7 @@ func shutdownSandbox(mode string, log *slog.Logger) error {
 	return nil
 }
 
-// firstProcess is the name of the program of process 1, empty if that is not known.
+// firstProcess returns the program name of process 1, or "" if it is unknown.
 func firstProcess() string {
 	b, err := os.ReadFile("/proc/1/cmdline")
 	if err != nil {
@@ -109,8 +108,8 @@ func firstProcess() string {
 	return filepath.Base(strings.Fields(first + " -")[0])
 }
 
-// shutdownCommand returns how the guest's init system is told, nil if the first process is
-// none, as the script of an initial RAM disk.
+// shutdownCommand returns the command that tells the guest's init system to shut down, or nil if
+// the first process is not an init system, for example the script of an initial RAM disk.
 func shutdownCommand(mode string) []string {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		return []string{"systemctl", "--no-block", mode}

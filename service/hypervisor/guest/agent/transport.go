@@ -26,8 +26,8 @@ const (
 	maxStreams = 16 // sessions at once of a listener
 )
 
-// FindPort returns the device of the virtio-serial port with the name, for which it needs
-// no udev. It is an fs.ErrNotExist if the guest has none.
+// FindPort returns the device of the virtio-serial port with this name. It does not need udev. It
+// fails with fs.ErrNotExist if the guest has no such port.
 func FindPort(name string) (string, error) { return findPort("/sys/class/virtio-ports", name) }
 
 func findPort(class, name string) (string, error) {
@@ -43,7 +43,7 @@ func findPort(class, name string) (string, error) {
 	return "", fmt.Errorf("virtio-serial port %s: %w", name, os.ErrNotExist)
 }
 
-// busyLimit is how long an agent waits for a port that another process has open.
+// busyLimit is how long to wait for a port that another process has open.
 const busyLimit = 30 * time.Second
 
 // ServeVirtio serves the port until ctx ends.
@@ -56,8 +56,8 @@ func (a *Agent) ServeVirtio(ctx context.Context, device string) error {
 	return a.ServePort(ctx, port)
 }
 
-// untilFree opens a port. Only one process can have it open, and an agent that was killed holds it
-// until the last of its threads has exited.
+// untilFree opens a port. Only one process can have it open, and a killed agent holds it until its
+// last thread has exited.
 func untilFree(ctx context.Context, open func() (*os.File, error)) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, busyLimit)
 	defer cancel()
@@ -107,7 +107,7 @@ func (a *Agent) ServeVsock(ctx context.Context) error {
 	return a.listen(ctx, func() (io.ReadWriteCloser, error) { return acceptVsock(socket) })
 }
 
-// acceptVsock returns the next connection of the host; others are closed.
+// acceptVsock returns the next connection from the host and closes all others.
 func acceptVsock(socket *os.File) (io.ReadWriteCloser, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

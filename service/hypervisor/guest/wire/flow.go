@@ -9,11 +9,10 @@ import (
 	"sync"
 )
 
-// ErrEnded is the error of sending in a session that is over.
+// ErrEnded is returned when sending in a session that is over.
 var ErrEnded = errors.New("the session is over")
 
-// Sender writes frames to a stream, one after another. Those who wait get their turn in
-// the order in which they came.
+// Sender writes frames to a stream, one after another, in the order in which callers arrive.
 type Sender struct {
 	frames chan []byte
 	stop   chan struct{}
@@ -25,7 +24,7 @@ func NewSender() *Sender {
 	return &Sender{frames: make(chan []byte), stop: make(chan struct{})}
 }
 
-// Run writes to w until Stop, or until w fails, whose error it returns.
+// Run writes to w until Stop, or until a write fails, whose error it returns.
 func (s *Sender) Run(w io.Writer) error {
 	defer s.Stop()
 	for {
@@ -40,10 +39,10 @@ func (s *Sender) Run(w io.Writer) error {
 	}
 }
 
-// Stop makes Run return once what it writes is written, and all calls of Send.
+// Stop makes all calls of Send return, and Run after its current write.
 func (s *Sender) Stop() { s.once.Do(func() { close(s.stop) }) }
 
-// Send returns when f is next to be written. It waits no longer than ctx.
+// Send returns when f is next to be written, or when ctx ends.
 func (s *Sender) Send(ctx context.Context, f Frame) error {
 	b, err := f.Encode()
 	if err != nil {
@@ -59,8 +58,8 @@ func (s *Sender) Send(ctx context.Context, f Frame) error {
 	}
 }
 
-// Copy sends what r has as chunks of a call until the end of r, within the budget. It
-// returns the number of bytes read. It does not send the end.
+// Copy sends r in chunks as data of a call until the end of r, within the budget. It returns the
+// number of bytes read. It does not send the end frame.
 func (s *Sender) Copy(ctx context.Context, id uint64, stream int, r io.Reader, budget *Budget) (int64, error) {
 	buffer := make([]byte, MaxChunk)
 	for total := int64(0); ; {
@@ -88,7 +87,7 @@ func (s *Sender) Copy(ctx context.Context, id uint64, stream int, r io.Reader, b
 	}
 }
 
-// Budget is how many bytes of data a call may send, Window at first.
+// Budget is the number of data bytes that a call may send, initially Window.
 type Budget struct {
 	mu   sync.Mutex
 	used int
@@ -98,7 +97,7 @@ type Budget struct {
 // NewBudget returns a Budget of Window bytes.
 func NewBudget() *Budget { return &Budget{more: make(chan struct{}, 1)} }
 
-// Add takes credit of the other side. More than was spent is ErrMalformed.
+// Add adds credit from the other side. It fails with ErrMalformed for more than was used.
 func (b *Budget) Add(n int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,8 +130,7 @@ func (b *Budget) take(ctx context.Context, want int) (int, error) {
 	}
 }
 
-// Inbox holds the bytes of data that a call received and nobody consumed yet, at most
-// Window.
+// Inbox holds the data that a call received and that was not consumed yet, at most Window bytes.
 type Inbox struct {
 	mu      sync.Mutex
 	parts   [Errors + 1][]byte
@@ -146,7 +144,7 @@ type Inbox struct {
 // NewInbox returns an empty Inbox.
 func NewInbox() *Inbox { return &Inbox{news: make(chan struct{}, 1)} }
 
-// Put keeps a copy of data. More than the window, or anything after the end, is ErrMalformed.
+// Put stores a copy of data. It fails with ErrMalformed for more than the window, or after the end.
 func (in *Inbox) Put(stream int, data []byte) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -163,7 +161,7 @@ func (in *Inbox) Put(stream int, data []byte) error {
 	return nil
 }
 
-// End says that no more data comes, and keeps the body of the frame that said so.
+// End marks the end of the data and stores the body of the end frame.
 func (in *Inbox) End(body json.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -171,15 +169,15 @@ func (in *Inbox) End(body json.RawMessage) {
 	signal(in.news)
 }
 
-// Drop frees what is held and keeps nothing from now on: nobody will consume it.
+// Drop discards the stored data and all later data, since nobody will consume it.
 func (in *Inbox) Drop() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.dropped, in.parts = true, [Errors + 1][]byte{}
 }
 
-// Take waits for data and returns all there is of one stream. At the end it returns
-// io.EOF. The data counts against the window until Consumed. Take is for one goroutine.
+// Take waits for data and returns everything that is stored for one stream, or io.EOF at the end.
+// The data counts against the window until Consumed. Only one goroutine may call it.
 func (in *Inbox) Take(ctx context.Context) (stream int, data []byte, err error) {
 	for {
 		in.mu.Lock()
@@ -203,14 +201,14 @@ func (in *Inbox) Take(ctx context.Context) (stream int, data []byte, err error) 
 	}
 }
 
-// Trailer is the body of the frame that ended the data, once Take returned io.EOF.
+// Trailer returns the body of the end frame, once Take returned io.EOF.
 func (in *Inbox) Trailer() json.RawMessage {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.end
 }
 
-// Consumed makes room for n more bytes, just before credit for them is sent.
+// Consumed frees n bytes of the window. Call it just before sending credit for them.
 func (in *Inbox) Consumed(n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -31,10 +31,10 @@ const (
 
 const header = 4 // bytes of the length
 
-// ErrMalformed is what frames are that break the protocol.
+// ErrMalformed is returned for frames that violate the protocol.
 var ErrMalformed = errors.New("malformed frame")
 
-// Frame is everything that is sent but the preamble; doc.go says which Op uses what.
+// Frame is everything that is sent except the preamble; doc.go describes which Op uses what.
 type Frame struct {
 	ID     uint64          `json:"id"`
 	Op     string          `json:"op"`
@@ -45,7 +45,7 @@ type Frame struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// With returns a frame whose body is v. It panics if v is no JSON, a mistake of the program.
+// With returns a frame with v as its body. It panics if v cannot be encoded, which is a bug.
 func With(id uint64, op string, v any) Frame {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -54,8 +54,8 @@ func With(id uint64, op string, v any) Frame {
 	return Frame{ID: id, Op: op, Body: body}
 }
 
-// Encode returns the bytes of f with their length before them. It fails only for a frame
-// that is larger than MaxFrame.
+// Encode returns the bytes of f, preceded by their length. It fails only if the frame is larger
+// than MaxFrame.
 func (f *Frame) Encode() ([]byte, error) {
 	if f.Op == OpData {
 		return f.encodeData(), nil
@@ -70,8 +70,8 @@ func (f *Frame) Encode() ([]byte, error) {
 	return measured(append(make([]byte, header, header+len(body)+1), body...)), nil
 }
 
-// measured writes the length of a frame in front of it. If the length contains the first byte of
-// Magic, spaces after the JSON change it: at most 257 of them, and never beyond MaxFrame.
+// measured sets the length in front of a frame. If the length contains the first byte of Magic, it
+// is changed by appending spaces to the JSON: at most 257, and never beyond MaxFrame.
 func measured(b []byte) []byte {
 	for {
 		binary.BigEndian.PutUint32(b, uint32(len(b)-header))
@@ -82,8 +82,8 @@ func measured(b []byte) []byte {
 	}
 }
 
-// Data frames are nearly all that is sent, and a guest may be slow: they are written and
-// read without encoding/json. What is read this way is exactly what is written this way.
+// Nearly all frames are data frames, and a guest may be slow. They are therefore encoded and
+// decoded without encoding/json. Only exactly what is encoded this way is decoded this way.
 const (
 	dataHead   = `{"id":`
 	dataStream = `,"op":"data","stream":`
@@ -99,7 +99,7 @@ func (f *Frame) encodeData() []byte {
 	return measured(append(b, dataTail...))
 }
 
-// decodeData reads what encodeData wrote. The data is put into room.
+// decodeData decodes what encodeData encoded. The data is stored in room.
 func decodeData(b, room []byte) (f Frame, ok bool) {
 	b, ok1 := bytes.CutPrefix(b, []byte(dataHead))
 	b, ok2 := bytes.CutSuffix(bytes.TrimRight(b, " "), []byte(dataTail))
@@ -127,14 +127,14 @@ func (f *Frame) validData() error {
 	return nil
 }
 
-// decode reads the JSON of a frame. Data may lie in room.
+// decode decodes a frame. Its data may be stored in room.
 func decode(b, room []byte) (Frame, error) {
 	if f, ok := decodeData(b, room); ok {
 		return f, nil
 	}
 	var f Frame
 	if err := json.Unmarshal(b, &f); err != nil {
-		// The text of err may quote what was sent, a secret even.
+		// The text of err may quote what was sent, which may contain a secret.
 		return Frame{}, fmt.Errorf("%w: not JSON of the expected form", ErrMalformed)
 	}
 	if f.Op == OpData {

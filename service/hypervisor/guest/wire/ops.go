@@ -31,10 +31,10 @@ const (
 	OpError  = "error"
 )
 
-// Code says why an agent did not do what it was asked, for programs.
+// Code is a machine-readable reason why an agent refused a request.
 type Code string
 
-// The codes of an Error.
+// Codes of an Error.
 const (
 	Denied      Code = "denied"      // the secret is wrong; nothing was done
 	Invalid     Code = "invalid"     // the request makes no sense
@@ -46,7 +46,7 @@ const (
 	Failed      Code = "failed"      // the guest's system refused
 )
 
-// Error is the body of an error frame. The message is what the guest says.
+// Error is the body of an error frame. The message is the guest's text.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -59,15 +59,15 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Hello is what an agent says of itself. Capabilities are the operations it knows.
+// Hello describes an agent. Capabilities are the operations that it supports.
 type Hello struct {
 	Proto        int      `json:"proto"`
 	Version      string   `json:"version"`
 	Capabilities []string `json:"caps"`
 }
 
-// Exec is the body of exec. With Detach the process gets no input, its output is thrown
-// away, it outlives the session, and the call ends when it was started.
+// Exec is the body of exec. With Detach, the process gets no input, its output is discarded, it
+// outlives the session, and the call ends once it has started.
 type Exec struct {
 	Argv      []string `json:"argv"`
 	Env       []string `json:"env,omitempty"` // KEY=value, beside PATH and HOME
@@ -99,15 +99,14 @@ type GetFile struct {
 	Path string `json:"path"`
 }
 
-// Head comes before the data of get-file. Size is -1 if the file has content but no size,
-// as those of /proc.
+// Head precedes the data of get-file. Size is -1 if the file has content but no size, as in /proc.
 type Head struct {
 	Mode uint32 `json:"mode"`
 	Size int64  `json:"size"`
 }
 
-// Sum is the size and the SHA-256, in hexadecimal, of a file that was sent: the body of
-// the end of put-file and the result of get-file.
+// Sum is the size and the SHA-256, in hexadecimal, of a transferred file: the body of the end of
+// put-file and the result of get-file.
 type Sum struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -118,7 +117,7 @@ type Network struct {
 	Interfaces []Interface `json:"interfaces"`
 }
 
-// Interface is a network interface of a guest, as the guest tells it.
+// Interface is a network interface as reported by the guest.
 type Interface struct {
 	Name      string         `json:"name"`
 	MAC       string         `json:"mac,omitempty"`
@@ -138,12 +137,12 @@ const (
 	Reboot   = "reboot"
 )
 
-// Freeze is the body of fs-freeze: after so long file systems thaw by themselves.
+// Freeze is the body of fs-freeze. File systems thaw on their own after the limit.
 type Freeze struct {
 	LimitMS int64 `json:"limit_ms"`
 }
 
-// Frozens is the result of fs-freeze and fs-thaw: how many file systems it concerned.
+// Frozens is the result of fs-freeze and fs-thaw: the number of affected file systems.
 type Frozens struct {
 	FileSystems int `json:"file_systems"`
 }
@@ -153,13 +152,13 @@ type RotateSecret struct {
 	New string `json:"new"`
 }
 
-// Rotated is the result of rotate-secret: whether the new secret is on disk too.
+// Rotated is the result of rotate-secret: whether the new secret is also on disk.
 type Rotated struct {
 	Stored bool `json:"stored"`
 }
 
-// ValidSecret fails for what can be no secret: it is at least one byte and at most
-// MaxSecret of printable ASCII, so that a file can hold it on a line.
+// ValidSecret fails unless s has 1 to MaxSecret bytes of printable ASCII, so that it fits on one
+// line of a file.
 func ValidSecret(s string) error {
 	if s == "" || len(s) > MaxSecret {
 		return Errorf(Invalid, "a secret has 1 to %d bytes, not %d", MaxSecret, len(s))
@@ -172,7 +171,7 @@ func ValidSecret(s string) error {
 	return nil
 }
 
-// Body reads the body of a frame into v.
+// Body decodes the body of a frame into v.
 func Body(body json.RawMessage, v any) error {
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("%w: its body is not as expected", ErrMalformed)

@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// Magic begins a preamble. Its first byte is in no frame.
+// Magic starts a preamble. Its first byte does not occur in frames.
 const Magic = "\xffMSTGST\x01"
 
-// Nonce tells the answer to a preamble from the answers to earlier ones. No byte of it is
-// the first of Magic, so that a preamble is found behind one that was cut.
+// Nonce distinguishes the response to a preamble from responses to earlier ones. None of its bytes
+// is the first of Magic, so a preamble is found even after a truncated one.
 type Nonce [8]byte
 
 // NewNonce returns a random nonce.
@@ -27,10 +27,10 @@ func NewNonce() (n Nonce) {
 
 const preambleSize = len(Magic) + len(Nonce{})
 
-// Preamble returns the bytes that begin a session, and those that answer them.
+// Preamble returns the bytes that start a session, and those that answer them.
 func (n Nonce) Preamble() []byte { return append([]byte(Magic), n[:]...) }
 
-// Reader reads preambles and frames. It is for one goroutine.
+// Reader reads preambles and frames. It is not safe for concurrent use.
 type Reader struct {
 	buffered *bufio.Reader
 	frame    []byte // grows to what was the largest frame
@@ -42,9 +42,9 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{buffered: bufio.NewReaderSize(r, 32<<10)}
 }
 
-// Preamble discards everything up to a preamble, with want if that is not nil, and the
-// preamble itself, and returns its nonce. It gives up after limit bytes, if that is not 0.
-// After an error of the stream it can be called again.
+// Preamble discards everything up to and including a preamble, with the nonce want if that is not
+// nil, and returns its nonce. It fails after limit bytes unless limit is 0. After a stream error it
+// can be called again.
 func (r *Reader) Preamble(want *Nonce, limit int) (Nonce, error) {
 	for skipped := 0; ; {
 		b, err := r.buffered.Peek(preambleSize)
@@ -74,7 +74,7 @@ func (r *Reader) Preamble(want *Nonce, limit int) (Nonce, error) {
 }
 
 // Frame returns the next frame, whose Data is valid until the next call. It fails with
-// ErrMalformed, which leaves a preamble where it is, or with the error of the stream.
+// ErrMalformed, without consuming a preamble, or with the stream's error.
 func (r *Reader) Frame() (Frame, error) {
 	b, err := r.buffered.Peek(1)
 	if err != nil {
@@ -101,8 +101,8 @@ func (r *Reader) Frame() (Frame, error) {
 	return decode(r.frame, r.data)
 }
 
-// fill reads n bytes into r.frame as they come, so that a length alone takes no memory,
-// and stops before the first byte of a preamble.
+// fill reads n bytes into r.frame as they arrive, so that a length alone allocates no memory. It
+// stops before the first byte of a preamble.
 func (r *Reader) fill(n int) error {
 	for n > 0 {
 		if _, err := r.buffered.Peek(1); err != nil {
