@@ -325,6 +325,13 @@ func TestWhatPeopleSayIsBounded(t *testing.T) {
 				h.Errorf("%s: %v", name, err)
 			}
 		}
+		err := h.update(func(tx *db.Tx) error {
+			_, err := h.alerts.Acknowledge(h.Context(), tx, db.All(), id, "ops", strings.Repeat("é", alert.MaxNote))
+			return err
+		})
+		if err != nil {
+			h.Errorf("a note of %d characters that take two bytes each: %v", alert.MaxNote, err)
+		}
 	})
 }
 

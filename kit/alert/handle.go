@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -12,13 +13,13 @@ import (
 
 // The bounds of what people say of an alert.
 const (
-	MaxNote    = 1000 // bytes of a note or a reason
+	MaxNote    = 1000 // characters of a note or a reason
 	MaxSilence = 366 * 24 * time.Hour
 )
 
 func checkNote(field, note string) error {
-	if len(note) > MaxNote {
-		return fault.InvalidField(field, "is longer than %d bytes", MaxNote)
+	if utf8.RuneCountInString(note) > MaxNote {
+		return fault.InvalidField(field, "is longer than %d characters", MaxNote)
 	}
 	return text.Check(field, strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(note))
 }

@@ -44,6 +44,20 @@ var errTwice = fault.New(
 	fault.Conflict, "a request with the same Idempotency-Key is being served; repeat this when it was answered",
 ).WithCode("idempotency_key_in_use")
 
+// Claim keeps other requests with the same key out of this process until release is called. It fails
+// with a Conflict fault while another has it. Services claim a key before they ask whether a request
+// is repeated: what the first of two requests prepares, such as a name that it takes, would otherwise
+// refuse the second for another reason. Of two processes, Begin lets one through.
+func (r *Runner) Claim(k Key) (release func(), err error) {
+	if k.hash == "" {
+		return func() {}, nil
+	}
+	if _, taken := r.claimed.LoadOrStore(k.hash, nil); taken {
+		return nil, errTwice
+	}
+	return func() { r.claimed.Delete(k.hash) }, nil
+}
+
 // Repeated is the id of the operation that was begun with a key, empty if there is none. Services ask
 // for it before they prepare anything. If something else was asked for with the key, it fails with a
 // Conflict fault.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +47,7 @@ type Runner struct {
 	now       func() time.Time
 	ending    context.Context
 	cancelled map[string]func(ctx context.Context, args string) error // by kind
+	claimed   sync.Map                                                // of the hashes of keys
 }
 
 // New makes a Runner. Kinds are registered before it runs.

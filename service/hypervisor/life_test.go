@@ -419,3 +419,24 @@ func TestAVMBootsByUEFIAndKeepsItsOwnVariables(t *testing.T) {
 		400, "invalid", "firmware",
 	)
 }
+
+func TestWaitingForAVMOfAnotherTenantDoesNotDisturbIt(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	d := start(t, usualDocument)
+	vm := contracttest.As[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", acmeToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
+		).Want(201),
+	)
+	path := "/v1/vms/" + vm.Id
+	d.call("POST", path+"/start", acmeToken, nil).Want(200)
+	d.call("GET", path+"/wait?state=running&timeout=1", otherToken, nil).Refused(404, "not_found", "")
+	d.call("GET", "/v1/vms/made-up/wait?state=running&timeout=1", otherToken, nil).Refused(404, "not_found", "")
+	d.call("GET", path+"/metrics", acmeToken, nil).Want(200) // the daemon still knows its process
+	d.call("POST", path+"/stop", acmeToken, object{"force": true}).Want(200)
+	if got := d.vm(vm.Id); got.State != "stopped" {
+		t.Errorf("the VM is %s", got.State)
+	}
+}

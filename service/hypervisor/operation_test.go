@@ -106,3 +106,33 @@ func TestARequestThatIsRepeatedWithItsKeyBeginsOneOperation(t *testing.T) {
 		t.Errorf("%d operations", len(all))
 	}
 }
+
+func TestOfTwoRequestsWithOneKeyAtOnceNoneIsRefusedForWhatTheOtherTook(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	d := start(t, "")
+	vm := contracttest.As[hypervisorapi.VM](
+		d.call(
+			"POST", "/v1/vms", adminToken,
+			object{"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}},
+		).Want(201),
+	)
+	answers := make(chan answer, 8)
+	for range cap(answers) {
+		go func() {
+			answers <- d.callWith("a key", "POST", "/v1/vms/"+vm.Id+"/clone", adminToken, object{"name": "two"})
+		}()
+	}
+	begun := map[string]bool{}
+	for range cap(answers) {
+		a := <-answers
+		if a.Status == 202 {
+			begun[contracttest.As[hypervisorapi.Operation](a).Id] = true
+		} else {
+			a.Refused(409, "idempotency_key_in_use", "")
+		}
+	}
+	if len(begun) != 1 {
+		t.Errorf("%d operations were begun, want 1", len(begun))
+	}
+}

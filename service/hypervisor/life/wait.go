@@ -15,14 +15,20 @@ import (
 // Wait returns when a VM is in the given state, immediately if it already is. It fails with a
 // conflict when the limit is reached.
 func (l *Life) Wait(ctx context.Context, id string, state vm.State, limit time.Duration) (record.VM, error) {
+	if _, err := l.store.VM(ctx, id); err != nil {
+		return record.VM{}, err // before Get makes a machine for an id that a caller made up
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		m := l.machines.Get(id)
 		bell := m.Bell() // taken before the row is read, so that no change is missed
 		r, err := l.store.VM(ctx, id)
+		if fault.Is(err, fault.NotFound) {
+			// The VM was deleted meanwhile. Get may have made a machine after Delete forgot its own.
+			l.machines.Forget(id)
+		}
 		if err != nil {
-			l.machines.Forget(id) // drops the machine that Get may have made
 			return r, err
 		}
 		if r.State == state {

@@ -87,6 +87,11 @@ func (r *Runner) Once(
 	if err != nil {
 		return record.Operation{}, err
 	}
+	release, err := r.kit.Claim(key)
+	if err != nil {
+		return record.Operation{}, err
+	}
+	defer release()
 	id, err := r.kit.Repeated(ctx, key)
 	switch {
 	case err != nil:
