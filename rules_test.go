@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const module = "github.com/mainstay-infra/mainstay/"
@@ -329,6 +330,39 @@ func TestTheRuleOfGoroutinesTellsThemApart(t *testing.T) {
 		if !found {
 			t.Errorf("%s is not seen", text)
 		}
+	}
+}
+
+func TestProseHasAtMostAHundredColumns(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, found...)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(line, "    ") || strings.HasPrefix(strings.TrimSpace(line), "|") {
+				continue // code, and tables
+			}
+			if n := utf8.RuneCountInString(line); n > 100 {
+				t.Errorf("%s:%d has %d columns", path, i+1, n)
+			}
+		}
+	}
+	if len(paths) < 40 {
+		t.Errorf("only %d documents were found", len(paths))
 	}
 }
 
