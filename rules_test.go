@@ -361,7 +361,7 @@ func TestProseHasAtMostAHundredColumns(t *testing.T) {
 			}
 		}
 	}
-	if len(paths) < 40 {
+	if len(paths) < 35 {
 		t.Errorf("only %d documents were found", len(paths))
 	}
 }
