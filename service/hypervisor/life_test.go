@@ -180,11 +180,11 @@ func TestVMsOutliveTheDaemonAndWhatHappenedMeanwhileIsNoticed(t *testing.T) {
 		d.connected(id)
 	}
 	d.call("POST", "/v1/vms/"+ids[1]+"/pause", adminToken, nil).Want(200)
-	d.alone(ids[2], "sleep 0.5; poweroff -f")
-	pids := map[string]int{}
+	pids := map[string]int{} // while all of them have one
 	for _, id := range ids {
 		pids[id] = *d.vm(id).Pid
 	}
+	d.alone(ids[2], "sleep 0.5; poweroff -f")
 	d.restart(func() {
 		if err := syscall.Kill(pids[ids[3]], syscall.SIGKILL); err != nil {
 			t.Error(err)
