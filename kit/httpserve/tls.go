@@ -115,8 +115,8 @@ func (f *tlsFiles) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// selfSigned makes a certificate for this machine's own names. It lasts as long
-// as the process: its key is never stored.
+// selfSigned creates a certificate for this machine's own names. It exists only as long as the
+// process: its key is never stored.
 func selfSigned(host string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -9,14 +9,15 @@
 //
 // A request for an operation passes through, in this order:
 //
-//	request id, access log, metrics, recovery from panics, bound on requests in flight
-//	Identify    who calls, or 401
+//	request id, access log, metrics, panic recovery, limit on requests in flight
+//	Identify    identifies the caller, or 401
 //	Around      the service's own rate limits and records
-//	Admit       whether the caller's class may do this, or 403
+//	Admit       checks that the caller's class may do this, or 403
 //	            pages of other sites may not change anything
-//	            the bound of the body (x-body)
-//	Body        what the service does with bodies before they are read
-//	            the contract, or 400: a caller who may not call learns nothing of what is valid
+//	            the limit on the body (x-body)
+//	Body        the service's handling of bodies before they are read
+//	            the contract, or 400; checked late, so that a caller without
+//	            permission learns nothing about what is valid
 //	            deadlines (x-time)
 //	            the operation
 //

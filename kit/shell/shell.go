@@ -59,9 +59,9 @@ type Config[C any] struct {
 	// Body wraps everything that reads a request's body, which is already limited. Nil means no
 	// wrapper.
 	Body func(*contract.Operation, http.Handler) http.Handler
-	// Rates bound how often operations are called, by their class in the contract (x-rate); ""
-	// is the class of those that name none. Each class has an allowance of its own for each
-	// caller, admitted or not. The zero Rate, and none for "", is no limit.
+	// Rates limits how often operations are called, by their class in the contract (x-rate); "" is
+	// the class of operations that name none. Each caller, admitted or not, has a separate
+	// allowance per class. The zero Rate, or no entry for "", means no limit.
 	Rates map[string]Rate
 	// Whom returns the key that a caller's requests are counted under, or "" to not count them.
 	// Callers that are not identified are counted by network. If Whom is nil, all are.
@@ -192,7 +192,7 @@ func (s *Shell[C]) guard(op *contract.Operation, next http.Handler) http.Handler
 			}
 		}
 		if op.Time == contract.Long {
-			httpserve.Lasting(w, r) // it ends by limits of its own
+			httpserve.Lasting(w, r) // it has its own limits
 		}
 		next.ServeHTTP(w, r)
 	})
