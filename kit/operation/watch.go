@@ -56,7 +56,7 @@ func Watch(
 		shown, ended, err = next(stream.Context(), watchPeriod)
 	}
 	if stream.Context().Err() != nil {
-		return nil // the client has left, or the server drains
+		return nil // the client has disconnected, or the server drains
 	}
 	return err
 }
