@@ -3,6 +3,7 @@
 //	reader.go   Reader: bytes on their way, counted and bounded
 //	reader.go   Reader: counts and limits bytes in transit
 //	fetch.go    Fetcher: downloads a file over HTTP, in several attempts if necessary
+//
 // # Invariants
 //
 //   - A file is put in place only when it is complete and has the expected SHA-256. It then
