@@ -33,7 +33,7 @@ func (mode *devMode) isSet(variable string) bool {
 
 // devPart is a service's part of dev mode.
 type devPart struct {
-	signIn string // with what people sign in
+	signIn string // what people sign in with
 	// module returns the module to run. started is called with its URL and its engine.
 	module func(started func(url, engine string)) Module
 }
