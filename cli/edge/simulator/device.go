@@ -19,7 +19,7 @@ type device struct {
 
 	desired []byte    // last applied desired state, without the update; nil: none
 	wanted  []byte    // to be applied at applyAt; nil: none
-	applyAt time.Time //
+	applyAt time.Time // when wanted is applied
 	request string    // the last update that it received
 	version string    // of that update
 	plan    []step    // its remaining steps
