@@ -88,7 +88,7 @@ type wireClaims struct {
 // Issue returns a token for the claims that expires after life. It sets the token's ID.
 func (s *Sessions) Issue(c Claims, life time.Duration) (token string, issued Claims, err error) {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails: it ends the program instead
+	_, _ = rand.Read(id[:]) // never fails: it crashes the program instead
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	c.ID = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]) // UUIDv4, RFC 9562
 	c.Expires = s.now().Add(life).UTC().Truncate(time.Second)

@@ -74,7 +74,7 @@ func NewHasher(params PasswordParams, concurrent int) (*Hasher, error) {
 // HashPassword returns the PHC string of password with a fresh salt, for example
 // "$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>". A password that is empty or
 // longer than 1024 bytes is a fault of kind Invalid with the field "password";
-// further rules are the service's. If ctx ends while waiting for a turn, the
+// services may add further rules. If ctx ends while waiting for a turn, the
 // fault is Unavailable.
 func (h *Hasher) HashPassword(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPassword {

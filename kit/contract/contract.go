@@ -41,11 +41,11 @@ type Operation struct {
 	MaxBody int64
 	// Time is the operation's time limit (x-time).
 	Time Time
-	// Credential names a special credential that the operation takes (x-credential),
-	// empty if it takes the usual ones only. The words are the service's.
-	Credential string
 	// Credential names a special credential that the operation accepts (x-credential). It is empty
 	// if it accepts only the usual ones. Each service defines its names.
+	Credential string
+	// Rate is the class of the operation's rate limit (x-rate), empty for the usual one. Each
+	// service defines its classes.
 	Rate string
 	// Statuses are the documented status codes.
 	Statuses []int

@@ -45,7 +45,7 @@ type ticket[C any] struct {
 	subject string
 	verbs   []string
 	expires time.Time
-	release func() // gives back its slot
+	release func() // releases its slot
 }
 
 // NewTickets returns Tickets whose words begin with prefix, such as "mtk_". owner returns the name

@@ -215,7 +215,7 @@ func Read(r *http.Response, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Body.Close() }() // it was only read
+	defer func() { _ = r.Body.Close() }() // read only
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer+1))
 	switch {
 	case err != nil:

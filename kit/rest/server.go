@@ -226,7 +226,7 @@ func WriteStream(
 	w http.ResponseWriter, status int, contentType string, body io.Reader, length int64, header ...any,
 ) error {
 	if c, ok := body.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // it was only read
+		defer func() { _ = c.Close() }() // read only
 	}
 	if length != 0 {
 		header = append(header, "Content-Length", length)

@@ -31,8 +31,8 @@ type bucket struct {
 	max    float64
 }
 
-// NewMemory keeps so many minutes of at most so many series. When there would be more, the series
-// that was not fed for the longest time goes.
+// NewMemory returns a Memory that keeps the last minutes of at most maxSeries series. Beyond that,
+// it drops the series whose last sample is the oldest.
 func NewMemory[K comparable](minutes, maxSeries int) *Memory[K] {
 	return &Memory[K]{minutes: minutes, maxSeries: maxSeries, series: map[K]*ring{}, fed: list.New()}
 }

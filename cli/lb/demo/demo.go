@@ -39,7 +39,7 @@ const (
 	stopWait  = 5 * time.Second
 )
 
-// Run runs the demonstration until its end or ctx's.
+// Run runs the demonstration until it or ctx ends.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if os.Geteuid() != 0 {
 		return fault.New(
