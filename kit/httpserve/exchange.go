@@ -97,8 +97,8 @@ func (x *exchange) finalStatus(returned bool) int {
 	return http.StatusInternalServerError
 }
 
-// RouteFrom returns the ServeMux pattern that matched the request, for example "GET
-// /v1/sites/{id}", or "unmatched". It is known only inside the Mux.
+// RouteFrom returns the ServeMux pattern that matched the request, for example
+// "GET /v1/sites/{id}", or "unmatched". It is known only inside the Mux.
 func RouteFrom(ctx context.Context) string {
 	if x := exchangeOf(ctx); x != nil {
 		return x.route()

@@ -18,8 +18,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// Mux registers a contract's operations. The pattern is one of http.ServeMux: "GET
-// /api/v1/sites/{id}".
+// Mux registers a contract's operations. The pattern is one of http.ServeMux:
+// "GET /api/v1/sites/{id}".
 type Mux interface {
 	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
 }
@@ -190,8 +190,8 @@ func Form[T any](in *Input) *T {
 	return body
 }
 
-// Enveloper is a ResponseWriter that wraps response bodies in an envelope, such as {"success":
-// true, "data": …}.
+// Enveloper is a ResponseWriter that wraps response bodies in an envelope, such as
+// {"success": true, "data": …}.
 type Enveloper interface {
 	http.ResponseWriter
 	// Envelope returns the value to send instead of body.

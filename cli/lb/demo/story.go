@@ -187,5 +187,3 @@ func (s *story) poll(ctx context.Context, what string, enough func([]lbapi.Backe
 		}
 	}
 }
-
-// expect returns an error if a call did not return 200.
