@@ -1,6 +1,6 @@
 // Package podman is a client of the Podman REST API, over the Unix socket that
-// `podman system service` listens on. It covers what Mainstay needs: containers, their health and logs, and
-// pulling images.
+// `podman system service` listens on. It covers what Mainstay needs: containers, their health and
+// logs, and pulling images.
 //
 // It speaks version 4.0.0 of the libpod API, which every Podman since 4.0 serves
 // (https://docs.podman.io/en/latest/_static/api.html). Podman's own Go bindings

@@ -128,8 +128,8 @@ func (s *Shell[C]) HandleFunc(pattern string, handler func(http.ResponseWriter, 
 
 // Raw registers the handler of an operation that needs the request and its writer: a stream, a
 // socket, a file or a redirect. pattern is as in the contract, without the base path:
-// "GET /vms/{id}/console". An error that the handler returns becomes the response, unless the response
-// has begun.
+// "GET /vms/{id}/console". An error that the handler returns becomes the response, unless the
+// response has begun.
 func (s *Shell[C]) Raw(pattern string, handler func(w http.ResponseWriter, r *http.Request, caller C) error) {
 	var method, path string
 	if _, err := fmt.Sscanf(pattern, "%s %s", &method, &path); err != nil {
