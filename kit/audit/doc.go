@@ -51,8 +51,8 @@
 //     they can forge the whole log. Keep checkpoints where the service's host cannot
 //     change them.
 //   - Without the file of checkpoints, a database that is restored between two runs of
-//     the service is not detected. A missing file is logged, and Verify reports the
-//     first checkpoint of the current one.
+//     the service is not detected. A missing file is logged, and Verify reports since
+//     when the current file exists.
 //   - Entries that were cut off after the newest checkpoint while the service was down
 //     are not detected: at most about one second of entries.
 //   - A changed entry in the middle is found by the daily verification of the whole

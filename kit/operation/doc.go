@@ -1,5 +1,5 @@
 // Package operation runs long tasks as durable jobs (package jobs) that callers follow as
-// operations, with progress, cancellation, an owner and a result.
+// operations, with progress, cancellation, the caller who started them, and their outcome.
 //
 //	operation.go   Operation and its row; States
 //	runner.go      Runner: starts, runs, awaits and cancels operations
