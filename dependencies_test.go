@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the programs link in to testdata/dependencies of each")
 
-// A module that a program begins to link in is more code to trust, and a larger program, so it
-// shows in a review. Versions do not: they change all the time.
+// A new module in a program is more code to trust, and a larger program, so it must show in a
+// review. Versions are not listed: they change all the time.
 func TestProgramsLinkInOnlyTheModulesThatAreListed(t *testing.T) {
 	t.Parallel()
 	readTree(t)
@@ -41,8 +41,8 @@ func TestProgramsLinkInOnlyTheModulesThatAreListed(t *testing.T) {
 	}
 }
 
-// readTree opens what decides about the result, so that the test cache sees it: the cache does not
-// see what "go list" reads.
+// readTree opens the files that the result depends on, so that the test cache sees them: the cache
+// does not see what "go list" reads.
 func readTree(t *testing.T) {
 	t.Helper()
 	_ = packages(t)
@@ -53,7 +53,7 @@ func readTree(t *testing.T) {
 	}
 }
 
-// modulesOf are the paths of the modules whose packages are in the program as it is shipped, sorted.
+// modulesOf returns the paths of the modules that are linked into the shipped program, sorted.
 func modulesOf(t *testing.T, program string) []string {
 	t.Helper()
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}`
@@ -70,7 +70,7 @@ func modulesOf(t *testing.T, program string) []string {
 	return slices.Compact(modules)
 }
 
-// without are the elements of a that b does not have.
+// without returns the elements of a that are not in b.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

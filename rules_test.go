@@ -1,5 +1,6 @@
-// Package mainstay_test keeps the rules of the house: who may import whom, what programs link in,
-// and that packages, error codes and decisions say what they should. See docs/architecture.md.
+// Package mainstay_test checks the repository's rules: which packages may import which, which
+// modules the programs link in, and properties of packages, error codes and decisions. See
+// docs/architecture.md.
 package mainstay_test
 
 import (
@@ -25,8 +26,8 @@ type goPackage struct {
 	ImportPath string
 }
 
-// packages reads the tree itself. What a program such as "go list" reads is not seen by the test
-// cache, which would then repeat an outdated result.
+// packages reads the tree itself. The test cache does not see what a program such as "go list"
+// reads, and would repeat an outdated result.
 func packages(t *testing.T) []goPackage {
 	t.Helper()
 	var all []goPackage
@@ -57,8 +58,8 @@ func packages(t *testing.T) []goPackage {
 	return all
 }
 
-// room is the part of the house that a package of ours belongs to: kit, cli,
-// api/edge, service/edge, ... It is empty for packages from elsewhere.
+// room returns the part of the repository that one of our packages belongs to: kit, cli, api/edge,
+// service/edge, ... It is empty for other packages.
 func room(importPath string) string {
 	path, ours := strings.CutPrefix(importPath, module)
 	if !ours {
@@ -72,13 +73,13 @@ func room(importPath string) string {
 	return parts[0]
 }
 
-// mayImport is the table of the house: what each kind of room may import.
+// mayImport defines what each kind of room may import.
 func mayImport(from, to string) bool {
 	kind, _, _ := strings.Cut(from, "/")
 	toKind, toName, _ := strings.Cut(to, "/")
 	switch kind {
 	case "cmd":
-		// The program that runs inside of guests is small, and has nothing of the house's.
+		// The program that runs inside guests is small, and uses nothing else of the repository.
 		return toKind == "app" || toKind == "cli" || from == "cmd/mainstay-guest" && to == "service/hypervisor"
 	case "app":
 		return toKind == "service" || toKind == "kit" || toKind == "web"
@@ -94,7 +95,7 @@ func mayImport(from, to string) bool {
 	return from == to
 }
 
-// lower orders the kit: a package imports only packages with a smaller number.
+// lower orders the kit's packages: a package may import only packages with a smaller number.
 var lower = map[string]int{
 	"backoff": 0, "durable": 0, "fault": 0, "glob": 0, "mergepatch": 0, "problem": 0, "require": 0, "routine": 0,
 	"auth": 1, "console": 1, "db": 1, "fanout": 1, "httpserve": 1, "image": 1, "list": 1, "netlab": 1, "podman": 1,
@@ -173,7 +174,7 @@ func TestNoPackageHasANameThatSaysNothing(t *testing.T) {
 	}
 }
 
-// bareGoroutines are the folders whose goroutines need not go through package routine.
+// bareGoroutines are the directories whose goroutines need not use package routine.
 var bareGoroutines = map[string]string{
 	"kit/routine":                                      "it is what the others go through",
 	"service/hypervisor/guest/agent":                   "it runs in guests, which have nothing of the house's; the daemon sees its end as that of any session",
@@ -183,7 +184,7 @@ var bareGoroutines = map[string]string{
 }
 
 // A panic in a goroutine ends the process, whoever starts it. In services and the kit, the body of
-// each goroutine is therefore a call of package routine, after nothing but deferred calls:
+// each goroutine must therefore be deferred calls, followed by a call of package routine:
 //
 //	go func() { done <- routine.Call(log, "name", f) }()
 //	work.Go(func() {
@@ -228,8 +229,8 @@ func TestGoroutinesRecoverFromPanics(t *testing.T) {
 	}
 }
 
-// goroutine is the body of the goroutine that n starts: by a go statement, or by a method Go such
-// as that of a sync.WaitGroup. It is nil if it does not stand there.
+// goroutine returns the body of the goroutine that n starts, by a go statement or by a method Go
+// such as that of a sync.WaitGroup. body is nil if the function is not a literal.
 func goroutine(n ast.Node) (body *ast.BlockStmt, ok bool) {
 	var f ast.Expr
 	switch n := n.(type) {
@@ -250,7 +251,7 @@ func goroutine(n ast.Node) (body *ast.BlockStmt, ok bool) {
 	return body, true
 }
 
-// recovers says whether a body is deferred calls, and then a call of package routine.
+// recovers reports whether a body consists of deferred calls and then a call of package routine.
 func recovers(body *ast.BlockStmt) bool {
 	if body == nil || len(body.List) == 0 {
 		return false
@@ -270,7 +271,7 @@ func recovers(body *ast.BlockStmt) bool {
 	case *ast.SendStmt:
 		value = s.Value
 	}
-	// It may be what is called with the result, as in c.lose(routine.Call(...)).
+	// The call may be an argument, as in c.lose(routine.Call(...)).
 	call, ok := value.(*ast.CallExpr)
 	if !ok {
 		return false
@@ -286,7 +287,7 @@ func recovers(body *ast.BlockStmt) bool {
 	return false
 }
 
-// calls says whether a call is one of a function of the package.
+// calls reports whether a call is one of a function of the package.
 func calls(call *ast.CallExpr, name string) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -386,7 +387,8 @@ func TestEveryDecisionSaysWhenToThinkAgain(t *testing.T) {
 	}
 }
 
-// What a code means, and what to do, is told in one place, and of no code that there is not.
+// Every error code that exists, and no other, is documented in docs/errors.md, with its meaning and
+// remedy.
 func TestEveryErrorCodeIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("docs/errors.md")
@@ -440,12 +442,12 @@ func TestEveryErrorCodeIsDocumented(t *testing.T) {
 	}
 }
 
-// fronts are the files of a service that may know HTTP: they translate, identify and listen.
+// fronts are the files of a service that may use HTTP: they translate, identify and listen.
 var fronts = regexp.MustCompile(`^(http(_\w+)?|access|gate|listen)\.go$`)
 
 // The domain of a service is called by its API today and by a queue, a command or a test tomorrow,
-// so it sees neither requests nor their writers. The API translates, and leaves the database to the
-// domain.
+// so it must not use requests and response writers. The API translates, and leaves the database to
+// the domain.
 func TestTheDomainKnowsNoHTTPAndTheAPINoSQL(t *testing.T) {
 	t.Parallel()
 	checked := 0
@@ -499,8 +501,8 @@ func TestTheDomainKnowsNoHTTPAndTheAPINoSQL(t *testing.T) {
 
 var sql = regexp.MustCompile("^[\"`](SELECT|INSERT|UPDATE|DELETE) ")
 
-// unscoped are the functions that read rows of all orgs, or rows that something else has put in
-// the caller's scope, and why that is right.
+// unscoped are the functions that may read rows of all orgs, or rows that were already limited to
+// the caller's scope, with the reason.
 var unscoped = map[string]string{
 	"alert.go alertRules":                        "a sweep is the control plane's own; alerts have the org of what they are about",
 	"alert.go findViolations":                    "a sweep judges all deployments",
@@ -533,9 +535,8 @@ var unscoped = map[string]string{
 	"token.go findToken":                         "who calls is not known before",
 }
 
-// Where there are tenants, a query without a scope shows one tenant's rows to another. A function of
-// the control plane that reads a table with the column org_id therefore asks for the caller's scope,
-// or is listed above.
+// A query without a scope can show one tenant's rows to another. So a function of the control plane
+// that reads a table with the column org_id must take the caller's scope, or be listed above.
 func TestQueriesOnTablesOfTenantsAreScoped(t *testing.T) {
 	t.Parallel()
 	tables := tenantTables(t, "service/edge/migrations")
@@ -597,7 +598,7 @@ func TestQueriesOnTablesOfTenantsAreScoped(t *testing.T) {
 	}
 }
 
-// tenantTables are the tables of a service that say whose each row is.
+// tenantTables returns the tables of a service that have the column org_id.
 func tenantTables(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(folder, "*.sql"))

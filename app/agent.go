@@ -20,13 +20,13 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent"
 )
 
-// The agent runs on small boxes, so its heap is kept small, unlike a server's, and
-// unless GOGC or GOMEMLIMIT say otherwise.
+// The agent runs on small machines, so unlike a server's, its heap is kept small, unless GOGC or
+// GOMEMLIMIT are set.
 const (
 	agentGCPercent   = 50
-	agentMemoryLimit = 12 << 20 // bytes; SQLite's memory and the program itself come on top
-	// leanEvery is the time between two clearances of memory that is not used. In the
-	// first seconds there are more, since most of it is what only the start needs.
+	agentMemoryLimit = 12 << 20 // bytes; SQLite's memory and the program itself are not included
+	// leanEvery is the interval for releasing unused memory. In the first seconds it is shorter,
+	// since most unused memory is needed only for the start.
 	leanEvery = 20 * time.Second
 	leanFirst = 250 * time.Millisecond
 )
@@ -53,7 +53,8 @@ file's path. An unknown setting or a bad value stops the start.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limitMemory()
-			// The memory of the other services' packages, which were initialized, too. stayLean reports errors.
+			// Release the memory of the other services' packages, which were initialized too.
+			// stayLean reports errors.
 			_ = releaseUnused()
 			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
@@ -82,7 +83,7 @@ file's path. An unknown setting or a bad value stops the start.`,
 	return cmd
 }
 
-// tellHangups says after each SIGHUP that it changes nothing, until ctx ends.
+// tellHangups logs after each SIGHUP that it has no effect, until ctx ends.
 func tellHangups(ctx context.Context, reload <-chan struct{}, log *slog.Logger) {
 	for {
 		select {
@@ -113,7 +114,7 @@ func limitMemory() {
 	}
 }
 
-// stayLean gives memory back that was needed for a while, until ctx ends.
+// stayLean releases unused memory periodically until ctx ends.
 func stayLean(ctx context.Context, log *slog.Logger) {
 	for wait := leanFirst; ; wait = min(2*wait, leanEvery) {
 		timer := time.NewTimer(wait)
@@ -124,13 +125,13 @@ func stayLean(ctx context.Context, log *slog.Logger) {
 			return
 		}
 		if err := releaseUnused(); err != nil {
-			log.Debug("unused memory was not given back", "error", err) // it costs nothing else
+			log.Debug("unused memory was not given back", "error", err) // no other effect
 		}
 	}
 }
 
-// agentModule runs the site agent. started is called with where it listens. When the
-// database turns out to be damaged, the agent begins again with a new one.
+// agentModule returns the module of the site agent. started is called with its listening addresses.
+// If the database is damaged, the agent restarts with a new one.
 func agentModule(cfg agent.Config, deps agent.Deps, started func(listening []string)) Module {
 	return Module{Name: "agent", Start: func(ctx context.Context) (func() error, error) {
 		a, err := agent.New(ctx, cfg, deps)
@@ -144,7 +145,7 @@ func agentModule(cfg agent.Config, deps agent.Deps, started func(listening []str
 					return err
 				}
 				deps.Log.Error("the agent begins again, with a new database", "error", err)
-				deps.Registry = telemetry.NewRegistry() // the metrics of the old agent are in the old one
+				deps.Registry = telemetry.NewRegistry() // the metrics of the old agent are in the old registry
 				if a, err = agent.New(ctx, cfg, deps); err != nil {
 					return err
 				}

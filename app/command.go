@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Commands are the commands that run services: dev, serve, those of single services, doctor, and
-// settings, which prints the tables of settings for the documentation.
+// Commands returns the commands that run services: dev, serve, those of single services, doctor,
+// and settings, which prints the tables of settings for the documentation.
 func Commands() []*cobra.Command {
 	commands := []*cobra.Command{devCommand(), serveCommand(), doctorCommand(), settingsCommand()}
 	for _, u := range Units() {
@@ -27,21 +27,21 @@ func Commands() []*cobra.Command {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(gcPercent)
 			}
-			cmd.SilenceUsage = true // what fails from here on is no question of usage
+			cmd.SilenceUsage = true // errors from here on are not usage errors
 			cmd.SetContext(context.WithValue(cmd.Context(), environKey{}, os.Environ()))
 		}
 	}
 	return commands
 }
 
-// gcPercent is the garbage collector's target unless GOGC says otherwise. A
-// server's live heap is a few tens of MiB, so letting it grow to five times that
-// between collections costs little memory and saves a good part of their time.
+// gcPercent is the garbage collector's target unless GOGC is set. A server's live heap is a few
+// tens of MiB, so letting it grow to five times that between collections costs little memory and
+// saves much of their time.
 const gcPercent = 400
 
 type environKey struct{}
 
-// environOf is the environment that a command was started with.
+// environOf returns the environment that a command was started with.
 func environOf(cmd *cobra.Command) []string { return cmd.Context().Value(environKey{}).([]string) }
 
 func serveCommand() *cobra.Command {
@@ -59,8 +59,8 @@ func serveCommand() *cobra.Command {
 
 func serve(u Unit) bool { return u.serve != nil }
 
-// needsService answers a command that was called without a service, or with one
-// that does not exist (cobra.NoArgs names it).
+// needsService is the error for a command without a service, or with an unknown one (cobra.NoArgs
+// names it).
 func needsService(*cobra.Command, []string) error {
 	return fault.New(fault.Invalid, "name a service: %s", strings.Join(namesOf(unitsThat(serve)), ", "))
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// credentials are the secrets that dev mode makes on its first start, by service and by name.
+// credentials are the secrets that dev mode generates on its first start, by service and name.
 type credentials map[string]map[string]string
 
-// loadCredentials reads the file in dir, or makes it with mode 0600.
+// loadCredentials reads the file in dir, or creates it with mode 0600.
 func loadCredentials(dir string) (c credentials, path string, err error) {
 	path = filepath.Join(dir, "credentials.json")
 	c, err = readCredentials(path)
@@ -25,7 +25,7 @@ func loadCredentials(dir string) (c credentials, path string, err error) {
 		}
 		c, err = readCredentials(path) // another process may have been first
 	}
-	if err == nil && c.complete() { // the file may be from before there was a service
+	if err == nil && c.complete() { // the file may be older than a service
 		err = c.write(path, durable.Replace)
 	}
 	return c, path, err
@@ -56,7 +56,7 @@ func makeCredentials(path string) error {
 	return c.write(path, durable.Create)
 }
 
-// complete makes the credentials of services that have none, and tells whether there were any such.
+// complete generates credentials for services that have none, and reports whether there were any.
 func (c credentials) complete() (added bool) {
 	for _, u := range Units() {
 		if u.Credentials != nil && len(c[u.Name]) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/web"
 )
 
-// devMode is what dev mode decides for a service.
+// devMode holds the settings of dev mode for a service.
 type devMode struct {
 	environ         []string
 	data, host      string
@@ -33,8 +33,8 @@ func (mode *devMode) isSet(variable string) bool {
 
 // devPart is a service's part of dev mode.
 type devPart struct {
-	signIn string // with what people sign in
-	// module makes what runs. started is called with its URL and what it stands on.
+	signIn string // what people sign in with
+	// module returns the module to run. started is called with its URL and its engine.
 	module func(started func(url, engine string)) Module
 }
 
@@ -80,7 +80,7 @@ Environment variables of the services (see "mainstay serve edge --help") are hon
 	return cmd
 }
 
-// devUnits are the services that dev mode runs: all that it can, unless some are named.
+// devUnits returns the services to run in dev mode: all that support it, unless some are named.
 func devUnits(only []string) ([]Unit, error) {
 	units := unitsThat(func(u Unit) bool { return u.dev != nil })
 	names := namesOf(units)
@@ -117,7 +117,7 @@ func runDev(cmd *cobra.Command, mode devMode, units []Unit) error {
 	}))
 }
 
-// addressTaken adds to an error what to do if it is that another program has the address.
+// addressTaken adds a hint to err if another program uses the address.
 func addressTaken(units []Unit, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
@@ -133,7 +133,7 @@ func addressTaken(units []Unit, err error) error {
 	return fmt.Errorf("%w; another program listens there: stop it, or set %s to another address", err, names)
 }
 
-// devText is what dev mode says once everything runs.
+// devText returns the message that dev mode prints once all services are running.
 func devText(program string, running []devService) string {
 	text := &strings.Builder{}
 	// A Builder does not fail.
@@ -147,7 +147,7 @@ func devText(program string, running []devService) string {
 	return text.String() + pages(running) + firstSteps(program, running)
 }
 
-// pages tells what a browser shows of the services.
+// pages returns a hint about the pages that a browser can open.
 func pages(running []devService) string {
 	switch {
 	case slices.ContainsFunc(running, func(s devService) bool { return s.console }):
@@ -158,8 +158,8 @@ func pages(running []devService) string {
 	return ""
 }
 
-// firstSteps are commands to try, in the folder and by the name that dev mode was started
-// with: the program need not be on PATH yet.
+// firstSteps returns commands to try. They use the path by which the program was started, since it
+// need not be on PATH yet.
 func firstSteps(program string, running []devService) string {
 	var steps strings.Builder
 	for _, s := range running {

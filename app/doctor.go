@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// engine is a program outside Mainstay that something in it can use.
+// engine is an external program or feature that a service can use.
 type engine struct {
 	name    string
 	present func() (where string, ok bool)
-	costs   string // what is missing without it
+	costs   string // what does not work without it
 	install string
 }
 
@@ -25,7 +25,7 @@ func onPath(name string) func() (string, bool) {
 	}
 }
 
-// engines are those that the services here can use, sorted by the names of the services.
+// engines returns the engines that the services can use, sorted by the services' names.
 func engines() (all []engine) {
 	units := unitsThat(func(u Unit) bool { return u.engines != nil })
 	slices.SortFunc(units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })

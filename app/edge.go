@@ -21,19 +21,18 @@ import (
 	"github.com/mainstay-infra/mainstay/web"
 )
 
-// devHeartbeat is short, so that one sees at once what an agent was told, and that
-// a site is gone.
+// devHeartbeat is short, so that changes for an agent, and the loss of a site, show quickly.
 const devHeartbeat = 5 * time.Second
 
-// reloading says when the edge control plane reads its credentials again, and how; the zero value is
-// never.
+// reloading defines when and how the edge control plane reloads its credentials. The zero value
+// means never.
 type reloading struct {
 	when <-chan struct{}
 	load func() (edge.Config, error)
 }
 
-// edgeModule runs the edge control plane. started is called with its URL and
-// what it stands on.
+// edgeModule returns the module of the edge control plane. started is called with its URL and its
+// engine.
 func edgeModule(cfg edge.Config, log *slog.Logger, again reloading, started func(url, engine string)) Module {
 	return Module{Name: "edge", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "edge", cfg.OTLPEndpoint)
@@ -108,7 +107,8 @@ credentials.json in the data folder. SIGHUP reads credentials again, from --conf
 			}
 			cfg, err := load()
 			if err == nil && cfg.Database == "" {
-				// A process that is refused must not leave credentials beside another's data.
+				// A process that cannot start must not leave credentials next to another process's
+				// data.
 				err = db.CheckFree(edge.DatabaseFile(cfg.Data))
 			}
 			if err == nil {
@@ -142,8 +142,8 @@ func newEdgeCredentials() map[string]string {
 	}
 }
 
-// firstCredentials gives credentials to an edge control plane that nobody could sign in to. They are
-// made on the first start and kept in the data folder.
+// firstCredentials sets credentials if none are configured and nobody could sign in. They are
+// generated on the first start and stored in the data directory.
 func firstCredentials(cfg *edge.Config, log *slog.Logger) error {
 	if cfg.AdminToken != "" || cfg.AdminPassword != "" || cfg.OIDC.Issuer != "" {
 		return nil
@@ -179,8 +179,8 @@ func devEdge(mode devMode) (devPart, error) {
 	}, nil
 }
 
-// devEdgeConfig is the edge control plane's configuration in dev mode: the
-// environment's, completed with what dev mode decides.
+// devEdgeConfig returns the edge control plane's configuration in dev mode: the environment's,
+// completed with dev mode's defaults.
 func devEdgeConfig(mode devMode) (edge.Config, error) {
 	var cfg edge.Config
 	if err := config.Load(&cfg, edge.EnvPrefix, config.Sources{Environ: mode.environ}); err != nil {
@@ -196,7 +196,7 @@ func devEdgeConfig(mode devMode) (edge.Config, error) {
 		cfg.HeartbeatInterval = devHeartbeat
 	}
 	if !mode.isSet("MAINSTAY_ALLOW_PRIVATE_TARGETS") {
-		cfg.AllowPrivateTargets = true // routes to programs on this machine are what one tries first
+		cfg.AllowPrivateTargets = true // first experiments usually have routes to programs on this machine
 	}
 	setTokens(&cfg, mode.credentials)
 	if cfg.AdminUsername == "" && cfg.AdminPassword == "" {
@@ -205,7 +205,8 @@ func devEdgeConfig(mode devMode) (edge.Config, error) {
 	return cfg, nil
 }
 
-// edgeEngines are what the edge control plane can use, and what looks at what it makes.
+// edgeEngines returns the engines that the edge control plane can use, and tools to inspect its
+// output.
 func edgeEngines() []engine {
 	return []engine{
 		{
@@ -222,7 +223,7 @@ func edgeEngines() []engine {
 	}
 }
 
-// postgres looks for the server, whose programs Debian keeps off PATH.
+// postgres finds the server, which Debian does not put on PATH.
 func postgres() (where string, ok bool) {
 	if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err == nil && len(found) > 0 {
 		return found[len(found)-1], true

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// hangups has a value after each SIGHUP, which does not end the process any more, until ctx ends.
-// Several that come together may be one.
+// hangups returns a channel that receives after each SIGHUP, until ctx ends. SIGHUP then no longer
+// ends the process. Several signals in quick succession may count as one.
 func hangups(ctx context.Context) <-chan struct{} {
 	signals, out := make(chan os.Signal, 1), make(chan struct{}, 1)
 	signal.Notify(signals, syscall.SIGHUP)

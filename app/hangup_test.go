@@ -25,7 +25,7 @@ func (l *lineLog) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A SIGHUP that nobody takes would end the test.
+// An unhandled SIGHUP would end the test.
 func TestAHangupIsPassedOnAndDoesNotEndTheProcess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

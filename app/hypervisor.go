@@ -22,9 +22,9 @@ import (
 	"github.com/mainstay-infra/mainstay/web"
 )
 
-// hypervisorModule runs the hypervisor daemon. It reads credentials again whenever reload has a
-// value, the settings' by settings; both may be nil. started is called with its URL and what it
-// stands on.
+// hypervisorModule returns the module of the hypervisor daemon. It reloads credentials whenever
+// reload receives, those in the settings by calling settings; both may be nil. started is called
+// with its URL and its engine.
 func hypervisorModule(
 	cfg hypervisor.Config, log *slog.Logger, reload <-chan struct{}, settings func() (hypervisor.Config, error),
 	started func(url, engine string),
@@ -81,7 +81,7 @@ bad value stops the start.`,
 				return err
 			}
 			if os.Getenv("GOGC") == "" {
-				// Its host's memory is for VMs, and it is not a server that many ask at once.
+				// The host's memory is for VMs, and the daemon serves few concurrent requests.
 				debug.SetGCPercent(100)
 			}
 			environ := environOf(cmd)
@@ -120,8 +120,8 @@ func devHypervisor(mode devMode) (devPart, error) {
 	}, nil
 }
 
-// devHypervisorConfig is the daemon's configuration in dev mode: the environment's,
-// completed with what dev mode decides. It is a fleet of one host.
+// devHypervisorConfig returns the daemon's configuration in dev mode: the environment's, completed
+// with dev mode's defaults. It is a fleet of one host.
 func devHypervisorConfig(mode devMode) (hypervisor.Config, error) {
 	var cfg hypervisor.Config
 	if err := config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Environ: mode.environ}); err != nil {
@@ -146,7 +146,7 @@ func devHypervisorConfig(mode devMode) (hypervisor.Config, error) {
 	return cfg, nil
 }
 
-// hypervisorEngines are the programs that run VMs, and what they need.
+// hypervisorEngines returns the programs that run VMs, and their requirements.
 func hypervisorEngines() []engine {
 	return []engine{
 		{"QEMU", onPath("qemu-system-x86_64"), "no virtual machines", "apt-get install qemu-system-x86"},

@@ -25,9 +25,9 @@ import (
 	"github.com/mainstay-infra/mainstay/web"
 )
 
-// lbModule runs the load balancer. It loads its document again whenever reload has a
-// value; nil: only when the file changes. started is called with its URL and what it
-// stands on.
+// lbModule returns the module of the load balancer. It reloads its document whenever reload
+// receives; if reload is nil, only when the file changes. started is called with its URL and its
+// engine.
 func lbModule(cfg lb.Config, log *slog.Logger, reload <-chan struct{}, started func(url, engine string)) Module {
 	return Module{Name: "lb", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "lb", cfg.OTLPEndpoint)
@@ -106,8 +106,8 @@ func detach(cmd *cobra.Command, cfg lb.Config) error {
 	return err
 }
 
-// lbCommand is what is done with the load balancer beside running it. What asks a
-// running one is added by package cli.
+// lbCommand returns the commands for the load balancer besides running it. Package cli adds those
+// that talk to a running one.
 func lbCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lb",
@@ -161,8 +161,8 @@ func devLB(mode devMode) (devPart, error) {
 	}, nil
 }
 
-// devLBConfig is the load balancer's configuration in dev mode: the environment's,
-// completed with what dev mode decides. The document is made on the first start.
+// devLBConfig returns the load balancer's configuration in dev mode: the environment's, completed
+// with dev mode's defaults. The document is created on the first start.
 func devLBConfig(mode devMode) (lb.Config, error) {
 	var cfg lb.Config
 	if err := config.Load(&cfg, lb.EnvPrefix, config.Sources{Environ: mode.environ}); err != nil {
@@ -190,7 +190,7 @@ func devLBConfig(mode devMode) (lb.Config, error) {
 	return cfg, nil
 }
 
-// devDocument attaches nothing, since it has no VIPs.
+// devDocument attaches to no interface, since it has no VIPs.
 const devDocument = `# The load balancer of this machine. It is loaded again when it changes; check it with: mainstay lb check FILE
 interface: %s
 vips: []
@@ -203,17 +203,17 @@ vips: []
 #       - {address: 10.0.0.12, port: 8080, weight: 2}
 `
 
-// defaultInterface is the one that the default route leaves by, lo if there is none.
+// defaultInterface returns the interface of the default route, or lo if there is none.
 func defaultInterface() string {
 	routes, err := os.Open("/proc/net/route")
 	if err != nil {
 		return "lo"
 	}
-	defer func() { _ = routes.Close() }() // it was only read
+	defer func() { _ = routes.Close() }() // read only
 	return interfaceOf(bufio.NewScanner(routes))
 }
 
-// interfaceOf reads /proc/net/route.
+// interfaceOf parses /proc/net/route.
 func interfaceOf(routes *bufio.Scanner) string {
 	for routes.Scan() {
 		if columns := strings.Fields(routes.Text()); len(columns) > 7 && columns[1] == "00000000" &&
@@ -224,7 +224,7 @@ func interfaceOf(routes *bufio.Scanner) string {
 	return "lo"
 }
 
-// lbEngines are what balancing takes of the machine.
+// lbEngines returns the requirements of balancing.
 func lbEngines() (engines []engine) {
 	for _, need := range lb.Needs("/sys/fs/bpf") {
 		engines = append(

@@ -94,7 +94,7 @@ func TestDevModeMakesAValidDocumentAndLeavesItAlone(t *testing.T) {
 	if raw, err := os.ReadFile(cfg.ConfigFile); err != nil || string(raw) != "interface: mine" {
 		t.Errorf("%v %s", err, raw)
 	}
-	// What the comment shows is valid too.
+	// The example in the comment is valid too.
 	_, example, _ := strings.Cut(devDocument, "# Instead, for example:\n")
 	text := "interface: eth0\n" + strings.ReplaceAll("\n"+example, "\n# ", "\n")
 	if c, err := configfile.Parse([]byte(text)); err != nil || len(c.VIPs) != 1 || len(c.VIPs[0].Backends) != 2 {

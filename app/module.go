@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Module is a part of the process that starts and stops as one.
+// Module is a part of the process that starts and stops as a unit.
 type Module struct {
 	Name string
-	// After names the modules that must be running before this one starts.
+	// After lists the modules that must be running before this one starts.
 	After []string
-	// Start returns once the module is ready. The module runs until ctx ends, and
-	// wait returns once it has stopped, with what made it stop if that was not ctx.
+	// Start returns once the module is ready. The module runs until ctx ends. wait returns once it
+	// has stopped, with an error if it stopped for another reason.
 	Start func(ctx context.Context) (wait func() error, err error)
 }
 
@@ -25,8 +25,8 @@ type running struct {
 	err  error // set when done is closed
 }
 
-// Run starts the modules in the order of their After, calls ready, and runs until
-// ctx ends or one of them stops by itself. Then it stops all in reverse order.
+// Run starts the modules in the order of their After, calls ready, and runs until ctx ends or one
+// of them stops. Then it stops all in reverse order.
 func Run(ctx context.Context, modules []Module, ready func()) error {
 	ordered, err := order(modules)
 	if err != nil {
@@ -36,7 +36,7 @@ func Run(ctx context.Context, modules []Module, ready func()) error {
 	failed := make(chan *running, len(ordered))
 	var startErr error
 	for _, m := range ordered {
-		// A module's life ends when it is its turn to stop, not with ctx.
+		// A module is stopped when its turn comes, not when ctx ends.
 		life, stop := context.WithCancel(context.WithoutCancel(ctx))
 		wait, err := m.Start(life)
 		if err != nil {
@@ -73,7 +73,7 @@ func Run(ctx context.Context, modules []Module, ready func()) error {
 	return errors.Join(errs...)
 }
 
-// order sorts modules so that each comes after those it names.
+// order sorts modules so that each comes after those in its After.
 func order(modules []Module) ([]Module, error) {
 	byName := map[string]Module{}
 	for _, m := range modules {
@@ -110,9 +110,9 @@ func order(modules []Module) ([]Module, error) {
 	return sorted, nil
 }
 
-// serving runs serve in the background and waits until it is ready or has failed.
-// serve calls its argument, once, with what there is to say of being ready, which
-// continues to started; wait returns how serve ended.
+// serving runs serve in the background and waits until it is ready or has failed. serve calls its
+// argument once when it is ready, with a value that is passed to started. wait returns the result
+// of serve.
 func serving[T any](serve func(ready func(T)) error, started func(T)) (wait func() error, err error) {
 	ready, done := make(chan T, 1), make(chan error, 1)
 	go func() { done <- serve(func(v T) { ready <- v }) }()

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/app"
 )
 
-// diary notes what modules do, in order. Run starts and stops them one by one.
+// diary records what modules do, in order. Run starts and stops them one by one.
 type diary struct{ lines []string }
 
 func (d *diary) module(name string, after ...string) app.Module {

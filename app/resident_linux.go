@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// releaseUnused gives back memory that is not used any more. Most of it is the program
-// itself: the kernel maps far more of the file than is ever used, above all when it
-// starts, and what is used comes back by itself, from the page cache.
+// releaseUnused releases unused memory. Most of it is the program itself: the kernel maps far more
+// of the file than is used, above all at start, and used pages are faulted in again from the page
+// cache.
 func releaseUnused() error {
 	debug.FreeOSMemory()
 	program, err := os.Executable()
@@ -23,7 +23,7 @@ func releaseUnused() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = smaps.Close() }() // it was only read
+	defer func() { _ = smaps.Close() }() // read only
 	var errs []error
 	for _, m := range unchanged(bufio.NewScanner(smaps), program) {
 		if _, _, errno := syscall.Syscall(
@@ -38,9 +38,9 @@ func releaseUnused() error {
 // mapping is a range of addresses.
 type mapping struct{ begin, end uintptr }
 
-// unchanged finds, in the text of /proc/PID/smaps, where the program's file is
-// mapped, cannot be written to, and has no page with content of its own: a loader
-// that has relocated something leaves such pages, and they would be lost.
+// unchanged finds, in the text of /proc/PID/smaps, the mappings of the program's file that are not
+// writable and have no modified pages. A loader that has relocated something leaves modified pages,
+// and they would be lost.
 func unchanged(smaps *bufio.Scanner, program string) (found []mapping) {
 	var m mapping
 	candidate := false

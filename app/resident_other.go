@@ -4,7 +4,7 @@ package app
 
 import "runtime/debug"
 
-// releaseUnused gives back memory that is not used any more.
+// releaseUnused releases unused memory.
 func releaseUnused() error {
 	debug.FreeOSMemory()
 	return nil

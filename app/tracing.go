@@ -10,11 +10,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// flushTraces is how long the last traces of a service may take.
+// flushTraces limits the time for sending a service's last traces.
 const flushTraces = 5 * time.Second
 
-// tracing has the traces of a service sent to a collector. Without an endpoint there is no tracer.
-// flush sends what waits, at the end of the service.
+// tracing sends a service's traces to a collector. Without an endpoint, the tracer is nil. flush
+// sends the pending spans when the service ends.
 func tracing(
 	ctx context.Context, log *slog.Logger, service, endpoint string,
 ) (tracer trace.TracerProvider, flush func(), err error) {
@@ -31,7 +31,7 @@ func tracing(
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTraces)
 		defer cancel()
 		if err := stop(ctx); err != nil {
-			log.Warn("the last traces were not sent", "service", service, "error", err) // no reason to fail
+			log.Warn("the last traces were not sent", "service", service, "error", err) // not an error
 		}
 	}, nil
 }

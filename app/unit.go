@@ -16,22 +16,22 @@ import (
 	lbdoc "github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
 
-// Unit is a service that this program can run. What is nil, it does not have.
+// Unit is a service that this program can run. A nil field means that the service does not have it.
 type Unit struct {
-	// Name is what the service is called on command lines and in credentials.json.
+	// Name is the service's name on command lines and in credentials.json.
 	Name string
-	// Title is what a sentence calls it.
+	// Title is its name in a sentence.
 	Title string
-	// API tells whether programs ask it, so that it has commands in package cli.
+	// API reports whether the service has an API, and therefore commands in package cli.
 	API bool
-	// Credentials makes its secrets for dev mode, by name.
+	// Credentials generates its secrets for dev mode, by name.
 	Credentials func() map[string]string
-	// Try are commands, without the program's name, that dev mode names as the first steps.
+	// Try lists commands, without the program's name, that dev mode suggests as first steps.
 	Try []string
 
 	prefix   string        // of its environment variables
 	settings func() any    // a pointer to an empty configuration
-	document func() string // what its document may hold, as Markdown
+	document func() string // the reference of its document, as Markdown
 
 	serve   func() *cobra.Command          // `mainstay serve NAME`
 	command func() *cobra.Command          // `mainstay NAME`, which needs no running service
@@ -39,7 +39,7 @@ type Unit struct {
 	engines func() []engine                // what `mainstay doctor` looks for
 }
 
-// Units are the services of this program, in the order in which dev mode starts them.
+// Units returns the services of this program, in the order in which dev mode starts them.
 func Units() []Unit {
 	return []Unit{
 		{
@@ -75,7 +75,7 @@ func Units() []Unit {
 	}
 }
 
-// listens are the variables that name the addresses which the service listens on.
+// listens returns the environment variables of the service's listening addresses.
 func (u *Unit) listens() (names []string) {
 	for _, s := range config.Settings(u.settings(), u.prefix) {
 		if strings.HasSuffix(s.Env, "LISTEN") {
@@ -85,7 +85,7 @@ func (u *Unit) listens() (names []string) {
 	return names
 }
 
-// namesOf are the names of units, sorted as people look for them.
+// namesOf returns the names of units, sorted alphabetically.
 func namesOf(units []Unit) []string {
 	names := make([]string, len(units))
 	for i, u := range units {
@@ -95,12 +95,12 @@ func namesOf(units []Unit) []string {
 	return names
 }
 
-// unitsThat are those of the table for which has is true.
+// unitsThat returns the units for which has is true.
 func unitsThat(has func(Unit) bool) []Unit {
 	return slices.DeleteFunc(Units(), func(u Unit) bool { return !has(u) })
 }
 
-// logListening logs that a module listens.
+// logListening returns a function that logs that a module is listening.
 func logListening(log *slog.Logger, service string) func(url, engine string) {
 	return func(url, engine string) {
 		log.Info("listening", "service", service, "url", url, "stands_on", engine)

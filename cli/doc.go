@@ -12,6 +12,6 @@
 //	output/      tables, JSON and YAML, for people and for programs
 //	exit/        errors with exit codes and hints
 //
-// The commands talk to servers through the generated clients of api/* only; what
-// runs servers is handed in as extra commands.
+// The commands talk to servers only through the generated clients of api/*. The commands that run
+// servers are passed in.
 package cli

@@ -13,14 +13,13 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// IO is what a command line takes from the process around it.
+// IO is the part of the process's environment that a command line uses.
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Getenv reads environment variables; os.Getenv when nil.
+	// Getenv reads environment variables. Nil means os.Getenv.
 	Getenv func(string) string
-	// Dir is the folder in which .mainstay is looked for; the working directory
-	// when empty.
+	// Dir is the directory in which .mainstay is looked up. Empty means the working directory.
 	Dir string
 }
 
@@ -32,8 +31,8 @@ func (s IO) environment() client.Environment {
 	return env
 }
 
-// Main runs a command line (without the program's name) and returns the exit
-// code. extra are commands beside those of this package.
+// Main runs a command line (without the program's name) and returns the exit code. extra are
+// further commands.
 func Main(ctx context.Context, args []string, stdio IO, extra ...*cobra.Command) int {
 	root := NewRoot(stdio, extra...)
 	ran := markRuns(root)
@@ -50,9 +49,9 @@ func Main(ctx context.Context, args []string, stdio IO, extra ...*cobra.Command)
 		hint = hintFor(cmd, code)
 	}
 	if err.Error() == "" {
-		return code // of a program that was run elsewhere, and has said itself what is wrong
+		return code // of a program that was run elsewhere and has printed its own error
 	}
-	// There is nowhere left to tell of a failure to write this.
+	// A failure to write this cannot be reported anywhere.
 	_, _ = fmt.Fprintf(stdio.Err, "mainstay: %v\n", err)
 	if hint != "" {
 		_, _ = fmt.Fprintf(stdio.Err, "hint: %s\n", hint)
@@ -60,8 +59,8 @@ func Main(ctx context.Context, args []string, stdio IO, extra ...*cobra.Command)
 	return code
 }
 
-// markRuns makes every command below root say that it ran. What fails before is
-// the command line's fault, for which cobra has no type of error.
+// markRuns makes every command below root record that it ran. Errors before that are usage errors,
+// for which cobra has no error type.
 func markRuns(root *cobra.Command) *bool {
 	ran := false
 	var walk func(*cobra.Command)
@@ -80,7 +79,7 @@ func markRuns(root *cobra.Command) *bool {
 	return &ran
 }
 
-// hintFor is what to do next when the error itself does not say.
+// hintFor returns a hint for errors that have none.
 func hintFor(cmd *cobra.Command, code int) string {
 	switch code {
 	case exit.Usage:

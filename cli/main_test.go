@@ -151,7 +151,7 @@ func TestExamplesAreCommandLinesThatParse(t *testing.T) {
 	})
 }
 
-// inherits tells whether a command above cmd has a flag of that name already.
+// inherits reports whether a command above cmd already has a flag of that name.
 func inherits(cmd *cobra.Command, f *pflag.Flag) bool {
 	for p := cmd.Parent(); p != nil; p = p.Parent() {
 		if above := p.PersistentFlags().Lookup(f.Name); above != nil && above != f {

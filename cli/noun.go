@@ -13,20 +13,20 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// Noun is what commands work with, as in `mainstay NOUN VERB`.
+// Noun is the subject of a group of commands, as in `mainstay NOUN VERB`.
 type Noun struct {
 	// Name is the command below `mainstay`.
 	Name string
-	// Service is what the commands ask.
+	// Service is the service that the commands talk to.
 	Service *client.Service
 
-	// command makes the command. Where it is nil, package app brings a command of this name, for what
-	// needs no running service, and below makes those that are added to it.
+	// command returns the command. If it is nil, package app provides a command with this name, for
+	// tasks that need no running service, and below returns the commands that are added to it.
 	command func(client.Environment) *cobra.Command
 	below   func(client.Environment) []*cobra.Command
 }
 
-// Nouns are those of all services.
+// Nouns returns the nouns of all services.
 func Nouns() []Noun {
 	return []Noun{
 		{Name: "edge", Service: &edge.Service, command: edge.New},
@@ -40,7 +40,7 @@ func Nouns() []Noun {
 
 func agentCommands(env client.Environment) []*cobra.Command { return agent.Commands(env.Getenv) }
 
-// addTo adds the noun's commands to the root, which has those of package app.
+// addTo adds the noun's commands to root, which already has those of package app.
 func (n *Noun) addTo(root *cobra.Command, env client.Environment) {
 	if n.command != nil {
 		root.AddCommand(n.command(env))

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// NewRoot makes the command `mainstay` with everything below it.
+// NewRoot returns the command `mainstay` with everything below it.
 func NewRoot(stdio IO, extra ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mainstay",
@@ -16,7 +16,7 @@ Exit codes:
   3  the object does not exist
   4  no valid credentials, or they do not permit this`,
 		Example: "  mainstay dev\n  mainstay edge overview",
-		// Main prints errors itself; the usage would push them off the screen.
+		// Main prints errors itself; the usage text would push them off the screen.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -24,7 +24,7 @@ const (
 	timeout     = 10 * time.Second
 )
 
-// place is where the agent's socket is.
+// place locates the agent's socket.
 type place struct{ data, socket string }
 
 func (at *place) addFlags(cmd *cobra.Command) {
@@ -40,7 +40,7 @@ func (at *place) path(getenv func(string) string) string {
 	return filepath.Join(cmp.Or(at.data, getenv("AGENT_DATA"), defaultData), agentapi.Socket)
 }
 
-// ask makes one request through the socket.
+// ask sends one request through the socket.
 func (at *place) ask(
 	getenv func(string) string,
 	request func(*agentapi.Client) (*http.Response, error),
@@ -64,7 +64,7 @@ func (at *place) ask(
 	return Service.Read(res, nil)
 }
 
-// Service is what the commands know of the agent.
+// Service describes the agent to package client.
 var Service = client.Service{Unit: "agent", Name: "the agent's", Flag: "--socket"}
 
 func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

@@ -1,4 +1,4 @@
-// Package agent has the commands below `mainstay agent` that ask a running agent:
-// status, and refused with what can be done about refused events. Running the agent,
-// and the doctor, are in package app, which knows its settings.
+// Package agent implements the commands below `mainstay agent` that talk to a running agent:
+// status, and refused for handling refused events. Running the agent, and the doctor, are in
+// package app, which knows its settings.
 package agent

@@ -70,7 +70,7 @@ them: up to 1,000 events and 32 MiB.`,
 	return cmd
 }
 
-// chosen is a command for refused events that are named, or all of them.
+// chosen returns a command for refused events, selected by id or all of them.
 func chosen(
 	getenv func(string) string, use, short, done string,
 	request func(*agentapi.Client, context.Context, agentapi.EventSelection, ...rest.Editor) (*http.Response, error),

@@ -13,8 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// Commands are the commands to be added to `mainstay agent`. getenv reads
-// environment variables.
+// Commands returns the commands to add to `mainstay agent`. getenv reads environment variables.
 func Commands(getenv func(string) string) []*cobra.Command {
 	return []*cobra.Command{status(getenv), refused(getenv)}
 }
@@ -47,7 +46,7 @@ It asks through the socket in the agent's data folder, so it needs the agent to 
 	return cmd
 }
 
-// show writes the status for a person.
+// show prints the status as a table.
 func show(p *output.Printer, s agentapi.Status) error {
 	link := string(s.Link.State) + " since " + p.Time(s.Link.Since)
 	if s.Link.LastError != "" {

@@ -39,7 +39,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// serve answers at the socket of a data folder, whose path it returns.
+// serve listens on the socket of a data directory, whose path it returns.
 func serve(t *testing.T, handler http.Handler) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status-") // the path of a socket must be short

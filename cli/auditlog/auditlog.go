@@ -1,5 +1,5 @@
-// Package auditlog tells people what the verification of an audit log found. The services that have
-// one answer in the same form.
+// Package auditlog prints the result of verifying an audit log. All services with an audit log
+// return it in the same form.
 package auditlog
 
 import (
@@ -39,8 +39,8 @@ type verification struct {
 	} `json:"checkpoints"`
 }
 
-// Print prints a verification, as the API answered it. It is an error if the log is not whole.
-// acknowledge is the command that says that its breaks are known.
+// Print prints a verification as the API returned it. It returns an error if the log is not intact.
+// acknowledge is the command that acknowledges breaks.
 func Print(p *output.Printer, raw []byte, acknowledge string) error {
 	var v verification
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/input"
 )
 
-// Filter is what the list of an audit log is narrowed to by flags. Flags that were not given are nil.
+// Filter holds the flags that filter the list of an audit log. Flags that were not given are nil.
 type Filter struct {
 	Actor, Action, Target, Result, Search *string
 	From, To                              *time.Time
 }
 
 // Filters adds the flags of a Filter to cmd. The returned function reads them once cmd runs. action
-// is an example of one.
+// is an example of an action for the help.
 func Filters(cmd *cobra.Command, action string) func() Filter {
 	var actor, wanted, target, result, search string
 	var from, to input.Moment

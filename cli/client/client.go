@@ -18,16 +18,16 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// Environment is what commands take from the process around them.
+// Environment is the part of the process's environment that commands use.
 type Environment struct {
-	// Getenv reads an environment variable; empty when it is not set.
+	// Getenv returns an environment variable, or "" if it is not set.
 	Getenv func(string) string
-	// Dir is the folder in which .mainstay is looked for.
+	// Dir is the directory in which .mainstay is looked up.
 	Dir string
 }
 
-// ServerURL is the server that the flag --server names, or else the environment, or
-// else the usual one. basePath, which people paste with it, is taken off.
+// ServerURL returns the server of the flag --server, or else of the environment, or else the
+// default. It strips basePath, which people paste with the URL.
 func ServerURL(flag, fromEnvironment, usual, basePath string) (*url.URL, error) {
 	raw := strings.TrimSuffix(strings.TrimRight(cmp.Or(flag, fromEnvironment, usual), "/"), basePath)
 	u, err := url.Parse(raw)
@@ -37,8 +37,8 @@ func ServerURL(flag, fromEnvironment, usual, basePath string) (*url.URL, error) 
 	return u, nil
 }
 
-// Transport trusts the system's authorities and those of caFile, which is empty or
-// what the flag --ca-file names.
+// Transport returns a transport that trusts the system's authorities and those in caFile, the value
+// of the flag --ca-file, unless it is empty.
 func Transport(caFile string) (*http.Transport, error) {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	if caFile == "" {
@@ -59,8 +59,8 @@ func Transport(caFile string) (*http.Transport, error) {
 	return t, nil
 }
 
-// DevCredential is the secret of a service that dev mode left in .mainstay/credentials.json. It is
-// empty for a server that is not on this machine, and without such a file.
+// DevCredential returns a secret of a service that dev mode stored in .mainstay/credentials.json.
+// It returns "" if the server is not on this machine or there is no such file.
 func (env Environment) DevCredential(server *url.URL, unit, name string) (string, error) {
 	if !isLoopback(server.Hostname()) {
 		return "", nil

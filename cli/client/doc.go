@@ -1,3 +1,3 @@
-// Package client is what all commands that ask a running service share: which server,
-// whom to trust, credentials of dev mode, and why there was no answer.
+// Package client is shared by all commands that talk to a running service: the server's address,
+// trusted authorities, credentials of dev mode, and errors for requests without a response.
 package client

@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// failure is why there was no answer to a request.
+// failure explains why a request got no response.
 func (s *Service) failure(err error) error {
 	var coded *exit.Error
 	if errors.As(err, &coded) {
@@ -42,7 +42,7 @@ func (s *Service) failure(err error) error {
 		)
 	}
 	if server == "" {
-		return err // not of the transport: a file that a flag names, for example
+		return err // not a transport error: for example, a file that a flag names
 	}
 	return fmt.Errorf("no answer%s: %w", server, err)
 }

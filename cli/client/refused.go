@@ -14,38 +14,38 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// Service is what commands know of the service that they ask: its credential, and the errors
-// that they end with.
+// Service describes a service to its commands: its credential, and hints for errors.
 type Service struct {
-	// Unit is its name in the table of package app, and in the credentials of dev mode.
+	// Unit is its name in the table of package app and in the credentials of dev mode.
 	Unit string
-	// Credential is the name of the one that dev mode leaves for commands; empty: they need none.
+	// Credential is the name of the one that dev mode creates for commands; empty if they need
+	// none.
 	Credential string
-	// Name is what it is called: "the load balancer".
+	// Name is its name in sentences: "the load balancer".
 	Name string
-	// Flag is the flag that says where it is: "--server".
+	// Flag is the flag that sets its address: "--server".
 	Flag string
-	// Start is the commands that start it on this machine, quoted.
+	// Start is a text with the commands that start it on this machine, in quotes.
 	Start string
-	// Hints tells what to do next, by the status of a refusal.
+	// Hints maps the status of a refusal to a hint on what to do next.
 	Hints map[int]string
-	// CodeHints tells what to do next, by the code of a refusal.
+	// CodeHints maps the code of a refusal to a hint on what to do next.
 	CodeHints map[string]string
 }
 
-// DevCredential is the secret that dev mode left for commands that ask the service there.
+// DevCredential returns the secret that dev mode created for commands that talk to the service.
 func (s *Service) DevCredential(env Environment, server *url.URL) (string, error) {
 	return env.DevCredential(server, s.Unit, s.Credential)
 }
 
-// Answer is a success.
+// Answer is a successful response.
 type Answer struct {
 	Header http.Header
 	Body   []byte
 }
 
-// Read reads the answer to a request; it takes what a method of a generated client
-// returns. The error is one that a command ends with.
+// Read reads a response. It takes the results of a generated client's method. The error has an exit
+// code.
 func (s *Service) Read(r *http.Response, err error) (Answer, error) {
 	body, err := rest.Read(r, err)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) Read(r *http.Response, err error) (Answer, error) {
 	return Answer{r.Header, body}, nil
 }
 
-// Open is Read for an answer that the caller reads piece by piece, and closes.
+// Open is Read for a response whose body the caller reads and closes.
 func (s *Service) Open(r *http.Response, err error) (*http.Response, error) {
 	if err == nil && r.StatusCode < 400 {
 		return r, nil
@@ -63,7 +63,7 @@ func (s *Service) Open(r *http.Response, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// Decode makes a value of an answer of the service.
+// Decode decodes a response of the service.
 func Decode[T any](s *Service, a Answer, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
@@ -75,7 +75,7 @@ func Decode[T any](s *Service, a Answer, err error) (v T, _ error) {
 	return v, nil
 }
 
-// Explain makes of an error of package rest one that a command ends with.
+// Explain converts an error of package rest to one with an exit code and a hint.
 func (s *Service) Explain(err error) error {
 	var r *rest.Refusal
 	if !errors.As(err, &r) {
@@ -96,7 +96,7 @@ func (s *Service) Explain(err error) error {
 	return e
 }
 
-// refused is a refusal with the text that people read.
+// refused is a refusal with its text for people.
 type refused struct {
 	refusal *rest.Refusal
 	text    string
@@ -105,12 +105,12 @@ type refused struct {
 func (r *refused) Error() string { return r.text }
 func (r *refused) Unwrap() error { return r.refusal }
 
-// requestIDHeader carries the id under which the server has logged a request.
+// requestIDHeader holds the id under which the server has logged a request.
 const requestIDHeader = "X-Request-Id"
 
-// refusalText is what the server says, with code, field, limit and request id, unless
-// what it says has the id already. An answer that is none of the service's, as a
-// proxy's, has no message; its status stands for it.
+// refusalText returns the server's message with code, field, limit and request id, unless the
+// message already contains the id. A response that does not come from the service, such as a
+// proxy's, has no message; its status is used instead.
 func refusalText(r *rest.Refusal) string {
 	message := r.Message
 	if message == "" {

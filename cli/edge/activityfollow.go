@@ -19,8 +19,8 @@ import (
 const (
 	firstPause = 500 * time.Millisecond
 	maxPause   = 30 * time.Second
-	// silence is how long a stream may say nothing, heartbeats included, before it
-	// counts as dead.
+	// silence is how long a stream may send nothing, not even heartbeats, before it is considered
+	// dead.
 	silence = time.Minute
 )
 
@@ -33,7 +33,7 @@ func (s *session) activityFollow() *cobra.Command {
 continues after the last line, so nothing is missed that the server still keeps. --output json prints one object per line.`,
 		example: "  mainstay edge activity follow\n  mainstay edge activity follow -o json --last-event-id 120 | jq .message",
 	}, func(ctx context.Context, c *call) error {
-		api, err := c.client(0) // a stream has no end, so no time to end by
+		api, err := c.client(0) // a stream has no end, so no time limit
 		if err != nil {
 			return err
 		}
@@ -50,11 +50,11 @@ func (c *call) follow(ctx context.Context, last string) error {
 		before := last
 		accepted, err := c.stream(ctx, &last)
 		if ctx.Err() != nil {
-			return nil // the only way in which following ends well
+			return nil // the only successful end
 		}
 		connected = connected || accepted
-		// What the server refuses, it would refuse again; and without a first
-		// connection the person should know.
+		// An error response would be repeated, and if the first connection fails, the user should
+		// know.
 		if !connected || exit.Code(err) != exit.Failure {
 			return err
 		}
@@ -73,7 +73,7 @@ func (c *call) follow(ctx context.Context, last string) error {
 	}
 }
 
-// stream prints one connection's entries and keeps the id of the last one.
+// stream prints the entries of one connection and stores the id of the last one.
 func (c *call) stream(ctx context.Context, last *string) (accepted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,7 +91,7 @@ func (c *call) stream(ctx context.Context, last *string) (accepted bool, err err
 	if r, err = Service.Open(r, err); err != nil {
 		return false, err
 	}
-	// The connection is over, whatever closing says.
+	// The connection has ended; errors of closing do not matter.
 	defer func() { _ = r.Body.Close() }()
 	err = readEvents(r.Body, func() { dead.Reset(silence) }, func(id, name, data string) error {
 		if name == "activity" {
@@ -119,7 +119,7 @@ func (c *call) printActivity(raw []byte) error {
 		return fmt.Errorf("the stream is not as the API's contract says: %w", err)
 	}
 	return c.out.Line(raw, func() string {
-		// A clock tells more than a distance in lines that stay on the screen.
+		// In lines that stay on the screen, a clock time is more useful than a relative one.
 		cells := []string{entry.Time.Local().Format(time.DateTime)}
 		if !c.out.People {
 			cells[0] = c.out.Time(entry.Time)

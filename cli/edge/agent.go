@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// agentSession makes the calls that a site's agent makes.
+// agentSession sends the requests of a site's agent.
 type agentSession struct {
 	*session
 	site string
@@ -33,7 +33,7 @@ func (s *session) agent() *cobra.Command {
 	return cmd
 }
 
-// siteID is the calling site's id, which some requests must name.
+// siteID returns the calling site's id, which some requests must contain.
 func (a *agentSession) siteID(ctx context.Context, c *call) (string, error) {
 	if a.site != "" {
 		return a.site, nil

@@ -84,6 +84,6 @@ func (s *session) auditAcknowledge() *cobra.Command {
 		return c.say("The breaks up to entry %d are acknowledged.", through)
 	})
 	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
-	_ = cmd.MarkFlagRequired("note") // it fails for a flag that there is not
+	_ = cmd.MarkFlagRequired("note") // fails only for an undefined flag
 	return cmd
 }

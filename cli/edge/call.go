@@ -19,7 +19,7 @@ type call struct {
 	out  *output.Printer
 }
 
-// Service is what the commands know of the edge control plane.
+// Service describes the edge control plane to package client.
 var Service = client.Service{
 	Unit: "edge", Credential: "admin_token",
 	Name: "the edge control plane", Flag: "--server", Start: "'mainstay dev' or 'mainstay serve edge'",
@@ -37,8 +37,8 @@ func (s *session) begin(cmd *cobra.Command, args []string) (*call, error) {
 	return &call{session: s, cmd: cmd, args: args, api: api, out: output.NewPrinter(cmd.OutOrStdout(), s.format)}, nil
 }
 
-// send reads the answer to a request; it takes what a generated method returns.
+// send reads a response. It takes the results of a generated client's method.
 func (c *call) send(r *http.Response, err error) (client.Answer, error) { return Service.Read(r, err) }
 
-// decode makes a value of an answer.
+// decode decodes a response.
 func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

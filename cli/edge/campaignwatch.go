@@ -53,7 +53,7 @@ Exits with 1 when the campaign was aborted. With --output json or yaml only the 
 	return cmd
 }
 
-// watcher returns what shows a campaign's state.
+// watcher returns a function that shows a campaign's state.
 func (c *call) watcher() func(edgeapi.Campaign) error {
 	var drawn int
 	var last string
@@ -118,7 +118,7 @@ func watchBars(v edgeapi.Campaign) []string {
 	return lines
 }
 
-// stageOf is for example "2/3", counted from 1 as people do; "0/3" is a draft.
+// stageOf returns, for example, "2/3", counted from 1; "0/3" is a draft.
 func stageOf(v edgeapi.Campaign) string {
 	return fmt.Sprintf("%d/%d", v.CurrentStage+1, len(v.Stages))
 }

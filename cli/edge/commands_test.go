@@ -143,8 +143,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	for _, operations := range commandLines(t) {
 		reached = append(reached, strings.Fields(operations)...)
 	}
-	// The stream has tests of its own; logging in through an identity provider
-	// takes a browser.
+	// The stream has its own tests; logging in through an identity provider requires a browser.
 	reached = append(reached, "GetStream", "OIDCLogin", "OIDCCallback")
 	for _, op := range loadContract(t).Operations() {
 		if !slices.Contains(reached, op.ID) {

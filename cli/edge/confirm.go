@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// confirm asks a person; where there is none, --yes must have been given.
+// confirm asks the user for confirmation. Without a terminal, --yes is required.
 func (c *call) confirm(question string, yes bool) error {
 	if yes {
 		return nil
@@ -31,7 +31,7 @@ func (c *call) confirm(question string, yes bool) error {
 	return nil
 }
 
-// say tells a person what was done. Programs see it by the exit code.
+// say prints what was done, for people. Programs use the exit code.
 func (c *call) say(format string, args ...any) error {
 	if c.format != output.Table {
 		return nil

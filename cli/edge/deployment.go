@@ -36,8 +36,8 @@ func deploymentRow(v edgeapi.Deployment) []any {
 	return []any{v.Id, v.SiteId, v.Name, v.Image, v.Version, v.DesiredState, knownStatus(v), v.UpdatedAt}
 }
 
-// knownStatus is the status of a deployment, as far as it is known: what the agent said last may not
-// hold any more when its site is not online.
+// knownStatus returns the status of a deployment as far as it is known: the agent's last report may
+// be outdated if its site is not online.
 func knownStatus(v edgeapi.Deployment) string {
 	if v.SiteStatus == nil || *v.SiteStatus == edgeapi.SiteStatusOnline {
 		return string(v.Status)
@@ -66,7 +66,7 @@ func (s *session) deploymentList() *cobra.Command {
 	return cmd
 }
 
-// deploymentFlags are what creating and changing a deployment have in common.
+// deploymentFlags are the flags for creating and changing a deployment.
 type deploymentFlags struct {
 	site, image, version, state string
 	pull, restart               string
@@ -96,7 +96,7 @@ func (d *deploymentFlags) add(cmd *cobra.Command) {
 	f.IntVar(&d.startPeriod, "health-start-period", 0, "seconds after the start in which failed checks do not count")
 }
 
-// check is the health check, if a flag names its command.
+// check returns the health check, or nil if no flag sets its command.
 func (d *deploymentFlags) check(c *call) *edgeapi.HealthCheck {
 	if !c.cmd.Flags().Changed("health-command") {
 		return nil
@@ -168,7 +168,7 @@ func (s *session) deploymentUpdate() *cobra.Command {
 	return cmd
 }
 
-// parsePorts reads [HOST:]CONTAINER[/PROTOCOL], as container tools write it.
+// parsePorts parses [HOST:]CONTAINER[/PROTOCOL], like container tools.
 func parsePorts(texts []string) ([]edgeapi.Port, error) {
 	ports := make([]edgeapi.Port, 0, len(texts))
 	for _, text := range texts {

@@ -1,4 +1,4 @@
-// Package edge is `mainstay edge`: the edge control plane from the command line.
+// Package edge implements `mainstay edge`: the commands for the edge control plane.
 //
 // # What is where
 //
@@ -8,7 +8,6 @@
 //	input.go         what flags take: JSON, labels, times; confirm.go: asking back
 //	site.go, ...     a file a resource, a function a verb
 //
-// Commands print the JSON that the API answered and not what the generated types
-// made of it, so that --output json shows every field, those of a newer server
-// too.
+// Commands print the JSON that the API returned rather than the decoded generated types, so that
+// --output json shows every field, including those of a newer server.
 package edge

@@ -10,7 +10,7 @@ import (
 
 const defaultServer = "http://127.0.0.1:8080"
 
-// New makes the command `edge` with all commands below it.
+// New returns the command `edge` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	s := &session{settings: &settings{env: env}}
 	cmd := group("edge", "Work with the edge control plane: sites, events, devices, updates",

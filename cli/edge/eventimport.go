@@ -21,8 +21,8 @@ import (
 
 const (
 	batchEvents = 1000
-	// batchBytes stays below the API's 8 MiB by more than the frame around the
-	// events and the ids that are added to them.
+	// batchBytes leaves room below the API's 8 MiB for the frame around the events and the ids that
+	// are added to them.
 	batchBytes = 7 << 20
 )
 
@@ -42,7 +42,7 @@ interruption, run the same command again: events that have arrived are recognise
 	return cmd
 }
 
-// importer sends the events of one file.
+// importer imports the events of one file.
 type importer struct {
 	call     *call
 	site     string
@@ -64,7 +64,7 @@ func (c *call) importEvents(ctx context.Context, site string) error {
 		if err != nil {
 			return err
 		}
-		// Nothing was written, so closing cannot lose anything.
+		// The file was only read, so errors of closing do not matter.
 		defer func() { _ = file.Close() }()
 		in = file
 		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
@@ -104,7 +104,7 @@ func (i *importer) run(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// add puts a line into the batch and sends the batch when it is full.
+// add appends a line to the batch and sends the batch when it is full.
 func (i *importer) add(ctx context.Context, text []byte) error {
 	var e edgeapi.EventInput
 	if err := json.Unmarshal(text, &e); err != nil {
@@ -137,11 +137,11 @@ func (i *importer) add(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// lineID is the id of an event whose line has none: the same for the same line
-// and site, whatever file it is in.
+// lineID returns the id for an event whose line has none. It is the same for the same line and
+// site, in any file.
 func lineID(site string, text []byte) string {
 	h := sha256.New()
-	// A hash takes everything.
+	// A hash never fails.
 	_, _ = fmt.Fprintf(h, "%s\n%s", site, text)
 	return "line-" + hex.EncodeToString(h.Sum(nil)[:16])
 }

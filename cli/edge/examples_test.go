@@ -1,6 +1,6 @@
 package edge_test
 
-// examples are answers that keep the contract, one an operation.
+// examples returns valid responses by operation.
 func examples() map[string]string {
 	const (
 		at       = `"2026-01-02T03:04:05Z"`

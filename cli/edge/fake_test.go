@@ -28,7 +28,7 @@ func loadContract(t *testing.T) *contract.Contract {
 	return c
 }
 
-// server is a control plane that holds requests and its own answers against the
+// server is a fake control plane that validates requests and its own responses against the
 // contract.
 type server struct {
 	URL string
@@ -40,7 +40,7 @@ type server struct {
 	body  string // the last request's
 }
 
-// serve starts a server. handlers take the place of the example answers.
+// serve starts a server. handlers replace the example responses.
 func serve(t *testing.T, c *contract.Contract, handlers map[string]http.HandlerFunc) *server {
 	t.Helper()
 	s := &server{}
@@ -89,13 +89,13 @@ func (s *server) called() []string {
 	return slices.Clone(s.calls)
 }
 
-// result is what a command line left.
+// result is the result of a command line.
 type result struct {
 	code     int
 	out, err string
 }
 
-// run is a command line in a folder of its own.
+// run is a command line in its own directory.
 type run struct {
 	server string
 	stdin  string

@@ -20,7 +20,7 @@ func TestFollowGoesOnWhereTheStreamBroke(t *testing.T) {
 			resumed = append(resumed, r.Header.Get("Last-Event-ID"))
 			w.Header().Set("Content-Type", "text/event-stream")
 			if len(resumed) == 2 {
-				// Written but not read, so the first connection's lines are all there is.
+				// It was written but not read, so the first connection's lines are all there are.
 				interrupt()
 				return
 			}

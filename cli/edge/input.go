@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// given is a flag's value when the flag was given, else nil: what was not given
-// is the server's to decide.
+// given returns a flag's value if the flag was given, otherwise nil, so that the server uses its
+// default.
 func given[T any](c *call, flag string, value T) *T {
 	if !c.cmd.Flags().Changed(flag) {
 		return nil
@@ -23,7 +23,7 @@ func given[T any](c *call, flag string, value T) *T {
 	return &value
 }
 
-// required fails when one of the flags was not given.
+// required returns an error if one of the flags was not given.
 func (c *call) required(flags ...string) error {
 	for _, name := range flags {
 		if !c.cmd.Flags().Changed(name) {
@@ -33,8 +33,8 @@ func (c *call) required(flags ...string) error {
 	return nil
 }
 
-// json reads the JSON of a flag: the value itself, @FILE, or - for standard
-// input, which is also read when the flag was not given.
+// json reads the JSON of a flag: the value itself, @FILE, or - for standard input, which is also
+// the default.
 func (c *call) json(flag, value string) (json.RawMessage, error) {
 	raw := []byte(value)
 	var err error
@@ -57,7 +57,7 @@ func (c *call) json(flag, value string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// pairs is a flag that takes k=v and may be repeated.
+// pairs is a flag value of KEY=VALUE that may be repeated.
 type pairs map[string]string
 
 // String, Set and Type make pairs a flag's value.
@@ -82,5 +82,5 @@ func (p *pairs) Set(s string) error {
 	return nil
 }
 
-// Type is the placeholder in the help.
+// Type returns the placeholder in the help.
 func (p *pairs) Type() string { return "KEY=VALUE" }

@@ -14,16 +14,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// largestPage is the most that the API puts on one page.
+// largestPage is the API's largest page size.
 const largestPage = 1000
 
-// page is which part of a list a request asks for.
+// page is the requested part of a list.
 type page struct {
 	limit  *int
 	cursor *string
 }
 
-// list makes a command that prints a list of T, of as many pages as it takes.
+// list returns a command that prints a list of T, over as many pages as necessary.
 func list[T any](
 	s *session, v verb, columns output.Columns[T], r func(context.Context, *call, page) (*http.Response, error),
 ) *cobra.Command {
@@ -56,8 +56,8 @@ func list[T any](
 	return cmd
 }
 
-// pages passes on the items of page after page until there are limit (0 for all)
-// and tells whether the server has more.
+// pages passes the items of page after page to use, until there are limit (0 for all). It reports
+// whether the server has more.
 func (c *call) pages(
 	limit int, use func([]json.RawMessage) error, r func(page) (*http.Response, error),
 ) (more bool, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// firstLine hands on the address that the command says it listens on.
+// firstLine passes on the address that the command prints.
 type firstLine struct {
 	url  chan string
 	once sync.Once

@@ -39,7 +39,7 @@ users of the machine can see flags.`,
 		if err != nil {
 			return err
 		}
-		// The token alone is what a shell can put into EDGE_TOKEN.
+		// Print only the token, so that a shell can put it into EDGE_TOKEN.
 		return c.out.ObjectAs(a.Body, func() error {
 			_, err := fmt.Fprintln(c.out.Out, output.Escape(session.Token))
 			return err

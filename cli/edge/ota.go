@@ -18,7 +18,7 @@ func (s *session) ota() *cobra.Command {
 	return cmd
 }
 
-// artifactFlags say what devices are to install.
+// artifactFlags describe the artifact that devices should install.
 type artifactFlags struct {
 	version, url, sha256 string
 	size                 int64

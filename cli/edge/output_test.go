@@ -151,7 +151,7 @@ func TestRatesAreDrawnAsSparklines(t *testing.T) {
 	}
 }
 
-// answer is a handler that always answers the same.
+// answer returns a handler that always sends the same response.
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -63,7 +63,7 @@ func overviewRows(o edgeapi.Overview) [][]any {
 	return rows
 }
 
-// series is a row with the sum of some minutes and their course.
+// series returns a row with the sum of some minutes and a sparkline.
 func series[T any](name string, minutes []T, of func(T) int64) []any {
 	var sum int64
 	values := make([]int64, len(minutes))

@@ -54,7 +54,7 @@ func (s *session) routeList() *cobra.Command {
 	})
 }
 
-// routeFlags are what creating and changing a route have in common.
+// routeFlags are the flags for creating and changing a route.
 type routeFlags struct {
 	name, topic, url, site, method, secret string
 	retryMax, timeout                      int
@@ -68,8 +68,7 @@ func (f *routeFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.method, "method", "POST", "POST, PUT or PATCH")
 	fs.StringVar(&f.secret, "secret", "", "Standard Webhooks secret (whsec_...) to sign with")
 	fs.IntVar(&f.retryMax, "retry-max", 5, "retries after the first attempt, 1 to 20")
-	// The timeout of a request has the name --timeout on every command; this is
-	// the target's.
+	// --timeout is the request timeout on every command; this one is the target's.
 	fs.IntVar(&f.timeout, "timeout-seconds", 10, "how long the target may take, 1 to 60 s")
 }
 

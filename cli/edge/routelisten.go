@@ -16,11 +16,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// maxListenBody bounds what is read of a delivery; events are at most 1 MiB.
+// maxListenBody limits how much of a delivery is read, in bytes; events are at most 1 MiB.
 const maxListenBody = 4 << 20
 
-// routeListen makes the command that stands in for a target while one tries
-// things: it needs no control plane, and prints what is delivered to it.
+// routeListen returns a command that acts as a target for experiments: it needs no control plane,
+// and prints what is delivered to it.
 func (s *session) routeListen() *cobra.Command {
 	var address, secretText string
 	var status int
@@ -67,7 +67,7 @@ func (l listener) serve(ctx context.Context, address string, progress io.Writer)
 		return err
 	}
 	server := &http.Server{Handler: l, ReadHeaderTimeout: 10 * time.Second}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // the person wants to leave
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // the user wants to quit
 	defer stopped()
 	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -75,7 +75,7 @@ func (l listener) serve(ctx context.Context, address string, progress io.Writer)
 	return nil
 }
 
-// ServeHTTP prints a delivery: when, its id, and the event.
+// ServeHTTP prints a delivery: the time, its id, and the event.
 func (l listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxListenBody))
 	if err != nil {
@@ -92,6 +92,6 @@ func (l listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	line := fmt.Sprintf(
 		"%s %s %s %s %s", time.Now().Format(time.TimeOnly), r.Method, r.Header.Get(webhook.HeaderID), signed, body,
 	)
-	_, _ = fmt.Fprintln(l.out, output.Escape(line)) // nobody reads any more
+	_, _ = fmt.Fprintln(l.out, output.Escape(line)) // output may be closed
 	w.WriteHeader(status)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// settings are the flags of `mainstay edge`.
+// settings holds the flags of `mainstay edge`.
 type settings struct {
 	env                   client.Environment
 	server, token, caFile string
@@ -23,14 +23,14 @@ type settings struct {
 	format                output.Format
 }
 
-// session is what the commands share. An agent's session takes no credentials
-// but those named, since the admin's would be of no use.
+// session is shared by the commands. An agent's session uses only credentials that are given
+// explicitly, since the admin's would be useless.
 type session struct {
 	*settings
 	agentOnly bool
 }
 
-// client makes a client of the server. A timeout of 0 is none, for streams.
+// client returns a client of the server. A timeout of 0 means none, for streams.
 func (s *session) client(timeout time.Duration) (*edgeapi.Client, error) {
 	server, err := s.serverURL()
 	if err != nil {

@@ -59,7 +59,7 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 		}
 		if cfg.Prefix == "" {
 			var random [3]byte
-			_, _ = rand.Read(random[:]) // it does not fail (crypto/rand)
+			_, _ = rand.Read(random[:]) // never fails (crypto/rand)
 			cfg.Prefix = hex.EncodeToString(random[:])
 		}
 		cfg.Version, cfg.Now = telemetry.BuildInfo().Version, time.Now
@@ -86,7 +86,7 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 	return cmd
 }
 
-// fleetClient is a client without credentials that keeps a connection a worker.
+// fleetClient returns a client without credentials that keeps one connection per worker.
 func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 	server, err := c.serverURL()
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 	)
 }
 
-// simulate runs the fleet, tells every now and then how it does, and sums up.
+// simulate runs the fleet, prints its status periodically, and finally a summary.
 func (c *call) simulate(ctx context.Context, cfg simulator.Config) error {
 	stderr := c.cmd.ErrOrStderr()
 	live, every := output.IsTerminal(stderr), 10*time.Second
@@ -144,7 +144,7 @@ func (c *call) simulate(ctx context.Context, cfg simulator.Config) error {
 	}
 }
 
-// overLine writes over the line that tells how the fleet does, which is drawn again.
+// overLine overwrites the status line of the fleet, which is then redrawn.
 type overLine struct{ w io.Writer }
 
 func (o overLine) Write(b []byte) (int, error) {
@@ -152,7 +152,7 @@ func (o overLine) Write(b []byte) (int, error) {
 	return max(n-len("\r\x1b[K"), 0), err
 }
 
-// simulationLine tells in a line what the fleet does.
+// simulationLine returns a one-line status of the fleet.
 func simulationLine(last, now simulator.Stats, period time.Duration) string {
 	rate := func(kind string) float64 {
 		return float64(now.Latency[kind].Count-last.Latency[kind].Count) / period.Seconds()

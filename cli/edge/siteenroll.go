@@ -59,7 +59,7 @@ func (c *call) enroll(ctx context.Context, body edgeapi.EnrollRequest, certOut s
 	if err != nil {
 		return err
 	}
-	// Printed before anything else can fail: nobody shows the token again.
+	// Print the token before anything else can fail: it is never shown again.
 	if err := c.out.Object(a.Body); err != nil || certOut == "" {
 		return err
 	}

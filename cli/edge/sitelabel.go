@@ -36,7 +36,7 @@ moment, one may undo the other's change.`,
 	})
 }
 
-// labelChange reads key=value and key- and returns what they do.
+// labelChange parses key=value and key- and returns a function that applies them.
 func labelChange(args []string) (func(edgeapi.Labels), error) {
 	set, unset := pairs{}, []string{}
 	for _, arg := range args {

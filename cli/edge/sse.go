@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxEventLine bounds a line of an event stream, in bytes.
+// maxEventLine limits a line of an event stream, in bytes.
 const maxEventLine = 4 << 20
 
-// readEvents reads server-sent events (HTML standard, section 9.2.6) until the
-// stream ends or use fails. alive is called for every line, comments too.
+// readEvents reads server-sent events (HTML standard, section 9.2.6) until the stream ends or use
+// fails. alive is called for every line, including comments.
 func readEvents(r io.Reader, alive func(), use func(id, name, data string) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEventLine)

@@ -13,7 +13,7 @@ func pemOf(c *x509.Certificate) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
 }
 
-// withCredentials is a folder as `mainstay dev` leaves it.
+// withCredentials returns a directory as `mainstay dev` leaves it.
 func withCredentials(t *testing.T, content string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestTheServerMayComeFromTheEnvironment(t *testing.T) {
 func TestTheDevelopersCredentialsGoToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	dir := withCredentials(t, "this is no JSON, so reading it would fail")
-	// 192.0.2.0/24 is set aside for documentation: nothing answers there.
+	// 192.0.2.0/24 is reserved for documentation: nothing responds there.
 	got := run{server: "http://192.0.2.1:1", dir: dir}.do(t, "whoami", "--timeout", "10ms")
 	if strings.Contains(got.err, "credentials") {
 		t.Errorf("the file was read: %s", got.err)

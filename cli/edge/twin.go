@@ -23,7 +23,7 @@ func (s *session) twins() *cobra.Command {
 	return cmd
 }
 
-// twinColumns are shared with the agent's own list.
+// twinColumns is also used for the agent's own list.
 func twinColumns() output.Columns[edgeapi.Twin] {
 	return output.Columns[edgeapi.Twin]{
 		Heads: []string{"DEVICE", "SITE", "DESIRED", "REPORTED", "UPDATED", "DESIRED STATE"},

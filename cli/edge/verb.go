@@ -11,16 +11,16 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// verb describes a command. Its arguments follow from use: "rename ID NAME" takes
+// verb describes a command. The number of its arguments follows from use: "rename ID NAME" takes
 // two, "label ID LABEL..." two or more.
 type verb struct {
 	use, short, long, example string
 }
 
-// request makes the call of a command and returns what the generated method does.
+// request sends the request of a command and returns the results of the generated method.
 type request func(ctx context.Context, c *call) (*http.Response, error)
 
-// group is a command that only holds others.
+// group returns a command that only holds others.
 func group(use, short, example string, aliases ...string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Aliases: aliases, SuggestionsMinimumDistance: 2,
@@ -38,7 +38,7 @@ func group(use, short, example string, aliases ...string) *cobra.Command {
 	}
 }
 
-// command makes a command that runs f.
+// command returns a command that runs f.
 func (s *session) command(v verb, f func(ctx context.Context, c *call) error) *cobra.Command {
 	return &cobra.Command{
 		Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: arguments(v.use),
@@ -52,7 +52,7 @@ func (s *session) command(v verb, f func(ctx context.Context, c *call) error) *c
 	}
 }
 
-// object makes a command that prints the one object that a call answers.
+// object returns a command that prints the object that a request returns.
 func (s *session) object(v verb, r request) *cobra.Command {
 	return s.command(v, func(ctx context.Context, c *call) error {
 		a, err := c.send(r(ctx, c))
@@ -63,7 +63,7 @@ func (s *session) object(v verb, r request) *cobra.Command {
 	})
 }
 
-// get makes the command that shows one object.
+// get returns the command that shows one object.
 func (s *session) get(noun, what string, r request) *cobra.Command {
 	return s.object(verb{
 		use: "get ID", short: "Show one " + what,
@@ -71,8 +71,8 @@ func (s *session) get(noun, what string, r request) *cobra.Command {
 	}, r)
 }
 
-// remove makes a command that asks before it destroys something. In the question
-// %s stands for the id.
+// remove returns a command that asks for confirmation before it destroys something. In question, %s
+// stands for the id.
 func (s *session) remove(v verb, question, done string, r request) *cobra.Command {
 	var yes bool
 	cmd := s.command(v, func(ctx context.Context, c *call) error {
@@ -92,7 +92,7 @@ func (s *session) remove(v verb, question, done string, r request) *cobra.Comman
 	return cmd
 }
 
-// delete makes the command that deletes one object. consequence may be empty.
+// delete returns the command that deletes one object. consequence may be empty.
 func (s *session) delete(noun, what, consequence string, r request) *cobra.Command {
 	return s.remove(verb{
 		use: "delete ID", short: "Delete one " + what,

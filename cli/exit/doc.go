@@ -1,3 +1,3 @@
-// Package exit says how the program ends: every error has an exit code that a
-// script can act on, and may have a hint that tells a person what to do next.
+// Package exit defines how the program ends: every error has an exit code for scripts, and may have
+// a hint that tells people what to do next.
 package exit

@@ -8,9 +8,9 @@ import (
 // The exit codes, as the root command's help documents them.
 const (
 	OK       = 0
-	Failure  = 1 // anything that has no code of its own
+	Failure  = 1 // any error without a specific code
 	Usage    = 2 // the command line is wrong
-	NotFound = 3 // the object does not exist, or lies outside the caller's scope
+	NotFound = 3 // the object does not exist, or is outside the caller's scope
 	Denied   = 4 // no valid credentials, or they do not permit this
 )
 
@@ -25,17 +25,17 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usagef makes an error about the command line.
+// Usagef returns an error about the command line.
 func Usagef(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// Hinted gives err a hint and keeps its code.
+// Hinted adds a hint to err and keeps its code.
 func Hinted(err error, hint string) error {
 	return &Error{Code: Code(err), Hint: hint, Err: err}
 }
 
-// Code is the exit code that belongs to err.
+// Code returns the exit code for err.
 func Code(err error) int {
 	if err == nil {
 		return OK
@@ -47,7 +47,7 @@ func Code(err error) int {
 	return Failure
 }
 
-// Hint is what err tells a person to do next; empty when it says nothing.
+// Hint returns the hint of err, or "" if it has none.
 func Hint(err error) string {
 	var e *Error
 	for errors.As(err, &e) {

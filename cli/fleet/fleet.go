@@ -1,9 +1,9 @@
-// Package fleet is `mainstay fleet`: hosts with hypervisor daemons, together, by the
-// daemon that is their registry.
+// Package fleet implements `mainstay fleet`: managing several hosts with hypervisor daemons through
+// the daemon that is their registry.
 //
-//	fleet.go  the command; node.go: hosts and what they have; vm.go: their VMs
+//	fleet.go  the command; node.go: hosts and their resources; vm.go: their VMs
 //
-// What it shares with `mainstay vm` is in packages daemon and spec.
+// Code shared with `mainstay vm` is in packages daemon and spec.
 package fleet
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// commands makes the commands of the group.
+// commands builds the commands of the group.
 type commands struct{ *daemon.Session }
 
-// New makes the command `fleet` with all commands below it.
+// New returns the command `fleet` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := daemon.Group(
 		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",

@@ -56,7 +56,8 @@ func table(c *daemon.Call, items []json.RawMessage) error {
 	return l.Close()
 }
 
-// all lists the VMs of all hosts. What is missing must not be taken for what is not there.
+// all lists the VMs of all hosts. It reports unreachable hosts, so that their VMs are not mistaken
+// for missing ones.
 func all(ctx context.Context, c *daemon.Call) error {
 	a, err := c.Send(c.API.ListFleetVMs(ctx))
 	v, err := daemon.Decode[struct {
@@ -123,7 +124,8 @@ with --on on that host, even if it is cordoned. It is stopped unless --start is 
 	return cmd
 }
 
-// fleetSpec is the request for a VM of the fleet, whose fields are those of a VM and more.
+// fleetSpec returns the request for a VM of the fleet, whose fields are those of a VM and some
+// more.
 func fleetSpec(c *daemon.Call, flags *spec.Flags) (request hypervisorapi.FleetVMSpec, err error) {
 	vm, err := flags.Spec(c, c.Args[0])
 	if err != nil {

@@ -108,7 +108,7 @@ func (s commands) upload() *cobra.Command {
 			return err
 		}
 		return c.Follow(ctx, func() (*http.Response, error) {
-			defer func() { _ = source.Close() }() // it was only read
+			defer func() { _ = source.Close() }() // read only
 			return c.Slow.UploadImageWithBody(
 				ctx, c.Args[0], &hypervisorapi.UploadImageParams{Signature: text}, "application/octet-stream",
 				source, source.Prepare(),
@@ -122,8 +122,8 @@ func (s commands) upload() *cobra.Command {
 	return cmd
 }
 
-// signatureOf is the signature of a file: the named one, or the one beside it if there is
-// one.
+// signatureOf returns the signature of a file: from the named file, or from the .minisig file next
+// to it if that exists.
 func signatureOf(path, named string) (*string, error) {
 	from := named
 	if from == "" {

@@ -1,10 +1,10 @@
-// Package image is `mainstay image`: the catalog of what VMs are made of.
+// Package image implements `mainstay image`: the catalog of VM images.
 //
 //	image.go   the command, list and show
-//	add.go     new images: built, taken from the host, sent there
+//	add.go     new images: built, imported from the host, uploaded
 //	change.go  names, locks, protection, removal, export
 //
-// What it shares with `mainstay vm` is in package daemon.
+// Code shared with `mainstay vm` is in package daemon.
 package image
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// commands makes the commands of the group.
+// commands builds the commands of the group.
 type commands struct{ *daemon.Session }
 
-// New makes the command `image` with all commands below it.
+// New returns the command `image` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := daemon.Group(
 		"image", "Images of virtual machines: build, add, import, export, protect",

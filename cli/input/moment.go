@@ -1,4 +1,4 @@
-// Package input reads what people type as values of flags.
+// Package input parses values of flags.
 package input
 
 import (
@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Moment is a flag that takes a time, or a span before now.
+// Moment is a flag value that accepts a time, or a duration before now.
 type Moment struct {
 	At *time.Time // nil: the flag was not given
 }
 
-// String is the time in RFC 3339, empty if the flag was not given.
+// String returns the time in RFC 3339, or "" if the flag was not given.
 func (m *Moment) String() string {
 	if m.At == nil {
 		return ""
@@ -19,7 +19,7 @@ func (m *Moment) String() string {
 	return m.At.Format(time.RFC3339)
 }
 
-// Set takes RFC 3339, or a span such as 2h, which means so long ago.
+// Set accepts RFC 3339, or a duration such as 2h, meaning that long ago.
 func (m *Moment) Set(s string) error {
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil {
@@ -35,5 +35,5 @@ func (m *Moment) Set(s string) error {
 	return nil
 }
 
-// Type is the placeholder in the help.
+// Type returns the placeholder in the help.
 func (m *Moment) Type() string { return "TIME" }

@@ -18,7 +18,7 @@ type call struct {
 	out  *output.Printer
 }
 
-// Service is what the commands know of the load balancer.
+// Service describes the load balancer to package client.
 var Service = client.Service{
 	Unit: "lb", Credential: "api_key",
 	Name: "the load balancer", Flag: "--server", Start: "'mainstay serve lb'",
@@ -30,8 +30,8 @@ var Service = client.Service{
 	},
 }
 
-// read reads the answer to a request; it takes what a generated method returns.
+// read reads a response. It takes the results of a generated client's method.
 func read(r *http.Response, err error) (client.Answer, error) { return Service.Read(r, err) }
 
-// decode makes a value of an answer.
+// decode decodes a response.
 func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// Commands are the commands to be added to `mainstay lb`.
+// Commands returns the commands to add to `mainstay lb`.
 func Commands(env client.Environment) []*cobra.Command {
 	return []*cobra.Command{
 		vips(env),
@@ -42,7 +42,8 @@ func Commands(env client.Environment) []*cobra.Command {
 	}
 }
 
-// command makes a command. Its arguments follow from use: "drain BACKEND" takes one.
+// command returns a command. The number of its arguments follows from use: "drain BACKEND" takes
+// one.
 func command(
 	env client.Environment, use, short, long, example string, run func(ctx context.Context, c *call) error,
 ) *cobra.Command {
@@ -97,7 +98,7 @@ func backends(env client.Environment) *cobra.Command {
 	)
 }
 
-// list prints the items of an answer.
+// list prints the items of a response.
 func list[T any](c *call, columns output.Columns[T]) func(client.Answer, error) error {
 	return func(a client.Answer, err error) error {
 		items, err := decode[[]json.RawMessage](a, err)
@@ -162,7 +163,7 @@ func weight(env client.Environment) *cobra.Command {
 	return cmd
 }
 
-// backendID is the id of what a person names.
+// backendID returns the id of a backend that is given by id or address.
 func (c *call) backendID(ctx context.Context, name string) (string, error) {
 	if _, err := strconv.Atoi(name); err == nil {
 		return name, nil

@@ -31,7 +31,7 @@ const (
 		`"drops":{"malformed":3,"ttl":0},"flows":{"entries":5,"evictions":1,"lostReplies":9},"bgp":[{"peer":"10.0.0.254","asn":65000,"state":"active","since":"2026-01-02T03:04:05Z","reason":"hold timer"}],"orchestratorDrains":[{"source":"kubernetes","backends":["10.0.0.1:0"]}]}`
 )
 
-// server answers examples and holds requests against the contract.
+// server returns examples and validates requests against the contract.
 type server struct {
 	url string
 

@@ -25,7 +25,7 @@ The key is the one in the file of --api-key-file, else the first of LB_API_KEY, 
 machine, the one in .mainstay/credentials.json below the working directory, where "mainstay dev" leaves it.`
 )
 
-// session is the flags that all commands have.
+// session holds the flags that all commands have.
 type session struct {
 	env                     client.Environment
 	server, keyFile, caFile string
@@ -63,7 +63,7 @@ func (s *session) client() (*lbapi.Client, error) {
 		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: s.timeout}),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)
-			r.Header.Set("Content-Type", "application/json") // changes ask for it, even without a body
+			r.Header.Set("Content-Type", "application/json") // changes require it, even without a body
 			if key != "" {
 				r.Header.Set("Authorization", "Bearer "+key)
 			}
@@ -85,8 +85,8 @@ func (s *session) key(server *url.URL) (string, error) {
 	return Service.DevCredential(s.env, server)
 }
 
-// plainKey is the first key of what the server's setting may hold: KEY or
-// id:NAME=KEY, several separated by commas.
+// plainKey returns the first key of a value of the server's setting: KEY or id:NAME=KEY, several
+// separated by commas.
 func plainKey(setting string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(setting), ",")
 	if named, ok := strings.CutPrefix(first, "id:"); ok {

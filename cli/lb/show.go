@@ -58,7 +58,7 @@ func backendColumns() output.Columns[lbapi.BackendRow] {
 	}
 }
 
-// sentence says an explanation in words.
+// sentence returns an explanation in words.
 func sentence(e lbapi.Explanation) string {
 	vip, backend, hashed := output.Escape(e.Vip), output.Escape(e.Backend), output.Escape(e.Hashed)
 	slot := fmt.Sprintf("slot %d of %d", e.Slot, e.Slots)

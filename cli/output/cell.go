@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// How much of a text a person sees in a list. A long one does not push the cells behind it
-// off the screen; the last cell has none behind it. What is not read by a person, or is
-// shown alone, is never cut.
+// How many characters of a text a list shows to people. A long text does not push the following
+// cells off the screen; the last cell has none after it. Output for programs and single objects are
+// never truncated.
 const (
 	widest     = 60
 	widestLast = 500
 )
 
-// Cell is v as a table shows it: times as Time, nothing as "-", maps as sorted
-// k=v pairs, text escaped.
+// Cell returns v as shown in a table: times as Time, missing values as "-", maps as sorted k=v
+// pairs, text escaped.
 func (p *Printer) Cell(v any) string {
 	switch t := v.(type) {
 	case time.Time:
@@ -59,7 +59,7 @@ func (p *Printer) Cell(v any) string {
 	return "-"
 }
 
-// Time is how long ago t was when a person reads along, else RFC 3339.
+// Time returns how long ago t was for people, and RFC 3339 otherwise.
 func (p *Printer) Time(t time.Time) string {
 	if !p.People {
 		return t.UTC().Format(time.RFC3339)
@@ -71,7 +71,7 @@ func (p *Printer) Time(t time.Time) string {
 	return fmt.Sprintf(format, about(d))
 }
 
-// about is a span of time in its largest unit.
+// about returns a duration in its largest unit.
 func about(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -86,7 +86,7 @@ func about(d time.Duration) string {
 	}
 }
 
-// cut cuts the cells of a row to what a person sees of them.
+// cut truncates the cells of a row for people.
 func cut(row []string) {
 	for i, text := range row {
 		limit := widest

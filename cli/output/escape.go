@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape makes a server's text safe to show on a terminal and keeps it on one
-// line: what is not printable, such as control characters, direction overrides
-// and broken UTF-8, appears as an escape.
+// Escape makes a server's text safe to show on one line of a terminal: characters that are not
+// printable, such as control characters, direction overrides and broken UTF-8, are escaped.
 func Escape(s string) string {
 	clean := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
 	if strings.IndexFunc(s, func(r rune) bool { return !clean(r) }) < 0 {

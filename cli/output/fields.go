@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// field is one line of an object shown alone.
+// field is one line of an object that is shown alone.
 type field struct {
 	name  string
 	value string
 }
 
-// fields writes an object, a line a field; first what names the object.
+// fields writes an object, one line per field; identifying fields come first.
 func (p *Printer) fields(raw []byte) error {
 	all, err := p.flatten("", raw)
 	if err != nil {
@@ -41,8 +41,8 @@ func rank(name string) int {
 	return len(first)
 }
 
-// flatten lists an object's fields in order. Objects in it become fields of
-// their own, except those in which people keep what they like.
+// flatten lists an object's fields in order. Nested objects become fields of their own, except
+// those whose keys users choose.
 func (p *Printer) flatten(prefix string, raw []byte) ([]field, error) {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil {
@@ -68,7 +68,7 @@ func (p *Printer) flatten(prefix string, raw []byte) ([]field, error) {
 	return all, nil
 }
 
-// isFree tells which objects of the API have no fixed fields.
+// isFree reports whether an object of the API has no fixed fields.
 func isFree(key string) bool {
 	switch key {
 	case "labels", "headers", "env", "payload", "detail", "desired", "reported":
@@ -77,7 +77,7 @@ func isFree(key string) bool {
 	return false
 }
 
-// text is a JSON value as a person reads it.
+// text returns a JSON value as shown to people.
 func (p *Printer) text(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -102,7 +102,7 @@ func (p *Printer) text(raw json.RawMessage) string {
 			return "-"
 		}
 	}
-	// Numbers and whatever is nested appear as they came, on one line.
+	// Numbers and nested values are printed unchanged, on one line.
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
 		return Escape(string(raw))
@@ -122,7 +122,7 @@ func allStrings(items []any) ([]string, bool) {
 	return texts, true
 }
 
-// keysOf lists an object's keys in their order, which maps do not keep.
+// keysOf lists an object's keys in their order, which a map would lose.
 func keysOf(raw []byte) ([]string, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if _, err := d.Token(); err != nil {

@@ -23,7 +23,7 @@ func formats() []string { return []string{string(Table), string(JSON), string(YA
 // String, Set and Type make a Format a flag's value.
 func (f *Format) String() string { return string(*f) }
 
-// Set takes one of the three formats.
+// Set accepts one of the three formats.
 func (f *Format) Set(s string) error {
 	if !slices.Contains(formats(), s) {
 		return fmt.Errorf("must be %s", strings.Join(formats(), ", "))
@@ -32,7 +32,7 @@ func (f *Format) Set(s string) error {
 	return nil
 }
 
-// Type is the placeholder in the help.
+// Type returns the placeholder in the help.
 func (f *Format) Type() string { return strings.Join(formats(), "|") }
 
 // AddFlag defines --output on cmd and all commands below it.

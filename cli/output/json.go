@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// writeJSON writes raw indented, every line but the first behind prefix.
+// writeJSON writes raw indented, with prefix before every line but the first.
 func writeJSON(w io.Writer, raw []byte, prefix string) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, prefix, "  "); err != nil {
@@ -17,8 +17,8 @@ func writeJSON(w io.Writer, raw []byte, prefix string) error {
 	return err
 }
 
-// escapeJSON escapes DEL and the C1 controls, which JSON allows as they are but
-// on which some terminals act. They can only stand in strings.
+// escapeJSON escapes DEL and the C1 controls, which JSON allows unescaped but some terminals
+// interpret. They can only occur in strings.
 func escapeJSON(raw []byte) []byte {
 	if !bytes.ContainsFunc(raw, isHighControl) {
 		return raw

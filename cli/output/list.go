@@ -8,27 +8,26 @@ import (
 	"text/tabwriter"
 )
 
-// Columns say how a table shows a list of T.
+// Columns define how a table shows a list of T.
 type Columns[T any] struct {
 	Heads []string
 	Row   func(T) []any
 }
 
-// List writes a list page by page, so that a long one needs little memory. The
-// columns of a table are aligned within a page.
+// List writes a list page by page, so that a long one needs little memory. Columns of a table are
+// aligned within a page.
 type List[T any] struct {
 	p       *Printer
 	columns Columns[T]
 	begun   bool
 }
 
-// NewList begins a list. Close must be called after the last page, also when
-// there was none.
+// NewList starts a list. Call Close after the last page, even if there was none.
 func NewList[T any](p *Printer, columns Columns[T]) *List[T] {
 	return &List[T]{p: p, columns: columns}
 }
 
-// Page writes some items.
+// Page writes a page of items.
 func (l *List[T]) Page(items []json.RawMessage) error {
 	if len(items) == 0 {
 		return nil
@@ -59,7 +58,7 @@ func (l *List[T]) Close() error {
 	case l.p.Format != Table && !l.begun:
 		_, err = io.WriteString(l.p.Out, "[]\n")
 	case !l.begun:
-		err = l.table(nil) // the heads alone say that the list is empty
+		err = l.table(nil) // only the heads: the list is empty
 	}
 	return err
 }

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Printer writes answers to Out.
+// Printer writes results to Out.
 type Printer struct {
 	Out    io.Writer
 	Format Format
-	// People tells that a person reads along, so times are told as distances.
+	// People means that the output is a terminal, so times are shown relative to now.
 	People bool
 	Now    time.Time
 }
 
-// NewPrinter returns a printer; it asks w whether it is a terminal.
+// NewPrinter returns a Printer. It checks whether w is a terminal.
 func NewPrinter(w io.Writer, f Format) *Printer {
 	return &Printer{Out: w, Format: f, People: IsTerminal(w), Now: time.Now()}
 }
 
-// Object writes one object: a line a field in a table.
+// Object writes one object; in a table, one line per field.
 func (p *Printer) Object(raw []byte) error {
 	return p.ObjectAs(raw, func() error { return p.fields(raw) })
 }
 
-// ObjectAs writes one object, whose table is made by the caller.
+// ObjectAs writes one object. table writes it in table format.
 func (p *Printer) ObjectAs(raw []byte, table func() error) error {
 	switch p.Format {
 	case JSON:
@@ -38,7 +38,7 @@ func (p *Printer) ObjectAs(raw []byte, table func() error) error {
 	}
 }
 
-// Value writes one value of this program's own.
+// Value writes a value that does not come from the API.
 func (p *Printer) Value(v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -47,8 +47,8 @@ func (p *Printer) Value(v any) error {
 	return p.Object(raw)
 }
 
-// Line writes one object of an endless sequence: a line of JSON, a YAML
-// document, or the line that a person reads.
+// Line writes one object of an endless sequence: a line of JSON, a YAML document, or a line for
+// people.
 func (p *Printer) Line(raw []byte, line func() string) error {
 	var err error
 	switch p.Format {

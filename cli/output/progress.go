@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Progress is a line on a terminal that tells how far a long job is. Elsewhere it
-// writes nothing, since a log has no use for it.
+// Progress shows the progress of a long job in a line on a terminal. If the output is not a
+// terminal, it writes nothing, since progress is of no use in a log.
 type Progress struct {
 	w     io.Writer
 	show  bool
@@ -15,12 +15,12 @@ type Progress struct {
 	start time.Time
 }
 
-// NewProgress begins a job of total units; 0 means that nobody knows how many.
+// NewProgress starts a job of total units; 0 means that the number is unknown.
 func NewProgress(w io.Writer, total int64) *Progress {
 	return &Progress{w: w, show: IsTerminal(w), total: total, start: time.Now()}
 }
 
-// Update draws the line anew: done units of the total, and count things so far.
+// Update redraws the line: done units of the total, and count things so far.
 func (p *Progress) Update(done, count int64, things string) {
 	if !p.show {
 		return

@@ -2,8 +2,8 @@ package output
 
 import "strings"
 
-// Sparkline draws values as a row of blocks, the highest at full height. Zero
-// has its own sign, so that little can be told from nothing.
+// Sparkline draws values as a row of blocks, the highest at full height. Zero has its own sign, to
+// distinguish it from small values.
 func Sparkline(values []int64) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	var highest int64
@@ -21,7 +21,7 @@ func Sparkline(values []int64) string {
 	return b.String()
 }
 
-// Bar draws a share of total as a bar of the given width.
+// Bar draws value as a share of total, as a bar of the given width.
 func Bar(value, total int64, width int) string {
 	full := 0
 	if total > 0 {

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// Rows writes rows of cells, aligned in columns. An empty text stays empty, so
-// that a row may leave columns out.
+// Rows writes rows of cells, aligned in columns. An empty string stays empty, so that a row may
+// omit columns.
 func (p *Printer) Rows(rows [][]any) error {
 	tw := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {

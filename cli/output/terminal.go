@@ -6,7 +6,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// IsTerminal tells whether a person is at the other end of a reader or writer.
+// IsTerminal reports whether a reader or writer is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

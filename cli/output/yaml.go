@@ -12,7 +12,7 @@ import (
 // writeYAML writes JSON as YAML, with the same fields in the same order.
 func writeYAML(w io.Writer, raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // so that no digit of a large number is lost
+	d.UseNumber() // keep all digits of large numbers
 	node, err := yamlNode(d)
 	if err != nil {
 		return fmt.Errorf("the answer is not valid JSON: %w", err)
@@ -25,8 +25,8 @@ func writeYAML(w io.Writer, raw []byte) error {
 	return e.Close()
 }
 
-// yamlNode reads one JSON value. JSON could be parsed as YAML directly, were it
-// not for its surrogate pairs.
+// yamlNode reads one JSON value. JSON could be parsed as YAML directly, except for its surrogate
+// pairs.
 func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	token, err := d.Token()
 	if err != nil {
@@ -39,7 +39,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 			n = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		}
 		for d.More() {
-			// An object's keys come as tokens too, each before its value.
+			// An object's keys are tokens too, each before its value.
 			item, err := yamlNode(d)
 			if err != nil {
 				return nil, err

@@ -92,6 +92,6 @@ func (s commands) auditAcknowledge() *cobra.Command {
 		},
 	)
 	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
-	_ = cmd.MarkFlagRequired("note") // it fails for a flag that there is not
+	_ = cmd.MarkFlagRequired("note") // fails only for an undefined flag
 	return cmd
 }

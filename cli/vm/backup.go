@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// backupMode is the permissions of an exported backup: it holds all that the guest knew.
+// backupMode is the file mode of an exported backup, which contains all the guest's data.
 const backupMode = 0o600
 
 func (s commands) backups() *cobra.Command {

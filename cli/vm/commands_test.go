@@ -153,7 +153,7 @@ func TestEveryCommandHasExamplesThatParse(t *testing.T) {
 	}
 }
 
-// parse finds the command of an example, and all its flags.
+// parse finds the command of an example, and checks all its flags.
 func parse(t *testing.T, root *cobra.Command, line string) {
 	t.Helper()
 	_, line, ok := strings.Cut(line, "mainstay ")

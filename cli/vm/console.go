@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// detachKey is Ctrl-], as telnet has it: few programs in a guest want it.
+// detachKey is Ctrl-], as in telnet: few programs in a guest use it.
 const detachKey = 0x1d
 
 func (s commands) console() *cobra.Command {
@@ -45,17 +45,17 @@ Without a terminal, standard input goes to the guest unchanged.`,
 	})
 }
 
-// errDetached is why an attachment ends that the person ended.
+// errDetached means that the user ended an attachment.
 var errDetached = errors.New("detached")
 
-// attach shows a VM's console until the VM or the person ends it, and tells whether it
-// was the person.
+// attach shows a VM's console until the VM or the user ends it. detached reports whether it was the
+// user.
 func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool, err error) {
 	conn, err := c.Socket(ctx, "v1/vms/"+id+"/console")
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = conn.CloseNow() }() // has been closed, or is of no use
+	defer func() { _ = conn.CloseNow() }() // already closed, or useless
 	in := c.Cmd.InOrStdin()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -71,14 +71,14 @@ func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool
 			_, _ = io.WriteString(c.Cmd.ErrOrStderr(), "\n") // below the guest's last line
 		}()
 	}
-	// Reading from a terminal cannot be interrupted; the process ends before it matters.
+	// Reading from a terminal cannot be interrupted; the process ends first.
 	go func() { cancel(typed(ctx, conn, in, isTerminal)) }()
 	err = printed(ctx, conn, c.Cmd.OutOrStdout())
 	switch {
 	case errors.Is(context.Cause(ctx), errDetached):
 		return true, nil
 	case ctx.Err() != nil && context.Cause(ctx) == ctx.Err():
-		return true, nil // Ctrl-C without a terminal, or the program is asked to end
+		return true, nil // Ctrl-C without a terminal, or the program was asked to stop
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case websocket.CloseStatus(err) == websocket.StatusNormalClosure:
@@ -87,7 +87,7 @@ func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool
 	return false, fmt.Errorf("the connection to the console broke: %w", err)
 }
 
-// printed copies what the guest prints until the socket ends.
+// printed copies the guest's output until the socket ends.
 func printed(ctx context.Context, conn *websocket.Conn, w io.Writer) error {
 	for {
 		_, message, err := conn.Read(ctx)
@@ -100,8 +100,8 @@ func printed(ctx context.Context, conn *websocket.Conn, w io.Writer) error {
 	}
 }
 
-// typed copies what the person types. At the end of an input that is not a terminal, what
-// the guest still prints is awaited.
+// typed copies the user's input. After the end of an input that is not a terminal, it waits for the
+// rest of the guest's output.
 func typed(ctx context.Context, conn *websocket.Conn, in io.Reader, isTerminal bool) error {
 	buffer := make([]byte, 4096)
 	for {
@@ -112,7 +112,7 @@ func typed(ctx context.Context, conn *websocket.Conn, in io.Reader, isTerminal b
 		}
 		if len(keys) > 0 {
 			if err := conn.Write(ctx, websocket.MessageBinary, keys); err != nil {
-				<-ctx.Done() // the reading side knows why
+				<-ctx.Done() // the reading side has the reason
 				return ctx.Err()
 			}
 		}
@@ -120,7 +120,7 @@ func typed(ctx context.Context, conn *websocket.Conn, in io.Reader, isTerminal b
 		case detach:
 			return errDetached
 		case err != nil && isTerminal:
-			return errDetached // the terminal has gone
+			return errDetached // the terminal was closed
 		case errors.Is(err, io.EOF):
 			<-ctx.Done()
 			return ctx.Err()

@@ -22,7 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon/daemontest"
 )
 
-// terminal opens a pseudo-terminal: what a person types and sees, and the program's side.
+// terminal opens a pseudo-terminal: the user's side and the program's side.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -50,7 +50,7 @@ func terminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// see reads the terminal until it shows a text, and returns all that it showed.
+// see reads the terminal until it shows a text, and returns everything that it showed.
 func see(t *testing.T, person *os.File, want string) string {
 	t.Helper()
 	if err := person.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -90,8 +90,7 @@ func settings(t *testing.T, terminal *os.File) unix.Termios {
 	return *got
 }
 
-// guest is a console that greets and repeats what is typed in brackets, until it is told
-// to power off.
+// guest is a console that greets and echoes input in brackets, until it is told to power off.
 func guest(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
@@ -102,7 +101,7 @@ func guest(t *testing.T) http.HandlerFunc {
 		defer func() { _ = conn.CloseNow() }()
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		// More than what the library takes by itself: a replay may be long.
+		// More than the library accepts by default: a replay may be long.
 		err = conn.Write(ctx, websocket.MessageBinary, []byte(strings.Repeat(".", 60<<10)+"login: "))
 		for err == nil {
 			var keys []byte
@@ -118,7 +117,7 @@ func guest(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// start runs a command line on a terminal; its result comes when it has ended.
+// start runs a command line on a terminal; its result is sent when it has ended.
 func start(t *testing.T, url string, program *os.File, args ...string) <-chan daemontest.Result {
 	t.Helper()
 	run := daemontest.Run{URL: url, Stdin: program, Out: program, Err: program, Dir: t.TempDir()}
@@ -259,7 +258,7 @@ func TestAConsoleWithoutATerminalTakesAPipe(t *testing.T) {
 	}
 }
 
-// watched closes seen when it was written what is wanted.
+// watched closes seen when the wanted text was written.
 type watched struct {
 	want string
 	seen chan struct{}

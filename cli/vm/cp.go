@@ -42,20 +42,20 @@ file keeps its name there. An existing file is replaced. TO may be - for standar
 	})
 }
 
-// guestPath takes VM:/PATH apart.
+// guestPath parses VM:/PATH.
 func guestPath(argument string) (vm, guest string, ok bool) {
 	vm, guest, ok = strings.Cut(argument, ":")
 	ok = ok && vm != "" && !strings.ContainsAny(vm, "/.") && strings.HasPrefix(guest, "/")
 	return vm, guest, ok
 }
 
-// send copies a local file into a guest.
+// send copies a local file to a guest.
 func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 	source, err := c.OpenSource(local)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // it was only read
+	defer func() { _ = source.Close() }() // read only
 	if strings.HasSuffix(to, "/") {
 		to = path.Join(to, filepath.Base(local))
 	}
@@ -84,7 +84,7 @@ func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 	return c.Done(a, "%s:%s has %s.", vm, to, daemon.Bytes(file.Size))
 }
 
-// fetch copies a file out of a guest.
+// fetch copies a file from a guest.
 func fetch(ctx context.Context, c *daemon.Call, vm, from, local string) error {
 	if strings.HasSuffix(from, "/") {
 		return exit.Usagef("%s:%s is a folder; files are copied one by one", vm, from)
@@ -110,8 +110,7 @@ func fetch(ctx context.Context, c *daemon.Call, vm, from, local string) error {
 	return c.Say("%s has %s.", local, daemon.Bytes(n))
 }
 
-// modeOf is the permissions that the guest's file has. A guest is not trusted with more
-// than permissions.
+// modeOf returns the permissions of the guest's file. A guest is not trusted with other mode bits.
 func modeOf(r *http.Response) fs.FileMode {
 	mode, err := strconv.ParseUint(r.Header.Get("X-File-Mode"), 8, 32)
 	if err != nil {

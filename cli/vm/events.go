@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// watchedEvents is how many of the newest events are looked at again and again.
+// watchedEvents is how many of the newest events are polled.
 const watchedEvents = 100
 
 func (s commands) events() *cobra.Command {
@@ -64,8 +64,8 @@ func actor(e hypervisorapi.Event) string {
 	return *e.Actor
 }
 
-// watchEvents prints events as they come. Events have no ids: those of the look before
-// are known by all they say.
+// watchEvents prints events as they occur. Events have no ids, so those of the previous poll are
+// recognized by their whole content.
 func watchEvents(ctx context.Context, c *daemon.Call, interval time.Duration) error {
 	id, err := c.VMID(ctx, c.Args[0])
 	if err != nil {
@@ -111,7 +111,7 @@ func eventLine(e hypervisorapi.Event) string {
 	return output.Escape(line)
 }
 
-// pause waits, and tells whether to continue.
+// pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

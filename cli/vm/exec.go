@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// maxInput is what a program in a guest can get as its standard input, in bytes.
+	// maxInput limits the standard input of a program in a guest, in bytes.
 	maxInput = 1 << 20
-	// longestExec is how long a program in a guest may run.
+	// longestExec limits how long a program in a guest may run.
 	longestExec = 24 * time.Hour
 )
 
-// execution is what flags say about a program.
+// execution holds the flags for running a program.
 type execution struct {
 	env     daemon.Pairs
 	cwd     string
@@ -81,17 +81,17 @@ func (e *execution) run(ctx context.Context, c *daemon.Call) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.Body.Close() }() // it was only read
+	defer func() { _ = r.Body.Close() }() // read only
 	return follow(ctx, r.Body, c.Cmd.OutOrStdout(), c.Cmd.ErrOrStderr())
 }
 
-// input reads what is piped in. It is text, since that is what the API takes.
+// input reads piped input. It must be text, since the API accepts only text.
 func (e *execution) input(in io.Reader) (string, error) {
 	if e.noStdin {
 		return "", nil
 	}
 	if file, ok := in.(*os.File); ok {
-		// A terminal, /dev/null and a closed descriptor have nothing for the program.
+		// A terminal, /dev/null and a closed descriptor provide no input.
 		if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
 			return "", nil
 		}
@@ -113,7 +113,7 @@ func (e *execution) input(in io.Reader) (string, error) {
 	return string(raw), nil
 }
 
-// follow writes a program's output as it comes, and returns how it ended.
+// follow writes a program's output as it arrives, and returns its result.
 func follow(ctx context.Context, pieces io.Reader, out, errs io.Writer) error {
 	for lines := json.NewDecoder(pieces); ; {
 		var p hypervisorapi.ExecPiece
@@ -143,7 +143,7 @@ func follow(ctx context.Context, pieces io.Reader, out, errs io.Writer) error {
 			}
 			return err
 		case p.ExitCode != nil && *p.ExitCode != 0:
-			return &exit.Error{Code: *p.ExitCode, Err: errors.New("")} // the program has said itself what is wrong
+			return &exit.Error{Code: *p.ExitCode, Err: errors.New("")} // the program has printed its own error
 		case p.ExitCode != nil:
 			return nil
 		}

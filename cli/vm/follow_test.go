@@ -15,11 +15,11 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon/daemontest"
 )
 
-// patience is how long anything in these tests may take before it has failed.
+// patience is the time limit for anything in these tests.
 const patience = 20 * time.Second
 
-// refusing is a server that answers 409 to what it is sent, without asking for the body,
-// and counts what comes of it nevertheless until the connection ends.
+// refusing is a server that responds with 409 without asking for the body, and counts the bytes
+// that arrive nevertheless until the connection ends.
 func refusing(t *testing.T) (url string, read <-chan int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

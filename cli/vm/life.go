@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// verb makes a command that does something to a VM and answers when it is done. doing is
-// shown meanwhile; in it and in done, %s stands for what the person called the VM.
+// verb returns a command that changes a VM and reports when it is done. doing is shown while it
+// runs; in doing and done, %s stands for the VM as the user named it.
 func (s commands) verb(
 	v daemon.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error),
 ) *cobra.Command {

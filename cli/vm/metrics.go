@@ -62,7 +62,7 @@ func metricsRows(m hypervisorapi.VMMetrics) [][]any {
 	}
 }
 
-// series is one figure over time: thousandths of a processor, or bytes a second.
+// series is one metric over time: thousandths of a processor, or bytes per second.
 type series struct {
 	name   string
 	rate   func(before, now hypervisorapi.VMMetrics) float64 // over the whole span
@@ -102,7 +102,7 @@ func metricsSeries() []*series {
 	}
 }
 
-// add takes the rate between two samples. Counters begin anew when the VM does.
+// add appends the rate between two samples. Counters restart at zero with the VM.
 func (s *series) add(before, now hypervisorapi.VMMetrics) {
 	value := int64(0)
 	if span := now.At.Sub(before.At).Seconds(); span > 0 {
@@ -142,7 +142,7 @@ func watchMetrics(ctx context.Context, c *daemon.Call, id string, interval time.
 	}
 }
 
-// drawMetrics shows a sample, and returns how many lines there are to draw over.
+// drawMetrics shows a sample, and returns how many lines the next one must overwrite.
 func drawMetrics(c *daemon.Call, a daemon.Answer, now hypervisorapi.VMMetrics, all []*series, drawn int) (int, error) {
 	if !c.Out.People || !c.Table() {
 		return 0, c.Out.Line(a.Body, func() string {

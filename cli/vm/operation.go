@@ -57,7 +57,7 @@ func (s commands) operations() *cobra.Command {
 	return cmd
 }
 
-// about is the image or the VM that an operation is about.
+// about returns the image or the VM of an operation.
 func about(op hypervisorapi.Operation) string {
 	switch {
 	case op.Image != nil:

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// settleTime is how many seconds a VM whose console has ended may take to be told from
-	// one whose connection broke.
+	// settleTime is how many seconds to wait, after a console has ended, for the VM to stop. This
+	// distinguishes it from a broken connection.
 	settleTime = 10
-	// cleanupTime is how long removing a VM may take after Ctrl-C.
+	// cleanupTime limits the removal of a VM after Ctrl-C.
 	cleanupTime = 30 * time.Second
 )
 
@@ -70,7 +70,7 @@ absolute path on the host. Ctrl-] detaches; the VM keeps running. When the guest
 	return cmd
 }
 
-// inventName makes a name such as demo-x7f2q of an image's name or path.
+// inventName derives a name such as demo-x7f2q from an image's name or path.
 func inventName(image string) string {
 	base := image[strings.LastIndexByte(image, '/')+1:]
 	base, _, _ = strings.Cut(base, ":")
@@ -122,8 +122,7 @@ func (a *attempt) run(ctx context.Context, request hypervisorapi.VMSpec) error {
 	return a.finish(ctx)
 }
 
-// boot makes the VM and starts it. One that does not start is removed, unless it is to
-// be kept.
+// boot creates and starts the VM. If it does not start, it is removed, unless it is to be kept.
 func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answer daemon.Answer, err error) {
 	err = a.While(ctx, "Starting "+a.name, func() error {
 		vm, err := daemon.Decode[hypervisorapi.VM](a.Send(a.Slow.CreateVM(ctx, request)))
@@ -154,7 +153,7 @@ func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answe
 	return answer, exit.Hinted(err, "the VM was removed; with --keep it stays, and 'mainstay vm events' tells more")
 }
 
-// finish removes the VM when its guest has powered off.
+// finish removes the VM after its guest has powered off.
 func (a *attempt) finish(ctx context.Context) error {
 	comeBack := fmt.Sprintf(
 		"'mainstay vm console %s' attaches it again, 'mainstay vm delete %s' removes the VM", a.name, a.name,

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawMode hands every key to the program as it is typed, Ctrl-C too, and returns what
-// puts the terminal back.
+// rawMode switches the terminal to raw mode, so that every key, including Ctrl-C, goes to the
+// program. It returns a function that restores the terminal.
 func rawMode(terminal *os.File) (restore func() error, err error) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, getTermios)

@@ -1,4 +1,5 @@
-// Package vm is `mainstay vm`: virtual machines of one host from the command line.
+// Package vm implements `mainstay vm`: managing the virtual machines of one host from the command
+// line.
 //
 //	vm.go         the command; list.go, life.go, wait.go, create.go, run.go
 //	console.go    a console in the terminal; tty*.go puts the terminal into raw mode
@@ -7,10 +8,10 @@
 //	snapshot.go, backup.go, clone.go: disks
 //	events.go, metrics.go, host.go, operation.go
 //
-// What `mainstay image` and `mainstay fleet` need too is in package daemon; the flags of a
-// VM's fields are in package spec.
+// Code shared with `mainstay image` and `mainstay fleet` is in package daemon; the flags for a VM's
+// fields are in package spec.
 //
-// Invariant: however a console ends, the terminal is as it was before.
+// Invariant: however a console ends, the terminal is restored.
 package vm
 
 import (
@@ -20,10 +21,10 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-// commands makes the commands of the group.
+// commands builds the commands of the group.
 type commands struct{ *daemon.Session }
 
-// New makes the command `vm` with all commands below it.
+// New returns the command `vm` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := daemon.Group(
 		"vm", "Run virtual machines: create, consoles, files, snapshots, backups",

@@ -29,19 +29,19 @@ the screen, so only this machine can, unless --listen says otherwise.`,
 			return err
 		}
 		path := "v1/vms/" + id + "/vnc"
-		// A first look, so that a VM without a screen is told of here and not in the viewer.
+		// Connect once first, so that a VM without a screen is reported here and not in the viewer.
 		first, err := c.Socket(ctx, path)
 		if err != nil {
 			return err
 		}
-		_ = first.CloseNow() // nothing was said
+		_ = first.CloseNow() // no data was sent
 		return forward(ctx, c, listen, path)
 	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "local address and port; port 0 is any that is free")
 	return cmd
 }
 
-// forward gives every connection to a local port a socket of its own to the screen.
+// forward gives every connection to a local port its own socket to the screen.
 func forward(ctx context.Context, c *daemon.Call, listen, path string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -71,9 +71,9 @@ func forward(ctx context.Context, c *daemon.Call, listen, path string) error {
 	}
 }
 
-// relay copies between a viewer and a socket of its own until one of them ends.
+// relay copies between a viewer and its socket until one of them ends.
 func relay(ctx context.Context, c *daemon.Call, viewer net.Conn, path string) error {
-	defer func() { _ = viewer.Close() }() // what was sent has arrived, or nobody wants it
+	defer func() { _ = viewer.Close() }() // the data has arrived, or nobody needs it
 	conn, err := c.Socket(ctx, path)
 	if err != nil {
 		return err

@@ -15,17 +15,17 @@ import (
 const (
 	// forAgent waits for the guest agent, which is not a state of the VM.
 	forAgent = "agent"
-	// waitLimit is how long a wait takes unless the person says otherwise.
+	// waitLimit is the default time limit of a wait.
 	waitLimit = 10 * time.Minute
-	// waitInterval is how often the VM is looked at.
+	// waitInterval is how often the VM is polled.
 	waitInterval = 200 * time.Millisecond
 )
 
-// waiting is a wait until a VM is in a state, or its agent is connected.
+// waiting waits until a VM is in a state, or its agent is connected.
 type waiting struct {
 	target string // a state, or forAgent
 	limit  time.Duration
-	up     bool // it was told to start, or was seen up: when it stops, there is nothing to wait for
+	up     bool // it was started, or was seen running: if it stops, waiting is pointless
 }
 
 // addTo adds the flags of a command that starts a VM.
@@ -36,7 +36,7 @@ func (w *waiting) addTo(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.limit, "wait-timeout", waitLimit, "how long to wait, with --wait")
 }
 
-// check checks the flags of addTo.
+// check validates the flags of addTo.
 func (w *waiting) check() error {
 	if w.target != "" && w.target != forAgent && w.target != string(hypervisorapi.StateRunning) {
 		return exit.Usagef("--wait must be running or agent, not %q", w.target)
@@ -75,7 +75,7 @@ It exits with 1 when the time is up, and at once when the VM fails, or when it s
 	return cmd
 }
 
-// finish waits, and prints how the VM is then.
+// finish waits, and prints the VM afterwards.
 func (w *waiting) finish(ctx context.Context, c *daemon.Call, id, name string) error {
 	text, done := fmt.Sprintf("Waiting until %s is %s", name, w.target), name+" is "+w.target+"."
 	if w.target == forAgent {
@@ -91,7 +91,7 @@ func (w *waiting) finish(ctx context.Context, c *daemon.Call, id, name string) e
 	return c.Done(a, "%s", done)
 }
 
-// wait looks at the VM until it is as it should be, cannot become so, or the time is over.
+// wait polls the VM until it is in the target state, cannot reach it, or the time limit has passed.
 func (w *waiting) wait(ctx context.Context, c *daemon.Call, id, name string) (daemon.Answer, error) {
 	for end := time.Now().Add(w.limit); ; {
 		a, err := c.Send(c.API.GetVM(ctx, id))
@@ -111,7 +111,8 @@ func (w *waiting) wait(ctx context.Context, c *daemon.Call, id, name string) (da
 	}
 }
 
-// reached says whether a VM is as it should be. The error is why it will not become so.
+// reached reports whether a VM is in the target state. The error explains why it will not get
+// there.
 func (w *waiting) reached(vm hypervisorapi.VM, name string) (bool, error) {
 	switch {
 	case string(vm.State) == w.target:
@@ -139,7 +140,7 @@ func (w *waiting) reached(vm hypervisorapi.VM, name string) (bool, error) {
 	return false, nil
 }
 
-// late is the error when the time is over.
+// late returns the error for an exceeded time limit.
 func (w *waiting) late(vm hypervisorapi.VM, name string) error {
 	if w.target != forAgent {
 		return fmt.Errorf("the VM %s is %s, and was not %s within %s", name, vm.State, w.target, w.limit)

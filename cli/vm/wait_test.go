@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon/daemontest"
 )
 
-// vmIn is the example's VM, called web, in another state.
+// vmIn returns the example VM, called web, in another state.
 func vmIn(state, lastError string, enabled, connected bool) string {
 	text := strings.Replace(daemontest.Examples()["GetVM"], `"state":"running"`, `"state":"`+state+`"`, 1)
 	text = strings.Replace(text, `"last_error":""`, `"last_error":"`+lastError+`"`, 1)
@@ -24,7 +24,7 @@ func vmIn(state, lastError string, enabled, connected bool) string {
 	)
 }
 
-// looks answers each look at the VM with the next of these, and continues with the last.
+// looks responds to each poll of the VM with the next of these, and then repeats the last.
 func looks(count *atomic.Int64, vms ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		n := count.Add(1)

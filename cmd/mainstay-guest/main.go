@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command mainstay-guest is the agent that runs in a virtual machine and does what the
-// hypervisor daemon asks. It needs nothing of the guest but its secret.
+// Command mainstay-guest is the agent that runs in a virtual machine and executes the hypervisor
+// daemon's requests. It requires nothing of the guest but its secret.
 //
 //	mainstay-guest          serve the virtio-serial port or vsock, until a signal
-//	mainstay-guest init     be the first process of a sandbox: keep an agent running, and reap
-//	mainstay-guest relay    pass standard input and output on to the agent of a sandbox
+//	mainstay-guest init     run as the first process of a sandbox: keep an agent running, reap
+//	mainstay-guest relay    connect standard input and output to the agent of a sandbox
 package main
 
 import (
@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// sandboxSocket is where the agent of a sandbox is found by relays.
+// sandboxSocket is the socket of a sandbox's agent, used by relays.
 const sandboxSocket = "/run/mainstay-guest/agent.sock"
 
 func command(ctx context.Context, words []string, secret string) error {
@@ -81,8 +81,8 @@ func logTo(kmsg bool) io.Writer {
 	return os.Stderr
 }
 
-// serveMachine serves the virtio-serial port and vsock, whichever there are. Their drivers
-// may still be loading.
+// serveMachine serves the virtio-serial port or vsock, whichever exists. Their drivers may still be
+// loading.
 func serveMachine(ctx context.Context, a *agent.Agent) error {
 	var vsock chan error
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {

@@ -18,7 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 )
 
-// build makes the program as it is shipped.
+// build builds the program as it is shipped.
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mainstay-guest")

@@ -1,5 +1,4 @@
-// Command mainstay is the Mainstay platform: its servers, and the client for
-// them.
+// Command mainstay is the Mainstay platform: its servers and their client.
 package main
 
 import (
@@ -14,8 +13,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks to end; after it the default is back, so that a second
-	// one kills a program that takes too long.
+	// The first signal requests a graceful stop. It also restores the default handling, so that a
+	// second one kills a program that takes too long.
 	context.AfterFunc(ctx, stop)
 	stdio := cli.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
 	os.Exit(cli.Main(ctx, os.Args[1:], stdio, app.Commands()...))

@@ -13,11 +13,11 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations are the tables of this package, for db.DB.Migrate.
+// Migrations returns the tables of this package, for db.DB.Migrate.
 func Migrations() fs.FS {
 	sub, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the directory is compiled in
 	}
 	return sub
 }
@@ -28,65 +28,65 @@ const (
 	Resolved = "resolved"
 )
 
-// Alert says that something needs attention. The times of what did not happen are zero, and its
+// Alert is a condition that needs attention. Times of events that have not happened are zero; unset
 // names and texts are empty.
 type Alert struct {
 	ID          string  `db:"id"`
 	Kind        string  `db:"kind"`
 	Severity    string  `db:"severity"`
 	Status      string  `db:"status"`
-	OrgID       string  `db:"org_id"`  // the tenant; empty where it concerns all
-	SiteID      string  `db:"site_id"` // empty where it concerns no site
+	OrgID       string  `db:"org_id"`  // the tenant; empty if it concerns all
+	SiteID      string  `db:"site_id"` // empty if it concerns no site
 	Subject     string  `db:"subject"` // the id of what it is about
 	Message     string  `db:"message"`
 	FirstSeenAt db.Time `db:"first_seen_at"`
 	LastSeenAt  db.Time `db:"last_seen_at"`
 	ResolvedAt  db.Time `db:"resolved_at"`
-	ResolvedBy  string  `db:"resolved_by"` // empty: it resolved by itself
+	ResolvedBy  string  `db:"resolved_by"` // empty: resolved automatically
 
 	AcknowledgedAt  db.Time `db:"acknowledged_at"`
 	AcknowledgedBy  string  `db:"acknowledged_by"`
 	AcknowledgeNote string  `db:"acknowledge_note"`
 
-	// The silence that lasts; of an alert that fires only.
+	// The active silence, only for a firing alert.
 	SilencedUntil db.Time `db:"silenced_until"`
 	SilencedBy    string  `db:"silenced_by"`
 	SilenceReason string  `db:"silence_reason"`
 }
 
-// Silenced reports whether nobody should be notified of the alert.
+// Silenced reports whether notifications for the alert are suppressed.
 func (a Alert) Silenced() bool { return !a.SilencedUntil.IsZero() }
 
-// Rule is a kind of alert.
+// Rule defines a kind of alert.
 type Rule struct {
 	Kind, Severity string
-	// Query finds what the alert is about: the columns subject, org_id, site_id and message, one row
-	// for a subject. A subject means the same for all tenants: a silence of one tenant's must not be
-	// that of another's. Its text must be the program's own.
+	// Query returns what to alert about: the columns subject, org_id, site_id and message, one row
+	// per subject. A subject must mean the same for all tenants, since a tenant's silence must not
+	// apply to another's alert. It must be a constant of the program.
 	Query string
 	Args  []any
 }
 
-// Config is what alerts need of their service.
+// Config holds the dependencies of Alerts.
 type Config struct {
 	DB  *db.DB
 	Now func() time.Time
-	// Changed gets the alerts of one kind that just fired, or just resolved, in the transaction of
-	// that change; their Status says which. It must have no effects but those on tx.
+	// Changed receives the alerts of one kind that just fired, or just resolved, in the transaction
+	// of that change; their Status tells which. It must have no effects other than those on tx.
 	Changed func(ctx context.Context, tx *db.Tx, changed []Alert) error
 }
 
-// Alerts are the alerts of a service. They are safe for concurrent use.
+// Alerts manages the alerts of a service. It is safe for concurrent use.
 type Alerts struct{ cfg Config }
 
-// New opens the alerts of a service, whose tables must be there.
+// New returns the Alerts of a service, whose tables must exist.
 func New(cfg Config) *Alerts { return &Alerts{cfg} }
 
-// page bounds what one transaction of a sweep changes.
+// page limits the changes of one transaction of a sweep.
 const page = 500
 
-// Sweep fires and resolves alerts until they say what the rules find. A rule that fails does not
-// keep the others from running.
+// Sweep fires and resolves alerts until they match the results of the rules. If a rule fails, the
+// others still run.
 func (a *Alerts) Sweep(ctx context.Context, rules []Rule) error {
 	var errs []error
 	for _, r := range rules {
@@ -123,7 +123,7 @@ func (a *Alerts) resolve(ctx context.Context, tx *db.Tx, r Rule, now db.Time) (r
 	return resolved, err
 }
 
-// inPages applies a change of a rule's alerts page by page, and hands each page to the service.
+// inPages applies a change to a rule's alerts page by page, and passes each page to the service.
 func (a *Alerts) inPages(
 	ctx context.Context, r Rule, change func(context.Context, *db.Tx, Rule, db.Time) ([]Alert, error),
 ) error {
@@ -142,8 +142,8 @@ func (a *Alerts) inPages(
 	}
 }
 
-// tell hands alerts of one kind to the service. They say who silenced them, also when they have
-// just resolved: who was not told of their beginning is not told of their end.
+// tell passes alerts of one kind to the service. They include their silence even if they have just
+// resolved: users who were not notified of the start are not notified of the end.
 func (a *Alerts) tell(ctx context.Context, tx *db.Tx, changed []Alert, now db.Time) error {
 	if len(changed) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (a *Alerts) tell(ctx context.Context, tx *db.Tx, changed []Alert, now db.Ti
 	return a.cfg.Changed(ctx, tx, changed)
 }
 
-// Expire deletes the alerts that resolved before a time, and the silences that are over.
+// Expire deletes the alerts that resolved before a time, and the expired silences.
 func (a *Alerts) Expire(ctx context.Context, resolvedBefore time.Time) error {
 	_, err := a.cfg.DB.DeletePages(
 		ctx, page,

@@ -69,7 +69,7 @@ func (h *house) update(f func(tx *db.Tx) error) error {
 	return h.db.Update(h.Context(), f)
 }
 
-// disk sets how full a disk is, whose org is the first letter of its id.
+// disk sets how full a disk is. The first letter of its id is its org.
 func (h *house) disk(id string, used int) {
 	h.Helper()
 	if err := h.update(func(tx *db.Tx) error {
@@ -81,7 +81,7 @@ func (h *house) disk(id string, used int) {
 	}
 }
 
-// sweep is what a sweep a minute later tells of.
+// sweep returns the alerts that a sweep one minute later reports.
 func (h *house) sweep(rules ...alert.Rule) string {
 	h.Helper()
 	h.told, h.now = nil, h.now.Add(time.Minute)
@@ -104,7 +104,7 @@ func (h *house) list(scope db.Scope, f alert.Filter) []alert.Alert {
 	return list
 }
 
-// firing is the alert that fires for a disk.
+// firing returns the firing alert for a disk.
 func (h *house) firing(id string) alert.Alert {
 	h.Helper()
 	for _, a := range h.list(db.All(), alert.Filter{Status: alert.Firing}) {

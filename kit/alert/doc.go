@@ -1,5 +1,4 @@
-// Package alert says what needs attention: rules find it, people acknowledge, silence and resolve
-// it.
+// Package alert manages alerts: rules fire them, people acknowledge, silence and resolve them.
 //
 // # States
 //
@@ -12,16 +11,17 @@
 // # Invariants
 //
 //   - At most one alert fires for a kind and a subject.
-//   - A sweep can run at any time, on every replica: alerts follow from what the rules find.
-//   - Whatever fires or resolves is handed to the service (Config.Changed) in the same transaction,
-//     so that its counts and its diary say the same.
-//   - An acknowledgement is of one alert: when the alert resolves and fires again, it is a new alert
-//     that nobody has acknowledged.
-//   - A silence is of a kind and a subject, until a time. It outlives the alert, so that what comes
-//     and goes stays silent. It hides nothing: lists say that an alert is silenced, and what
-//     notifies leaves it out (Alert.Silenced).
-//   - A subject that is resolved by hand fires again with the next sweep if its rule still finds it.
+//   - A sweep can run at any time, on every replica: alerts are derived from the rules' results.
+//   - Every alert that fires or resolves is passed to the service (Config.Changed) in the same
+//     transaction, so that the service's counts and history agree.
+//   - An acknowledgement belongs to one alert: if the alert resolves and fires again, it is a new
+//     alert without acknowledgement.
+//   - A silence belongs to a kind and a subject, until a time. It outlives the alert, so that a
+//     flapping alert stays silent. It hides nothing: lists show that an alert is silenced, and
+//     only notifications leave it out (Alert.Silenced).
+//   - A subject that is resolved manually fires again with the next sweep if its rule still
+//     returns it.
 //
-// The tables are alerts and alert_silences. A service that had alerts before this package makes them
-// by its own migrations; the others use Migrations.
+// The tables are alerts and alert_silences. Services that had alerts before this package existed
+// create them in their own migrations; others use Migrations.
 package alert

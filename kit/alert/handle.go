@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
-// The bounds of what people say of an alert.
+// Limits of the input about alerts.
 const (
 	MaxNote    = 1000 // characters of a note or a reason
 	MaxSilence = 366 * 24 * time.Hour
@@ -28,8 +28,8 @@ func notFiring(id string) error {
 	return fault.New(fault.Conflict, "alert %s has resolved", id).WithCode("alert_resolved")
 }
 
-// Acknowledge records that somebody takes care of an alert that fires. It replaces what was
-// recorded before.
+// Acknowledge records that somebody is handling a firing alert. It replaces an earlier
+// acknowledgement.
 func (a *Alerts) Acknowledge(ctx context.Context, tx *db.Tx, scope db.Scope, id, by, note string) (Alert, error) {
 	if err := checkNote("note", note); err != nil {
 		return Alert{}, err
@@ -48,8 +48,8 @@ func (a *Alerts) Acknowledge(ctx context.Context, tx *db.Tx, scope db.Scope, id,
 	return found, err
 }
 
-// Silence has nobody notified of an alert that fires, nor of another one of the same kind and
-// subject, until a time within MaxSilence. It replaces the silence that was there.
+// Silence suppresses notifications for a firing alert, and for later ones of the same kind and
+// subject, until a time within MaxSilence. It replaces an existing silence.
 func (a *Alerts) Silence(
 	ctx context.Context, tx *db.Tx, scope db.Scope, id, by, reason string, until time.Time,
 ) (Alert, error) {
@@ -85,7 +85,7 @@ func (a *Alerts) Silence(
 	return a.Get(ctx, tx, scope, id)
 }
 
-// Unsilence ends the silence of an alert's kind and subject, if there is one.
+// Unsilence removes the silence of an alert's kind and subject, if there is one.
 func (a *Alerts) Unsilence(ctx context.Context, tx *db.Tx, scope db.Scope, id string) (Alert, error) {
 	found, err := a.Get(ctx, tx, scope, id)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *Alerts) Unsilence(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	return a.Get(ctx, tx, scope, id)
 }
 
-// Resolve ends an alert that fires, by hand.
+// Resolve resolves a firing alert manually.
 func (a *Alerts) Resolve(ctx context.Context, tx *db.Tx, scope db.Scope, id, by string) (Alert, error) {
 	now := db.At(a.cfg.Now())
 	condition, args := scope.And("id = ? AND status = 'firing'", id).SQL()

@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Filter selects alerts in a scope; zero fields select all. The columns that a scope may name are
-// org_id and site_id.
+// Filter selects alerts in a scope; zero fields select all. A scope may use the columns org_id and
+// site_id.
 type Filter struct {
 	SiteID       string
 	Status       string
@@ -19,21 +19,21 @@ type Filter struct {
 	Severity     string
 	Silenced     *bool
 	Acknowledged *bool
-	After        string // the Cursor of the last one of the page before
+	After        string // the Cursor of the last alert of the previous page
 	Limit        int
 }
 
-// Cursor is the alert's place in a list.
+// Cursor returns the alert's position in a list.
 func (a Alert) Cursor() string { return strconv.FormatInt(a.FirstSeenAt.UnixMicro(), 10) + " " + a.ID }
 
-// withSilences joins alerts that fire with the silences that last. It takes the present time.
+// withSilences joins firing alerts with their active silences. Its argument is the current time.
 const withSilences = ` FROM alerts a LEFT JOIN alert_silences s
 	ON s.kind = a.kind AND s.subject = a.subject AND a.status = 'firing' AND s.silenced_until > ?`
 
 const columns = `a.*, s.silenced_until, COALESCE(s.silenced_by, '') AS silenced_by,
 	COALESCE(s.silence_reason, '') AS silence_reason`
 
-// where is the scope of what a filter selects, but for its page.
+// where returns the scope of a filter, without its page.
 func (f Filter) where(scope db.Scope) db.Scope {
 	for _, is := range []struct{ column, value string }{
 		{"a.site_id", f.SiteID}, {"a.status", f.Status}, {"a.kind", f.Kind}, {"a.severity", f.Severity},
@@ -53,7 +53,7 @@ func (f Filter) where(scope db.Scope) db.Scope {
 	return scope
 }
 
-// List returns alerts newest first. What fires was last seen now.
+// List returns alerts newest first. A firing alert was last seen now.
 func (a *Alerts) List(ctx context.Context, scope db.Scope, f Filter) ([]Alert, error) {
 	now := db.At(a.cfg.Now())
 	scope = f.where(scope)
@@ -83,7 +83,7 @@ func (a *Alert) seen(now db.Time) {
 	}
 }
 
-// Get reads one alert. One outside of the scope is not there.
+// Get returns one alert. If it is outside the scope, Get returns a NotFound fault.
 func (a *Alerts) Get(ctx context.Context, q db.Querier, scope db.Scope, id string) (Alert, error) {
 	now := db.At(a.cfg.Now())
 	condition, args := scope.And("a.id = ?", id).SQL()
@@ -93,7 +93,7 @@ func (a *Alerts) Get(ctx context.Context, q db.Querier, scope db.Scope, id strin
 	return found, db.NotFound(err, "no alert %s", id)
 }
 
-// Group is how many alerts have something in common.
+// Group counts alerts with a common property.
 type Group struct {
 	Key          string  `db:"group_key"` // the kind, the site or the severity
 	Count        int64   `db:"n"`
@@ -102,11 +102,11 @@ type Group struct {
 	NewestAt     db.Time `db:"newest_at"`
 }
 
-// groupColumns are what alerts may be grouped by.
+// groupColumns are the columns that alerts may be grouped by.
 var groupColumns = map[string]string{"kind": "a.kind", "site": "a.site_id", "severity": "a.severity"}
 
-// Groups counts alerts by kind, site or severity, the largest group first. The page of the filter
-// is ignored, but for its limit.
+// Groups counts alerts by kind, site or severity, the largest group first. Of the filter's page it
+// uses only the limit.
 func (a *Alerts) Groups(ctx context.Context, scope db.Scope, by string, f Filter) ([]Group, error) {
 	column, known := groupColumns[by]
 	if !known {

@@ -11,7 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 )
 
-// firstVersion are the tables as they were before there were segments.
+// firstVersion returns the tables as they were before segments existed.
 func firstVersion(t *testing.T) fs.FS {
 	t.Helper()
 	text, err := fs.ReadFile(audit.Migrations(), "0001_audit.sql")
@@ -21,7 +21,7 @@ func firstVersion(t *testing.T) fs.FS {
 	return fstest.MapFS{"0001_audit.sql": {Data: text}}
 }
 
-// oldLog is what the version before wrote with the key of the tests: two entries and their head.
+// oldLog is a log that the previous version wrote with the tests' key: two entries and their head.
 var oldLog = []string{
 	`INSERT INTO audit_entries VALUES (1, 'id-1', 1700000000000000, 'root', 'admin', 'site.revoke', 'a', '', '', 'ok', '', '{}', '` + oldHash1 + `')`,
 	`INSERT INTO audit_entries VALUES (2, 'id-2', 1700000001000000, 'root', 'admin', 'site.revoke', 'b', '', '', 'ok', '', '{}', '` + oldHash2 + `')`,

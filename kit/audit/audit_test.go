@@ -20,7 +20,7 @@ import (
 
 var tables = dbtest.Migrations{"audit": audit.Migrations()}
 
-// fixture is a log, as one process has it open.
+// fixture is a log as opened by one process.
 type fixture struct {
 	*audit.Log
 	t        testing.TB
@@ -30,7 +30,7 @@ type fixture struct {
 	registry *prometheus.Registry
 }
 
-// lines collects what is logged.
+// lines collects log output.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -75,7 +75,7 @@ func openWith(t testing.TB, cfg audit.Config) *fixture {
 	return f
 }
 
-// again opens the log as a new process does, with the same file.
+// again opens the log like a new process, with the same file.
 func (f *fixture) again() *fixture { f.t.Helper(); return openWith(f.t, f.cfg) }
 
 func (f *fixture) append(n int) {
@@ -121,7 +121,7 @@ func (f *fixture) inspect() audit.Verification {
 	return v
 }
 
-// whole fails the test unless the log verifies, without any break.
+// whole fails the test unless the log verifies without breaks.
 func (f *fixture) whole(entries int64) {
 	f.t.Helper()
 	if v := f.verify(); !v.OK || len(v.Breaks) > 0 || v.Entries != entries || v.Verified != entries ||
@@ -133,7 +133,7 @@ func (f *fixture) whole(entries int64) {
 	}
 }
 
-// broken is the metric audit_broken.
+// broken returns the metric audit_broken.
 func (f *fixture) broken() float64 { return f.metric("audit_broken") }
 
 func (f *fixture) metric(name string) float64 {
@@ -220,7 +220,7 @@ func TestConcurrentAppendsMakeOneChainWithoutGaps(t *testing.T) {
 	})
 }
 
-// Two replicas know of each other's entries by what is signed.
+// Replicas learn of each other's entries through signed heads.
 func TestReplicasThatAppendAndCheckAtOnceRaiseNoAlarm(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 )
 
-// BenchmarkAppend compares an append with one that checks nothing, as the version before did.
+// BenchmarkAppend compares an append with one without checks, as in the previous version.
 func BenchmarkAppend(b *testing.B) {
 	for _, engine := range []string{"SQLite", "PostgreSQL"} {
 		for _, kind := range []string{"unchecked", "checked"} {
@@ -75,7 +75,7 @@ func appendUnchecked(b *testing.B, d *db.DB) {
 	}
 }
 
-// BenchmarkVerify tells what an entry costs when all of the log is verified.
+// BenchmarkVerify measures the cost per entry of verifying the whole log.
 func BenchmarkVerify(b *testing.B) {
 	f := open(b, dbtest.SQLite(b, tables))
 	f.append(2000)

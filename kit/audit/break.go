@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Inspect is Verify, and records what is found for the first time, which raises the alarm.
+// Inspect runs Verify and records new findings, which raises the alarm.
 func (l *Log) Inspect(ctx context.Context) (Verification, error) {
-	l.inspecting.Lock() // two at once would both find it for the first time
+	l.inspecting.Lock() // two concurrent runs would record the same findings
 	defer l.inspecting.Unlock()
 	if err := l.Check(ctx); err != nil {
 		return Verification{}, err
@@ -49,7 +49,7 @@ func (l *Log) Inspect(ctx context.Context) (Verification, error) {
 	return v, errors.Join(err, l.readBroken(ctx))
 }
 
-// restoreBreaks makes the table of breaks what the entries say.
+// restoreBreaks rebuilds the table of breaks from the entries.
 func (l *Log) restoreBreaks(ctx context.Context, tx *db.Tx, v Verification) error {
 	done := map[int64]bool{}
 	for _, b := range v.Breaks {
@@ -74,20 +74,20 @@ func (l *Log) restoreBreaks(ctx context.Context, tx *db.Tx, v Verification) erro
 	return nil
 }
 
-// noted is a break as the table of breaks has it.
+// noted is a row of the table of breaks.
 type noted struct {
 	Seq          int64  `db:"seq"`
 	Message      string `db:"message"`
 	Acknowledged string `db:"acknowledged"` // a signature
 }
 
-// signed is what the signature of an acknowledged break covers.
+// signed returns the text that the signature of an acknowledged break covers.
 func (n noted) signed(logID string) []byte {
 	return fmt.Appendf(nil, "mainstay audit acknowledged\n%s\n%d", logID, n.Seq)
 }
 
-// signAcknowledged notes that a break is acknowledged. It is signed, so that nobody ends the alarm by
-// writing to the database.
+// signAcknowledged marks a break as acknowledged. The mark is signed, so that nobody can end the
+// alarm by writing to the database.
 func (l *Log) signAcknowledged(ctx context.Context, tx *db.Tx, n noted) error {
 	_, err := tx.Exec(
 		ctx,
@@ -97,7 +97,8 @@ func (l *Log) signAcknowledged(ctx context.Context, tx *db.Tx, n noted) error {
 	return err
 }
 
-// unacknowledged lists the breaks that nobody has acknowledged, those first that were recorded first.
+// unacknowledged returns the breaks that have not been acknowledged, in the order in which they
+// were recorded.
 func (l *Log) unacknowledged(ctx context.Context, q db.Querier) ([]noted, error) {
 	var all []noted
 	// An entry counts even if its row in the table is gone.
@@ -110,7 +111,7 @@ func (l *Log) unacknowledged(ctx context.Context, q db.Querier) ([]noted, error)
 	return slices.DeleteFunc(all, func(n noted) bool { return l.ours(n.signed(logID), n.Acknowledged) }), nil
 }
 
-// Alarm returns the message of the first break that nobody has acknowledged, or "" if there is none.
+// Alarm returns the message of the first unacknowledged break, or "" if there is none.
 func (l *Log) Alarm(ctx context.Context) (string, error) {
 	breaks, err := l.unacknowledged(ctx, l.db)
 	if err != nil || len(breaks) == 0 {
@@ -119,7 +120,7 @@ func (l *Log) Alarm(ctx context.Context) (string, error) {
 	return breaks[0].Message, nil
 }
 
-// readBroken sets the metric by the breaks that nobody has acknowledged.
+// readBroken sets the metric from the unacknowledged breaks.
 func (l *Log) readBroken(ctx context.Context) error {
 	message, err := l.Alarm(ctx)
 	if err != nil {
@@ -133,8 +134,8 @@ func (l *Log) readBroken(ctx context.Context) error {
 	return nil
 }
 
-// Acknowledge records that an operator has seen the breaks up to the entry with the number through,
-// which records a break itself. e tells who, and why it is well. The alarm ends.
+// Acknowledge records that an operator has seen the breaks up to entry through, which must itself
+// record a break. e holds the operator and the explanation. The alarm ends.
 func (l *Log) Acknowledge(ctx context.Context, tx *db.Tx, through int64, e Entry) error {
 	if _, err := l.chainOf(ctx, tx); err != nil { // locks the head
 		return err

@@ -8,10 +8,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Finding is something that does not fit. Equal findings are the same one.
+// Finding is an inconsistency. Equal findings are considered the same one.
 type Finding struct {
 	Segment int64  `json:"segment"` // 0: it concerns the whole log
-	Seq     int64  `json:"seq"`     // the first number concerned; 0: none
+	Seq     int64  `json:"seq"`     // the first entry concerned; 0: none
 	Reason  string `json:"reason"`
 }
 
@@ -24,10 +24,10 @@ type chain struct {
 
 func (c chain) mark() mark { return mark{c.segment.Log, c.head.Segment, c.head.Seq, c.head.Hash} }
 
-// check holds a head against the entries, the segments, and the places that are known. It costs two
-// look-ups by primary key, and one only if the head is the one that this process wrote last. It
-// returns the chain as far as it is ours: its segment is the last one that is, and its head is
-// empty unless it is.
+// check verifies a head against the entries, the segments and the known places. It costs two
+// look-ups by primary key, or only one if the head is the one that this process wrote last. It
+// returns the chain as far as it is ours: its segment is the last one that is ours, and its head is
+// empty if the head is not ours.
 func (l *Log) check(ctx context.Context, q db.Querier, h head, known chain, marks ...mark) (chain, []Finding, error) {
 	c := known
 	if h != known.head || known.segment.ID == "" {
@@ -41,7 +41,7 @@ func (l *Log) check(ctx context.Context, q db.Querier, h head, known chain, mark
 	return c, found, err
 }
 
-// checkHead sets the segment of c to the last one of ours, and its head if that is ours.
+// checkHead sets c's segment to our last one, and c's head if the head is ours.
 func (l *Log) checkHead(ctx context.Context, q db.Querier, h head, c *chain, marks []mark) ([]Finding, error) {
 	segments, err := readSegments(ctx, q)
 	if err != nil {
@@ -78,7 +78,7 @@ func (l *Log) checkHead(ctx context.Context, q db.Querier, h head, c *chain, mar
 
 const headNotOurs = "the head, which says where the log ends, is not signed by this service: somebody changed it, or the secret key was replaced"
 
-// nothingOurs is what is found where no segment is signed by this service.
+// nothingOurs returns the finding for a log without any segment that this service signed.
 func nothingOurs(marks []mark) Finding {
 	for _, m := range marks {
 		if m.Log != "" {
@@ -97,7 +97,7 @@ func nothingOurs(marks []mark) Finding {
 	}
 }
 
-// checkEnd sees to it that the entry of the head is there, and is the last one.
+// checkEnd verifies that the head's entry exists and is the last one.
 func checkEnd(ctx context.Context, q db.Querier, h head, in *segment) ([]Finding, error) {
 	var ends []struct {
 		Seq  int64  `db:"seq"`
@@ -132,7 +132,8 @@ func checkEnd(ctx context.Context, q db.Querier, h head, in *segment) ([]Finding
 	return nil, nil
 }
 
-// missing says that the log does not hold a place that is known, or nothing.
+// missing returns a finding if the log does not hold the known place m, and the zero Finding if it
+// does.
 func missing(ctx context.Context, q db.Querier, h head, ours []segment, m mark) (Finding, error) {
 	if m == (mark{}) {
 		return Finding{}, nil
@@ -159,7 +160,7 @@ func missing(ctx context.Context, q db.Querier, h head, ours []segment, m mark) 
 	}
 	for _, s := range ours {
 		if s.Number > m.Segment {
-			// The break before this segment is recorded; it must not have numbers twice.
+			// The break before this segment is recorded; numbers must not be used twice.
 			if s.First <= m.Seq {
 				return Finding{
 					m.Segment,
@@ -186,15 +187,15 @@ func missing(ctx context.Context, q db.Querier, h head, ours []segment, m mark) 
 	return Finding{}, nil
 }
 
-// broken is what the entry of a break holds.
+// broken is the detail of a break's entry.
 type broken struct {
 	Findings []Finding `json:"findings"`
 	Expected *mark     `json:"expected,omitempty"` // the last place known to be ours
-	Found    *head     `json:"found,omitempty"`    // the head as it stood in the database
+	Found    *head     `json:"found,omitempty"`    // the head found in the database
 }
 
-// beginAfterBreak begins a segment behind everything that is there, in place of the chain that
-// broke. What is there stays as evidence, and is not signed.
+// beginAfterBreak begins a segment after everything that exists, to replace the broken chain.
+// Existing rows stay as evidence and are not signed.
 func (l *Log) beginAfterBreak(
 	ctx context.Context, tx *db.Tx, c *chain, found head, findings []Finding, marks ...mark,
 ) error {
@@ -235,7 +236,7 @@ func (l *Log) beginAfterBreak(
 	return l.writeBreak(ctx, tx, c, broken{Findings: findings, Expected: &expected, Found: &found})
 }
 
-// writeBreak records a break in the chain as it is now.
+// writeBreak records a break in the current chain.
 func (l *Log) writeBreak(ctx context.Context, tx *db.Tx, c *chain, b broken) error {
 	message := b.Findings[0].Reason
 	if n := len(b.Findings) - 1; n > 0 {
@@ -266,5 +267,5 @@ func (l *Log) writeBreak(ctx context.Context, tx *db.Tx, c *chain, b broken) err
 	return nil
 }
 
-// minute is how often the end of the log is checked when nothing is appended.
+// minute is how often the end of the log is checked even if nothing is appended.
 const minute = time.Minute

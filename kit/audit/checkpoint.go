@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Checkpoint is a signed place in the chain that is kept outside of the database.
+// Checkpoint is a signed place in the chain that is stored outside of the database.
 type Checkpoint struct {
 	Time      time.Time `json:"time"`
 	Genesis   string    `json:"genesis"` // the id of the log
@@ -31,7 +31,7 @@ func (c Checkpoint) line() []byte {
 	return append(b, '\n')
 }
 
-// checkpoint makes a checkpoint of the end of a chain.
+// checkpoint returns a signed checkpoint of the end of a chain.
 func (s signer) checkpoint(c chain, now time.Time) Checkpoint {
 	p := Checkpoint{
 		Time:    now.UTC().Truncate(time.Microsecond),
@@ -44,16 +44,16 @@ func (s signer) checkpoint(c chain, now time.Time) Checkpoint {
 	return p
 }
 
-// What is kept of a file's checkpoints: the newest ones, one an hour, one a day, and the first.
+// Retention of a file's checkpoints: the newest ones, one per hour, one per day, and the first.
 const (
 	keepNewest = 100
 	keepHourly = 48 * time.Hour
 	keepDaily  = 400 * 24 * time.Hour
-	// maxLines is when a file is thinned. What thin leaves is about half of it.
+	// maxLines is the number of lines at which a file is thinned, to about half.
 	maxLines = 1200
 )
 
-// thin leaves out what is not kept, in the order in which it was written.
+// thin returns the checkpoints to keep, in their order.
 func thin(all []Checkpoint, now time.Time) []Checkpoint {
 	if len(all) <= keepNewest+1 {
 		return all

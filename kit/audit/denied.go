@@ -10,17 +10,17 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// DeniedLimits bound how many denied attempts get an entry of their own in a minute. What exceeds
-// them is counted, and gets one entry a minute.
+// DeniedLimits limits how many denied attempts per minute get their own entry. Further attempts are
+// counted, and recorded in one entry per minute.
 type DeniedLimits struct {
-	PerCaller int // of one caller from one network
+	PerCaller int // per caller and network
 	All       int
 }
 
-// DefaultDenied are the limits of a Config without any.
+// DefaultDenied is used if Config sets no limits.
 var DefaultDenied = DeniedLimits{PerCaller: 60, All: 600}
 
-// limiter counts denied attempts by the minute. It holds at most limits.All callers.
+// limiter counts denied attempts per minute. It tracks at most limits.All callers.
 type limiter struct {
 	limits DeniedLimits
 
@@ -38,7 +38,7 @@ func newLimiter(limits DeniedLimits) *limiter {
 	return &limiter{limits: limits, callers: map[string]int{}}
 }
 
-// admit says whether an attempt gets an entry.
+// admit reports whether an attempt gets its own entry.
 func (l *limiter) admit(caller string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *limiter) admit(caller string, now time.Time) bool {
 	return true
 }
 
-// take returns the number of attempts without an entry, and begins to count anew.
+// take returns the number of attempts without an entry, and resets it.
 func (l *limiter) take() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,14 +64,15 @@ func (l *limiter) take() int64 {
 	return n
 }
 
-// giveBack counts attempts that take handed out, and that could not be recorded.
+// giveBack adds attempts that take returned and that could not be recorded.
 func (l *limiter) giveBack(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.more += n
 }
 
-// network is the part of an address that one caller usually has: the /24 of IPv4, the /64 of IPv6.
+// network returns the part of an address that usually belongs to one caller: the /24 of IPv4, the
+// /64 of IPv6.
 func network(address string) string {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -89,8 +90,8 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// Deny records a denied attempt from an address, in a transaction of its own. Of many attempts in a
-// minute, most are only counted: see DeniedLimits.
+// Deny records a denied attempt from an address, in its own transaction. If there are many attempts
+// in a minute, most are only counted: see DeniedLimits.
 func (l *Log) Deny(ctx context.Context, address string, e Entry, detail any) error {
 	e.Result = Denied
 	if !l.denied.admit(clip(e.Actor, maxName)+" "+network(address), l.now()) {
@@ -100,7 +101,7 @@ func (l *Log) Deny(ctx context.Context, address string, e Entry, detail any) err
 	return l.db.Update(ctx, func(tx *db.Tx) error { return l.Append(ctx, tx, e, detail) })
 }
 
-// recordDenied writes the entry for the attempts that have none.
+// recordDenied records the attempts that were only counted in one entry.
 func (l *Log) recordDenied(ctx context.Context) error {
 	n := l.denied.take()
 	if n == 0 {

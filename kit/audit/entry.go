@@ -18,14 +18,14 @@ type ActorType string
 // The kinds of callers.
 const (
 	Admin  ActorType = "admin"
-	User   ActorType = "user" // a tenant's, who may change what is the tenant's
+	User   ActorType = "user" // of a tenant; may change what belongs to the tenant
 	Viewer ActorType = "viewer"
 	Agent  ActorType = "agent"  // of a site or a guest
 	Node   ActorType = "node"   // another daemon of the same service
 	System ActorType = "system" // the service itself
 )
 
-// Result is how the attempt ended.
+// Result is the outcome of the attempt.
 type Result string
 
 // The results.
@@ -35,7 +35,7 @@ const (
 	Denied Result = "denied"
 )
 
-// The actions of entries that the log writes about itself.
+// Actions of entries that the log writes about itself.
 const (
 	ActionBreak       = "audit.break"       // tampering was found
 	ActionAcknowledge = "audit.acknowledge" // an operator has seen it
@@ -50,8 +50,8 @@ type Entry struct {
 	Actor     string    `db:"actor"`
 	ActorType ActorType `db:"actor_type"`
 	Action    string    `db:"action"` // noun.verb, for example "site.revoke"
-	Target    string    `db:"target"` // the id of what was acted on
-	Tenant    string    `db:"tenant"` // whose log it belongs to; empty for the operator's own
+	Target    string    `db:"target"` // the id of the target
+	Tenant    string    `db:"tenant"` // the tenant whose log it belongs to; empty for the operator's log
 	Site      string    `db:"site"`   // the site concerned, if any
 	Result    Result    `db:"result"`
 	Message   string    `db:"message"`
@@ -59,14 +59,14 @@ type Entry struct {
 	Hash      string    `db:"hash"`   // lower hex
 }
 
-// What an entry may hold, in bytes. Callers choose some of these texts, and the log is kept for ever.
+// Limits of an entry's texts, in bytes. Callers choose some of them, and the log is kept forever.
 const (
 	maxName    = 256 // actor, action, target, tenant, site
 	maxMessage = 1 << 10
 	maxDetail  = 64 << 10
 )
 
-// complete fills in what every entry has, and bounds the rest.
+// complete sets the generated fields and truncates the texts.
 func complete(e Entry, detail any, now time.Time) (Entry, error) {
 	e.Detail = "{}"
 	if detail != nil {
@@ -91,7 +91,7 @@ func complete(e Entry, detail any, now time.Time) (Entry, error) {
 	return e, err
 }
 
-// clip makes s fit for both engines: at most n bytes of UTF-8 without NUL.
+// clip returns s as both engines can store it: at most n bytes of UTF-8 without NUL.
 func clip(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -99,8 +99,8 @@ func clip(s string, n int) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\x00", "")
 }
 
-// canonical is the encoding that is hashed: a JSON array of all fields but the
-// hash, in the order of the struct, the time in microseconds since 1970.
+// canonical returns the encoding that is hashed: a JSON array of all fields but the hash, in the
+// order of the struct, the time in microseconds since 1970.
 func (e *Entry) canonical() []byte {
 	return encode(
 		e.Seq, e.ID, e.Time.UnixMicro(), e.Actor, e.ActorType, e.Action, e.Target, e.Tenant, e.Site, e.Result,
@@ -108,7 +108,7 @@ func (e *Entry) canonical() []byte {
 	)
 }
 
-// encode is the JSON array of strings and integers, which always encode.
+// encode returns the JSON array of strings and integers. Encoding them cannot fail.
 func encode(values ...any) []byte {
 	b, err := json.Marshal(values)
 	if err != nil {
@@ -117,14 +117,14 @@ func encode(values ...any) []byte {
 	return b
 }
 
-// zeroHash is what the first entry of a log extends that was begun before there were segments.
+// zeroHash is the start of a log that was created before segments existed.
 var zeroHash = strings.Repeat("0", 2*sha256.Size)
 
-// chained is the hash of e after an entry with the hash previous.
+// chained returns the hash of e after an entry with the hash previous.
 func (e *Entry) chained(previous string) string {
 	prev, err := hex.DecodeString(previous)
 	if err != nil {
-		prev = []byte(previous) // somebody wrote it; no hash of ours follows from it
+		prev = []byte(previous) // not written by us; no hash of ours follows from it
 	}
 	return digest(append(prev, e.canonical()...))
 }

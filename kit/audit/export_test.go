@@ -2,5 +2,5 @@ package audit
 
 import "context"
 
-// RecordDenied writes the entry of the attempts that were only counted, as Run does every minute.
+// RecordDenied records the attempts that were only counted, as Run does every minute.
 func (l *Log) RecordDenied(ctx context.Context) error { return l.recordDenied(ctx) }

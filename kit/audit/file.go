@@ -19,29 +19,29 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// checkpoints is the file of checkpoints, and what it holds.
+// checkpoints is the file of checkpoints and its content.
 type checkpoints struct {
 	path  string
 	log   *slog.Logger
-	fresh bool // there was no file, or an empty one
+	fresh bool // there was no file, or it was empty
 
 	mu       sync.Mutex
-	ours     []Checkpoint // as thin leaves them, oldest first
+	ours     []Checkpoint // thinned, oldest first
 	others   []string     // digests of the first lines that are not ours
-	broken   int          // lines that are not JSON: a write was cut off
+	broken   int          // lines that are not JSON, from interrupted writes
 	lines    int          // in the file
-	thinFrom int          // lines from which the file is thinned
-	torn     bool         // the file does not end with a line's end
+	thinFrom int          // number of lines at which the file is thinned
+	torn     bool         // the file does not end with a newline
 }
 
-// The limits of what is read of a file.
+// Limits on reading the file.
 const (
 	maxLine   = 4 << 10
 	maxOthers = 10
 )
 
-// openCheckpoints reads the file. One that cannot be read is a fault: without it, a database that
-// was put back would go unnoticed.
+// openCheckpoints reads the file. If it cannot be read, that is a fault: without it, a restored
+// database would go unnoticed.
 func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, error) {
 	c := &checkpoints{path: path, log: log, thinFrom: maxLines}
 	refused := func(err error) error {
@@ -64,7 +64,7 @@ func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, err
 	if err != nil {
 		return nil, refused(err)
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // read only
 	if err := c.read(f, s); err != nil {
 		return nil, refused(err)
 	}
@@ -109,7 +109,7 @@ func (c *checkpoints) take(line []byte, long bool, s signer) {
 	}
 }
 
-// newest is the last checkpoint that was written; the zero value if there is none.
+// newest returns the last checkpoint that was written, or the zero value if there is none.
 func (c *checkpoints) newest() Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,14 +119,14 @@ func (c *checkpoints) newest() Checkpoint {
 	return c.ours[len(c.ours)-1]
 }
 
-// snapshot is what the file holds.
+// snapshot returns a copy of the file's content.
 func (c *checkpoints) snapshot() (ours []Checkpoint, others []string, broken int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.ours), slices.Clone(c.others), c.broken
 }
 
-// add writes a checkpoint. When it returns nil, the checkpoint survives power loss.
+// add appends a checkpoint. If it returns nil, the checkpoint survives power loss.
 func (c *checkpoints) add(p Checkpoint) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *checkpoints) add(p Checkpoint) error {
 			line = append([]byte{'\n'}, line...)
 		}
 		if err := appendDurably(c.path, line); err != nil {
-			// On a full disk, a part of the line may have been written.
+			// On a full disk, part of the line may have been written.
 			c.torn = os.Truncate(c.path, info.Size()) != nil || c.torn
 			return err
 		}
@@ -162,8 +162,8 @@ func (c *checkpoints) add(p Checkpoint) error {
 	return nil
 }
 
-// thin writes the file anew, without what is not kept. Storage that only appends refuses it; the
-// file then grows, and its owner has to rotate it.
+// thin rewrites the file without the checkpoints that need not be kept. Append-only storage refuses
+// this; the file then grows, and its owner must rotate it.
 func (c *checkpoints) thin(now time.Time) {
 	c.ours = thin(c.ours, now)
 	if err := durable.Replace(c.path, join(c.ours), 0o600); err != nil {

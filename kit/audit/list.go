@@ -18,16 +18,16 @@ type Filter struct {
 	Action  string
 	Target  string
 	Result  Result
-	Without string // leaves out what succeeded of this action
-	// Text is contained in the action, the target, the message, the actor or the detail, whatever
-	// its case. It is searched for in the Searched entries before To and Before only.
+	Without string // excludes the successful entries of this action
+	// Text must be contained in the action, target, message, actor or detail, ignoring case. Only
+	// the last Searched entries before To and Before are searched.
 	Text     string
 	From, To time.Time // From inclusive, To exclusive
 	Before   int64     // only entries with a smaller seq; 0 means from the newest
 	Limit    int
 }
 
-// Searched is how many entries a search for text looks at, since the log is kept for ever.
+// Searched limits how many entries a text search examines, since the log is kept forever.
 const Searched = 100_000
 
 // List returns entries newest first.
@@ -81,7 +81,7 @@ func (l *Log) List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error)
 	return entries, err
 }
 
-// newestSeq is the newest entry before To and Before, 0 if there is none.
+// newestSeq returns the number of the newest entry before To and Before, 0 if there is none.
 func newestSeq(ctx context.Context, q db.Querier, f Filter) (seq int64, err error) {
 	where, args := "1 = 1", []any{}
 	if !f.To.IsZero() {

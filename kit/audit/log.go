@@ -18,27 +18,28 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations are the tables of this package, for db.DB.Migrate.
+// Migrations returns the tables of this package, for db.DB.Migrate.
 func Migrations() fs.FS {
 	sub, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the directory is compiled in
 	}
 	return sub
 }
 
-// Config is what a Log needs.
+// Config holds the dependencies and settings of a Log.
 type Config struct {
 	DB       *db.DB
-	Seed     []byte // of the key that signs, ed25519.SeedSize bytes
+	Seed     []byte // seed of the signing key, ed25519.SeedSize bytes
 	Now      func() time.Time
 	Log      *slog.Logger
 	Registry prometheus.Registerer // nil: no metrics
-	// Checkpoints is the path of the file for checkpoints; empty: none are kept. Its folder is made.
+	// Checkpoints is the path of the checkpoint file; its directory is created. Empty means no
+	// checkpoints.
 	Checkpoints string
-	// Send is where checkpoints are sent, besides.
+	// Send is an additional endpoint that checkpoints are sent to.
 	Send Endpoint
-	// Denied bounds the entries of denied attempts; the zero value is DefaultDenied.
+	// Denied limits the entries of denied attempts. The zero value means DefaultDenied.
 	Denied DeniedLimits
 }
 
@@ -57,11 +58,11 @@ type Log struct {
 
 	inspecting sync.Mutex
 	mu         sync.Mutex
-	known      chain // the last head that this process wrote or verified, and that is committed
+	known      chain // the last committed head that this process wrote or verified
 }
 
-// Open checks the end of the log, and begins a new segment if it is not as this service left it.
-// A new database gets a signed genesis. Run must be running for checkpoints to be written.
+// Open checks the end of the log, and begins a new segment if it is not as this service left it. In
+// a new database it creates a signed genesis. Checkpoints are written only while Run is running.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
 		signer:    signer{ed25519.NewKeyFromSeed(cfg.Seed)},
@@ -96,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// open is the transaction that Open runs.
+// open returns the transaction that Open runs.
 func (l *Log) open(ctx context.Context) func(tx *db.Tx) error {
 	return func(tx *db.Tx) error {
 		h, found, err := lockHead(ctx, tx)
@@ -130,8 +131,8 @@ func (l *Log) open(ctx context.Context) func(tx *db.Tx) error {
 	}
 }
 
-// adopt makes the genesis of a new database, or of a log that was begun before there were segments
-// and whose head and last entry are ours. It is nil for all others.
+// adopt creates the genesis of a new database, or of a log that was created before segments existed
+// if its head and last entry are ours. It returns nil for all others.
 func (l *Log) adopt(ctx context.Context, tx *db.Tx, h head, checkpoint mark) (*chain, error) {
 	segments, err := readSegments(ctx, tx)
 	if err != nil || len(segments) > 0 {
@@ -145,7 +146,7 @@ func (l *Log) adopt(ctx context.Context, tx *db.Tx, h head, checkpoint mark) (*c
 	switch {
 	case h == head{Hash: zeroHash} && len(last) == 0:
 		if checkpoint != (mark{}) {
-			return nil, nil // a log was there: this database was emptied
+			return nil, nil // there was a log: this database was emptied
 		}
 	case l.ours(h.signedBefore(), h.Signature) && endsWith(h, last):
 		genesis.Start = zeroHash
@@ -165,7 +166,7 @@ func (l *Log) adopt(ctx context.Context, tx *db.Tx, h head, checkpoint mark) (*c
 	return c, l.move(ctx, tx, c)
 }
 
-// endsWith says whether the last entries end with the one that the head names, and no other.
+// endsWith reports whether the last entries end exactly with the one that the head names.
 func endsWith(h head, last []Entry) bool {
 	if h.Seq == 1 {
 		return len(last) == 1 && last[0].Seq == 1 && last[0].chained(zeroHash) == h.Hash
@@ -173,11 +174,11 @@ func endsWith(h head, last []Entry) bool {
 	return len(last) == 2 && last[1].Seq == h.Seq && last[1].Hash == h.Hash && last[1].chained(last[0].Hash) == h.Hash
 }
 
-// Append adds an entry in the caller's transaction. detail is encoded as JSON; nil is an empty
-// object. The entry's texts are cut to what the log keeps of them.
+// Append adds an entry in the caller's transaction. detail is encoded as JSON; nil means an empty
+// object. The entry's texts are truncated to their limits.
 //
-// Before it extends the chain, it checks that the end is as this service left it. If it is not, the
-// entry goes to a new segment, behind the record of the break; the change is not refused.
+// Before it extends the chain, Append checks that the end is as this service left it. If it is not,
+// the entry goes to a new segment, after the record of the break; the change is not refused.
 func (l *Log) Append(ctx context.Context, tx *db.Tx, e Entry, detail any) error {
 	c, err := l.chainOf(ctx, tx)
 	if err != nil {
@@ -187,7 +188,7 @@ func (l *Log) Append(ctx context.Context, tx *db.Tx, e Entry, detail any) error 
 	return err
 }
 
-// chainOf is the chain that the transaction extends. What the transaction wrote itself needs no check.
+// chainOf returns the chain that the transaction extends. Its own writes need no check.
 func (l *Log) chainOf(ctx context.Context, tx *db.Tx) (*chain, error) {
 	if c, ok := tx.Value(l).(*chain); ok {
 		return c, nil
@@ -214,8 +215,8 @@ func (l *Log) chainFrom(ctx context.Context, tx *db.Tx, known chain, place mark)
 	return c, nil
 }
 
-// lockHead reads the head and keeps others from moving it. A row that is gone is made again, so
-// that there is something to lock.
+// lockHead reads and locks the head. It recreates a missing row, so that there is something to
+// lock.
 func lockHead(ctx context.Context, tx *db.Tx) (h head, found bool, err error) {
 	h, found, err = readHead(ctx, tx, tx.ForUpdate())
 	if err != nil || found {
@@ -246,7 +247,7 @@ func (l *Log) extend(ctx context.Context, tx *db.Tx, c *chain, e Entry, detail a
 	return e, l.move(ctx, tx, c)
 }
 
-// move signs and stores the head of c.
+// move signs and stores c's head.
 func (l *Log) move(ctx context.Context, tx *db.Tx, c *chain) error {
 	c.head.Signature = l.sign(c.head.signed(&c.segment))
 	if _, err := tx.Exec(
@@ -258,7 +259,7 @@ func (l *Log) move(ctx context.Context, tx *db.Tx, c *chain) error {
 	return nil
 }
 
-// learn keeps a chain that is committed. Commits may be reported out of order.
+// learn stores a committed chain. Commits may be reported out of order.
 func (l *Log) learn(c chain) {
 	l.mu.Lock()
 	if c.segment.Log != l.known.segment.Log || c.mark().after(l.known.mark()) {

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 )
 
-// TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith does what comes, in a random order.
+// TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith applies random actions.
 func TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -47,8 +47,8 @@ func TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith(t *testing.T) {
 						t.Fatalf("step %d: %+v", step, v)
 					}
 				}
-				// Whatever happened, it comes to rest: nothing is found twice, and an
-				// acknowledgement is the end of it.
+				// Whatever happened, the log settles: nothing is found twice, and an
+				// acknowledgement ends the alarm.
 				f.append(1)
 				first := f.inspect()
 				f.append(1)
@@ -72,7 +72,7 @@ func TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith(t *testing.T) {
 	}
 }
 
-// randomTampering is a statement that changes something.
+// randomTampering returns a statement that changes something.
 func randomTampering(r *rand.Rand, f *fixture) string {
 	v := f.verify()
 	seq := 1 + r.Int64N(max(v.HeadSeq, 1))

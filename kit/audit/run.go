@@ -19,11 +19,11 @@ const (
 	firstVerification  = time.Minute
 	betweenVerify      = 24 * time.Hour
 	betweenLogLines    = time.Hour
-	lastWrites         = 10 * time.Second // for what is written when Run ends
+	lastWrites         = 10 * time.Second // for the last writes when Run ends
 )
 
-// Run writes checkpoints, checks the end of the log every minute and all of it every day, and
-// records what was only counted, until ctx ends.
+// Run writes checkpoints, checks the end of the log every minute and the whole log every day, and
+// records denied attempts that were only counted, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	loop := func(name string, run func(context.Context)) {
@@ -43,7 +43,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// writeCheckpoints writes one after changes, at most one a second.
+// writeCheckpoints writes a checkpoint after changes, at most one per second.
 func (l *Log) writeCheckpoints(ctx context.Context) {
 	trouble := telemetry.NewTrouble(l.log, "audit checkpoints cannot be written")
 	logged := time.Now()
@@ -56,7 +56,7 @@ func (l *Log) writeCheckpoints(ctx context.Context) {
 		err := l.WriteCheckpoint()
 		trouble.Report(err)
 		if err != nil {
-			wake(l.changed) // again, after a while
+			wake(l.changed) // retry after the pause
 		}
 		if p := l.newest(); p.Seq > 0 && time.Since(logged) >= betweenLogLines {
 			logged = time.Now()
@@ -82,7 +82,7 @@ func (l *Log) newest() Checkpoint {
 	return l.checkpoints.newest()
 }
 
-// WriteCheckpoint writes the end of the log to the file, unless it is there already.
+// WriteCheckpoint writes the end of the log to the file, unless the file already has it.
 func (l *Log) WriteCheckpoint() error {
 	c := l.last()
 	if l.checkpoints == nil || c.segment.ID == "" || l.checkpoints.newest().mark() == c.mark() {
@@ -99,7 +99,7 @@ func (l *Log) WriteCheckpoint() error {
 	return nil
 }
 
-// watch checks the end of the log also when nothing is appended.
+// watch checks the end of the log even if nothing is appended.
 func (l *Log) watch(ctx context.Context) {
 	trouble := telemetry.NewTrouble(l.log, "the audit log cannot be checked")
 	tick := time.NewTicker(minute)
@@ -117,8 +117,8 @@ func (l *Log) watch(ctx context.Context) {
 	}
 }
 
-// Check checks the end of the log as Append does, and the segments, too. It begins a new segment if
-// something does not fit.
+// Check checks the end of the log like Append, and also the segments. It begins a new segment if a
+// check fails.
 func (l *Log) Check(ctx context.Context) error {
 	err := l.db.Update(ctx, func(tx *db.Tx) error {
 		_, err := l.chainFrom(ctx, tx, chain{}, l.last().mark())
@@ -127,7 +127,7 @@ func (l *Log) Check(ctx context.Context) error {
 	return errors.Join(err, l.readBroken(ctx))
 }
 
-// verifyDaily verifies all of the log, and also when something was found.
+// verifyDaily verifies the whole log every day, and when a break was found.
 func (l *Log) verifyDaily(ctx context.Context) {
 	trouble := telemetry.NewTrouble(l.log, "the audit log cannot be verified")
 	timer := time.NewTimer(firstVerification)
@@ -144,7 +144,7 @@ func (l *Log) verifyDaily(ctx context.Context) {
 		if ctx.Err() == nil {
 			trouble.Report(err)
 		}
-		// Somebody who tampers all the time does not get all of a processor.
+		// Constant tampering must not use up a processor.
 		rest := time.NewTimer(4 * time.Since(began))
 		select {
 		case <-ctx.Done():
@@ -156,7 +156,7 @@ func (l *Log) verifyDaily(ctx context.Context) {
 	}
 }
 
-// metrics are what Prometheus sees of a log.
+// metrics are the Prometheus metrics of a log.
 type metrics struct {
 	broken     atomic.Int64
 	suppressed prometheus.Counter

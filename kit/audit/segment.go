@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// segment is a part of the chain that begins of its own: the first one with the log, each other one
-// after a break.
+// segment is a part of the chain with its own start: the first one begins with the log, each
+// further one after a break.
 type segment struct {
 	Number       int64   `db:"number"`
 	ID           string  `db:"id"`
@@ -22,9 +22,9 @@ type segment struct {
 	Time         db.Time `db:"time"`
 	First        int64   `db:"first"`
 	Start        string  `db:"start"`
-	AfterSegment int64   `db:"after_segment"` // 0: it follows none
+	AfterSegment int64   `db:"after_segment"` // 0: none
 	AfterSeq     int64   `db:"after_seq"`
-	AfterHash    string  `db:"after_hash"` // empty: where the segment before ended is not known
+	AfterHash    string  `db:"after_hash"` // empty: the end of the previous segment is not known
 	Signature    string  `db:"signature"`
 }
 
@@ -34,10 +34,10 @@ func (s *segment) signed() []byte {
 		encode(s.Number, s.ID, s.Log, s.Time.UnixMicro(), s.First, s.Start, s.AfterSegment, s.AfterSeq, s.AfterHash)...)
 }
 
-// adopted says that the segment was begun before there were segments.
+// adopted reports whether the segment was created before segments existed.
 func (s *segment) adopted() bool { return s.Start == zeroHash }
 
-// head is the end of the chain. Who moves it holds its row's lock.
+// head is the end of the chain. Moving it requires its row's lock.
 type head struct {
 	Segment   int64  `db:"segment"`
 	Seq       int64  `db:"seq"`
@@ -49,12 +49,12 @@ func (h head) signed(s *segment) []byte {
 	return append([]byte("mainstay audit head "), encode(s.ID, h.Segment, h.Seq, h.Hash)...)
 }
 
-// signedBefore is what was signed before there were segments.
+// signedBefore returns the text that was signed before segments existed.
 func (h head) signedBefore() []byte {
 	return fmt.Appendf(nil, "mainstay audit head %d %s", h.Seq, h.Hash)
 }
 
-// mark is a place in the chain that was seen with its signature.
+// mark is a place in the chain that was seen with a valid signature.
 type mark struct {
 	Log     string `json:"genesis"`
 	Segment int64  `json:"segment"`
@@ -85,7 +85,7 @@ func (s signer) oursHead(h head, in *segment) bool {
 	return s.ours(h.signed(in), h.Signature) || in.adopted() && s.ours(h.signedBefore(), h.Signature)
 }
 
-// begin makes a signed segment.
+// begin returns a signed segment.
 func (s signer) begin(seg segment, now time.Time) (segment, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
@@ -102,17 +102,17 @@ func (s signer) begin(seg segment, now time.Time) (segment, error) {
 	return seg, nil
 }
 
-// Numbers are cast: SQLite stores text in a column of numbers if somebody writes it there.
+// Numbers are cast: SQLite stores text in a numeric column if somebody writes it there.
 const (
 	headColumns    = "CAST(segment AS BIGINT) AS segment, CAST(seq AS BIGINT) AS seq, hash, signature"
 	segmentColumns = `CAST(number AS BIGINT) AS number, id, log, CAST(time AS BIGINT) AS time, CAST(first AS BIGINT) AS first, start,
 		CAST(after_segment AS BIGINT) AS after_segment, CAST(after_seq AS BIGINT) AS after_seq, after_hash, signature`
-	// window is how far from the last number that is ours another row counts as lying beyond it. A
-	// row further away is left to Verify: nobody can use up the numbers by writing a high one.
+	// window is how far beyond our last number another row counts as following it. Rows further
+	// away are left to Verify, so that nobody can use up the numbers by writing a high one.
 	window = int64(1) << 40
 )
 
-// readHead reads the head; found is false if its row is gone.
+// readHead reads the head. found is false if its row is missing.
 func readHead(ctx context.Context, q db.Querier, lock string) (h head, found bool, err error) {
 	err = q.Get(ctx, &h, "SELECT "+headColumns+" FROM audit_head WHERE one = 1"+lock)
 	if errors.Is(err, db.ErrNoRows) {
@@ -124,7 +124,7 @@ func readHead(ctx context.Context, q db.Querier, lock string) (h head, found boo
 	return h, true, nil
 }
 
-// readSegments reads all segments, also those that are not ours.
+// readSegments reads all segments, including those that are not ours.
 func readSegments(ctx context.Context, q db.Querier) ([]segment, error) {
 	var segments []segment
 	if err := q.Select(ctx, &segments, "SELECT "+segmentColumns+" FROM audit_segments ORDER BY number"); err != nil {
@@ -133,7 +133,7 @@ func readSegments(ctx context.Context, q db.Querier) ([]segment, error) {
 	return segments, nil
 }
 
-// oursOf splits segments into those of ours and the numbers of the others.
+// oursOf splits segments into ours and the numbers of the others.
 func (s signer) oursOf(segments []segment) (ours []segment, others []int64) {
 	for _, seg := range segments {
 		if s.ours(seg.signed(), seg.Signature) {

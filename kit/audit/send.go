@@ -13,13 +13,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// Endpoint takes checkpoints as Standard Webhooks, at most one a minute.
+// Endpoint receives checkpoints as Standard Webhooks, at most one per minute.
 type Endpoint struct {
 	URL    string // empty: none are sent
-	Secret string // "whsec_..."; empty: they are not signed as webhooks, only as checkpoints
+	Secret string // "whsec_..."; empty: they have no webhook signature, only the checkpoint's own
 }
 
-// sender sends the newest checkpoint. What is newer takes the place of what waits.
+// sender sends the newest checkpoint. A newer one replaces a pending one.
 type sender struct {
 	endpoint Endpoint
 	secret   webhook.Secret
@@ -34,7 +34,7 @@ func newSender(e Endpoint, log *slog.Logger) (*sender, error) {
 	if e.URL == "" {
 		return nil, nil
 	}
-	// The operator chose the target, not a customer: it is usually inside of the network.
+	// The target is chosen by the operator, not a customer, and is usually inside the network.
 	guard := webhook.Guard{AllowPrivate: true}
 	s := &sender{
 		endpoint: e,
@@ -55,7 +55,7 @@ func newSender(e Endpoint, log *slog.Logger) (*sender, error) {
 	return s, nil
 }
 
-// offer hands over a checkpoint, and never waits.
+// offer queues a checkpoint. It never blocks.
 func (s *sender) offer(p Checkpoint) {
 	for {
 		select {
@@ -70,7 +70,7 @@ func (s *sender) offer(p Checkpoint) {
 	}
 }
 
-// run sends until ctx ends. It is best effort: the file is what counts.
+// run sends until ctx ends. Sending is best effort; the file is authoritative.
 func (s *sender) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	for attempt := 0; ; {
@@ -92,7 +92,7 @@ func (s *sender) run(ctx context.Context) {
 			wait = s.schedule.Delay(attempt, rand.Float64)
 			attempt++
 			select {
-			case s.next <- p: // unless a newer one waits
+			case s.next <- p: // unless a newer one is pending
 			default:
 			}
 		}

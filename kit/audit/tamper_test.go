@@ -17,7 +17,7 @@ import (
 
 var auditTables = []string{"audit_entries", "audit_head", "audit_segments", "audit_breaks"}
 
-// backUp keeps a copy of the log in the database.
+// backUp stores a copy of the log in the database.
 func (f *fixture) backUp() {
 	f.t.Helper()
 	for _, table := range auditTables {
@@ -33,14 +33,14 @@ func (f *fixture) putBack() {
 	}
 }
 
-// wipe leaves the database as the migrations make it.
+// wipe restores the state after the migrations.
 func (f *fixture) wipe() {
 	f.t.Helper()
 	f.exec("DELETE FROM audit_entries", "DELETE FROM audit_segments", "DELETE FROM audit_breaks",
 		"UPDATE audit_head SET segment = 0, seq = 0, hash = '"+strings.Repeat("0", 64)+"', signature = ''")
 }
 
-// forge makes entries 4 and 5 from what is public, and a head for them that another key signed.
+// forge creates entries 4 and 5 from public data, and a head for them signed with another key.
 func (f *fixture) forge(signature string) {
 	f.t.Helper()
 	f.exec(
@@ -54,12 +54,13 @@ func otherKey() string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte("mainstay audit head 3 aa")))
 }
 
-// attacks are all made on a log of five entries whose end is in a checkpoint. A reason is what the
-// log must say after the next append.
+// attacks are applied to a log of five entries whose end is in a checkpoint. reason is what the log
+// must report after the next append.
 var attacks = map[string]struct {
 	attack func(f *fixture)
 	reason string
-	// late says that the end of the log is as it was, so that only a verification finds it.
+	// late means that the end of the log is unchanged, so that only a verification finds the
+	// attack.
 	late bool
 }{
 	"a cut tail": {
@@ -185,7 +186,7 @@ func copyOfSegment(number, as int64) string {
 	)
 }
 
-// edit changes the file of checkpoints.
+// edit changes the checkpoint file.
 func (f *fixture) edit(from, to string) {
 	f.t.Helper()
 	text, err := os.ReadFile(f.cfg.Checkpoints)
@@ -197,7 +198,7 @@ func (f *fixture) edit(from, to string) {
 	}
 }
 
-// alarmed fails the test unless the reason is recorded, and the alarm is on.
+// alarmed fails the test unless the reason is recorded and the alarm is active.
 func (f *fixture) alarmed(reason string) audit.Verification {
 	f.t.Helper()
 	v := f.inspect()
@@ -218,8 +219,8 @@ func (f *fixture) alarmed(reason string) audit.Verification {
 	return v
 }
 
-// settled fails the test unless breaks are neither found nor recorded twice, the chain grows, the
-// acknowledgement ends the alarm, and tampering is found after it all the same.
+// settled fails the test unless no break is found or recorded twice, the chain grows, the
+// acknowledgement ends the alarm, and later tampering is still found.
 func (f *fixture) settled() {
 	f.t.Helper()
 	before := f.inspect()
@@ -426,7 +427,7 @@ func TestAnotherSecretKeyIsABreakThatCanBeAcknowledged(t *testing.T) {
 	})
 }
 
-// A replica that has seen more than the one that recorded a break says what is missing.
+// A replica that has seen more than the one that recorded a break reports what is missing.
 func TestEachReplicaKnowsWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)

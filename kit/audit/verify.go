@@ -8,52 +8,53 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Verification is the outcome of Verify.
+// Verification is the result of Verify.
 type Verification struct {
-	OK       bool   // there is no break, or an operator has acknowledged each
-	Entries  int64  // that the log should hold
-	Verified int64  // of them, those that verify
-	Reason   string // of the first break that nobody has acknowledged; empty when OK
+	OK       bool   // there is no break, or all breaks are acknowledged
+	Entries  int64  // number of entries that the log should hold
+	Verified int64  // number of entries that verify
+	Reason   string // the first unacknowledged break's; empty when OK
 	Genesis  string // the id of the log
 	HeadSeq  int64
 	HeadHash string
 	Segments []SegmentState
 	Breaks   []Break
-	// Checkpoints is what the file of checkpoints says; the zero value if there is none.
+	// Checkpoints describes the checkpoint file. It is the zero value if there is none.
 	Checkpoints CheckpointState
 }
 
-// SegmentState is what Verify found of a segment.
+// SegmentState is the result of Verify for a segment.
 type SegmentState struct {
 	Number   int64
 	Time     time.Time // when it was begun
 	First    int64     // the number of its first entry
-	Last     int64     // the number of its last entry as far as it is signed; First-1: none
-	Verified int64     // entries from the first on that are as they were written
+	Last     int64     // the number of its last signed entry; First-1: none
+	Verified int64     // number of leading entries that are unchanged
 }
 
-// Break is something that does not fit.
+// Break is an inconsistency.
 type Break struct {
 	Finding
-	Recorded       int64     // the number of the entry that records it; 0: it is found now
-	FoundAt        time.Time // when it was recorded; the zero time: now
-	AcknowledgedAt time.Time // the zero time: nobody has
+	Recorded       int64     // the number of the entry that records it; 0: found by this verification
+	FoundAt        time.Time // when it was recorded; zero: by this verification
+	AcknowledgedAt time.Time // zero: not acknowledged
 	AcknowledgedBy string
-	Note           string // what the operator wrote about it
+	Note           string // the operator's explanation
 }
 
-// CheckpointState is what the file of checkpoints holds.
+// CheckpointState describes the content of the checkpoint file.
 type CheckpointState struct {
 	Count  int
-	First  Checkpoint // before it, nothing tells whether the database was put back
+	First  Checkpoint // a database that was restored before it cannot be detected
 	Newest Checkpoint
-	Cut    int // lines that were not written whole, as when the disk is full
+	Cut    int // incomplete lines, for example after a full disk
 }
 
-// maxFindings bounds what one verification tells.
+// maxFindings limits the findings of one verification.
 const maxFindings = 100
 
-// snapshot is the log as Verify reads it. The order matters: what is known is older than the head.
+// snapshot is the log as Verify reads it. The order matters: the known place is older than the
+// head.
 type snapshot struct {
 	known    mark
 	points   []Checkpoint
@@ -69,7 +70,7 @@ func (l *Log) snapshot(ctx context.Context, q db.Querier) (s snapshot, err error
 	if l.checkpoints != nil {
 		s.points, s.others, s.cut = l.checkpoints.snapshot()
 	}
-	for range 5 { // another replica may begin a segment meanwhile
+	for range 5 { // another replica may begin a segment in between
 		var before head
 		if before, _, err = readHead(ctx, q, ""); err != nil {
 			return s, err
@@ -84,7 +85,7 @@ func (l *Log) snapshot(ctx context.Context, q db.Querier) (s snapshot, err error
 	return s, nil
 }
 
-// Verify recomputes the whole chain, and continues after what does not fit. It reads in pages, so its
+// Verify recomputes the whole chain, and continues after inconsistencies. It reads in pages, so its
 // memory does not grow with the log, and it can run while entries are appended.
 func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 	s, err := l.snapshot(ctx, q)
@@ -143,7 +144,7 @@ func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 	return v, nil
 }
 
-// verifyHead reports whether the head is ours, and holds the log against the places that are known.
+// verifyHead reports whether the head is ours, and compares the log with the known places.
 func (l *Log) verifyHead(
 	ctx context.Context, w *walk, s snapshot, ours []segment, known []mark,
 ) (sound bool, err error) {
@@ -164,7 +165,7 @@ func (l *Log) verifyHead(
 	return true, nil
 }
 
-// merge puts together what the log records and what was found now.
+// merge combines the recorded breaks with new findings.
 func merge(w *walk) []Break {
 	breaks, recorded := w.recorded, map[Finding]bool{}
 	for i := range breaks {
@@ -186,12 +187,12 @@ func merge(w *walk) []Break {
 	return breaks
 }
 
-// strays finds entries outside of what the head and the first segment span.
+// strays finds entries outside the range from the first segment to the head.
 func (w *walk) strays(ctx context.Context, first int64) error {
 	var out []struct {
 		N int64 `db:"n"`
 	}
-	// One statement, since entries are appended meanwhile.
+	// A single statement, since entries are appended concurrently.
 	err := w.q.Select(
 		ctx, &out,
 		"SELECT count(*) AS n FROM audit_entries WHERE seq < ? OR seq > (SELECT seq FROM audit_head WHERE one = 1)",

@@ -12,10 +12,10 @@ import (
 
 const entriesQuery = `SELECT CAST(seq AS BIGINT) AS seq, id, CAST(time AS BIGINT) AS time, actor, actor_type, action, target, tenant, site, result, message, detail, hash FROM audit_entries`
 
-// walk goes through the entries of the segments.
+// walk reads the entries of the segments.
 type walk struct {
 	q            db.Querier
-	points       map[int64]Checkpoint // of the segment at hand, by number
+	points       map[int64]Checkpoint // of the current segment, by number
 	findings     []Finding
 	recorded     []Break
 	acknowledged []acknowledgement
@@ -36,11 +36,11 @@ func (w *walk) find(segment, seq int64, format string, args ...any) {
 // stretch is what is known of a segment before its entries are read.
 type stretch struct {
 	of    segment
-	end   mark  // where it ends; the zero value: not known
-	limit int64 // the last number that may be its own
+	end   mark  // where it ends; zero: not known
+	limit int64 // the last number that may belong to it
 }
 
-// plan says what to read of segment i, and reports what is missing before it.
+// plan returns what to read of segment i, and reports what is missing before it.
 func (w *walk) plan(ours []segment, i int, s snapshot, sound bool) stretch {
 	seg := ours[i]
 	previous := int64(0)
@@ -87,7 +87,7 @@ func (w *walk) plan(ours []segment, i int, s snapshot, sound bool) stretch {
 	return st
 }
 
-// segment verifies the entries of segment i. It returns how many there should be, too.
+// segment verifies the entries of segment i. It also returns how many there should be.
 func (w *walk) segment(
 	ctx context.Context, ours []segment, i int, s snapshot, sound bool,
 ) (state SegmentState, entries int64, err error) {
@@ -129,22 +129,22 @@ func (w *walk) segment(
 	return state, r.count, nil
 }
 
-// reading is the state of a walk through one segment.
+// reading is the state of reading one segment.
 type reading struct {
 	*walk
 	stretch
-	next     int64  // the number that comes next
+	next     int64  // the next expected number
 	previous string // the hash that the next entry extends; empty: it is missing
 	faulty   bool
 	verified int64
 	count    int64
-	changed  span // entries in a row that were changed
+	changed  span // consecutive changed entries
 	stray    span
 	breaks   []Break
 	acks     []acknowledgement
 }
 
-// span is a row of numbers.
+// span is a range of numbers.
 type span struct{ first, last int64 }
 
 func (s span) text(one, is, more, are string) string {
@@ -181,7 +181,7 @@ func (r *reading) entry(e *Entry) {
 		r.flush()
 		r.keep(e)
 		if known {
-			r.vouch() // the checkpoint says the same
+			r.vouch() // the checkpoint has the same hash
 		}
 	case r.previous != "":
 		r.fault()
@@ -196,11 +196,12 @@ func (r *reading) entry(e *Entry) {
 	}
 }
 
-// fault forgets what the entries before said, since the last one that is vouched for: they may have
-// been written by the one who made the fault.
+// fault discards what earlier entries since the last confirmed one recorded: whoever caused the
+// fault may have written them.
 func (r *reading) fault() { r.faulty, r.breaks, r.acks = true, nil, nil }
 
-// vouch takes over what the entries before said. Something signed names the hash of the last one.
+// vouch accepts what earlier entries recorded: the hash of the last one is part of something
+// signed.
 func (r *reading) vouch() {
 	r.recorded = append(r.recorded, r.breaks...)
 	r.acknowledged = append(r.acknowledged, r.acks...)
@@ -222,7 +223,7 @@ func (r *reading) flush() {
 	}
 }
 
-// keep remembers what an entry says of the log itself.
+// keep remembers what an entry records about the log itself.
 func (r *reading) keep(e *Entry) {
 	switch e.Action {
 	case ActionBreak:
@@ -239,7 +240,7 @@ func (r *reading) keep(e *Entry) {
 	}
 }
 
-// finish compares the end with what is signed, and takes over what the segment said if it fits.
+// finish compares the end with the signed end, and accepts what the segment recorded if they match.
 func (r *reading) finish(endKnown bool) {
 	r.flush()
 	if r.stray.first != 0 {

@@ -7,16 +7,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// The lengths of tokens that people choose, in characters.
+// Lengths of tokens that people choose, in characters.
 const (
 	MinToken       = 16 // shorter ones can be guessed
-	AdvisedToken   = 32 // what `openssl rand -hex 16` prints
+	AdvisedToken   = 32 // the output of `openssl rand -hex 16`
 	generateAdvice = "make one with: openssl rand -hex 32"
 )
 
-// CheckToken holds a token of the settings against what a token must be: at least MinToken
-// characters, and what an Authorization header can carry. The warning, if there is one, is for the
-// log: the token is accepted and shorter than AdvisedToken. Neither repeats the token.
+// CheckToken validates a configured token: it must have at least MinToken characters and fit into
+// an Authorization header. A non-empty warning, for the log, means that the token is accepted but
+// shorter than AdvisedToken. Neither the warning nor the error repeats the token.
 func CheckToken(field, token string) (warning string, err error) {
 	switch {
 	case !Sendable(token):
@@ -34,7 +34,7 @@ func CheckToken(field, token string) (warning string, err error) {
 	return "", nil
 }
 
-// Sendable says whether Bearer can read the token from a header.
+// Sendable reports whether Bearer can read the token from a header.
 func Sendable(token string) bool {
 	return token != "" && len(token) <= maxToken &&
 		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })

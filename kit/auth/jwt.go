@@ -14,22 +14,21 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Claims are what a session's token says. Nobody but the holder of the key can have
-// written them.
+// Claims are the contents of a session token. Only the holder of the key can have issued them.
 type Claims struct {
 	Subject string    `json:"sub"`
 	Role    string    `json:"role,omitempty"`
 	Tenant  string    `json:"tenant,omitempty"`
-	ID      string    `json:"jti"` // names the token, for its revocation
+	ID      string    `json:"jti"` // identifies the token for revocation
 	Expires time.Time `json:"-"`
 }
 
-// Sessions issues and checks JSON Web Tokens (RFC 7519) that are signed with HS256 and a
-// secret of the server's. The algorithm is pinned: what a token's header says of it, such
-// as "none", changes nothing. It is safe for concurrent use.
+// Sessions issues and checks JSON Web Tokens (RFC 7519) signed with HS256 and a secret of the
+// server. The algorithm is pinned: a token's header cannot change it, for example to "none". It is
+// safe for concurrent use.
 //
-// Opaque tokens (NewToken) are simpler, and are what services use among themselves. Sessions
-// are for contracts that promise a JSON Web Token.
+// Opaque tokens (NewToken) are simpler, and services use them among themselves. Sessions are for
+// contracts that promise a JSON Web Token.
 type Sessions struct {
 	now     func() time.Time
 	signer  jose.Signer
@@ -37,11 +36,11 @@ type Sessions struct {
 	revoked func(ctx context.Context, id string) (bool, error)
 }
 
-// NewSessions signs with the first of the secrets and accepts all of them, so that a secret
-// can be replaced while the tokens of the one before are still in use. Each has at least 32
-// bytes (RFC 7518 section 3.2); a shorter one is a fault of kind Invalid. revoked tells
-// whether the token with an id was revoked; it is asked for every token that is good
-// otherwise.
+// NewSessions returns Sessions that sign with the first of the secrets and accept all of them, so
+// that a secret can be replaced while tokens of the previous one are still in use. Each secret has
+// at least 32 bytes (RFC 7518 section 3.2); a shorter one is a fault of kind Invalid. revoked
+// reports whether the token with an id was revoked; it is called for every token that is otherwise
+// valid.
 func NewSessions(
 	now func() time.Time, revoked func(ctx context.Context, id string) (bool, error), secrets ...[]byte,
 ) (*Sessions, error) {
@@ -75,7 +74,7 @@ func NewSessions(
 	return s, nil
 }
 
-// keyID names a key without telling anything of it.
+// keyID returns an id for a key that reveals nothing about it.
 func keyID(secret []byte) string {
 	sum := sha256.Sum256(append([]byte("mainstay key id: "), secret...))
 	return hex.EncodeToString(sum[:8])
@@ -86,10 +85,10 @@ type wireClaims struct {
 	Expires jwt.NumericDate `json:"exp"`
 }
 
-// Issue makes a token for the claims that expires after life. It chooses the token's ID.
+// Issue returns a token for the claims that expires after life. It sets the token's ID.
 func (s *Sessions) Issue(c Claims, life time.Duration) (token string, issued Claims, err error) {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails: it ends the program instead
+	_, _ = rand.Read(id[:]) // never fails: it crashes the program instead
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	c.ID = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]) // UUIDv4, RFC 9562
 	c.Expires = s.now().Add(life).UTC().Truncate(time.Second)
@@ -99,8 +98,8 @@ func (s *Sessions) Issue(c Claims, life time.Duration) (token string, issued Cla
 
 var errBadSession = fault.New(fault.Unauthenticated, "the token is not valid")
 
-// Check returns the claims of a token. A token that is damaged, that another key has
-// signed, or that has expired or was revoked is a fault of kind Unauthenticated.
+// Check returns the claims of a token. A token that is damaged, expired, revoked or signed with
+// another key is a fault of kind Unauthenticated.
 func (s *Sessions) Check(ctx context.Context, token string) (Claims, error) {
 	if len(token) > maxToken {
 		return Claims{}, errBadSession

@@ -15,12 +15,12 @@ import (
 const (
 	loginCookie   = "mainstay_login"
 	loginLifetime = 10 * time.Minute
-	// maxUsedStates bounds the memory of used states, about 150 bytes each.
+	// maxUsedStates limits the memory for used states, about 150 bytes each.
 	maxUsedStates = 10_000
 )
 
-// loginState is what must survive between Login and Callback. It travels in the
-// browser's cookie, so that no table is needed.
+// loginState is the state that must survive between Login and Callback. It is kept in the browser's
+// cookie, so no table is needed.
 type loginState struct {
 	State    string    `json:"s"`
 	Nonce    string    `json:"n"`
@@ -28,7 +28,7 @@ type loginState struct {
 	Expires  time.Time `json:"e"`
 }
 
-// loginStates makes and redeems login cookies.
+// loginStates issues and redeems login cookies.
 type loginStates struct {
 	sealer *Sealer
 	now    func() time.Time
@@ -63,8 +63,8 @@ func (s *loginStates) begin() (loginState, *http.Cookie, error) {
 	return state, s.cookie(s.sealer.Seal(raw, s.aad), int(loginLifetime/time.Second)), nil
 }
 
-// cookie is limited to the callback, and Lax so that the provider's redirect,
-// which comes from another site, carries it.
+// cookie limits the cookie to the callback path. SameSite is Lax so that the browser sends the
+// cookie with the provider's redirect, which comes from another site.
 func (s *loginStates) cookie(value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
 		Name: loginCookie, Value: value, Path: s.path, MaxAge: maxAge,
@@ -72,8 +72,8 @@ func (s *loginStates) cookie(value string, maxAge int) *http.Cookie {
 	}
 }
 
-// finish takes the cookie back, clears it, and checks that it belongs to the given
-// state, is fresh and was not used before.
+// finish reads and clears the cookie, and checks that it belongs to the given state, has not
+// expired and was not used before.
 func (s *loginStates) finish(w http.ResponseWriter, r *http.Request, state string) (loginState, error) {
 	cookie, err := r.Cookie(loginCookie)
 	if err != nil {
@@ -101,9 +101,9 @@ func staleLogin(why string) error {
 	return fault.InvalidField("state", "%s; start the login again", why).WithCode("stale_login")
 }
 
-// use marks a state as used; it reports false if it was. Only this process
-// remembers, and only the last 10 000; elsewhere the provider's refusal to redeem
-// a code twice is what remains.
+// use marks a state as used. It reports false if it was used before. Only this process remembers
+// used states, and only the last 10 000; beyond that, the provider's refusal to redeem a code twice
+// is the remaining protection.
 func (s *loginStates) use(state loginState, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *loginStates) use(state loginState, now time.Time) bool {
 				delete(s.used, k)
 			}
 		}
-		for k := range s.used { // all fresh: any one has to go
+		for k := range s.used { // none has expired: drop arbitrary ones
 			if len(s.used) < maxUsedStates {
 				break
 			}

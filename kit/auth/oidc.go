@@ -19,24 +19,24 @@ import (
 
 const (
 	providerTimeout = 10 * time.Second
-	// discoveryPause keeps a provider that is down from being asked, and logins
-	// from waiting for it, more often than this.
+	// discoveryPause is the minimum time between two discovery attempts, so that logins do not
+	// flood a provider that is down, or wait for it.
 	discoveryPause = 2 * time.Second
 )
 
-// Identity is who logged in, according to the provider.
+// Identity is the user who logged in, as the provider reports it.
 type Identity struct {
 	Subject string // the provider's stable id of the user; key accounts by this
-	Email   string // as the provider has verified it; empty if it has none, or has not verified it
+	Email   string // only if the provider has verified it; empty otherwise
 	Name    string // for display
 	Groups  []string
 	Role    string // one of OIDCConfig.Roles
 }
 
-// OIDC logs users in at an OpenID provider by the authorization code flow (OpenID
-// Connect Core 1.0 section 3.1) with PKCE (RFC 7636, S256), state and nonce. The
-// provider is discovered at the first login, not at the start, so that a service
-// starts while the provider is down. It is safe for concurrent use.
+// OIDC logs users in at an OpenID provider by the authorization code flow (OpenID Connect Core 1.0
+// section 3.1) with PKCE (RFC 7636, S256), state and nonce. The provider is discovered at the first
+// login rather than at start, so that a service can start while the provider is down. It is safe
+// for concurrent use.
 type OIDC struct {
 	cfg    OIDCConfig
 	client *http.Client
@@ -49,9 +49,9 @@ type OIDC struct {
 	retryAt  time.Time
 }
 
-// NewOIDC does not contact the provider. cfg must be valid. A nil client is one
-// with a timeout of 10 s. The sealer protects the login cookie; one made from a
-// secret that instances share lets a login end on another instance than it began.
+// NewOIDC returns an OIDC. It does not contact the provider. cfg must be valid. A nil client means
+// one with a timeout of 10 s. The sealer protects the login cookie; if instances share its secret,
+// a login can end on another instance than the one where it began.
 func NewOIDC(cfg OIDCConfig, client *http.Client, sealer *Sealer, now func() time.Time) *OIDC {
 	if client == nil {
 		client = &http.Client{Timeout: providerTimeout}
@@ -59,10 +59,9 @@ func NewOIDC(cfg OIDCConfig, client *http.Client, sealer *Sealer, now func() tim
 	return &OIDC{cfg: cfg.withDefaults(), client: client, now: now, states: newLoginStates(cfg, sealer, now)}
 }
 
-// Login sends the browser to the provider with a 302, and with it the sealed
-// cookie that Callback will want back within 10 minutes. If the provider cannot be
-// discovered the fault is Unavailable and nothing is written. A second login in
-// the same browser replaces the first.
+// Login redirects the browser to the provider with a 302 and sets the sealed cookie that Callback
+// requires within 10 minutes. If the provider cannot be discovered, the fault is Unavailable and
+// nothing is written. A second login in the same browser replaces the first.
 func (o *OIDC) Login(w http.ResponseWriter, r *http.Request) error {
 	p, err := o.discover(r.Context())
 	if err != nil {
@@ -79,24 +78,24 @@ func (o *OIDC) Login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Callback ends a login: it checks the state against the cookie, redeems the code
-// and verifies the ID token (signature, issuer, audience, expiry, nonce). Groups
-// come from the ID token or, if it has no such claim, from the userinfo endpoint.
-// The cookie is cleared and its state cannot be used again, whatever the outcome.
+// Callback completes a login: it checks the state against the cookie, redeems the code and verifies
+// the ID token (signature, issuer, audience, expiry, nonce). Groups come from the ID token or, if
+// it has no such claim, from the userinfo endpoint. The cookie is cleared and its state cannot be
+// used again, whatever the outcome.
 //
-// Faults: Invalid for a state, code or cookie that does not fit, which a new login
-// cures; Denied if the provider or the user refused (code "login_refused"), the ID
-// token does not verify ("id_token_rejected") or no group matches
-// ("no_matching_group"); Unavailable if the provider does not answer.
+// Faults: Invalid for a state, code or cookie that does not match, in which case the user must
+// start a new login; Denied if the provider or the user refused (code "login_refused"), the ID
+// token does not verify ("id_token_rejected") or no group matches ("no_matching_group");
+// Unavailable if the provider does not respond.
 func (o *OIDC) Callback(w http.ResponseWriter, r *http.Request) (Identity, error) {
 	w.Header().Set("Cache-Control", "no-store")
 	query := r.URL.Query()
-	// The state comes first: without it anybody could make up an error, too.
+	// Check the state first: otherwise anybody could forge an error response.
 	state, err := o.states.finish(w, r, query.Get("state"))
 	if err != nil {
 		return Identity{}, err
 	}
-	// RFC 9207: an answer of another provider must not be taken for this one's.
+	// RFC 9207: a response of another provider must not be accepted.
 	if iss := query.Get("iss"); iss != "" && iss != o.cfg.Issuer {
 		return Identity{}, fault.InvalidField("iss", "the answer comes from another provider")
 	}
@@ -127,7 +126,7 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 		return Identity{}, rejected(errors.New("the provider's answer has no ID token"))
 	}
 	idToken, err := p.Verifier(&oidc.Config{ClientID: o.cfg.ClientID, Now: o.now}).Verify(ctx, raw)
-	// go-oidc has no type for this one, only its text.
+	// go-oidc has no error type for this case, only the text.
 	if err != nil && strings.Contains(err.Error(), "fetching keys") {
 		return Identity{}, unanswered(err)
 	}
@@ -164,7 +163,7 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 		Role:    o.cfg.RoleOf(claims.groups),
 	}
 	if id.Role == "" {
-		// Who it was is for the audit log.
+		// The identity is returned for the audit log.
 		return id, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
 	}
 	return id, nil
@@ -176,8 +175,7 @@ func rejected(cause error) error {
 	)
 }
 
-// exchangeFault tells a code that the provider does not take from a provider that
-// does not work.
+// exchangeFault distinguishes a code that the provider refuses from a provider that fails.
 func exchangeFault(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) {
@@ -210,7 +208,7 @@ func (o *OIDC) oauth(p *oidc.Provider) *oauth2.Config {
 	}
 }
 
-// discover returns the provider, asking it once for all waiting logins.
+// discover returns the provider. Concurrent logins share one request to it.
 func (o *OIDC) discover(ctx context.Context) (*oidc.Provider, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,8 +216,8 @@ func (o *OIDC) discover(ctx context.Context) (*oidc.Provider, error) {
 		return o.provider, nil
 	}
 	if now := o.now(); o.failed == nil || !now.Before(o.retryAt) {
-		// The result is for everyone, so it must not fail because the first browser
-		// to ask went away.
+		// The result is shared, so the request must not be canceled when the first browser
+		// disconnects.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 		defer cancel()
 		o.provider, o.failed = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.cfg.Issuer)
@@ -249,7 +247,7 @@ func readClaims(source interface{ Claims(any) error }, groupsClaim string) (user
 		return s
 	}
 	c := userClaims{name: text("name")}
-	// An address that nobody has verified may be another person's: it must not name who acted.
+	// An unverified address may be another person's, so it must not identify a user.
 	var verified bool
 	if json.Unmarshal(all["email_verified"], &verified) == nil && verified {
 		c.email = text("email")
@@ -274,7 +272,7 @@ func readClaims(source interface{ Claims(any) error }, groupsClaim string) (user
 	return c, nil
 }
 
-// or fills what c lacks from more.
+// or returns c with missing claims filled in from more.
 func (c userClaims) or(more userClaims) userClaims {
 	c.email = cmp.Or(c.email, more.email)
 	c.name = cmp.Or(c.name, more.name)
@@ -284,7 +282,7 @@ func (c userClaims) or(more userClaims) userClaims {
 	return c
 }
 
-// clip bounds what goes from a query into the log.
+// clip limits the length of query values in the log.
 func clip(s string) string {
 	const limit = 200
 	if len(s) > limit {
@@ -293,7 +291,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// callbackPath is the path of the redirect URL, "/" if it has none.
+// callbackPath returns the path of the redirect URL, "/" if it has none, and whether its scheme is
+// https.
 func callbackPath(redirectURL string) (path string, https bool) {
 	u, err := url.Parse(redirectURL)
 	if err != nil || u.EscapedPath() == "" {

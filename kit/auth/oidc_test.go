@@ -20,7 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// provider is a just sufficient OpenID provider, whose answers a test can spoil.
+// provider is a minimal OpenID provider whose responses a test can corrupt.
 type provider struct {
 	*httptest.Server
 	key *ecdsa.PrivateKey
@@ -107,7 +107,7 @@ func newProvider(t *testing.T) *provider {
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// sign makes a JWT with ES256 (RFC 7518 section 3.4).
+// sign returns a JWT signed with ES256 (RFC 7518 section 3.4).
 func (p *provider) sign(t *testing.T, claims map[string]any) string {
 	payload, err := json.Marshal(claims)
 	if err != nil {
@@ -129,8 +129,8 @@ func (p *provider) config() auth.OIDCConfig {
 	}
 }
 
-// login goes to the provider and returns the login's parameters there and its
-// cookie. The next ID token is valid for that login.
+// login goes to the provider and returns the parameters of the login there and its cookie. The next
+// ID token is valid for that login.
 func (p *provider) login(t *testing.T, o *auth.OIDC, c *clock) (url.Values, *http.Cookie) {
 	t.Helper()
 	w := httptest.NewRecorder()

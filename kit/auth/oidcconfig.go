@@ -8,40 +8,40 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// OIDCConfig describes this service as a client of an OpenID provider. The names
-// in the yaml tags are those that faults from Validate carry.
+// OIDCConfig describes this service as a client of an OpenID provider. Faults from Validate use the
+// names in the yaml tags.
 type OIDCConfig struct {
-	// Issuer is the provider's issuer identifier, exactly as it names itself.
+	// Issuer is the provider's issuer identifier, exactly as the provider states it.
 	Issuer string `yaml:"issuer"`
-	// ClientID and ClientSecret are those of the registration at the provider. A
-	// public client has no secret.
+	// ClientID and ClientSecret are those of the registration at the provider. A public client has
+	// no secret.
 	ClientID     string `yaml:"client-id"`
 	ClientSecret string `yaml:"client-secret"`
-	// RedirectURL is this service's callback, as registered at the provider. Its
-	// scheme decides whether cookies are Secure: it is what the browser sees,
-	// whatever a proxy in between speaks.
+	// RedirectURL is this service's callback, as registered at the provider. Its scheme decides
+	// whether cookies are Secure, because it is the scheme that the browser sees even if a proxy in
+	// between uses another.
 	RedirectURL string `yaml:"redirect-url"`
-	// Scopes are asked for; "openid" is added if missing. Empty means openid,
-	// profile and email.
+	// Scopes are the scopes to request; "openid" is added if missing. Empty means openid, profile
+	// and email.
 	Scopes []string `yaml:"scopes"`
 	// GroupsClaim is the claim that holds the user's groups; empty means "groups".
 	GroupsClaim string `yaml:"groups-claim"`
-	// Roles are given to members of groups, the greatest role first: a member of several gets
-	// the first of them, and a member of none is refused.
+	// Roles maps groups to roles, the highest role first. A member of several groups gets the first
+	// matching role; a member of none is refused.
 	Roles []GroupRole `yaml:"-"`
-	// ConsoleURL is where the service sends the browser after a login; it may be
-	// empty or a path.
+	// ConsoleURL is where the service redirects the browser after a login. It may be empty or a
+	// path.
 	ConsoleURL string `yaml:"console-url"`
 }
 
-// GroupRole is a role, and whose members have it.
+// GroupRole is a role and the groups whose members get it.
 type GroupRole struct {
-	Role   string   // a word of the service's
-	Groups []string // as the provider names them
+	Role   string   // defined by the service
+	Groups []string // as named by the provider
 }
 
-// Validate reports the first wrong value as a fault of kind Invalid whose Field is
-// the value's key; that of a role's groups is ROLE-groups. It does not contact the provider.
+// Validate returns the first wrong value as a fault of kind Invalid whose Field is the value's key;
+// for a role's groups it is ROLE-groups. It does not contact the provider.
 func (c OIDCConfig) Validate() error {
 	if u, err := url.Parse(c.Issuer); err != nil || !absoluteHTTP(u) || u.RawQuery != "" || u.Fragment != "" {
 		return fault.InvalidField("issuer", "must be an http or https URL without query and fragment")
@@ -85,7 +85,7 @@ func absoluteHTTP(u *url.URL) bool {
 	return (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
 }
 
-// withDefaults fills what may be left empty.
+// withDefaults returns c with defaults for empty fields.
 func (c OIDCConfig) withDefaults() OIDCConfig {
 	if len(c.Scopes) == 0 {
 		c.Scopes = []string{"openid", "profile", "email"}
@@ -98,8 +98,8 @@ func (c OIDCConfig) withDefaults() OIDCConfig {
 	return c
 }
 
-// RoleOf is the greatest role of a member of groups, "" if there is none. Names are
-// compared exactly.
+// RoleOf returns the highest role of a member of groups, or "" if there is none. Names are compared
+// exactly.
 func (c OIDCConfig) RoleOf(groups []string) string {
 	for _, r := range c.Roles {
 		if slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) }) {

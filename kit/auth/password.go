@@ -16,9 +16,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Limits on passwords and on what a stored string may ask for. The latter keep a
-// string that someone planted in a table from using up memory or time; they admit
-// the second recommended option of RFC 9106 section 4 (64 MiB, 3 passes, 4 lanes).
+// Limits on passwords and on the parameters of stored strings. The latter keep a string that an
+// attacker planted in a table from exhausting memory or time; they allow the second recommended
+// option of RFC 9106 section 4 (64 MiB, 3 passes, 4 lanes).
 const (
 	maxPassword = 1024 // bytes
 
@@ -41,25 +41,24 @@ type PasswordParams struct {
 	Lanes  uint8
 }
 
-// DefaultPasswordParams is 19 MiB, 2 passes, 1 lane: the second of the equivalent
-// choices in OWASP's Password Storage Cheat Sheet (argon2id, 2024). It was
-// preferred over 46 MiB with one pass because services run in small containers.
+// DefaultPasswordParams returns 19 MiB, 2 passes, 1 lane: the second of the equivalent choices in
+// OWASP's Password Storage Cheat Sheet (argon2id, 2024). It was preferred over 46 MiB with one pass
+// because services run in small containers.
 func DefaultPasswordParams() PasswordParams {
 	return PasswordParams{Memory: 19 << 10, Passes: 2, Lanes: 1}
 }
 
-// Hasher hashes and verifies passwords, a limited number at a time, so that a
-// flood of logins cannot use up memory. It is safe for concurrent use.
+// Hasher hashes and verifies passwords, a limited number at a time, so that a flood of logins
+// cannot exhaust memory. It is safe for concurrent use.
 type Hasher struct {
 	params PasswordParams
 	slots  chan struct{}
 }
 
-// NewHasher returns a Hasher that makes new hashes with params and computes at
-// most concurrent (at least 1) hashes at once. The memory in use is at most
-// concurrent times 64 MiB, the limit for stored strings, and usually concurrent
-// times params.Memory. Params outside the limits for stored strings are a fault of
-// kind Invalid.
+// NewHasher returns a Hasher that creates new hashes with params and computes at most concurrent
+// (at least 1) hashes at once. It uses at most concurrent times 64 MiB, the limit for stored
+// strings, and usually concurrent times params.Memory. Params outside the limits for stored strings
+// are a fault of kind Invalid.
 func NewHasher(params PasswordParams, concurrent int) (*Hasher, error) {
 	if concurrent < 1 {
 		return nil, fault.New(
@@ -75,7 +74,7 @@ func NewHasher(params PasswordParams, concurrent int) (*Hasher, error) {
 // HashPassword returns the PHC string of password with a fresh salt, for example
 // "$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>". A password that is empty or
 // longer than 1024 bytes is a fault of kind Invalid with the field "password";
-// further rules are the service's. If ctx ends while waiting for a turn, the
+// services may add further rules. If ctx ends while waiting for a turn, the
 // fault is Unavailable.
 func (h *Hasher) HashPassword(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPassword {
@@ -91,9 +90,9 @@ func (h *Hasher) HashPassword(ctx context.Context, password string) (string, err
 	return p.String(), nil
 }
 
-// VerifyPassword reports whether password is the one that encoded was made from.
-// The error is Internal if encoded is not an argon2id string within the limits, since
-// the service itself stored it, and Unavailable if ctx ends while waiting.
+// VerifyPassword reports whether encoded is a hash of password. The error is Internal if encoded is
+// not an argon2id string within the limits, since the service itself stored it, and Unavailable if
+// ctx ends while waiting.
 func (h *Hasher) VerifyPassword(ctx context.Context, encoded, password string) (bool, error) {
 	p, err := parsePHC(encoded)
 	if err != nil {
@@ -109,9 +108,8 @@ func (h *Hasher) VerifyPassword(ctx context.Context, encoded, password string) (
 	return subtle.ConstantTimeCompare(key, p.key) == 1, nil
 }
 
-// VerifyUnknown does the work of VerifyPassword for a user who does not exist, and
-// reports false. Without it the time of a failed login would tell which usernames
-// exist.
+// VerifyUnknown does the work of VerifyPassword for a user who does not exist, and reports false.
+// Without it, the duration of a failed login would reveal which usernames exist.
 func (h *Hasher) VerifyUnknown(ctx context.Context, password string) (bool, error) {
 	if len(password) > maxPassword {
 		return false, nil
@@ -160,7 +158,7 @@ func (p phc) String() string {
 
 func (p PasswordParams) check() error {
 	switch {
-	// RFC 9106 section 3.1 wants 8 KiB for each lane.
+	// RFC 9106 section 3.1 requires 8 KiB for each lane.
 	case p.Memory < 8*uint32(p.Lanes) || p.Memory > maxMemory:
 		return fmt.Errorf("m=%d is not between 8*p and %d KiB", p.Memory, maxMemory)
 	case p.Passes < 1 || p.Passes > maxPasses:
@@ -211,7 +209,7 @@ func parsePHC(s string) (phc, error) {
 		len(p.key) > maxKey {
 		return phc{}, errPHC
 	}
-	// One value has one spelling: no leading zeros, no loose base64.
+	// Each value has exactly one spelling: no leading zeros, no non-canonical base64.
 	if p.String() != s {
 		return phc{}, errPHC
 	}

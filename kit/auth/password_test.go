@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// cheap keeps the tests fast; nothing but the cost differs.
+// cheap keeps the tests fast; only the cost differs.
 var cheap = auth.PasswordParams{Memory: 64, Passes: 1, Lanes: 1}
 
 func newHasher(t testing.TB, p auth.PasswordParams) *auth.Hasher {

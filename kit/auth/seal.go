@@ -15,19 +15,19 @@ import (
 const (
 	minSecret = 32      // bytes
 	maxSealed = 1 << 20 // characters
-	// sealedV1 names the format, so that another can follow it.
+	// sealedV1 identifies the format, so that another can follow it.
 	sealedV1 = "v1."
 )
 
-// Sealer encrypts and authenticates values that must be read back: stored secrets
-// and cookies. It is AES-256-GCM (NIST SP 800-38D) with a random nonce, under a
-// key derived from a secret and a purpose by HKDF-SHA256 (RFC 5869). One key must
-// not seal more than 2^32 values. It is safe for concurrent use.
+// Sealer encrypts and authenticates values that must be read back: stored secrets and cookies. It
+// uses AES-256-GCM (NIST SP 800-38D) with a random nonce, under a key derived from a secret and a
+// purpose by HKDF-SHA256 (RFC 5869). One key must not seal more than 2^32 values. It is safe for
+// concurrent use.
 type Sealer struct{ aead cipher.AEAD }
 
-// NewSealer derives the key for one purpose, for example "webhook secrets". What
-// was sealed for one purpose does not open for another. The secret is random and
-// of at least 32 bytes; a shorter one is a fault of kind Invalid.
+// NewSealer derives the key for one purpose, for example "webhook secrets". A value sealed for one
+// purpose cannot be opened for another. The secret must be random and have at least 32 bytes; a
+// shorter one is a fault of kind Invalid.
 func NewSealer(secret []byte, purpose string) (*Sealer, error) {
 	if len(secret) < minSecret {
 		return nil, fault.New(
@@ -49,9 +49,9 @@ func NewSealer(secret []byte, purpose string) (*Sealer, error) {
 	return &Sealer{aead}, nil
 }
 
-// Seal returns plaintext as ASCII that is safe in a cookie, a URL or a text
-// column. aad is not contained in it but must be given to Open again; it ties the
-// value to its place, for example to a row's id.
+// Seal returns plaintext encrypted as ASCII that is safe in a cookie, a URL or a text column. aad
+// is not part of the result but must be passed to Open; it binds the value to its place, for
+// example to a row's id.
 func (s *Sealer) Seal(plaintext []byte, aad string) string {
 	return sealedV1 + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plaintext, []byte(aad)))
 }

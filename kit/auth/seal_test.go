@@ -62,8 +62,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add("v1." + strings.Repeat("A", 40))
 	f.Fuzz(func(t *testing.T, sealed string) {
 		got, err := s.Open(sealed, "aad")
-		// Every worker process seals the seed with a nonce of its own, so the text
-		// may differ; what opens must be that plaintext all the same.
+		// Every worker process seals the seed with its own nonce, so the text may differ, but it
+		// must open to the same plaintext.
 		if err == nil && string(got) != "known" {
 			t.Errorf("a forgery opened: %q", sealed)
 		}

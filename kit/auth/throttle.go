@@ -9,46 +9,46 @@ import (
 )
 
 const (
-	freeFailures = 5 // consecutive ones, before the first wait
+	freeFailures = 5 // consecutive failures before the first wait
 	maxWait      = 5 * time.Minute
-	// forgetAfter starts a key anew that has been left alone this long. It is much
-	// longer than maxWait, so waiting for it gains a guesser nothing.
+	// forgetAfter is how long a key must be unused before its failures are forgotten. It is much
+	// longer than maxWait, so a guesser gains nothing by waiting for it.
 	forgetAfter = 30 * time.Minute
 )
 
-// Throttle slows down guessing. Each key (say, a username with an address, and the
-// address alone) may fail five times in a row; each further failure makes it wait,
-// 1 s at first and twice as long every time, up to 5 minutes. A success starts the
-// key anew. It is safe for concurrent use.
+// Throttle slows down guessing. Each key (say, a username with an address, and the address alone)
+// may fail five times in a row. Each further failure makes it wait, 1 s at first and twice as long
+// every time, up to 5 minutes. A success resets the key. It is safe for concurrent use.
 type Throttle struct {
 	maxKeys int
 	now     func() time.Time
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element // of *attempts
-	recent *list.List               // the most recently used first
+	recent *list.List               // most recently used first
 }
 
 type attempts struct {
 	key      string
 	failures int       // consecutive
-	pending  int       // begun and not yet done; they count as failures meanwhile
-	until    time.Time // refused before
+	pending  int       // attempts that have begun and not ended; they count as failures
+	until    time.Time // attempts are refused before this time
 	used     time.Time
 }
 
-// NewThrottle remembers at most maxKeys keys (at least 1, about 200 bytes each);
-// beyond that the one that was unused longest is forgotten. now is the clock.
+// NewThrottle returns a Throttle that remembers at most maxKeys keys (at least 1, about 200 bytes
+// each); beyond that, it forgets the least recently used. now is the clock.
 func NewThrottle(maxKeys int, now func() time.Time) *Throttle {
 	return &Throttle{maxKeys: max(maxKeys, 1), now: now, byKey: map[string]*list.Element{}, recent: list.New()}
 }
 
-// Begin asks whether an attempt may be made now. If so it reserves one for every
-// key, so that concurrent attempts cannot outnumber the limit, and the caller must
-// call done with the outcome, by defer best; later calls of done do nothing.
-// Otherwise the fault is TooMany with the longest wait of the keys.
+// Begin starts an attempt if none of the keys must wait. It reserves an attempt for every key, so
+// that concurrent attempts cannot exceed the limit. The caller must call done with the outcome,
+// preferably with defer; further calls of done do nothing. Otherwise the fault is TooMany with the
+// longest wait of the keys.
 //
-// An outcome that says nothing about the credentials (the store was down) is no
+// If the outcome says nothing about the credentials (the store was down), pass false: it is not a
+// success.
 // success: pass false.
 func (t *Throttle) Begin(keys ...string) (done func(success bool), err error) {
 	t.mu.Lock()
@@ -71,9 +71,9 @@ func (t *Throttle) Begin(keys ...string) (done func(success bool), err error) {
 	return func(success bool) { once.Do(func() { t.finish(keys, success) }) }, nil
 }
 
-// Allowed is Begin for attempts that are checked at once, such as the lookup of a
-// random token: it refuses keys that must still wait, but lets any number of
-// attempts run side by side. Those that fail are reported with Failed.
+// Allowed is like Begin, for attempts that are checked immediately, such as the lookup of a random
+// token. It refuses keys that must still wait, but allows any number of concurrent attempts. Report
+// failed attempts with Failed.
 func (t *Throttle) Allowed(keys ...string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,8 @@ func (a *attempts) forgetIfIdle(now time.Time) {
 	}
 }
 
-// wait is how long the key is refused from now on. It also forgets.
+// wait returns how long attempts with the key are refused from now on. It also forgets an idle
+// key's failures.
 func (a *attempts) wait(now time.Time) time.Duration {
 	a.forgetIfIdle(now)
 	if d := a.until.Sub(now); d > 0 {
@@ -121,7 +122,7 @@ func (t *Throttle) finish(keys []string, success bool) {
 	now := t.now()
 	for _, key := range keys {
 		a := t.touch(key, now)
-		a.pending = max(a.pending-1, 0) // it may have been forgotten meanwhile
+		a.pending = max(a.pending-1, 0) // the key may have been forgotten since Begin
 		if success {
 			a.failures, a.until = 0, time.Time{}
 			if a.pending == 0 {
@@ -131,13 +132,13 @@ func (t *Throttle) finish(keys []string, success bool) {
 		}
 		a.failures++
 		if excess := a.failures - freeFailures; excess >= 0 {
-			// Beyond 2^9 s the limit applies anyway; the shift must not overflow.
+			// The limit applies beyond 2^9 s anyway; this keeps the shift from overflowing.
 			a.until = now.Add(min(time.Second<<min(excess, 9), maxWait))
 		}
 	}
 }
 
-// touch finds or makes the key's record and marks it as used.
+// touch finds or creates the key's record and marks it as used.
 func (t *Throttle) touch(key string, now time.Time) *attempts {
 	e, ok := t.byKey[key]
 	if ok {

@@ -11,15 +11,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// clock is set by hand.
+// clock is set manually.
 type clock struct{ now time.Time }
 
 func newClock() *clock                   { return &clock{time.Unix(1_700_000_000, 0)} }
 func (c *clock) Now() time.Time          { return c.now }
 func (c *clock) advance(d time.Duration) { c.now = c.now.Add(d) }
 
-// attempt makes one complete attempt and returns how long it must wait if it was
-// refused.
+// attempt makes one complete attempt and returns how long it must wait if it was refused.
 func attempt(t *testing.T, th *auth.Throttle, success bool, keys ...string) time.Duration {
 	t.Helper()
 	done, err := th.Begin(keys...)

@@ -14,23 +14,23 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// One-time passwords as RFC 6238 has them, with what every authenticator app takes: SHA-1,
-// six digits, 30 seconds.
+// Parameters of one-time passwords (RFC 6238). Every authenticator app supports them: SHA-1, six
+// digits, 30 seconds.
 const (
 	totpPeriod = 30 * time.Second
 	totpSecret = 20 // bytes, as RFC 4226 section 4 recommends
-	// totpSkew is how many steps a phone's clock may be off, to both sides (RFC 6238
-	// section 5.2).
+	// totpSkew is how many steps a phone's clock may be off, in both directions (RFC 6238 section
+	// 5.2).
 	totpSkew = 1
 )
 
 var base32Plain = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// NewTOTP makes the secret of a second factor, which is stored sealed, and the URI that an
-// authenticator app reads from a QR code.
+// NewTOTP returns the secret of a second factor, which the caller stores sealed, and the URI that
+// an authenticator app reads from a QR code.
 func NewTOTP(issuer, account string) (secret, uri string) {
 	raw := make([]byte, totpSecret)
-	_, _ = rand.Read(raw) // never fails: it ends the program instead
+	_, _ = rand.Read(raw) // never fails: it crashes the program instead
 	secret = base32Plain.EncodeToString(raw)
 	query := url.Values{"secret": {secret}, "issuer": {issuer}}
 	return secret, "otpauth://totp/" + url.PathEscape(issuer+":"+account) + "?" + strings.ReplaceAll(
@@ -43,11 +43,11 @@ var errBadCode = fault.New(
 	"the code is not valid; the clock of the device that shows it may be wrong",
 ).WithCode("bad_totp")
 
-// CheckTOTP checks the code that somebody reads off an app. last is the step of the code
-// that was accepted last, 0 at first: a code is good once (RFC 6238 section 5.2). The
-// caller stores step in place of last, in the transaction of the login.
+// CheckTOTP checks a code from an authenticator app. last is the step of the last accepted code, 0
+// at first: each code is valid once (RFC 6238 section 5.2). The caller stores step in place of
+// last, in the transaction of the login.
 func CheckTOTP(secret, code string, now time.Time, last int64) (step int64, err error) {
-	if len(code) > 16 { // six digits, and the spaces that people put in
+	if len(code) > 16 { // six digits, plus spaces that people type
 		return 0, errBadCode
 	}
 	code = strings.ReplaceAll(code, " ", "")
@@ -69,18 +69,18 @@ func CheckTOTP(secret, code string, now time.Time, last int64) (step int64, err 
 	return 0, errBadCode
 }
 
-// Recovery codes are for those who have lost their device.
+// Recovery codes are for users who have lost their device.
 const (
 	recoveryCodes = 10
-	recoveryBytes = 10 // of a code: 80 bits, so that a fast hash is enough (HashToken)
+	recoveryBytes = 10 // 80 bits per code, so a fast hash is enough (HashToken)
 )
 
-// NewRecoveryCodes makes ten codes, each good for one login, such as ABCD-EFGH-IJKL-MNOP,
-// and the hashes to store.
+// NewRecoveryCodes returns ten codes, such as ABCD-EFGH-IJKL-MNOP, each valid for one login, and
+// the hashes to store.
 func NewRecoveryCodes() (codes, hashes []string) {
 	for range recoveryCodes {
 		raw := make([]byte, recoveryBytes)
-		_, _ = rand.Read(raw) // never fails: it ends the program instead
+		_, _ = rand.Read(raw) // never fails: it crashes the program instead
 		code := base32Plain.EncodeToString(raw)
 		codes = append(codes, code[:4]+"-"+code[4:8]+"-"+code[8:12]+"-"+code[12:])
 		hashes = append(hashes, HashToken(code))
@@ -88,15 +88,15 @@ func NewRecoveryCodes() (codes, hashes []string) {
 	return codes, hashes
 }
 
-// UseRecoveryCode looks for a code among the stored hashes and returns those that are left,
-// to be stored in the transaction of the login. Case, spaces and dashes do not matter.
+// UseRecoveryCode looks for a code among the stored hashes and returns the remaining ones, to be
+// stored in the transaction of the login. Case, spaces and dashes do not matter.
 func UseRecoveryCode(hashes []string, code string) (left []string, err error) {
 	if len(code) > 64 {
 		return nil, errBadCode
 	}
 	hash := HashToken(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code)))
 	found := -1
-	for i, stored := range hashes { // all of them, so that time tells nothing
+	for i, stored := range hashes { // always all of them, for constant time
 		if EqualHash(stored, hash) {
 			found = i
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// rfcSecret is that of the test vectors of RFC 6238, appendix B.
+// rfcSecret is the secret of the test vectors of RFC 6238, appendix B.
 var rfcSecret = base32.StdEncoding.EncodeToString([]byte("12345678901234567890"))
 
 func TestCodesAreThoseOfRFC6238(t *testing.T) {
 	t.Parallel()
-	// The last six of the eight digits that the RFC lists.
+	// The last six of the eight digits in the RFC.
 	for unix, code := range map[int64]string{
 		59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924", 2000000000: "279037", 20000000000: "353130",
 	} {

@@ -12,10 +12,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// TokenVerifier accepts bearer tokens that an OpenID provider has signed for one
-// audience (OpenID Connect Core 1.0 section 3.1.3.7): the way in for programs, which get
-// their tokens from the provider themselves. The provider is discovered at the first
-// token. It is safe for concurrent use.
+// TokenVerifier accepts bearer tokens that an OpenID provider has signed for one audience (OpenID
+// Connect Core 1.0 section 3.1.3.7). Programs that get their tokens from the provider authenticate
+// with it. The provider is discovered at the first token. It is safe for concurrent use.
 type TokenVerifier struct {
 	issuer, audience string
 	client           *http.Client
@@ -27,8 +26,8 @@ type TokenVerifier struct {
 	retryAt  time.Time
 }
 
-// NewTokenVerifier does not contact the provider. A nil client is one with a timeout of
-// 10 s.
+// NewTokenVerifier returns a TokenVerifier. It does not contact the provider. A nil client means
+// one with a timeout of 10 s.
 func NewTokenVerifier(issuer, audience string, client *http.Client, now func() time.Time) *TokenVerifier {
 	if client == nil {
 		client = &http.Client{Timeout: providerTimeout}
@@ -36,15 +35,14 @@ func NewTokenVerifier(issuer, audience string, client *http.Client, now func() t
 	return &TokenVerifier{issuer: issuer, audience: audience, client: client, now: now}
 }
 
-// Verified are the claims of a token whose signature, issuer, audience and expiry were
-// checked.
+// Verified holds the claims of a token whose signature, issuer, audience and expiry were checked.
 type Verified struct {
 	Subject string
 	Claims  map[string]any
 }
 
-// Verify checks a token. Faults: Unauthenticated for one that is not good, Unavailable
-// if the provider does not answer.
+// Verify checks a token. The fault is Unauthenticated if the token is not valid, and Unavailable if
+// the provider does not respond.
 func (v *TokenVerifier) Verify(ctx context.Context, token string) (Verified, error) {
 	if strings.Count(token, ".") != 2 {
 		return Verified{}, fault.New(fault.Unauthenticated, "the token is not valid")
@@ -77,7 +75,7 @@ func (v *TokenVerifier) discover(ctx context.Context) (*oidc.IDTokenVerifier, er
 	if v.failed != nil && v.now().Before(v.retryAt) {
 		return nil, v.failed
 	}
-	// The keys are fetched with this context later on, when the request has long ended.
+	// The keys are fetched with this context later, after the request has ended.
 	p, err := oidc.NewProvider(context.WithoutCancel(ctx), v.issuer)
 	if err != nil {
 		v.failed, v.retryAt = unanswered(err), v.now().Add(discoveryPause)

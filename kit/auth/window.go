@@ -9,10 +9,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Window refuses attempts of a key that has failed too often within a sliding time, for
-// example five times in five minutes. Unlike a Throttle it makes nobody wait before the
-// limit, and lets go of a failure as soon as it is old enough. It is safe for concurrent
-// use.
+// Window refuses attempts of a key that has failed too often within a sliding time window, for
+// example five times in five minutes. Unlike a Throttle, it delays nobody below the limit, and a
+// failure stops counting as soon as it is older than the window. It is safe for concurrent use.
 type Window struct {
 	limit   int
 	span    time.Duration
@@ -21,17 +20,17 @@ type Window struct {
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element // of *failures
-	recent *list.List               // the most recently used first
+	recent *list.List               // most recently used first
 }
 
 type failures struct {
 	key     string
-	at      []time.Time // the oldest first, at most as many as the limit
-	pending int         // begun and not yet done; they count as failures meanwhile
+	at      []time.Time // oldest first, at most as many as the limit
+	pending int         // attempts that have begun and not ended; they count as failures
 }
 
-// NewWindow admits limit failures of a key within span. It remembers at most maxKeys keys
-// (at least 1); beyond that the one that was unused longest is forgotten. now is the clock.
+// NewWindow returns a Window that allows limit failures of a key within span. It remembers at most
+// maxKeys keys (at least 1); beyond that, it forgets the least recently used. now is the clock.
 func NewWindow(limit int, span time.Duration, maxKeys int, now func() time.Time) *Window {
 	return &Window{
 		limit: max(limit, 1), span: span, maxKeys: max(maxKeys, 1), now: now,
@@ -39,17 +38,17 @@ func NewWindow(limit int, span time.Duration, maxKeys int, now func() time.Time)
 	}
 }
 
-// Begin asks whether an attempt may be made now. If so it reserves one, so that concurrent
-// attempts cannot outnumber the limit, and the caller must call done, by defer best, with
-// whether it failed; later calls of done do nothing. Otherwise the fault is TooMany with
-// the wait until the oldest failure is let go of.
+// Begin starts an attempt if the key is below its limit. It reserves the attempt, so that
+// concurrent attempts cannot exceed the limit. The caller must call done with whether the attempt
+// failed, preferably with defer; further calls of done do nothing. Otherwise the fault is TooMany
+// with the wait until the oldest failure expires.
 func (w *Window) Begin(key string) (done func(failed bool), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
 	f := w.touch(key, now)
 	if len(f.at)+f.pending >= w.limit {
-		wait := time.Second // until one of those under way has ended
+		wait := time.Second // until a pending attempt has ended
 		if len(f.at) > 0 {
 			wait = max(f.at[0].Add(w.span).Sub(now), wait)
 		}
@@ -63,7 +62,7 @@ func (w *Window) Begin(key string) (done func(failed bool), err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			f := w.touch(key, w.now())
-			f.pending = max(f.pending-1, 0) // 0: the key was forgotten meanwhile
+			f.pending = max(f.pending-1, 0) // 0: the key was forgotten since
 			if failed {
 				f.at = append(f.at, w.now())
 			}
@@ -71,7 +70,7 @@ func (w *Window) Begin(key string) (done func(failed bool), err error) {
 	}, nil
 }
 
-// Clear forgets the failures of a key, as a success does to its user's.
+// Clear forgets the failures of a key, for example after a successful login.
 func (w *Window) Clear(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +79,7 @@ func (w *Window) Clear(key string) {
 	}
 }
 
-// touch finds a key, without the failures that are too old, or begins it.
+// touch finds or creates the key's record and drops expired failures.
 func (w *Window) touch(key string, now time.Time) *failures {
 	e, ok := w.byKey[key]
 	if !ok {

@@ -22,7 +22,7 @@ func newWindow(t *testing.T, limit int, span time.Duration, maxKeys int) *window
 	return w
 }
 
-// fail makes an attempt that fails, and reports whether it was admitted.
+// fail makes a failed attempt, and reports whether it was allowed.
 func (w *windowed) fail(key string) bool {
 	done, err := w.Begin(key)
 	if err != nil {
@@ -32,7 +32,7 @@ func (w *windowed) fail(key string) bool {
 	return true
 }
 
-// failUntilRefused counts the attempts that are admitted.
+// failUntilRefused counts the attempts that are allowed.
 func (w *windowed) failUntilRefused(key string) (n int) {
 	for w.fail(key) {
 		n++

@@ -17,7 +17,7 @@ type unit struct {
 	size int64
 }
 
-// units has the binary units in ascending order first: String counts on it.
+// units returns the binary units first, in ascending order, which String relies on.
 func units() []unit {
 	return []unit{
 		{"B", 1},
@@ -26,8 +26,8 @@ func units() []unit {
 	}
 }
 
-// ParseBytes reads what Bytes.String writes, and the other forms of Bytes. Its
-// error does not repeat s.
+// ParseBytes parses all forms of Bytes, including the output of String. Its error does not repeat
+// s.
 func ParseBytes(s string) (Bytes, error) {
 	digits := strings.TrimRightFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	suffix := strings.TrimSpace(s[len(digits):])
@@ -50,7 +50,7 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(int64(n) * size), nil //nolint:gosec // n has 63 bits
 }
 
-// String is exact: the largest binary unit that divides the size.
+// String returns the exact size in the largest binary unit that divides it.
 func (b Bytes) String() string {
 	best := unit{"", 1}
 	for _, u := range units()[1:7] {

@@ -58,7 +58,7 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	return fs
 }
 
-// problem loads what must be refused and returns the message.
+// problem loads an invalid configuration and returns the message.
 func problem(t *testing.T, src config.Sources) string {
 	t.Helper()
 	cfg := testConfig{Listen: "untouched"}

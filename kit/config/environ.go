@@ -13,7 +13,7 @@ type envValue struct {
 	source string // names the variable, and the file it points to
 }
 
-// readEnviron returns the values by key and adds what is wrong to p.
+// readEnviron returns the values by key and adds problems to p.
 func readEnviron(environ []string, prefix string, fields []field, p *problems) map[string]envValue {
 	env := map[string]string{}
 	for _, line := range environ {
@@ -50,7 +50,7 @@ func readEnviron(environ []string, prefix string, fields []field, p *problems) m
 			continue
 		}
 		text := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
-		if text == "" { // it would count as not set
+		if text == "" { // it counts as not set
 			p.add(f.Key, "environment variable %s: %s: file %s is empty", f.fileEnv(), f.Key, path)
 			continue
 		}
@@ -74,13 +74,13 @@ func readEnviron(environ []string, prefix string, fields []field, p *problems) m
 	return found
 }
 
-// clientVariables are the names, after a service's prefix, of the variables that the command line
-// reads: EDGE_SERVER, EDGE_TOKEN and so on. People export them in the shell that starts the server.
+// clientVariables are the names, after a service's prefix, of the variables for the command line:
+// EDGE_SERVER, EDGE_TOKEN and so on. People export them in the shell that starts the server.
 var clientVariables = []string{"SERVER", "URL", "TOKEN", "PASSWORD"}
 
-// fromKubernetes recognises the variables that Kubernetes adds to every pod for
-// each Service of the namespace: a Service named edge, or edge-api, makes
-// EDGE_SERVICE_HOST, EDGE_API_PORT_8080_TCP and so on.
+// fromKubernetes recognises the variables that Kubernetes adds to every pod for each Service of the
+// namespace: a Service named edge, or edge-api, defines EDGE_SERVICE_HOST, EDGE_API_PORT_8080_TCP
+// and so on.
 func fromKubernetes(rest, value string) bool {
 	link := regexp.MustCompile(`^(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 	if link.MatchString(rest) {

@@ -16,8 +16,8 @@ type fileValue struct {
 	line int
 }
 
-// readFile returns the values by key, as far as they can be read, and adds what
-// is wrong to p. An empty path is an empty file.
+// readFile returns the readable values by key, and adds problems to p. An empty path is treated as
+// an empty file.
 func readFile(path string, fields []field, p *problems) map[string]fileValue {
 	if path == "" {
 		return nil
@@ -75,7 +75,7 @@ func values(path string, root *yaml.Node, fields []field, p *problems) map[strin
 	return found
 }
 
-// scalar is the text of a value; a sequence becomes a list with commas.
+// scalar returns the text of a value; a sequence becomes a list with commas.
 func scalar(n *yaml.Node, list bool) (string, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -104,7 +104,7 @@ func scalar(n *yaml.Node, list bool) (string, error) {
 	return "", errors.New("is not a single value")
 }
 
-// reason is why a file could not be read, without its path.
+// reason returns why a file could not be read, without its path.
 func reason(err error) string {
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		return pathErr.Err.Error()

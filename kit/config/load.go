@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Sources are where Load looks. Any of them may be left out.
+// Sources are the sources that Load reads. All are optional.
 type Sources struct {
 	// Flags are parsed flags that BindFlags added.
 	Flags *pflag.FlagSet

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Markdown is a table of the settings in the order given: key, environment
-// variable, default, and what it does with its bounds.
+// Markdown returns a table of the settings in the given order: key, environment variable, default,
+// and description with limits.
 func Markdown(settings []Setting) string {
 	var b strings.Builder
 	b.WriteString("| key | environment | default | what it does |\n|---|---|---|---|\n")
@@ -29,7 +29,7 @@ func Markdown(settings []Setting) string {
 
 func code(s string) string { return "`" + cell(s) + "`" }
 
-// cell keeps text inside its cell.
+// cell escapes text for a table cell.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(strings.TrimSpace(s))
 }

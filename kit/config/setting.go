@@ -19,10 +19,10 @@ type Setting struct {
 	Max     string // inclusive; empty when there is no bound
 }
 
-// fileEnv is the variable that holds the path of a secret.
+// fileEnv returns the variable that holds the path of a secret.
 func (s *Setting) fileEnv() string { return s.Env + "_FILE" }
 
-// span says which values are allowed, "" when all are.
+// span returns the allowed values in words, or "" if all are.
 func (s *Setting) span() string {
 	switch {
 	case s.Min != "" && s.Max != "":
@@ -35,9 +35,9 @@ func (s *Setting) span() string {
 	return ""
 }
 
-// Settings lists the settings of cfg, a struct or a pointer to one, in the order
-// of its fields. prefix begins the names of environment variables, for example
-// "EDGE"; empty means none. It panics when the tags make no sense.
+// Settings lists the settings of cfg, a struct or a pointer to one, in the order of its fields.
+// prefix begins the names of environment variables, for example "EDGE"; empty means none. It panics
+// if the tags are invalid.
 func Settings(cfg any, prefix string) []Setting {
 	fields := fieldsOf(cfg, prefix)
 	settings := make([]Setting, len(fields))
@@ -47,16 +47,16 @@ func Settings(cfg any, prefix string) []Setting {
 	return settings
 }
 
-// field is a setting and the place where its value goes.
+// field is a setting and the target of its value.
 type field struct {
 	Setting
 	kind     kind
 	target   reflect.Value
-	fallback any // what the default tag says, or the zero value
+	fallback any // the default tag's value, or the zero value
 	min, max any // nil when there is no bound
 }
 
-// parse reads a value. Its error ends a sentence that begins with the value.
+// parse parses a value. Its error completes a sentence that begins with the value.
 func (f *field) parse(s string) (any, error) {
 	v, err := f.kind.parse(s)
 	if err != nil {
@@ -94,7 +94,7 @@ func walk(fields []field, v reflect.Value, envPrefix, keyPrefix string) []field 
 		tag := v.Type().Field(i)
 		key, isSetting := tag.Tag.Lookup("key")
 		switch {
-		case !tag.IsExported() && !tag.Anonymous: // an embedded struct lends its exported fields
+		case !tag.IsExported() && !tag.Anonymous: // an embedded struct contributes its exported fields
 			if isSetting {
 				panic("config: the field " + tag.Name + " has a key and is not exported")
 			}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// kind is how values of one Go type are read and compared.
+// kind defines how values of one Go type are parsed and compared.
 type kind struct {
-	name  string // as people are told it
+	name  string // as shown to users
 	parse func(string) (any, error)
 	// less is nil for types without an order.
 	less func(a, b any) bool
@@ -19,8 +19,8 @@ type kind struct {
 
 func less[T ~int | ~int64 | ~float64](a, b any) bool { return a.(T) < b.(T) }
 
-// kindOf is false for types that cannot be settings. The errors of parse end a
-// sentence that begins with the value, and do not repeat it: it may be a secret.
+// kindOf returns false for types that cannot be settings. The errors of parse complete a sentence
+// that begins with the value, and do not repeat it, since it may be a secret.
 func kindOf(t reflect.Type) (kind, bool) {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -81,7 +81,7 @@ func parseFloat(s string) (any, error) {
 	return f, nil
 }
 
-// splitList separates at commas and drops space around the items, and empty items.
+// splitList splits s at commas, trims the items and drops empty ones.
 func splitList(s string) []string {
 	var items []string
 	for item := range strings.SplitSeq(s, ",") {

@@ -1,13 +1,12 @@
-// Package console serves a service's web console: a single-page application whose
-// built files are in the binary.
+// Package console serves a service's web console: a single-page application whose built files are
+// embedded in the binary.
 //
-// Files are served as they are, compressed for clients that take gzip. The path
-// of a page inside the application, which no file has, answers index.html, so
-// that a page can be reloaded and linked to. Everything else is left to the
-// service's own handler.
+// Files are served unchanged, and compressed for clients that accept gzip. The path of a page
+// inside the application, which is not a file, returns index.html, so that a page can be reloaded
+// and linked to. All other paths are left to the service's own handler.
 //
-// The console may load nothing but its own files and talk to no other server: the
-// Content-Security-Policy admits neither inline scripts nor foreign origins.
+// The console may load only its own files and talk to no other server: the Content-Security-Policy
+// allows neither inline scripts nor other origins.
 package console
 
 import (
@@ -26,22 +25,22 @@ import (
 	"time"
 )
 
-// Policy is the Content-Security-Policy that goes with every page.
+// Policy is the Content-Security-Policy of every page.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// hashed is the folder whose files carry a hash of their content in their name,
-// so that a browser may keep them for ever.
+// hashed is the directory of files whose names contain a hash of their content, so browsers may
+// cache them forever.
 const hashed = "/assets/"
 
 const index = "/index.html"
 
-// Console is the built files of one application.
+// Console holds the built files of one application.
 type Console struct {
 	files map[string]*file // by URL path
 }
 
-// file is one built file. Both forms stay in memory: all files of a console
-// together are a few hundred kilobytes.
+// file is one built file. Both forms stay in memory: all files of a console together are a few
+// hundred kilobytes.
 type file struct {
 	name        string
 	contentType string
@@ -50,7 +49,7 @@ type file struct {
 	compressed  func() []byte // nil when compression does not make it smaller
 }
 
-// New reads the files of an application, which must have an index.html.
+// New reads the files of an application, which must include index.html.
 func New(files fs.FS) (*Console, error) {
 	c := &Console{files: map[string]*file{}}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -103,9 +102,8 @@ func compress(content []byte) []byte {
 	return out.Bytes()
 }
 
-// Wrap serves the console in front of next. known reports whether next has
-// something of its own for the path of a request, such as /metrics, which a
-// browser asks for in the same way as for a page.
+// Wrap serves the console in front of next. known reports whether next has its own handler for a
+// request's path, such as /metrics, which browsers request in the same way as a page.
 func (c *Console) Wrap(next http.Handler, known func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -124,8 +122,8 @@ func (c *Console) Wrap(next http.Handler, known func(*http.Request) bool) http.H
 	})
 }
 
-// isPage tells a browser's navigation from a script's or a program's request. What
-// has an extension is a file that does not exist, and the API answers for itself.
+// isPage distinguishes a browser's navigation from a script's or a program's request. A path with
+// an extension is a file that does not exist, and /api/ paths belong to the API.
 func isPage(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/api/") &&
 		path.Ext(r.URL.Path) == ""
@@ -142,7 +140,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix("/"+f.name, hashed) {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	} else {
-		h.Set("Cache-Control", "no-cache") // ask each time; the ETag makes it cheap
+		h.Set("Cache-Control", "no-cache") // revalidate each time; the ETag makes it cheap
 	}
 	body, etag := f.plain, f.etag
 	if acceptsGzip(r) {
@@ -155,8 +153,8 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// acceptsGzip reads Accept-Encoding as browsers send it; a weight of zero, which
-// none sends, would refuse.
+// acceptsGzip parses Accept-Encoding as browsers send it. A weight of zero, which no browser sends,
+// means no.
 func acceptsGzip(r *http.Request) bool {
 	for offer := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		coding, weight, _ := strings.Cut(strings.TrimSpace(offer), ";")

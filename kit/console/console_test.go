@@ -22,8 +22,7 @@ func files() fstest.MapFS {
 	}
 }
 
-// serve answers a request with a console in front of a service that knows
-// /metrics and the API.
+// serve sends a request to a console in front of a service that has /metrics and the API.
 func serve(t *testing.T, method, path string, header map[string]string) *http.Response {
 	t.Helper()
 	c, err := console.New(files())

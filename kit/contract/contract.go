@@ -12,7 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// Contract is a parsed and checked OpenAPI document.
+// Contract is a parsed and validated OpenAPI document.
 type Contract struct {
 	doc        *openapi3.T
 	raw        []byte
@@ -25,30 +25,27 @@ type Contract struct {
 type Operation struct {
 	// ID is the document's operationId.
 	ID string
-	// Method and Path as in the document; the path holds {placeholders} and no
-	// base path.
+	// Method and Path are as in the document; the path holds {placeholders} and no base path.
 	Method, Path string
-	// Pattern is what http.ServeMux matches: method, base path and path.
+	// Pattern is the http.ServeMux pattern: method, base path and path.
 	Pattern string
-	// Access is the class of callers admitted (x-access).
+	// Access is the access class of the operation (x-access).
 	Access string
-	// Audit is the action of the audit entry that a success leaves (x-audit):
-	// empty for operations that change nothing, "none" for changes that are
-	// recorded elsewhere.
+	// Audit is the action of the audit entry that a successful call records (x-audit). It is empty
+	// for operations that change nothing, and "none" for changes that are recorded elsewhere.
 	Audit string
-	// HandlerValidates tells that the handler checks the request itself
-	// (x-validation: handler), which the hottest operations do for speed.
+	// HandlerValidates means that the handler validates the request itself (x-validation: handler),
+	// which the hottest operations do for speed.
 	HandlerValidates bool
-	// MaxBody is the most bytes that a body may have (x-body); 0 is what is usual in the
-	// service.
+	// MaxBody is the limit on a body in bytes (x-body); 0 means the service's default.
 	MaxBody int64
-	// Time is how long the operation may take (x-time).
+	// Time is the operation's time limit (x-time).
 	Time Time
-	// Credential names a special credential that the operation takes (x-credential),
-	// empty if it takes the usual ones only. The words are the service's.
+	// Credential names a special credential that the operation accepts (x-credential). It is empty
+	// if it accepts only the usual ones. Each service defines its names.
 	Credential string
-	// Rate is the class of the operation's rate limit (x-rate), empty for the usual one. The
-	// words are the service's.
+	// Rate is the class of the operation's rate limit (x-rate), empty for the usual one. Each
+	// service defines its classes.
 	Rate string
 	// Statuses are the documented status codes.
 	Statuses []int
@@ -56,26 +53,24 @@ type Operation struct {
 	route      *routers.Route
 	pathParams []string
 	takesJSON  bool
-	bodyKeys   *keys    // of the JSON body
-	otherMedia []string // the types of bodies that are taken beside JSON, such as files
+	bodyKeys   *keys    // keys of the JSON body
+	otherMedia []string // accepted body types besides JSON, such as files
 }
 
-// Time is how long an operation may take.
+// Time is the kind of time limit that an operation has.
 type Time string
 
-// The times.
+// The kinds of time limits.
 const (
-	Usual  Time = ""       // as long as every request may
-	Long   Time = "long"   // as long as it takes: it ends by limits of its own
-	Stream Time = "stream" // until the client leaves; it is not counted among requests in flight
+	Usual  Time = ""       // the usual request timeouts
+	Long   Time = "long"   // no request timeouts: the operation has its own limits
+	Stream Time = "stream" // until the client disconnects; not counted among requests in flight
 )
 
-// Load parses document and checks that every operation has an id and an access
-// class out of classes, that everything but GET says what it audits, and that no
-// extension (x-…) of an operation is one that nobody reads.
-// basePath is the path of the document's server, for example "/api/v1". Paths with a
-// server of their own, such as /healthz, are for readers only: the service answers
-// them by itself.
+// Load parses document. It checks that every operation has an id and an access class from classes,
+// that every operation except GET has x-audit, and that operations have no unknown extensions
+// (x-…). basePath is the path of the document's server, for example "/api/v1". Paths with a server
+// of their own, such as /healthz, are documentation only: the service serves them separately.
 func Load(document []byte, basePath string, classes []string) (*Contract, error) {
 	defineFormats()
 	doc, err := openapi3.NewLoader().LoadFromData(document)
@@ -156,7 +151,7 @@ func newOperation(
 	return op, nil
 }
 
-// readExtensions reads what is not a word, and refuses what is not known.
+// readExtensions parses the extensions that are not words, and rejects unknown ones.
 func (op *Operation) readExtensions(extensions map[string]any) error {
 	for name, value := range extensions {
 		switch name {
@@ -189,13 +184,13 @@ func extension(o *openapi3.Operation, name string) string {
 	return s
 }
 
-// Operations are all operations, ordered by path and method.
+// Operations returns all operations, ordered by path and method.
 func (c *Contract) Operations() []*Operation { return c.operations }
 
-// BasePath is the path of the document's server, for example "/api/v1".
+// BasePath returns the path of the document's server, for example "/api/v1".
 func (c *Contract) BasePath() string { return c.basePath }
 
-// Operation finds an operation by the pattern under which it is registered.
+// Operation returns the operation that is registered under a pattern.
 func (c *Contract) Operation(pattern string) (*Operation, bool) {
 	op, ok := c.byPattern[pattern]
 	return op, ok

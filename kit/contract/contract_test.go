@@ -49,7 +49,7 @@ func load(t *testing.T) *contract.Contract {
 	return c
 }
 
-// newRouter checks every request and answers with the fault's message.
+// newRouter validates every request and responds with the fault's message.
 func newRouter(t *testing.T) http.Handler {
 	render := func(w http.ResponseWriter, _ *http.Request, err error) {
 		f := fault.From(err)

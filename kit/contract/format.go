@@ -9,8 +9,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
-// defineFormats gives formats of strings their meaning. The validator keeps them in a table of the
-// process, and by itself looks at the form of a date only.
+// defineFormats registers validators for string formats. The library keeps them in a process-wide
+// table, and by default checks only the shape of a date.
 var defineFormats = sync.OnceFunc(func() {
 	openapi3.DefineStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(s string) error {
 		t, err := time.Parse(time.RFC3339, s)

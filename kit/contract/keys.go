@@ -19,12 +19,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// encoding/json finds a struct's field whatever the case of the key, and takes the last of doubled
-// keys. The contract is checked by exact names. Without the check of this file, {"RETRY_MAX": -1}
-// would be an unknown field to the contract and a value to the handler.
+// encoding/json matches a struct's field whatever the case of the key, and takes the last of
+// duplicate keys. The contract is checked by exact names. Without the check in this file,
+// {"RETRY_MAX": -1} would be an unknown field for the contract and a value for the handler.
 
-// keys is what the contract says about the keys of a JSON value. Values that it does not describe
-// further, such as payloads, are nil: their keys are the caller's own.
+// keys describes the keys that the contract allows in a JSON value. It is nil for values that the
+// contract does not describe further, such as payloads, whose keys the caller chooses.
 type keys struct {
 	names  map[string]*keys  // declared properties
 	folded map[string]string // fold(name) -> name
@@ -33,7 +33,7 @@ type keys struct {
 	object bool              // keys are checked; false for arrays
 }
 
-// keysOf reads a schema. known holds what was read, since schemas may contain themselves.
+// keysOf reads a schema. known holds the schemas read so far, since schemas may contain themselves.
 func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
 	if ref == nil || ref.Value == nil {
 		return nil
@@ -69,9 +69,9 @@ func (k *keys) add(schema *openapi3.Schema, known map[*openapi3.Schema]*keys) {
 	}
 }
 
-// exactKeys refuses a request whose JSON body has a doubled key, a key that differs from a declared
-// one in case only, or anything after its first value. It reads the body and puts it back. A body
-// of another type that the operation takes, such as a file, is neither read nor checked.
+// exactKeys rejects a request whose JSON body has a duplicate key, a key that differs from a
+// declared one only in case, or anything after its first value. It reads the body and restores it.
+// A body of another type that the operation accepts, such as a file, is neither read nor checked.
 func (op *Operation) exactKeys(r *http.Request) error {
 	if !op.takesJSON || r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -90,8 +90,8 @@ func (op *Operation) exactKeys(r *http.Request) error {
 	return checkKeys(body.Bytes(), op.bodyKeys)
 }
 
-// CarriesFile tells whether the body of a request is of a type that the operation takes beside JSON,
-// such as a file.
+// CarriesFile reports whether a request's body is of a type that the operation accepts besides
+// JSON, such as a file.
 func (op *Operation) CarriesFile(r *http.Request) bool {
 	if len(op.otherMedia) == 0 {
 		return false
@@ -100,14 +100,14 @@ func (op *Operation) CarriesFile(r *http.Request) bool {
 	return err == nil && slices.Contains(op.otherMedia, media)
 }
 
-// checkKeys is exactKeys for a body. An empty one is left to the handler.
+// checkKeys is exactKeys for a body. An empty body is left to the handler.
 func checkKeys(body []byte, k *keys) error {
 	s := keyScanner{body: body}
 	if s.space(); s.at == len(body) {
 		return nil
 	}
 	if !utf8.Valid(body) {
-		// encoding/json would put U+FFFD for what it cannot read, and so make one text of two.
+		// encoding/json would replace invalid bytes with U+FFFD, so two texts could become one.
 		return fault.New(fault.Invalid, "the request body is not valid UTF-8")
 	}
 	if err := s.value(k); err != nil {
@@ -119,24 +119,24 @@ func checkKeys(body []byte, k *keys) error {
 	return nil
 }
 
-// maxDepth bounds the nesting of values that the contract describes.
+// maxDepth limits the nesting of values that the contract describes.
 const maxDepth = 100
 
-// keyScanner walks over JSON. It looks at structure and keys only; the decoder that runs after it
-// judges numbers, literals and escapes.
+// keyScanner walks through JSON. It examines only structure and keys; the decoder that runs after
+// it checks numbers, literals and escapes.
 type keyScanner struct {
 	body  []byte
 	at    int
 	steps []step
 }
 
-// step is one step of the way to a value: the key of a member, or the place of an element.
+// step is one step of the path to a value: the key of a member, or the index of an element.
 type step struct {
 	name  []byte
 	index int
 }
 
-// field names the member at hand, for faults.
+// field returns the path of the current member, for faults.
 func (s *keyScanner) field() string {
 	parts := make([]string, len(s.steps))
 	for i, step := range s.steps {
@@ -162,7 +162,7 @@ func (s *keyScanner) space() {
 	}
 }
 
-// next skips space and reports the next byte, 0 at the end.
+// next skips space and returns the next byte, 0 at the end.
 func (s *keyScanner) next() byte {
 	if s.space(); s.at == len(s.body) {
 		return 0
@@ -244,14 +244,14 @@ func (s *keyScanner) elements(k *keys) error {
 	}
 }
 
-// names are the keys of one object. A few are searched one by one, without an allocation.
+// names is the set of keys of one object. Small sets are searched linearly, without an allocation.
 type names struct {
 	few  [16][]byte
 	n    int // of few
 	many map[string]bool
 }
 
-// add is false if the name is there already.
+// add returns false if the name is already in the set.
 func (n *names) add(name []byte) bool {
 	if n.many == nil {
 		for _, b := range n.few[:n.n] {
@@ -276,7 +276,7 @@ func (n *names) add(name []byte) bool {
 	return true
 }
 
-// more reads what stands after a member or an element.
+// more reads the separator after a member or an element.
 func (s *keyScanner) more(end byte) (bool, error) {
 	switch s.next() {
 	case ',':
@@ -312,7 +312,7 @@ func (s *keyScanner) text() ([]byte, error) {
 	return nil, s.broken()
 }
 
-// skip passes over a value whose keys are not looked at.
+// skip skips a value whose keys are not checked.
 func (s *keyScanner) skip() error {
 	depth := 0
 	for {
@@ -360,7 +360,7 @@ func (s *keyScanner) skipText() error {
 	return s.broken()
 }
 
-// literal passes over a number, true, false or null, or whatever stands in its place.
+// literal skips a number, true, false or null, or anything else in its place.
 func (s *keyScanner) literal() {
 	for s.at < len(s.body) {
 		switch s.body[s.at] {
@@ -371,8 +371,8 @@ func (s *keyScanner) literal() {
 	}
 }
 
-// fold makes names equal that encoding/json takes for the same: it compares runes by simple case
-// folding, so that U+212A (the Kelvin sign) is a k.
+// fold maps names that encoding/json considers equal to one string. It compares runes by simple
+// case folding, so U+212A (the Kelvin sign) equals k.
 func fold(name []byte) string {
 	return strings.Map(func(r rune) rune {
 		for {
@@ -385,7 +385,7 @@ func fold(name []byte) string {
 	}, string(name))
 }
 
-// clipName keeps what is echoed of a key short and printable.
+// clipName shortens a key and makes it printable, to be echoed to the client.
 func clipName(name []byte) string {
 	if len(name) > 64 {
 		name = name[:64]

@@ -48,7 +48,7 @@ components:
             cause: {$ref: '#/components/schemas/Event'}
 `
 
-// exact is a service that does not check requests itself, as the hottest operations do not.
+// exact is a service that does not validate requests itself, like the hottest operations.
 func exact(t testing.TB) http.Handler {
 	t.Helper()
 	c, err := contract.Load([]byte(eventsDocument), "", []string{"admin"})
@@ -215,8 +215,8 @@ func TestTimesThatUTCCannotExpressAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzExactKeys holds the check against encoding/json itself: what passes means the same to a
-// decoder that knows the fields by exact name as to one that does not mind their case.
+// FuzzExactKeys compares the check with encoding/json: a body that passes has the same meaning for
+// a decoder with exact field names as for one that ignores case.
 func FuzzExactKeys(f *testing.F) {
 	for _, seed := range []string{`{"events":[{"retry_max":1}],"sink":"a"}`, `{"Events":[],"x":{"y":"\""}}`, `{"sink":"\u0000","sin\u212a":1}`, `[{"sink":1}]`, `{"sink":1}{}`} {
 		f.Add(seed)

@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// Router is the mux under the generated handlers. It has the two methods that
-// the generated code asks of a base router.
+// Router is the mux under the generated handlers. It has the two methods that the generated code
+// requires of a base router.
 type Router struct {
 	mux      *http.ServeMux
 	serve    http.Handler
@@ -21,15 +21,15 @@ type Router struct {
 	wrap     func(op *Operation, next http.Handler) http.Handler
 }
 
-// NewRouter returns a router that passes every operation through wrap before its
-// handler, and answers unknown paths and wrong methods through render.
+// NewRouter returns a Router that wraps every operation's handler with wrap, and renders errors for
+// unknown paths and wrong methods with render.
 func NewRouter(c *Contract, render httpserve.ErrorRenderer, wrap func(*Operation, http.Handler) http.Handler) *Router {
 	mux := http.NewServeMux()
 	return &Router{mux: mux, serve: httpserve.Mux(mux, render), contract: c, render: render, wrap: wrap}
 }
 
-// HandleFunc registers the handler of one operation. A pattern that the contract
-// does not know is a defect of the generated code, hence the panic.
+// HandleFunc registers the handler of one operation. It panics if the contract does not know the
+// pattern, which is a defect of the generated code.
 func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
 	op, ok := r.contract.Operation(pattern)
 	if !ok {
@@ -44,10 +44,10 @@ func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 	}))))
 }
 
-// sound answers requests whose path or query holds what no name, id or filter can: invalid UTF-8
-// and NUL, which databases refuse. What such a path names does not exist. It also answers those whose
-// query cannot be read, of which net/url would leave out what it does not understand: a list would
-// be shown without its filter.
+// sound rejects requests whose path or query holds invalid UTF-8 or NUL, which no name, id or
+// filter can hold and databases refuse. For a path, the error is NotFound. It also rejects a query
+// that cannot be parsed: net/url would drop what it does not understand, and a list would be shown
+// without its filter.
 func (r *Router) sound(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !storable(req.URL.Path) {

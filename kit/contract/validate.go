@@ -12,16 +12,16 @@ import (
 )
 
 var validation = &openapi3filter.Options{
-	// Authorization has happened before; defaults are the handlers' business,
-	// since writing them into the request would change the links made from it.
+	// Authorization has happened before. Defaults are left to the handlers, since writing them into
+	// the request would change the links made from it.
 	AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
 	SkipSettingDefaults:   true,
 	IncludeResponseStatus: true,
 }
 
-// CheckRequest holds a request against the operation. The body is read and put
-// back. Bodies are taken for JSON whatever their Content-Type says, since no
-// operation that takes JSON takes anything else and `curl -d` sends another.
+// CheckRequest validates a request against the operation. It reads the body and restores it. Bodies
+// are treated as JSON whatever their Content-Type, since no operation that accepts JSON accepts
+// anything else, and `curl -d` sends another type.
 func (op *Operation) CheckRequest(r *http.Request) error {
 	if op.takesJSON {
 		r.Header.Set("Content-Type", "application/json")
@@ -37,7 +37,7 @@ func (op *Operation) validationInput(r *http.Request) *openapi3filter.RequestVal
 	return &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: op.route, Options: validation}
 }
 
-// requestFault turns the validator's error into a fault that names the field.
+// requestFault converts the validator's error to a fault that names the field.
 func requestFault(err error) error {
 	if err == nil {
 		return nil
@@ -76,7 +76,7 @@ func schemaFault(field string, se *openapi3.SchemaError) error {
 	}
 	name := strings.Join(path, ".")
 	reason := se.Reason
-	// "property X is missing" already carries the path's last part.
+	// "property X is missing" already contains the path's last part.
 	if se.SchemaField == "required" {
 		reason = "is required"
 	}
@@ -96,14 +96,14 @@ func rootCause(err error) string {
 	}
 }
 
-// CheckResponse holds an answer against the operation: status, content type and
-// body must be documented. It is for tests; contracttest calls it.
+// CheckResponse validates a response against the operation: status, content type and body must be
+// documented. It is for tests; contracttest calls it.
 func (op *Operation) CheckResponse(r *http.Request, status int, header http.Header, body []byte) error {
 	in := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: op.validationInput(r),
 		Status:                 status, Header: header, Options: validation,
 	}
-	// Bodies that are no JSON have no schema worth checking.
+	// Bodies that are not JSON have no schema worth checking.
 	if !strings.HasPrefix(header.Get("Content-Type"), "application/json") && status != http.StatusNoContent &&
 		len(body) > 0 {
 		opts := *validation

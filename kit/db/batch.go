@@ -8,24 +8,23 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Batcher lets concurrent callers share one commit (group commit): while one
-// transaction is being written, the items that arrive wait and go into the next.
-// The throughput is then that of the disk's sequential writes, not of its fsyncs,
-// and a lone caller waits for no one.
+// Batcher lets concurrent callers share one commit (group commit): items that arrive while a
+// transaction is being written are queued and go into the next one. Throughput is then limited by
+// the disk's sequential writes rather than its fsyncs, and a single caller never waits for others.
 type Batcher[T, R any] struct {
 	db    *DB
 	max   int
 	write func(ctx context.Context, tx *Tx, items []T) ([]R, error)
 
-	// Linger is how long a batch that is not full waits for more items. It is for items that nobody
-	// waits for: with few items at a time, the transaction costs more than what is written.
-	// It must be set before Run.
+	// Linger is how long a batch that is not full waits for more items. Use it for items that no
+	// caller waits for: with few items per transaction, the transaction costs more than its
+	// content. Set it before Run.
 	Linger time.Duration
 
 	mu     sync.Mutex
 	queue  []*batch[T, R] // filled in order; all but the last are full
 	wakeup chan struct{}
-	filled chan struct{} // the first batch became full
+	filled chan struct{} // signals that the first batch is full
 }
 
 type batch[T, R any] struct {
@@ -35,18 +34,17 @@ type batch[T, R any] struct {
 	done    chan struct{} // closed when results and err are set
 }
 
-// NewBatcher returns a Batcher that writes at most max items in a transaction.
-// write must return one result for each item, in their order; its error fails
-// all callers of the batch, so what can be wrong with a single item must be
-// checked before Do. Run must be running for Do to return.
+// NewBatcher returns a Batcher that writes at most max items in a transaction. write must return
+// one result for each item, in order. If it returns an error, all callers of the batch get that
+// error, so callers must validate an item before Do. Do returns only while Run is running.
 func NewBatcher[T, R any](
 	d *DB, max int, write func(ctx context.Context, tx *Tx, items []T) ([]R, error),
 ) *Batcher[T, R] {
 	return &Batcher[T, R]{db: d, max: max, write: write, wakeup: make(chan struct{}, 1), filled: make(chan struct{}, 1)}
 }
 
-// Do hands over an item and returns once it is durable, or was refused. When ctx
-// ends first, the item may or may not become durable.
+// Do queues an item and returns once it is durable or the write failed. If ctx ends first, the item
+// may or may not become durable.
 func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	b.mu.Lock()
 	var mine *batch[T, R]
@@ -77,7 +75,7 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	}
 }
 
-// Run commits batches until ctx ends; what is waiting then is still written.
+// Run commits batches until ctx ends. It still writes the items that are queued at that point.
 func (b *Batcher[T, R]) Run(ctx context.Context) {
 	for {
 		select {
@@ -97,7 +95,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// linger waits until a batch is full, but no longer than Linger.
+// linger waits until a batch is full, at most Linger.
 func (b *Batcher[T, R]) linger(ctx context.Context) {
 	timer := time.NewTimer(b.Linger)
 	defer timer.Stop()
@@ -125,7 +123,7 @@ func (b *Batcher[T, R]) flush(ending context.Context) {
 		b.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-		// A panic fails this batch only: those who wait for it must get an answer.
+		// A panic fails only this batch, and its callers must still get a result.
 		panicked := routine.Run(nil, "batch", func() {
 			next.err = b.db.Update(ctx, func(tx *Tx) error {
 				var err error

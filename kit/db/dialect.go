@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// liteDialect is a folder of migrations as SQLite takes them. A table whose key is one number needs
-// no index beside it, but only if the key is of type INTEGER, by that very name
-// (https://www.sqlite.org/lang_createtable.html#rowid). PostgreSQL's INTEGER has 32 bits, so that
-// migrations say BIGINT. Tables that were made with BIGINT work alike, with an index more.
+// liteDialect adapts a directory of migrations for SQLite. A table with a single numeric key needs
+// no separate index, but only if the key's type is named exactly INTEGER
+// (https://www.sqlite.org/lang_createtable.html#rowid). PostgreSQL's INTEGER has 32 bits, so the
+// migrations use BIGINT. Tables that were created with BIGINT behave the same but have one more
+// index.
 type liteDialect struct{ fs.FS }
 
 // Open opens a file for reading.
@@ -28,7 +29,7 @@ func (d liteDialect) Open(name string) (fs.File, error) {
 	return liteFile{file, bytes.NewReader(text)}, nil
 }
 
-// liteFile is a file with other content.
+// liteFile is a file with its content replaced.
 type liteFile struct {
 	fs.File
 	content *bytes.Reader

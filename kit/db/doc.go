@@ -1,13 +1,13 @@
-// Package db is the one way to keep state: SQLite by default, PostgreSQL when a
-// URL names one. Both are reached through the same calls and the same SQL.
+// Package db stores state: in SQLite by default, in PostgreSQL if a URL is configured. Both are
+// used through the same calls and the same SQL.
 //
 // # The shared subset of SQL
 //
 // Statements are written by hand with ? placeholders and must run on both
 // engines unchanged: TEXT, BIGINT, BOOLEAN and DOUBLE PRECISION columns,
-// ON CONFLICT, RETURNING, TRUE and FALSE. Times are stored as Time (BIGINT,
-// microseconds since 1970, UTC), JSON as TEXT. Where the engines must differ, as in row
-// locks, Tx has a method that says what is meant (ForUpdate).
+// ON CONFLICT, RETURNING, TRUE and FALSE. Times are stored as Time (BIGINT, microseconds since
+// 1970, UTC), JSON as TEXT. Where the engines must differ, for example in row locks, Tx has a
+// method that returns the right clause (ForUpdate).
 //
 // # Invariants
 //
@@ -15,12 +15,11 @@
 //     nil, the change survives kill -9 and power loss: SQLite runs in WAL mode
 //     with synchronous=FULL, PostgreSQL with its default synchronous_commit.
 //   - SQLite has one writer and one process: Open takes an exclusive lock beside
-//     the file, so what a service caches of it cannot be changed by another.
+//     the file, so no other process can change what a service caches.
 //   - Reads (Get, Select on DB) see committed data only and never wait for the
 //     writer.
-//   - A failure to store is a fault of kind StorageFailed, so that callers see
-//     507 and know that nothing was written.
+//   - A failed write is a fault of kind StorageFailed, so callers see 507 and
+//     know that nothing was written.
 //
-// Batcher lets concurrent callers share one commit, which is what makes durable
-// writes cheap under load.
+// Batcher lets concurrent callers share one commit, which makes durable writes cheap under load.
 package db

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// IsUnique reports whether err says that a unique key exists already.
+// IsUnique reports whether err is a violation of a unique or primary key.
 func IsUnique(err error) bool {
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
 		return pg.Code == "23505" // unique_violation
@@ -24,9 +24,9 @@ func IsUnique(err error) bool {
 	return false
 }
 
-// badText reports whether PostgreSQL refused a parameter that is not text to it: NUL, or invalid
-// UTF-8. SQLite takes both. Services check their input before; this is for what they forget.
-// Codes: character_not_in_repertoire, untranslatable_character.
+// badText reports whether PostgreSQL rejected a text parameter that holds NUL or invalid UTF-8.
+// SQLite accepts both. Services validate their input first; this catches what they miss. Codes:
+// character_not_in_repertoire, untranslatable_character.
 func badText(err error) bool {
 	pg := (*pgconn.PgError)(nil)
 	return errors.As(err, &pg) && (pg.Code == "22021" || pg.Code == "22P05")
@@ -43,8 +43,8 @@ func isRetryable(err error) bool {
 	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "40")
 }
 
-// writeFault gives a failed write its kind. Constraint violations stay what they
-// are, since they speak of the data and not of the storage.
+// writeFault converts the error of a failed write to a fault. Constraint violations are returned
+// unchanged, since they are about the data and not the storage.
 func writeFault(err error) error {
 	if badText(err) {
 		return badTextFault(err)
@@ -79,7 +79,7 @@ func writeFault(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {
 		return err
 	}
-	// What is left are broken connections.
+	// Anything else is a broken connection.
 	return fault.Wrap(fault.StorageFailed, err, "the database cannot be reached; nothing was stored")
 }
 

@@ -12,10 +12,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Migrate brings the tables of one owner (a service or a kit package) to the
-// newest version. migrations holds goose SQL files, such as 0001_init.sql, at its
-// root. Several replicas may migrate at once. A database whose tables are newer than migrations is
-// refused: an older program would misread them.
+// Migrate upgrades the tables of one owner (a service or a kit package) to the newest version.
+// migrations holds goose SQL files, such as 0001_init.sql, at its root. Several replicas may
+// migrate at the same time. Migrate refuses a database whose tables are newer than migrations: an
+// older program would misread them.
 func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error {
 	dialect := goose.DialectSQLite3
 	var options []goose.ProviderOption

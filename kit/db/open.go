@@ -20,7 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Engine is the database behind a DB.
+// Engine is the database engine behind a DB.
 type Engine uint8
 
 // The engines.
@@ -29,7 +29,7 @@ const (
 	Postgres
 )
 
-// String is the engine's name as people write it.
+// String returns the engine's display name.
 func (e Engine) String() string {
 	if e == Postgres {
 		return "PostgreSQL"
@@ -37,26 +37,25 @@ func (e Engine) String() string {
 	return "SQLite"
 }
 
-// Config says where the data lives.
+// Config holds the location and limits of a database.
 type Config struct {
 	// URL is a PostgreSQL connection URL. Empty means SQLite.
 	URL string
-	// Path is the SQLite file. Its folder is made if it is missing.
+	// Path is the SQLite file. Its directory is created if missing.
 	Path string
-	// Schema keeps services apart that share one PostgreSQL database.
+	// Schema separates services that share one PostgreSQL database.
 	Schema string
-	// CacheKiB bounds the pages that SQLite keeps in memory for writing, and for each
-	// reader an eighth of it. 0 means 64 MiB.
+	// CacheKiB limits SQLite's page cache for the write connection, in KiB; each read connection
+	// gets an eighth of it. 0 means 64 MiB.
 	CacheKiB int
-	// MaxConns bounds the connections to PostgreSQL, or the SQLite readers. 0
-	// means 16 and 4.
+	// MaxConns limits the connections to PostgreSQL (0 means 16) or the SQLite readers (0 means 4).
 	MaxConns int
 }
 
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	engine Engine
-	write  *sqlx.DB // SQLite: for migrations, and what lite's connection comes from
+	write  *sqlx.DB // SQLite: for migrations; lite's connection comes from it
 	read   *sqlx.DB // PostgreSQL: the same pool as write
 	lite   *liteWriter
 	reader *liteReader
@@ -71,10 +70,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return openSQLite(ctx, cfg)
 }
 
-// Engine tells which database this is.
+// Engine returns the engine.
 func (d *DB) Engine() Engine { return d.engine }
 
-// Close ends all connections.
+// Close closes all connections.
 func (d *DB) Close() error {
 	var err error
 	if d.lite != nil {
@@ -82,17 +81,17 @@ func (d *DB) Close() error {
 	}
 	err = errors.Join(err, d.write.Close())
 	if d.read != d.write {
-		err = errors.Join(err, d.read.Close()) // with the statements that are prepared on it
+		err = errors.Join(err, d.read.Close()) // also closes its prepared statements
 	}
 	if d.lock != nil {
-		// Unlocked before it is closed: a program that another goroutine starts at this moment has the
-		// file, too, until it runs.
+		// Unlock before closing: a child process that another goroutine is forking at this moment
+		// also holds the file until it execs.
 		err = errors.Join(err, syscall.Flock(int(d.lock.Fd()), syscall.LOCK_UN), d.lock.Close())
 	}
 	return err
 }
 
-// Ping reports whether the database answers.
+// Ping returns a fault of kind Unavailable if the database does not respond.
 func (d *DB) Ping(ctx context.Context) error {
 	if err := d.read.PingContext(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the database does not answer")
@@ -114,7 +113,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	pragmas := "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 		"&_pragma=foreign_keys(1)&_pragma=journal_size_limit(67108864)" +
-		"&_pragma=case_sensitive_like(1)" // as PostgreSQL has it
+		"&_pragma=case_sensitive_like(1)" // as in PostgreSQL
 	file := "file:" + (&url.URL{Path: cfg.Path}).EscapedPath()
 	cache := cmp.Or(cfg.CacheKiB, 64<<10)
 	write, err := sqlx.Open(
@@ -143,7 +142,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	return &DB{engine: SQLite, write: write, read: read, lite: lite, reader: newLiteReader(read), lock: lock}, nil
 }
 
-// CheckFree refuses a SQLite file that another process uses. It makes nothing.
+// CheckFree returns an error if another process uses the SQLite file. It creates nothing.
 func CheckFree(path string) error {
 	if _, err := os.Stat(path + ".lock"); err != nil {
 		return nil // nobody has ever opened it
@@ -155,7 +154,7 @@ func CheckFree(path string) error {
 	return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
 }
 
-// private makes a file that is missing, and takes others' rights to one that is there.
+// private creates the file if it is missing, and removes group and other permissions if it exists.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -168,8 +167,8 @@ func private(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// lockFile keeps a second process out for as long as the returned file is open;
-// the kernel gives the lock back when the process dies, however it dies.
+// lockFile locks out other processes for as long as the returned file is open. The kernel releases
+// the lock when the process dies, however it dies.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -189,7 +188,7 @@ func lockFile(path string) (*os.File, error) {
 func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 	pc, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
-		// pgx's text can hold the URL with its password, so it stays private.
+		// pgx's error can contain the URL with its password, so it stays private.
 		return nil, fault.Wrap(
 			fault.Invalid,
 			err,
@@ -205,7 +204,7 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	if cfg.Schema != "" {
-		// Two replicas may start at once; the lock keeps CREATE SCHEMA from racing itself.
+		// Two replicas may start at the same time; the lock serializes CREATE SCHEMA.
 		_, err = pool.ExecContext(ctx, fmt.Sprintf(
 			`DO $$ BEGIN PERFORM pg_advisory_xact_lock(7235710); CREATE SCHEMA IF NOT EXISTS %s; END $$`,
 			pgx.Identifier{cfg.Schema}.Sanitize(),

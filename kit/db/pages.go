@@ -6,9 +6,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// DeletePages runs a DELETE until it finds less than a page, each time in a transaction of its own,
-// so that no other writer waits long. The last placeholder of the query is the LIMIT of a subquery;
-// DeletePages sets it to page. It returns how many rows are gone, also beside an error.
+// DeletePages repeats a DELETE until it removes fewer than page rows, each time in its own
+// transaction so that other writers do not wait long. The last placeholder of the query is the
+// LIMIT of a subquery; DeletePages sets it to page. It returns the number of deleted rows, also
+// with an error.
 func (d *DB) DeletePages(ctx context.Context, page int64, query string, args ...any) (int64, error) {
 	if page < 1 {
 		return 0, fault.New(fault.Internal, "db: a page has at least one row, not %d", page)

@@ -18,17 +18,17 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Querier reads. A *DB and a *Tx are Queriers, so that a function which only
-// reads can be used inside and outside a transaction.
+// Querier reads. *DB and *Tx implement it, so a function that only reads can be used inside and
+// outside a transaction.
 type Querier interface {
-	// Get scans one row into dest, a pointer to a scalar or to a struct with db
-	// tags. No row is ErrNoRows.
+	// Get scans one row into dest, a pointer to a scalar or to a struct with db tags. It returns
+	// ErrNoRows if no row matches.
 	Get(ctx context.Context, dest any, query string, args ...any) error
 	// Select scans all rows into dest, a pointer to a slice.
 	Select(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// ErrNoRows is what Get returns when nothing matches.
+// ErrNoRows is returned by Get if no row matches.
 var ErrNoRows = sql.ErrNoRows
 
 // Get reads committed data.
@@ -47,7 +47,7 @@ func (d *DB) Select(ctx context.Context, dest any, query string, args ...any) er
 	return readFault(d.read.SelectContext(ctx, dest, d.read.Rebind(query), args...))
 }
 
-// Tx is a running write transaction. It must not be used by two goroutines.
+// Tx is a running write transaction. It is not safe for concurrent use.
 type Tx struct {
 	pg       *sqlx.Tx    // on PostgreSQL, where the driver keeps prepared statements
 	lite     *liteWriter // on SQLite
@@ -56,10 +56,9 @@ type Tx struct {
 	onCommit []func()
 }
 
-// Update runs fn in one transaction, and commits it if fn returns nil. After a
-// nil return the changes are durable. fn may run again when PostgreSQL asks for
-// a retry, so it must have no effects but those on tx; effects outside belong in
-// tx.OnCommit.
+// Update runs fn in one transaction and commits it if fn returns nil. If Update returns nil, the
+// changes are durable. fn may run again when PostgreSQL requires a retry, so it must have no
+// effects other than those on tx; use tx.OnCommit for outside effects.
 func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 	const attempts = 8
 	for try := 1; ; try++ {
@@ -72,7 +71,7 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 				fault.Unavailable, err, "the database is busy with other changes; try again",
 			).WithRetryAfter(time.Second)
 		}
-		// Those who were in each other's way must not meet again at once.
+		// Jitter keeps conflicting transactions from colliding again.
 		wait := time.Duration((0.5 + rand.Float64()/2) * float64(firstRetry<<(try-1)))
 		select {
 		case <-ctx.Done():
@@ -82,7 +81,8 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 	}
 }
 
-// firstRetry is the longest wait before the second attempt at a transaction; it doubles.
+// firstRetry is the longest wait before the second attempt at a transaction. It doubles with each
+// attempt.
 const firstRetry = 4 * time.Millisecond
 
 func (d *DB) updateOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
@@ -184,7 +184,7 @@ func (tx *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error
 	return n, writeFault(err)
 }
 
-// Insert adds a row to table from a struct with db tags, and those of the structs that it embeds.
+// Insert adds a row to table from a struct with db tags, including the fields of embedded structs.
 func (tx *Tx) Insert(ctx context.Context, table string, row any) error {
 	v := reflect.Indirect(reflect.ValueOf(row))
 	var names []string
@@ -202,19 +202,19 @@ func (tx *Tx) Insert(ctx context.Context, table string, row any) error {
 	return err
 }
 
-// columns finds the columns of structs by their db tags.
+// columns maps structs to columns by their db tags.
 var columns = reflectx.NewMapperFunc("db", strings.ToLower)
 
-// BeforeCommit has f run as the last part of the transaction. Its error rolls the transaction
-// back. What many transactions change is changed here and in a fixed order, so that they hold its
-// locks for a short time and cannot deadlock over them.
+// BeforeCommit runs f as the last part of the transaction. If f fails, the transaction is rolled
+// back. Rows that many transactions change should be changed here, in a fixed order, so that locks
+// are held briefly and cannot deadlock.
 func (tx *Tx) BeforeCommit(f func(ctx context.Context) error) { tx.before = append(tx.before, f) }
 
-// Value is what SetValue kept under key, or nil.
+// Value returns the value that SetValue stored under key, or nil.
 func (tx *Tx) Value(key any) any { return tx.values[key] }
 
-// SetValue keeps a value until the transaction ends. The key's type is the caller's own, as for
-// context.WithValue.
+// SetValue stores a value until the transaction ends. As for context.WithValue, the key should have
+// a type of the caller's own.
 func (tx *Tx) SetValue(key, value any) {
 	if tx.values == nil {
 		tx.values = map[any]any{}
@@ -222,11 +222,11 @@ func (tx *Tx) SetValue(key, value any) {
 	tx.values[key] = value
 }
 
-// OnCommit has f run after the transaction was committed, and not otherwise.
+// OnCommit runs f after the transaction was committed. f does not run if it is rolled back.
 func (tx *Tx) OnCommit(f func()) { tx.onCommit = append(tx.onCommit, f) }
 
-// ForUpdate is the clause that locks the rows a SELECT reads until the end of
-// the transaction. SQLite needs none: it has one writer.
+// ForUpdate returns the clause that locks the rows a SELECT reads until the end of the transaction.
+// It is empty on SQLite, which has one writer.
 func (tx *Tx) ForUpdate() string {
 	if tx.pg != nil {
 		return " FOR UPDATE"
@@ -234,8 +234,8 @@ func (tx *Tx) ForUpdate() string {
 	return ""
 }
 
-// ForShare is the clause that keeps others from changing the rows a SELECT reads until the end of
-// the transaction. Others may read them, and share them in their turn.
+// ForShare returns the clause that keeps others from changing the rows a SELECT reads until the end
+// of the transaction. Others may still read them and lock them FOR SHARE.
 func (tx *Tx) ForShare() string {
 	if tx.pg != nil {
 		return " FOR SHARE"
@@ -243,8 +243,8 @@ func (tx *Tx) ForShare() string {
 	return ""
 }
 
-// Now is the time by the database's own clock, which replicas share: their own clocks may differ.
-// SQLite has one process, so its clock is that of the process.
+// Now returns the current time of the database's clock, which replicas share; their own clocks may
+// differ. On SQLite, which has one process, it is the process's clock.
 func (tx *Tx) Now(ctx context.Context) (time.Time, error) {
 	if tx.pg == nil {
 		return time.Now().UTC(), nil
@@ -254,7 +254,7 @@ func (tx *Tx) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(micros).UTC(), err
 }
 
-// ForUpdateSkipLocked locks like ForUpdate and passes over rows that another
+// ForUpdateSkipLocked returns the clause that locks like ForUpdate but skips rows that another
 // transaction has locked.
 func (tx *Tx) ForUpdateSkipLocked() string {
 	if tx.pg != nil {
@@ -263,9 +263,9 @@ func (tx *Tx) ForUpdateSkipLocked() string {
 	return ""
 }
 
-// In expands the placeholder of each slice in args, which stands in an IN list and must not be
-// empty, to as many placeholders as the slice has elements, and some more that repeat the last one.
-// With powers of two there are few distinct statements, which stay prepared.
+// In expands the placeholder of each slice in args to one placeholder per element. The placeholder
+// must be in an IN list, and the slice must not be empty. In pads the list to a power of two by
+// repeating the last element, so that there are few distinct statements, which stay prepared.
 func In(query string, args ...any) (string, []any, error) {
 	padded := make([]any, len(args))
 	for i, arg := range args {
@@ -277,12 +277,12 @@ func In(query string, args ...any) (string, []any, error) {
 	return sqlx.In(query, padded...)
 }
 
-// maxPadded bounds the lists that are padded: databases take some ten thousand arguments at most.
+// maxPadded limits the lists that are padded: databases accept some ten thousand arguments at most.
 const maxPadded = 4096
 
 func padIn(v reflect.Value) any {
 	if _, isValue := v.Interface().(driver.Valuer); isValue || v.Type().Elem().Kind() == reflect.Uint8 {
-		return v.Interface() // one value to a database
+		return v.Interface() // a single value for the database
 	}
 	size := 1 << bits.Len(uint(v.Len()-1))
 	list := reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, size), v)
@@ -292,7 +292,8 @@ func padIn(v reflect.Value) any {
 	return list.Interface()
 }
 
-// NotFound turns ErrNoRows into the given fault and leaves other errors alone.
+// NotFound converts ErrNoRows to a fault of kind NotFound with the given message. It returns other
+// errors unchanged.
 func NotFound(err error, format string, args ...any) error {
 	if errors.Is(err, ErrNoRows) {
 		return fault.New(fault.NotFound, format, args...)
@@ -300,5 +301,5 @@ func NotFound(err error, format string, args ...any) error {
 	return err
 }
 
-// storeTimeout bounds the transactions that run on behalf of many callers.
+// storeTimeout limits transactions that run on behalf of many callers.
 const storeTimeout = 30 * time.Second

@@ -8,19 +8,19 @@ import (
 )
 
 // liteReader runs queries on SQLite's readers. Parsing a statement costs SQLite about as much as
-// running it, so that what is asked often stays prepared. (On PostgreSQL, the driver sees to that.)
+// running it, so frequent statements stay prepared. (On PostgreSQL, the driver does this.)
 type liteReader struct {
 	pool *sqlx.DB
 
 	mu       sync.Mutex
-	asked    map[string]int // how often, of texts that are not prepared
+	asked    map[string]int // number of uses of each text that is not prepared
 	prepared map[string]*sqlx.Stmt
 }
 
 const (
 	askedOften  = 8
-	maxAsked    = 1024 // texts that are counted at once
-	maxPrepared = 128  // statements, of which each reader has its own
+	maxAsked    = 1024 // texts that are counted at the same time
+	maxPrepared = 128  // statements; each reader connection has its own copies
 )
 
 func newLiteReader(pool *sqlx.DB) *liteReader {
@@ -41,26 +41,26 @@ func (r *liteReader) selectAll(ctx context.Context, dest any, query string, args
 	return r.pool.SelectContext(ctx, dest, query, args...)
 }
 
-// statement is the prepared statement of a text, or nil if it has none (yet).
+// statement returns the prepared statement for a text, or nil if there is none (yet).
 func (r *liteReader) statement(ctx context.Context, query string) *sqlx.Stmt {
 	stmt, often := r.find(query)
 	if !often {
 		return stmt
 	}
-	// Not under the lock, since it may have to wait for a connection.
+	// Do not hold the lock: this may have to wait for a connection.
 	stmt, err := r.pool.PreparexContext(ctx, query)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.asked, query)
 	if err != nil {
-		return nil // the query itself will say why
+		return nil // the query itself will return the error
 	}
 	r.prepared[query] = stmt
 	return stmt
 }
 
-// find looks for a prepared statement. often tells the one caller who is to prepare a text that is
-// asked often.
+// find looks for a prepared statement. often is true for exactly one caller, which must prepare the
+// text because it is used often.
 func (r *liteReader) find(query string) (stmt *sqlx.Stmt, often bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Time is a point in time as both engines store it: BIGINT, microseconds since
-// 1970 in UTC. The zero time is NULL.
+// Time is a point in time as both engines store it: BIGINT, microseconds since 1970 in UTC. The
+// zero time is stored as NULL.
 type Time struct{ time.Time }
 
-// At wraps t, cut to what is stored.
+// At wraps t, in UTC and truncated to microseconds.
 func At(t time.Time) Time {
 	if t.IsZero() {
 		return Time{}
@@ -19,14 +19,14 @@ func At(t time.Time) Time {
 	return Time{t.UTC().Truncate(time.Microsecond)}
 }
 
-// Times outside of the years 1 to 9999 in UTC have no form in RFC 3339, so JSON cannot hold them.
+// RFC 3339 cannot represent times outside the years 1 to 9999 in UTC, so neither can JSON.
 var (
 	earliest = time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)
 	latest   = time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)
 )
 
-// Value implements driver.Valuer. It refuses times outside of the years 1 to 9999 in UTC; callers
-// check their input before (text.CheckTime).
+// Value implements driver.Valuer. It refuses times outside the years 1 to 9999 in UTC; callers
+// check their input first (text.CheckTime).
 func (t Time) Value() (driver.Value, error) {
 	if t.IsZero() {
 		return nil, nil
@@ -37,8 +37,8 @@ func (t Time) Value() (driver.Value, error) {
 	return t.UnixMicro(), nil
 }
 
-// Scan implements sql.Scanner. A stored time outside of the years 1 to 9999, which older versions
-// accepted, becomes the nearest one within, so that it can be shown.
+// Scan implements sql.Scanner. A stored time outside the years 1 to 9999, which older versions
+// accepted, becomes the nearest one inside, so that it can be shown.
 func (t *Time) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -51,7 +51,7 @@ func (t *Time) Scan(src any) error {
 	return nil
 }
 
-// Ptr is nil for the zero time, for JSON fields that may be null.
+// Ptr returns nil for the zero time, for nullable JSON fields.
 func (t Time) Ptr() *time.Time {
 	if t.IsZero() {
 		return nil

@@ -9,14 +9,13 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// maxStatements bounds the prepared statements that a liteWriter keeps. Texts
-// with a varying number of placeholders could otherwise add up for ever.
+// maxStatements limits the prepared statements that a liteWriter keeps. Texts with a varying number
+// of placeholders would otherwise accumulate without limit.
 const maxStatements = 256
 
-// liteWriter is SQLite's one write connection. It runs transactions by itself,
-// not through sql.Tx, because statements that database/sql prepares are of no use
-// inside an sql.Tx on the same connection, and parsing a statement costs SQLite
-// about as much as running it.
+// liteWriter is SQLite's single write connection. It runs transactions itself instead of through
+// sql.Tx, because statements that database/sql prepares cannot be used inside an sql.Tx on the same
+// connection, and parsing a statement costs SQLite about as much as running it.
 type liteWriter struct {
 	slot       chan struct{} // holds a token while a transaction runs; waiters are served in turn
 	pool       *sqlx.DB
@@ -35,20 +34,20 @@ func (w *liteWriter) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// begin waits for its turn and opens a transaction that may write.
+// begin waits for its turn and starts a write transaction.
 func (w *liteWriter) begin(ctx context.Context) error {
 	select {
 	case w.slot <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	// A caller who gives up during BEGIN would not learn that it succeeded, and the
-	// transaction would stay open for ever. One who has given up finds out with the
-	// first statement.
+	// If the caller's context ended during BEGIN, it would not learn that BEGIN succeeded, and the
+	// transaction would stay open forever. A canceled caller gets its error from the first
+	// statement.
 	ctx = context.WithoutCancel(ctx)
 	err := w.run(ctx, "BEGIN IMMEDIATE")
 	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
-		// database/sql gave the connection up; a new one can take its place.
+		// database/sql discarded the connection; replace it.
 		if err = w.connect(ctx); err == nil {
 			err = w.run(ctx, "BEGIN IMMEDIATE")
 		}
@@ -59,7 +58,7 @@ func (w *liteWriter) begin(ctx context.Context) error {
 	return err
 }
 
-// end commits or rolls back, whether or not the caller's context still lives.
+// end commits or rolls back, even if the caller's context has ended.
 func (w *liteWriter) end(ctx context.Context, commit bool) error {
 	defer func() { <-w.slot }()
 	ctx = context.WithoutCancel(ctx)
@@ -67,7 +66,7 @@ func (w *liteWriter) end(ctx context.Context, commit bool) error {
 		return w.run(ctx, "ROLLBACK")
 	}
 	if err := w.run(ctx, "COMMIT"); err != nil {
-		// A commit that failed (disk full) leaves the transaction open.
+		// A failed commit (disk full) leaves the transaction open.
 		return errors.Join(err, w.run(ctx, "ROLLBACK"))
 	}
 	return nil

@@ -1,9 +1,8 @@
-// Package durable writes small files that must be whole after any crash: keys,
-// certificates, credentials, states.
+// Package durable writes small files that must survive any crash intact: keys, certificates,
+// credentials, states.
 //
-// Invariants: no reader ever sees a part of a file; once a call has returned, the
-// file survives power loss; of several processes that create a file at once, one
-// wins and the others see its content.
+// Invariants: no reader ever sees part of a file; once a call has returned, the file survives power
+// loss; if several processes create the same file, one wins and the others see its content.
 package durable
 
 import (
@@ -13,12 +12,12 @@ import (
 	"path/filepath"
 )
 
-// Create puts a file with content at path, unless there is one already, which is
-// left alone and no error: read the file afterwards to learn whose content it
-// has. The folder must exist on a file system with hard links.
+// Create creates a file with content at path. If the file already exists, it is left unchanged and
+// Create returns nil: read the file afterwards to learn its content. The directory must exist on a
+// file system with hard links.
 func Create(path string, content []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	// CreateTemp gives the mode 0600, so a secret is private from the start.
+	// CreateTemp uses mode 0600, so a secret is private from the start.
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
@@ -35,11 +34,11 @@ func Create(path string, content []byte, mode fs.FileMode) error {
 	return SyncFolder(dir)
 }
 
-// TempPrefix begins the names of files that Replace is writing. What is left of
-// them after a crash may be removed.
+// TempPrefix begins the names of files that Replace is writing. Files that are left after a crash
+// may be removed.
 const TempPrefix = ".tmp-"
 
-// Replace puts a file with content at path, in the place of what is there.
+// Replace creates or replaces the file at path with content.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, TempPrefix+"*") // of mode 0600
@@ -55,7 +54,7 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	return SyncFolder(dir)
 }
 
-// Remove removes a file; one that is not there is no error.
+// Remove removes a file. It is not an error if the file does not exist.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +76,7 @@ func write(f *os.File, content []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// SyncFolder makes what was renamed or made in a folder survive a loss of power.
+// SyncFolder makes files that were created or renamed in a directory survive power loss.
 func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

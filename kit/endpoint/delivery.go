@@ -22,17 +22,17 @@ const (
 
 const (
 	jobKind = "webhook.deliver"
-	// maxTries are the attempts before a delivery fails, which takes some eight hours.
+	// maxTries is the number of attempts before a delivery fails, after about eight hours.
 	maxTries = 12
 )
 
-// schedule spaces the attempts.
+// schedule defines the delays between attempts.
 var schedule = backoff.Schedule{Min: time.Second, Base: 10 * time.Second, Max: 2 * time.Hour}
 
-// TestEvent is the type of what Test sends.
+// TestEvent is the type of the event that Test sends.
 const TestEvent = "webhook.test"
 
-// Delivery is an event on its way to an endpoint.
+// Delivery is an event to be sent to an endpoint.
 type Delivery struct {
 	ID         string  `db:"id"` // the message id of every request
 	EndpointID string  `db:"endpoint_id"`
@@ -51,16 +51,16 @@ type Attempt struct {
 	DeliveryID string  `db:"delivery_id"`
 	Number     int64   `db:"number"` // from 1
 	At         db.Time `db:"at"`
-	Status     int     `db:"status"`      // 0: no answer
-	Problem    string  `db:"problem"`     // with the first bytes of the answer; empty if it was a success
+	Status     int     `db:"status"`      // 0: no response
+	Problem    string  `db:"problem"`     // with the first bytes of the response; empty after a success
 	DurationUS int64   `db:"duration_us"` // microseconds
 }
 
-// escapeSlack follows Slack's rule for text: these three characters begin links and mentions.
+// escapeSlack escapes text for Slack, where these three characters begin links and mentions.
 var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
 
-// Publish stores a delivery for each enabled endpoint that wants an event of an org, and returns how
-// many do. They are made when the transaction is committed.
+// Publish stores a delivery for each enabled endpoint that wants an event of an org, and returns
+// how many. They are sent after the transaction is committed.
 func (e *Endpoints) Publish(ctx context.Context, tx *db.Tx, orgID string, ev Event) (int, error) {
 	var endpoints []Endpoint
 	if err := tx.Select(
@@ -95,10 +95,10 @@ func (e *Endpoints) newDelivery(p *Endpoint, ev Event) (Delivery, error) {
 	}, err
 }
 
-// work is what a job has to do: one attempt.
+// work is the task of a job: one attempt.
 type work struct {
 	Delivery string `json:"delivery"`
-	Attempts int64  `json:"attempts"` // that were made before
+	Attempts int64  `json:"attempts"` // number of previous attempts
 }
 
 func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, at time.Time) error {
@@ -106,7 +106,7 @@ func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, at time.
 	return err
 }
 
-// deliver makes one attempt. It may be made again when the process dies before the outcome is
+// deliver makes one attempt. The attempt is repeated if the process dies before the outcome is
 // stored.
 func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
 	var d Delivery
@@ -115,7 +115,7 @@ func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
 		w.Delivery, w.Attempts,
 	)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil // the endpoint is gone, or this attempt was made
+		return nil // the endpoint was deleted, or this attempt was already made
 	}
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
 	result := webhook.Result{Err: errDisabled}
 	if p.Enabled {
 		if result = e.send(ctx, &p, d, at); ctx.Err() != nil {
-			return ctx.Err() // this process is stopping: it says nothing of the target
+			return ctx.Err() // this process is stopping; that is not the target's failure
 		}
 	}
 	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error { return e.settle(ctx, tx, &p, d, result, at) })
@@ -153,7 +153,7 @@ func (e *Endpoints) send(ctx context.Context, p *Endpoint, d Delivery, at time.T
 	return e.cfg.Client.Send(ctx, request)
 }
 
-// settle stores what came of an attempt, and decides what follows.
+// settle stores the result of an attempt, and decides how to continue.
 func (e *Endpoints) settle(
 	ctx context.Context, tx *db.Tx, p *Endpoint, d Delivery, result webhook.Result, at time.Time,
 ) error {
@@ -175,7 +175,7 @@ func (e *Endpoints) settle(
 		d.State, d.Attempts, d.Tries, d.FinishedAt, d.ID, before,
 	)
 	if err != nil || n == 0 {
-		return err // another run of the same job was faster, or the endpoint is gone
+		return err // another run of the same job was faster, or the endpoint was deleted
 	}
 	if err := tx.Insert(ctx, "webhook_attempts", Attempt{
 		DeliveryID: d.ID, Number: d.Attempts, At: db.At(at), Status: result.Status, Problem: result.Problem(),
@@ -198,8 +198,8 @@ func (e *Endpoints) settle(
 	return nil
 }
 
-// Test sends an event to an endpoint at once, whatever it subscribes to and whether it is enabled,
-// and logs it like any other. It does not try again.
+// Test sends an event to an endpoint immediately, whatever it subscribes to and whether or not it
+// is enabled, and records it like any other. It does not retry.
 func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delivery, Attempt, error) {
 	p, err := e.Get(ctx, e.cfg.DB, scope, id)
 	if err != nil {
@@ -221,7 +221,7 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 	}
 	err = e.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		if _, err := e.Get(ctx, tx, scope, id); err != nil {
-			return err // it was deleted meanwhile
+			return err // it was deleted in between
 		}
 		if err := tx.Insert(ctx, "webhook_deliveries", d); err != nil {
 			return err
@@ -231,7 +231,7 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 	return d, attempt, err
 }
 
-// Replay makes a delivery again that was made or has failed.
+// Replay restarts a delivery that was delivered or has failed.
 func (e *Endpoints) Replay(ctx context.Context, tx *db.Tx, scope db.Scope, id string) (Delivery, error) {
 	d, err := e.Delivery(ctx, tx, scope, id)
 	if err != nil {
@@ -252,13 +252,13 @@ func (e *Endpoints) Replay(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	return d, e.enqueue(ctx, tx, d, time.Time{})
 }
 
-// ofEndpoints is the condition that a delivery is of an endpoint within a scope.
+// ofEndpoints returns the scope of the deliveries of endpoints within a scope.
 func ofEndpoints(scope db.Scope) db.Scope {
 	condition, args := scope.SQL()
 	return db.Where("endpoint_id IN (SELECT id FROM webhook_endpoints WHERE "+condition+")", args...)
 }
 
-// Delivery reads one delivery. One of an endpoint outside of the scope is not there.
+// Delivery returns one delivery. If its endpoint is outside the scope, it returns a NotFound fault.
 func (e *Endpoints) Delivery(ctx context.Context, q db.Querier, scope db.Scope, id string) (Delivery, error) {
 	condition, args := ofEndpoints(scope).And("id = ?", id).SQL()
 	var d Delivery
@@ -266,7 +266,8 @@ func (e *Endpoints) Delivery(ctx context.Context, q db.Querier, scope db.Scope, 
 	return d, db.NotFound(err, "no delivery %s", id)
 }
 
-// Deliveries lists the deliveries to an endpoint, newest first, before one of them (empty: all).
+// Deliveries lists the deliveries to an endpoint, newest first, starting after the delivery before
+// (empty: the newest).
 func (e *Endpoints) Deliveries(
 	ctx context.Context, scope db.Scope, endpointID, before string, limit int,
 ) ([]Delivery, error) {
@@ -285,7 +286,7 @@ func (e *Endpoints) Deliveries(
 	return deliveries, err
 }
 
-// Attempts lists the requests of a delivery, the first one first.
+// Attempts lists the requests of a delivery, oldest first.
 func (e *Endpoints) Attempts(ctx context.Context, scope db.Scope, deliveryID string) ([]Attempt, error) {
 	if _, err := e.Delivery(ctx, e.cfg.DB, scope, deliveryID); err != nil {
 		return nil, err

@@ -1,9 +1,9 @@
-// Package endpoint keeps the webhook endpoints that people configure, and delivers events to them.
+// Package endpoint stores the webhook endpoints that users configure, and delivers events to them.
 //
 // An endpoint has a URL, a format, and patterns of the events that it wants. Publish stores a
-// delivery for each endpoint that wants an event, in the transaction of what happened. Jobs
-// (package jobs) make the attempts, log each of them, and space them by a schedule and by what the
-// target asks for.
+// delivery for each endpoint that wants an event, in the transaction of the change. Jobs (package
+// jobs) make the attempts, record each of them, and space them by a schedule and the target's
+// Retry-After.
 //
 // # States of a delivery
 //
@@ -18,14 +18,14 @@
 //
 // # Invariants
 //
-//   - A delivery is made at least once, in no order. Receivers know repeats by the message id, which
-//     is the delivery's.
-//   - Requests go through webhook.Client, so that its guard applies to every one of them.
-//   - A secret is stored sealed, tied to its endpoint, and shown once. The URL of a chat is a secret,
-//     too: services show it only to who may change it.
-//   - A target that answers 410 disables its endpoint.
-//   - What is read or changed for a caller is within a db.Scope, on the column org_id.
+//   - A delivery arrives at least once, in no particular order. Receivers recognize
+//     repeats by the message id, which is the delivery's.
+//   - Requests go through webhook.Client, so its guard applies to all of them.
+//   - A secret is stored sealed, bound to its endpoint, and shown once. The URL of a
+//     chat is also a secret: services show it only to callers who may change it.
+//   - A target that responds with 410 disables its endpoint.
+//   - Reads and changes for a caller are within a db.Scope, on the column org_id.
 //
-// It is for events that people subscribe to. The edge control plane's routes, which are ordered and
-// many, have an engine of their own.
+// It is for events that users subscribe to. The edge control plane's routes, which are ordered and
+// numerous, have their own engine.
 package endpoint

@@ -21,40 +21,40 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations are the tables of this package, for db.DB.Migrate.
+// Migrations returns the tables of this package, for db.DB.Migrate.
 func Migrations() fs.FS {
 	sub, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the directory is compiled in
 	}
 	return sub
 }
 
-// The bounds of what may be configured.
+// Limits of the configuration.
 const (
-	MaxEndpoints   = 100 // of an org
+	MaxEndpoints   = 100 // per org
 	MaxPatterns    = 50
 	maxPattern     = 128  // bytes
 	maxDescription = 1000 // bytes
-	maxDeliveries  = 1000 // on a page
+	maxDeliveries  = 1000 // per page
 )
 
-// Endpoint is where events go.
+// Endpoint is a configured target of events.
 type Endpoint struct {
 	ID             string            `db:"id"`
 	OrgID          string            `db:"org_id"` // empty: it gets the events of all orgs
 	Description    string            `db:"description"`
 	URL            string            `db:"url"`
 	Format         Format            `db:"format"`
-	Events         db.JSON[[]string] `db:"events"` // patterns, in which * is any run of characters
+	Events         db.JSON[[]string] `db:"events"` // patterns, in which * matches any run of characters
 	Enabled        bool              `db:"enabled"`
-	DisabledReason string            `db:"disabled_reason"` // why it was disabled without being asked
+	DisabledReason string            `db:"disabled_reason"` // why it was disabled automatically
 	Secret         string            `db:"secret"`          // sealed; empty for chats
 	CreatedAt      db.Time           `db:"created_at"`
 	UpdatedAt      db.Time           `db:"updated_at"`
 }
 
-// Input is an endpoint as somebody configures it.
+// Input is the configurable part of an endpoint.
 type Input struct {
 	Description string
 	URL         string
@@ -63,22 +63,22 @@ type Input struct {
 	Enabled     bool
 }
 
-// Config is what endpoints need of their service.
+// Config holds the dependencies of Endpoints.
 type Config struct {
 	DB     *db.DB // with Migrations applied
 	Jobs   *jobs.Runner
 	Queue  string // of Jobs
 	Client *webhook.Client
-	Guard  webhook.Guard // as of Client
+	Guard  webhook.Guard // the same as Client's
 	Sealer *auth.Sealer
 	Now    func() time.Time
 	Rand   func() float64 // in [0, 1); safe for concurrent use
 }
 
-// Endpoints are the endpoints of a service. They are safe for concurrent use.
+// Endpoints manages the endpoints of a service. It is safe for concurrent use.
 type Endpoints struct{ cfg Config }
 
-// New opens the endpoints of a service, and registers their job, so that it comes before Jobs runs.
+// New returns the Endpoints of a service. It registers their job, so call it before Jobs runs.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{cfg}
 	jobs.Register(cfg.Jobs, cfg.Queue, jobKind, e.deliver)
@@ -113,8 +113,8 @@ func (e *Endpoints) check(in Input) error {
 	return nil
 }
 
-// Create makes an endpoint of an org. The secret with which its requests are signed is shown now and
-// never again; chats have none.
+// Create creates an endpoint of an org. It returns the secret that signs its requests, which cannot
+// be read again later; chats have none.
 func (e *Endpoints) Create(
 	ctx context.Context, tx *db.Tx, orgID string, in Input,
 ) (made Endpoint, secret string, err error) {
@@ -146,7 +146,7 @@ func (p *Endpoint) set(in Input, now db.Time) {
 	}
 }
 
-// wants reports whether the endpoint is to get an event.
+// wants reports whether the endpoint subscribes to an event.
 func (p *Endpoint) wants(event string) bool {
 	for _, pattern := range p.Events.V {
 		if glob.Match(pattern, event) {
@@ -156,7 +156,7 @@ func (p *Endpoint) wants(event string) bool {
 	return false
 }
 
-// Get reads one endpoint. One outside of the scope is not there.
+// Get returns one endpoint. If it is outside the scope, Get returns a NotFound fault.
 func (e *Endpoints) Get(ctx context.Context, q db.Querier, scope db.Scope, id string) (Endpoint, error) {
 	condition, args := scope.And("id = ?", id).SQL()
 	var found Endpoint
@@ -164,7 +164,7 @@ func (e *Endpoints) Get(ctx context.Context, q db.Querier, scope db.Scope, id st
 	return found, db.NotFound(err, "no webhook %s", id)
 }
 
-// List returns endpoints in the order of their ids, after one of them.
+// List returns endpoints in the order of their ids, starting after an id.
 func (e *Endpoints) List(ctx context.Context, scope db.Scope, after string, limit int) ([]Endpoint, error) {
 	condition, args := scope.And("id > ?", after).SQL()
 	endpoints := []Endpoint{}
@@ -174,7 +174,7 @@ func (e *Endpoints) List(ctx context.Context, scope db.Scope, after string, limi
 	return endpoints, err
 }
 
-// Update changes an endpoint. Its format stays: a secret comes with it.
+// Update changes an endpoint. The format cannot change, since the secret depends on it.
 func (e *Endpoints) Update(ctx context.Context, tx *db.Tx, scope db.Scope, id string, in Input) (Endpoint, error) {
 	if err := e.check(in); err != nil {
 		return Endpoint{}, err
@@ -196,8 +196,7 @@ func (e *Endpoints) Update(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	return p, err
 }
 
-// Delete removes an endpoint with its deliveries. What is being sent at this moment may still
-// arrive.
+// Delete deletes an endpoint with its deliveries. A request that is being sent may still arrive.
 func (e *Endpoints) Delete(ctx context.Context, tx *db.Tx, scope db.Scope, id string) error {
 	condition, args := scope.And("id = ?", id).SQL()
 	n, err := tx.Exec(ctx, "DELETE FROM webhook_endpoints WHERE "+condition, args...)
@@ -207,5 +206,5 @@ func (e *Endpoints) Delete(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	return err
 }
 
-// newID makes an id that sorts by the time it was made.
+// newID returns an id that sorts by creation time.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

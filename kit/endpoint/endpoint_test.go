@@ -25,7 +25,7 @@ import (
 
 var tables = dbtest.Migrations{"jobs": jobs.Migrations(), "endpoint": endpoint.Migrations()}
 
-// post is a service with endpoints, and the target that they lead to.
+// post is a service with endpoints, and their target.
 type post struct {
 	*testing.T
 	db        *db.DB
@@ -94,7 +94,7 @@ func (p *post) update(f func(tx *db.Tx) error) error {
 	return p.db.Update(p.Context(), f)
 }
 
-// create makes an endpoint of an org, and returns its secret, too.
+// create creates an endpoint of an org, and also returns its secret.
 func (p *post) create(org string, change ...func(*endpoint.Input)) (made endpoint.Endpoint, secret string) {
 	p.Helper()
 	in := endpoint.Input{URL: p.target.URL, Format: endpoint.Standard, Events: []string{"vm.*"}, Enabled: true}
@@ -123,7 +123,7 @@ func (p *post) publish(org, event string) (n int) {
 	return n
 }
 
-// work does what is enqueued, and returns when each job was to run, in minutes from now.
+// work runs the enqueued jobs, and returns their delays in minutes from now.
 func (p *post) work() (after []float64) {
 	p.Helper()
 	var waiting []struct {
@@ -156,7 +156,7 @@ func (p *post) work() (after []float64) {
 	return after
 }
 
-// answer sets what the target answers.
+// answer sets the target's response.
 func (p *post) answer(status int, header http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

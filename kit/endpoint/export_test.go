@@ -7,5 +7,5 @@ func (e *Endpoints) Work(ctx context.Context, delivery string, attempts int64) e
 	return e.deliver(ctx, nil, work{delivery, attempts})
 }
 
-// MaxTries are the attempts before a delivery fails.
+// MaxTries is the number of attempts before a delivery fails.
 const MaxTries = maxTries

@@ -7,34 +7,34 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Format is how the body of a request is written.
+// Format is the format of a request's body.
 type Format string
 
-// The formats. A chat gets the text of an event; what shows it decides about everything else.
+// The formats. A chat gets only the text of an event, and decides how to show it.
 const (
 	Standard Format = "standard" // Standard Webhooks: type, timestamp and data, signed
-	Slack    Format = "slack"    // incoming webhooks of Slack and what is compatible, such as Mattermost
-	Teams    Format = "teams"    // Microsoft Teams: an Adaptive Card, as its workflows take
+	Slack    Format = "slack"    // incoming webhooks of Slack and compatible ones, such as Mattermost
+	Teams    Format = "teams"    // Microsoft Teams: an Adaptive Card, as accepted by its workflows
 	Discord  Format = "discord"
 )
 
 func (f Format) known() bool { return f == Standard || f == Slack || f == Teams || f == Discord }
 
-// Event is something that endpoints may want to know.
+// Event is an event that endpoints may subscribe to.
 type Event struct {
 	Type string // such as "vm.started"
 	At   time.Time
-	Text string // a sentence for people: what chats show
-	Data any    // what programs get
+	Text string // a sentence for people, shown in chats
+	Data any    // for programs
 }
 
 const (
 	maxBody = 64 << 10
-	// maxText is what Discord takes, the least of all.
+	// maxText is Discord's limit, the lowest of all.
 	maxText = 2000
 )
 
-// body writes an event as a format has it.
+// body encodes an event in a format.
 func (f Format) body(ev Event) (string, error) {
 	type object = map[string]any
 	text := []rune(ev.Text)
@@ -44,7 +44,7 @@ func (f Format) body(ev Event) (string, error) {
 	case Slack:
 		content = object{"text": escapeSlack(shown)}
 	case Discord:
-		// Nobody is to be mentioned by what happens to be a VM's name.
+		// A VM's name must not mention anybody by accident.
 		content = object{"content": shown, "allowed_mentions": object{"parse": []string{}}}
 	case Teams:
 		content = object{"type": "message", "attachments": []object{{

@@ -1,14 +1,14 @@
-// Package fanout asks many peers the same at the same time, and puts their answers together: the
-// lists of a fleet, a search in all sites.
+// Package fanout queries many peers concurrently and combines their results: the lists of a fleet,
+// a search in all sites.
 //
 // # Invariants
 //
-//   - A peer answers whole and in time, or not at all: half an answer would look like a whole one.
-//   - Every peer whose answer is missing is named, with the reason.
-//   - All answers together stay within one budget, and at most AtOnce peers are asked at a time. A
-//     peer that fails gives back what it has taken, so that one that never ends costs the others
-//     nothing.
-//   - A panic in asking a peer costs that peer's answer only.
+//   - A peer's result is complete and in time, or missing: half a result would look like a whole one.
+//   - Every peer without a result is reported, with the reason.
+//   - All results together stay within one budget, and at most AtOnce peers are queried at a time.
+//     A peer that fails returns its share of the budget, so that a peer that sends without end
+//     costs the others nothing.
+//   - A panic while querying a peer costs only that peer's result.
 //
 // It imports routine.
 package fanout
@@ -25,39 +25,39 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// ErrBudget is why an answer is missing that the budget has no room for.
+// ErrBudget means that a result did not fit into the budget.
 var ErrBudget = errors.New("fanout: the answers would be too large together")
 
-// ErrBroke is why an answer is missing when asking for it has panicked. The log has the details.
+// ErrBroke means that querying a peer panicked. The log has the details.
 var ErrBroke = errors.New("fanout: asking it broke")
 
-// Options are how peers are asked.
+// Options configure Ask.
 type Options struct {
-	// AtOnce is how many peers are asked at a time, at least 1.
+	// AtOnce is how many peers are queried at a time, at least 1.
 	AtOnce int
-	// Budget is what all answers may take together.
+	// Budget limits all results together.
 	Budget *Budget
-	// Log has panics; nil is slog.Default.
+	// Log receives panics. Nil means slog.Default.
 	Log *slog.Logger
 }
 
-// Peer is one to ask.
+// Peer is a peer to query.
 type Peer[T any] struct {
 	Name string
-	// Deadline is how long the peer may take from when it is asked; ctx ends then.
+	// Deadline is the time limit for the peer, from when its query starts; then ctx ends.
 	Deadline time.Duration
-	// Ask gets the answer, and takes of the budget what that has.
+	// Ask queries the peer and takes its result's size from the budget.
 	Ask func(ctx context.Context, of *Share) ([]T, error)
 }
 
-// Missing is a peer without an answer.
+// Missing is a peer without a result.
 type Missing struct {
 	Name string
 	Err  error // of Ask, or ErrBroke
 }
 
-// Ask asks the peers, and returns what they answered and who did not, both in the order of peers. It
-// fails only if ctx ends.
+// Ask queries the peers, and returns their results and the peers without one, both in the order of
+// peers. It fails only if ctx ends.
 func Ask[T any](ctx context.Context, peers []Peer[T], o Options) ([]T, []Missing, error) {
 	answers := make([][]T, len(peers))
 	errs := make([]error, len(peers))
@@ -65,7 +65,7 @@ func Ask[T any](ctx context.Context, peers []Peer[T], o Options) ([]T, []Missing
 	var work sync.WaitGroup
 	for range min(max(o.AtOnce, 1), len(peers)) {
 		work.Go(func() {
-			_ = routine.Run(o.Log, "fanout", func() { // what panics is below
+			_ = routine.Run(o.Log, "fanout", func() { // panics are handled below
 				for i := next.Add(1) - 1; i < int64(len(peers)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 					answers[i], errs[i] = askOne(ctx, &peers[i], o)
 				}
@@ -100,25 +100,25 @@ func askOne[T any](ctx context.Context, p *Peer[T], o Options) (answer []T, err 
 	return answer, nil
 }
 
-// Budget bounds what several answers take together. It is safe for concurrent use.
+// Budget limits the total size of several results. It is safe for concurrent use.
 type Budget struct {
 	maxItems, maxBytes int64
 	items, bytes       atomic.Int64
 }
 
-// NewBudget makes a Budget of items, and of the bytes that are read for them.
+// NewBudget returns a Budget of items, and of the bytes that are read for them.
 func NewBudget(items, bytes int64) *Budget { return &Budget{maxItems: items, maxBytes: bytes} }
 
-// Share is what one answer takes of a budget. It belongs to the goroutine that asks.
+// Share is one result's share of a budget. It belongs to the goroutine of its query.
 type Share struct {
 	of           *Budget
 	items, bytes int64
 }
 
-// Of makes a Share for an answer that is asked for alone.
+// Of returns a Share for a single query outside of Ask.
 func (b *Budget) Of() *Share { return &Share{of: b} }
 
-// Take takes n items, or fails with ErrBudget.
+// Take takes n items, or returns ErrBudget.
 func (s *Share) Take(n int) error {
 	s.items += int64(n)
 	if s.of.items.Add(int64(n)) > s.of.maxItems {
@@ -127,7 +127,7 @@ func (s *Share) Take(n int) error {
 	return nil
 }
 
-// Reader reads from r until the bytes are used up, and fails with ErrBudget then.
+// Reader returns a reader of r that fails with ErrBudget once the bytes are used up.
 func (s *Share) Reader(r io.Reader) io.Reader { return &counted{s, r} }
 
 func (s *Share) giveBack() {

@@ -28,7 +28,7 @@ func peer(name string, f ask) fanout.Peer[string] {
 	return fanout.Peer[string]{Name: name, Deadline: time.Second, Ask: f}
 }
 
-// answers is a peer that answers at once.
+// answers returns a peer that responds immediately.
 func answers(name string, items ...string) fanout.Peer[string] {
 	return peer(name, func(_ context.Context, of *fanout.Share) ([]string, error) { return items, of.Take(len(items)) })
 }
@@ -113,7 +113,7 @@ func TestOneThatNeverEndsCostsTheOthersNothing(t *testing.T) {
 			return nil, err
 		},
 	} {
-		// One at a time, so that it is over before the next is asked.
+		// One at a time, so that it has ended before the next is queried.
 		items, missing, err := fanout.Ask(t.Context(), []fanout.Peer[string]{
 			answers("before", "one"), peer("endless", endless), answers("after", "two"),
 			peer("reads", func(_ context.Context, of *fanout.Share) ([]string, error) {

@@ -8,8 +8,8 @@ import (
 )
 
 // Error is a failure with a kind, a public message and a private cause.
-// Build one with New or Wrap and refine it with the With methods, each of which
-// returns a changed copy, so that a package-level Error can serve as a template.
+// Create one with New or Wrap. The With methods return a changed copy, so a package-level Error can
+// serve as a template.
 type Error struct {
 	// Kind decides the status that a caller sees.
 	Kind Kind
@@ -21,8 +21,8 @@ type Error struct {
 	Message string
 	// Field names the offending part of the input, for example "labels.zone".
 	Field string
-	// Limit names the setting or quota that the input exceeds, for example
-	// "policy.max_vcpus". Empty if it is not about one.
+	// Limit names the setting or quota that the input exceeds, for example "policy.max_vcpus". It
+	// is empty if the fault is not about a limit.
 	Limit string
 	// RetryAfter, when positive, tells the caller how long to wait.
 	RetryAfter time.Duration
@@ -41,7 +41,8 @@ func Wrap(kind Kind, cause error, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...), cause: cause}
 }
 
-// InvalidField is the commonest fault of all: a value in the input is wrong.
+// InvalidField returns a fault of kind Invalid for a wrong value in the input. The message begins
+// with the field's name.
 func InvalidField(field, format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
 }
@@ -67,7 +68,7 @@ func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	return &c
 }
 
-// Error is the text for logs and for Go callers: message and cause.
+// Error returns the message and the cause, for logs and Go callers.
 func (e *Error) Error() string {
 	if e.cause == nil {
 		return e.Message
@@ -78,7 +79,7 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// PublicCode is the code that a caller sees: Code, or that of the kind.
+// PublicCode returns the code that a caller sees: Code if set, otherwise the kind's code.
 func (e *Error) PublicCode() string {
 	if e.Code != "" {
 		return e.Code
@@ -86,9 +87,8 @@ func (e *Error) PublicCode() string {
 	return e.Kind.Code()
 }
 
-// From returns the fault in err's chain. An error without one becomes an
-// Internal fault with err as its private cause, or a StorageFailed one if a disk
-// or a quota is full; nil stays nil.
+// From returns the fault in err's chain. An error without one becomes an Internal fault with err as
+// its private cause, or a StorageFailed fault if a disk or quota is full. From returns nil for nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil
@@ -103,8 +103,8 @@ func From(err error) *Error {
 	return Wrap(Internal, err, "internal error")
 }
 
-// KindOf is the kind of the fault in err's chain, Internal if there is none.
-// It must not be called with a nil error.
+// KindOf returns the kind of the fault in err's chain, or Internal if there is none. err must not
+// be nil.
 func KindOf(err error) Kind { return From(err).Kind }
 
 // Is reports whether err is non-nil and its fault is of the given kind.

@@ -2,11 +2,11 @@ package fault
 
 import "net/http"
 
-// Kind is what went wrong, seen from the caller's side.
+// Kind classifies an error from the caller's point of view.
 type Kind uint8
 
-// The closed set of kinds. The zero value is Internal, so that a forgotten kind
-// never shows an inner message to a caller as something harmless.
+// The closed set of kinds. The zero value is Internal, so a missing kind never exposes an internal
+// message.
 const (
 	Internal        Kind = iota // a defect or an unexpected failure of the server
 	Invalid                     // the input is malformed or out of range
@@ -14,16 +14,16 @@ const (
 	Denied                      // valid credentials that do not permit this
 	NotFound                    // no such object in the caller's scope
 	NotAllowed                  // the path exists, but not with this method
-	Conflict                    // the object's present state forbids it
+	Conflict                    // the object's current state forbids it
 	Precondition                // a stated precondition (If-Match) does not hold
 	TooLarge                    // the input is larger than the limit
 	TooMany                     // the caller's rate or quota is used up
 	Unavailable                 // an engine, queue or feature is not available now
 	StorageFailed               // the write could not be made durable (disk full or refused)
-	WrongType                   // the input is of a media type that is not taken
-	Unreachable                 // a server that the answer depends on cannot be reached, or answers nonsense
-	Timeout                     // a server that the answer depends on has not answered in time
-	UpgradeRequired             // this takes another protocol, a WebSocket
+	WrongType                   // the input's media type is not supported
+	Unreachable                 // an upstream server cannot be reached or sends an invalid response
+	Timeout                     // an upstream server has not responded in time
+	UpgradeRequired             // the endpoint requires another protocol (WebSocket)
 	numKinds
 )
 
@@ -59,15 +59,14 @@ func (k Kind) info() kindInfo {
 	return kinds[k]
 }
 
-// Code is the kind's stable word, for example "not_found".
+// Code returns the kind's stable word, for example "not_found".
 func (k Kind) Code() string { return k.info().code }
 
-// String is Code.
+// String returns Code.
 func (k Kind) String() string { return k.Code() }
 
-// HTTPStatus is the one HTTP status for this kind.
+// HTTPStatus returns the HTTP status for this kind.
 func (k Kind) HTTPStatus() int { return k.info().http }
 
-// GRPCCode is the number of the one gRPC status code for this kind; convert it
-// with codes.Code.
+// GRPCCode returns the number of the gRPC status code for this kind. Convert it with codes.Code.
 func (k Kind) GRPCCode() uint32 { return k.info().grpc }

@@ -2,16 +2,16 @@ package feed
 
 import "sync"
 
-// Bell wakes whoever waits for something to happen in this process. A ring is remembered
-// for each subscriber until it listens, and rings in between count as one. The zero value
-// is ready; it is safe for concurrent use.
+// Bell wakes goroutines that wait for something to happen in this process. A ring stays pending for
+// each subscriber until it receives it; several pending rings count as one. The zero value is ready
+// to use. It is safe for concurrent use.
 type Bell struct {
 	mu        sync.Mutex
 	listeners map[chan struct{}]struct{}
 }
 
-// Subscribe returns a channel that receives after each ring, and the function that ends
-// the subscription.
+// Subscribe returns a channel that receives after each ring, and a function that ends the
+// subscription.
 func (b *Bell) Subscribe() (<-chan struct{}, func()) {
 	ch := make(chan struct{}, 1)
 	b.mu.Lock()

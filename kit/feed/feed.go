@@ -1,9 +1,9 @@
-// Package feed lets clients follow what happens, as server-sent events.
+// Package feed lets clients follow events as server-sent events.
 //
-// What happens is numbered in the database, in the order of its commits. A client that
-// was cut off names the last number that it has seen (Last-Event-ID) and misses nothing
-// that is still kept, on whichever replica it comes back. What this process does wakes its
-// streams at once (Bell); what other replicas do is found by polling.
+// Events are numbered in the database, in the order of their commits. A client that was
+// disconnected sends the last number that it has seen (Last-Event-ID) and misses no event that is
+// still stored, whichever replica it reconnects to. Events of this process wake its streams
+// immediately (Bell); events of other replicas are found by polling.
 package feed
 
 import (
@@ -15,32 +15,32 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// Feed is something that clients can follow.
+// Feed is a sequence of events that clients can follow.
 type Feed struct {
-	// Newest is the number of the newest event that there is, 0 if there is none.
+	// Newest returns the number of the newest event, 0 if there is none.
 	Newest func(ctx context.Context) (int64, error)
-	// Bell rings when there may be more.
+	// Bell rings when there may be new events.
 	Bell *Bell
-	// Poll is how soon a stream sees what another replica did.
+	// Poll is the polling interval for events of other replicas.
 	Poll time.Duration
 }
 
-// Serve answers with a stream until the client or the server ends it. Without
-// Last-Event-ID it begins with what happens next.
+// Serve sends a stream until the client or the server ends it. Without Last-Event-ID the stream
+// begins with the next event.
 //
-// after returns the events above a number in rising order, some at a time, within the
-// scope of the caller; it decides each time whether the caller may still see them. A fault
-// of kind Unauthenticated ends the stream without another word.
+// after returns events above a number in ascending order, some at a time, within the caller's
+// scope. It checks each time that the caller may still see them. A fault of kind Unauthenticated
+// ends the stream without an error.
 func (f *Feed) Serve(
 	w http.ResponseWriter, r *http.Request, after func(ctx context.Context, after int64) ([]httpserve.Event, error),
 ) error {
-	// Where the stream begins is read before its client can see it open: whatever happens
-	// from then on is in it.
+	// Read the start position before the client can see the open stream, so that the stream
+	// includes everything from then on.
 	newest, err := f.Newest(r.Context())
 	if err != nil {
 		return err
 	}
-	if r.Method == http.MethodHead { // which takes the patterns of GET, too
+	if r.Method == http.MethodHead { // patterns of GET also match HEAD
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		return nil
@@ -50,7 +50,7 @@ func (f *Feed) Serve(
 		return err
 	}
 	defer stream.Close()
-	// A number that was not given out yet is from before a backup was restored.
+	// A number that does not exist yet is from before a backup was restored.
 	if last, resumed := stream.LastEventID(); !resumed || last > newest {
 		stream.StartAfter(newest)
 	}
@@ -58,7 +58,7 @@ func (f *Feed) Serve(
 	defer cancel()
 	err = httpserve.Loop(stream.Context(), stream, wake, f.Poll, after)
 	if fault.Is(err, fault.Unauthenticated) {
-		return nil // the end of the stream says enough; its header is out
+		return nil // the header was already sent; ending the stream is enough
 	}
 	return err
 }

@@ -1,13 +1,13 @@
-// Package glob matches topics, image names and the like against patterns in
-// which * stands for any run of characters, the empty run included. Everything
-// else stands for itself; there is no way to escape a star.
+// Package glob matches topics, image names and the like against patterns in which * matches any run
+// of characters, including the empty one. All other characters match themselves; a star cannot be
+// escaped.
 package glob
 
-// Match reports whether s fits pattern. It takes at most len(pattern)*len(s)
-// steps and no memory, whatever the pattern.
+// Match reports whether s matches pattern. It takes at most len(pattern)*len(s) steps and allocates
+// nothing.
 func Match(pattern, s string) bool {
 	p, i := 0, 0
-	star, mark := -1, 0 // the last star, and where in s its run ends so far
+	star, mark := -1, 0 // the last star, and the current end of its match in s
 	for i < len(s) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':
@@ -16,7 +16,7 @@ func Match(pattern, s string) bool {
 		case p < len(pattern) && pattern[p] == s[i]:
 			p++
 			i++
-		case star >= 0: // let the last star take one more
+		case star >= 0: // extend the match of the last star by one
 			mark++
 			p, i = star+1, mark
 		default:

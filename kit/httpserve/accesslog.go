@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// LogMode is which requests the access log shows.
+// LogMode selects the requests that the access log shows.
 type LogMode string
 
 // The modes of the access log.
@@ -19,8 +19,8 @@ const (
 	LogOff    LogMode = "off"
 )
 
-// ParseLogMode accepts the three modes; the empty string is LogErrors. Anything
-// else is a fault of kind Invalid with the field "access-log".
+// ParseLogMode accepts the three modes; the empty string means LogErrors. Anything else is a fault
+// of kind Invalid with the field "access-log".
 func ParseLogMode(s string) (LogMode, error) {
 	switch m := LogMode(s); m {
 	case "":
@@ -36,11 +36,10 @@ const (
 	maxLoggedBytes = 512 // of a path, which a client may make as long as a header
 )
 
-// AccessLog writes one line for a finished request: method, route, path, status,
-// bytes of the body, duration, request id and remote address. Status 5xx is
-// logged at warn, all else at info. Query strings and headers are never logged,
-// because they may hold secrets. A mode other than LogAll and LogOff means
-// LogErrors.
+// AccessLog writes one line per finished request: method, route, path, status, bytes of the body,
+// duration, request id and remote address. Status 5xx is logged at warn, all else at info. Query
+// strings and headers are never logged, because they may hold secrets. A mode other than LogAll and
+// LogOff is treated as LogErrors.
 func AccessLog(log *slog.Logger, mode LogMode) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		if mode == LogOff {
@@ -48,8 +47,8 @@ func AccessLog(log *slog.Logger, mode LogMode) func(http.Handler) http.Handler {
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x, w, r := track(w, r)
-			// Handlers like http.StripPrefix work on copies, but nothing stops one
-			// from changing the URL it was given.
+			// Handlers like http.StripPrefix work on copies, but a handler may change the URL it
+			// was given.
 			path := r.URL.Path
 			returned := false
 			defer func() {
@@ -88,7 +87,7 @@ func (x *exchange) log(
 	)
 }
 
-// remote is the peer with its port, or the client that a trusted proxy names.
+// remote returns the peer with its port, or the client that a trusted proxy reports.
 func remote(r *http.Request) string {
 	if x := exchangeOf(r.Context()); x != nil && x.client.IsValid() {
 		return x.client.String()

@@ -14,11 +14,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// BodyError turns an error from reading or decoding a request's JSON body into a
-// fault: TooLarge beyond the limit of LimitBody, otherwise Invalid with the
-// field and the expected type where encoding/json knows them. A fault passes
-// unchanged, and so does *json.InvalidUnmarshalError, which is a mistake in the
-// handler. nil stays nil.
+// BodyError converts an error from reading or decoding a request's JSON body to a fault: TooLarge
+// beyond the limit of LimitBody, otherwise Invalid with the field and the expected type if
+// encoding/json reports them. Faults are returned unchanged, and so is *json.InvalidUnmarshalError,
+// which is a bug in the handler. It returns nil for nil.
 func BodyError(err error) error {
 	var (
 		f        *fault.Error
@@ -45,7 +44,7 @@ func BodyError(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.Wrap(fault.Invalid, err, "the request body did not arrive in time")
 	}
-	// encoding/json has no type for this one.
+	// encoding/json has no error type for this case.
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if unquoted, e := strconv.Unquote(name); e == nil {
 			name = unquoted
@@ -55,7 +54,7 @@ func BodyError(err error) error {
 		e.Field = name
 		return e
 	}
-	// time.Time does not say which field it was.
+	// time.Time does not report the field.
 	var parse *time.ParseError
 	if errors.As(err, &parse) || strings.Contains(err.Error(), "Time.UnmarshalJSON: ") {
 		return fault.Wrap(
@@ -63,8 +62,8 @@ func BodyError(err error) error {
 			"a time in the request body is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z",
 		)
 	}
-	// What remains comes from the UnmarshalJSON of a type, or from a client that
-	// stopped sending: the input's fault either way.
+	// Anything else comes from a type's UnmarshalJSON, or from a client that stopped sending. Both
+	// are the input's fault.
 	return fault.Wrap(fault.Invalid, err, "the request body cannot be read")
 }
 
@@ -78,7 +77,7 @@ func typeFault(err *json.UnmarshalTypeError) error {
 	return f
 }
 
-// jsonType names a Go type the way a caller knows it.
+// jsonType returns the JSON name of a Go type.
 func jsonType(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -10,10 +10,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// maxForwarded bounds the proxies of a chain that are looked at.
+// maxForwarded limits how many proxies of a chain are examined.
 const maxForwarded = 16
 
-// ParsePrefixes reads addresses and networks in CIDR notation. field names the setting in faults.
+// ParsePrefixes parses addresses and networks in CIDR notation. Faults name the setting field.
 func ParsePrefixes(field string, list []string) ([]netip.Prefix, error) {
 	prefixes := make([]netip.Prefix, 0, len(list))
 	for _, text := range list {
@@ -35,9 +35,9 @@ func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// forwarded notes whose request it is when a trusted proxy passes it on: the last address of
-// Forwarded (RFC 7239) or X-Forwarded-For that is not a trusted proxy itself. What stands before
-// that address was written by the client and may be made up.
+// forwarded records the client of a request that a trusted proxy forwards: the last address in
+// Forwarded (RFC 7239) or X-Forwarded-For that is not itself a trusted proxy. Addresses before it
+// were sent by the client and may be forged.
 func forwarded(next http.Handler, proxies []netip.Prefix) http.Handler {
 	if len(proxies) == 0 {
 		return next
@@ -54,9 +54,9 @@ func forwarded(next http.Handler, proxies []netip.Prefix) http.Handler {
 	})
 }
 
-// clientOf is the client that the headers name, invalid if they name none. A proxy sets one of the
-// two headers, and passes on what a client sent as the other. So if both are there, they are believed
-// only if they agree.
+// clientOf returns the client that the headers report, or an invalid address if none. A proxy sets
+// one of the two headers and may pass on the other as the client sent it. If both are present, they
+// are trusted only if they agree.
 func clientOf(h http.Header, proxies []netip.Prefix) netip.Addr {
 	standard, usual := forwardedFor(h), splitAll(h.Values("X-Forwarded-For"))
 	switch {
@@ -71,8 +71,8 @@ func clientOf(h http.Header, proxies []netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// lastStranger is the last address of a chain that is not a trusted proxy. It is invalid if there is
-// none, or if something that is not an address stands behind it, such as "unknown".
+// lastStranger returns the last address of a chain that is not a trusted proxy. It is invalid if
+// there is none, or if a later entry is not an address, such as "unknown".
 func lastStranger(chain []string, proxies []netip.Prefix) netip.Addr {
 	for _, text := range slices.Backward(chain[max(0, len(chain)-maxForwarded):]) {
 		addr := addressOf(text)
@@ -83,7 +83,7 @@ func lastStranger(chain []string, proxies []netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// forwardedFor lists the addresses of the header Forwarded (RFC 7239), the client's first.
+// forwardedFor returns the addresses in the Forwarded header (RFC 7239), the client's first.
 func forwardedFor(h http.Header) (chain []string) {
 	for _, element := range splitAll(h.Values("Forwarded")) {
 		for pair := range strings.SplitSeq(element, ";") {
@@ -105,7 +105,7 @@ func splitAll(lines []string) (items []string) {
 	return items
 }
 
-// addressOf reads an address with or without a port, and with or without brackets.
+// addressOf parses an address with or without a port, and with or without brackets.
 func addressOf(text string) netip.Addr {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
@@ -117,8 +117,8 @@ func addressOf(text string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// network is the part of an address that one client has to itself: all of an IPv4 address, and the
-// first 64 bits of an IPv6 address, since hosts choose the others as they like (RFC 4291).
+// network returns the part of an address that belongs to one client: all of an IPv4 address, and
+// the first 64 bits of an IPv6 address, since hosts choose the remaining bits freely (RFC 4291).
 func network(addr netip.Addr) string {
 	if addr.Is6() {
 		if prefix, err := addr.Prefix(64); err == nil {
@@ -128,8 +128,8 @@ func network(addr netip.Addr) string {
 	return addr.String()
 }
 
-// RemoteIP is the address of the client, without its port: that of the peer, or, when the peer is
-// a trusted proxy, the one that the proxy names.
+// RemoteIP returns the client's address without its port: the peer's or, if the peer is a trusted
+// proxy, the one that the proxy reports.
 func RemoteIP(r *http.Request) string {
 	if x := exchangeOf(r.Context()); x != nil && x.client.IsValid() {
 		return x.client.String()
@@ -141,8 +141,8 @@ func RemoteIP(r *http.Request) string {
 	return host
 }
 
-// RemoteNetwork is RemoteIP for counting: all addresses that one client can choose are one. It is a
-// key for RateLimit.
+// RemoteNetwork is RemoteIP as a key for RateLimit: addresses that one client can choose freely
+// share it.
 func RemoteNetwork(r *http.Request) string {
 	ip := RemoteIP(r)
 	if addr := addressOf(ip); addr.IsValid() {

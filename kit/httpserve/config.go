@@ -8,55 +8,53 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Config is how a service listens. The zero value becomes usable through
-// Defaults once Listen is set. The names in the yaml tags are those that faults
-// from Validate carry.
+// Config holds the listening address and limits of a Server. With Listen set, Defaults makes a zero
+// Config usable. Faults from Validate use the names in the yaml tags.
 type Config struct {
 	// Listen is host:port; an empty host means every interface, port 0 a free one.
 	Listen string `yaml:"listen"`
-	// TLSCert and TLSKey are PEM files, read again when they change on disk.
-	// Both empty means cleartext unless SelfSigned is set.
+	// TLSCert and TLSKey are PEM files, reloaded when they change on disk. If both are empty, the
+	// server uses cleartext unless SelfSigned is set.
 	TLSCert string `yaml:"tls-cert"`
 	TLSKey  string `yaml:"tls-key"`
-	// ClientCA is a PEM file of the authorities whose client certificates are
-	// accepted. A certificate is verified if one is given; whether one is needed
-	// is decided per route from r.TLS, unless ClientRequired is set.
+	// ClientCA is a PEM file of the authorities whose client certificates are accepted. A
+	// certificate is verified if the client sends one; unless ClientRequired is set, each route
+	// checks r.TLS if it requires one.
 	ClientCA string `yaml:"client-ca"`
-	// ClientRequired refuses, at the handshake, clients without a verified certificate.
+	// ClientRequired rejects clients without a verified certificate at the handshake.
 	ClientRequired bool `yaml:"client-required"`
 	// SelfSigned serves TLS with a throw-away certificate, for development only.
 	SelfSigned bool `yaml:"tls-self-signed"`
-	// MaxInFlight is the value for LimitInFlight. Listen does not apply it
-	// itself, because the refusal is written by the service's own ErrorRenderer.
+	// MaxInFlight is the value for LimitInFlight. Listen does not apply it itself, because the
+	// refusal is written by the service's own ErrorRenderer.
 	MaxInFlight int `yaml:"max-in-flight"`
-	// MaxConnections and MaxConnectionsPerAddress bound the connections that are open at once. Beyond
-	// them, new ones are closed at once. Trusted proxies have no bound of their own. By default
-	// connections take at most half of the files that the process may open, and those of one address a
-	// quarter of that, so that no client keeps the others, and the service's own files, out.
+	// MaxConnections and MaxConnectionsPerAddress limit the open connections. Further ones are
+	// closed immediately. Connections from trusted proxies are not counted. By default, connections
+	// may use at most half of the files that the process may open, and those of one address a
+	// quarter of that, so that no client can exhaust the files for other clients and the service
+	// itself.
 	MaxConnections           int `yaml:"max-connections"`
 	MaxConnectionsPerAddress int `yaml:"max-connections-per-address"`
 	// TrustedProxies are addresses and networks (CIDR) whose Forwarded and X-Forwarded-For headers
-	// are believed.
+	// are trusted.
 	TrustedProxies []string `yaml:"trusted-proxies"`
-	// DrainTimeout is how long requests in flight may take once Run was told to
-	// stop.
+	// DrainTimeout is how long requests in flight may take after Run's context ended.
 	DrainTimeout time.Duration `yaml:"drain-timeout"`
-	// ReadHeaderTimeout and ReadTimeout limit how long a client may take to send
-	// a request's headers, and its body. A body must also keep a least rate of 1 KiB/s after the
-	// first 10 s.
+	// ReadHeaderTimeout and ReadTimeout limit how long a client may take to send a request's
+	// headers, and its body. A body must also keep a minimum rate of 1 KiB/s after the first 10 s.
 	ReadHeaderTimeout time.Duration `yaml:"read-header-timeout"`
 	ReadTimeout       time.Duration `yaml:"read-timeout"`
-	// WriteTimeout limits a response, counted from the end of the request's
-	// headers. EventStream replaces it by a deadline per write; a handler that
-	// sends something large does the same with http.ResponseController.
+	// WriteTimeout limits a response, from the end of the request's headers. EventStream replaces
+	// it with a deadline per write; a handler that sends a large response does the same with
+	// http.ResponseController.
 	WriteTimeout time.Duration `yaml:"write-timeout"`
-	// IdleTimeout closes a kept-alive connection without requests.
+	// IdleTimeout closes a keep-alive connection without requests.
 	IdleTimeout time.Duration `yaml:"idle-timeout"`
-	// MaxHeaderBytes limits the request line and headers together.
+	// MaxHeaderBytes limits the request line and headers together, in bytes.
 	MaxHeaderBytes int `yaml:"max-header-bytes"`
 }
 
-// Defaults fills every limit that is zero.
+// Defaults sets every limit that is zero to its default.
 func (c *Config) Defaults() {
 	setDefault(&c.MaxInFlight, 4096)
 	setDefault(&c.MaxConnections, defaultConnections(maxFiles()))
@@ -69,7 +67,8 @@ func (c *Config) Defaults() {
 	setDefault(&c.MaxHeaderBytes, 64<<10)
 }
 
-// defaultConnections is MaxConnections where the process may have so many files open; 0 is unlimited.
+// defaultConnections returns the default of MaxConnections for a process that may open this many
+// files; 0 means unlimited.
 func defaultConnections(files int) int {
 	const most = 32768
 	if files == 0 {
@@ -85,8 +84,8 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Validate reports the first wrong value as a fault of kind Invalid whose Field
-// is the value's key. It does not open the files.
+// Validate returns the first wrong value as a fault of kind Invalid whose Field is the value's key.
+// It does not open the files.
 func (c Config) Validate() error {
 	if _, _, err := splitListen(c.Listen); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// limitConnections closes connections beyond the slots, in all and by address.
+// limitConnections closes connections that exceed the slots, in total or per address.
 func limitConnections(ln net.Listener, slots *Slots, proxies []netip.Prefix) net.Listener {
 	return &limitedListener{Listener: ln, slots: slots, proxies: proxies}
 }
@@ -24,11 +24,11 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		addr := addressOf(c.RemoteAddr().String())
 		if contains(l.proxies, addr) {
-			return c, nil // many clients come through it
+			return c, nil // many clients share it
 		}
 		release, ok := l.slots.Take(network(addr))
 		if !ok {
-			_ = c.Close() // it was not used
+			_ = c.Close() // nothing was sent or received
 			continue
 		}
 		return &limitedConn{Conn: c, release: release}, nil

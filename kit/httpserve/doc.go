@@ -1,5 +1,5 @@
-// Package httpserve is the one way in which every service serves HTTP: a server
-// with safe limits and a graceful drain, and the middlewares around its routes.
+// Package httpserve serves HTTP for all services: a server with safe limits and graceful drain, and
+// the middlewares around its routes.
 //
 // A service builds a *http.ServeMux and wraps it, outermost first:
 //
@@ -16,11 +16,11 @@
 //
 // Invariants:
 //
-//   - Every error response is written by one ErrorRenderer from a fault; no
-//     middleware chooses a status of its own.
-//   - Nothing that a client sends can grow memory without bound: labels, keys,
-//     bodies, headers and requests in flight are all limited.
-//   - Neither query strings nor header values other than the request id are
+//   - Every error response is written by one ErrorRenderer from a fault;
+//     middlewares never choose a status themselves.
+//   - No client input can grow memory without bound: labels, keys, bodies,
+//     headers and requests in flight are all limited.
+//   - Query strings, and header values other than the request id, are never
 //     logged, because they may hold secrets.
 //   - However many middlewares are stacked, a request has one ResponseWriter
 //     wrapper and one record of what happened (its id, route, status and size).

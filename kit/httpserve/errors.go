@@ -16,21 +16,20 @@ import (
 // Internal; its text is not shown.
 type ErrorRenderer func(w http.ResponseWriter, r *http.Request, err error)
 
-// statusClientClosed is recorded when the client left before the answer. It is
-// nginx's convention and is never received by anyone, but it keeps impatient
-// clients out of the count of server errors.
+// statusClientClosed is recorded if the client disconnected before the response. It is nginx's
+// convention. No client ever receives it, but it keeps such requests out of the count of server
+// errors.
 const statusClientClosed = 499
 
-// JSONErrors writes errors as the body that the contract describes, with the fault's
-// status. It sends
-// Cache-Control: no-store; Retry-After in whole seconds, rounded up, if the fault
-// has one (RFC 9110 section 10.2.3); and WWW-Authenticate: Bearer on 401
-// (section 11.6.1, RFC 6750), unless the handler has set a challenge. A 426 names WebSocket as the
-// protocol to take (section 15.5.22, RFC 6455 section 4.2.2): services have no other.
+// JSONErrors returns an ErrorRenderer that writes errors as the contract's error body, with the
+// fault's status. It sends Cache-Control: no-store; Retry-After in whole seconds, rounded up, if
+// the fault has one (RFC 9110 section 10.2.3); and WWW-Authenticate: Bearer on 401 (section 11.6.1,
+// RFC 6750), unless the handler has set a challenge. A 426 requests an upgrade to WebSocket
+// (section 15.5.22, RFC 6455 section 4.2.2), the only other protocol that services have.
 //
-// Internal and StorageFailed faults are logged with their cause at error level, and
-// Unavailable, Unreachable and Timeout ones that have a cause at warn. If the header is
-// out already, logging is all that it does.
+// Internal and StorageFailed faults are logged with their cause at error level, and Unavailable,
+// Unreachable and Timeout faults that have a cause at warn. If the header was already sent,
+// JSONErrors only logs.
 func JSONErrors(log *slog.Logger, body problem.Body) ErrorRenderer {
 	return func(w http.ResponseWriter, r *http.Request, err error) {
 		f := fault.From(err)
@@ -52,7 +51,7 @@ func JSONErrors(log *slog.Logger, body problem.Body) ErrorRenderer {
 		}
 
 		h := w.Header()
-		h.Del("Content-Length") // it was for the body that failed
+		h.Del("Content-Length") // it belonged to the body that failed
 		h.Set("Content-Type", "application/json")
 		h.Set("Cache-Control", "no-store")
 		if f.RetryAfter > 0 {
@@ -67,14 +66,14 @@ func JSONErrors(log *slog.Logger, body problem.Body) ErrorRenderer {
 			h.Set("Sec-WebSocket-Version", "13")
 		}
 		w.WriteHeader(status)
-		_ = body.Encode(w, problem.Problem{ // the client may have left
+		_ = body.Encode(w, problem.Problem{ // the client may have disconnected
 			Code: f.PublicCode(), Message: publicMessage(f, id), Field: f.Field, Limit: f.Limit, RequestID: id,
 		})
 	}
 }
 
-// publicMessage is a fault's message as the caller of a request reads it. That of the
-// server's own failure says under which request id the log has the details.
+// publicMessage returns the message of a fault for the caller. For Internal faults it adds the
+// request id under which the server's log has the details.
 func publicMessage(f *fault.Error, id string) string {
 	if f.Kind != fault.Internal || id == "" {
 		return f.Message

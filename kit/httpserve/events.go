@@ -16,19 +16,19 @@ import (
 
 const (
 	defaultHeartbeat = 15 * time.Second
-	// eventWriteTimeout drops a reader that takes nothing for this long.
+	// eventWriteTimeout disconnects a client that reads nothing for this long.
 	eventWriteTimeout = 10 * time.Second
 )
 
 // Event is one message of an event stream.
 type Event struct {
-	ID   int64  // positive and growing; the client returns it when it reconnects
+	ID   int64  // positive and increasing; the client sends it back when it reconnects
 	Name string // the event's type; empty means "message"
 	Data any    // encoded as JSON
 }
 
-// EventStream writes server-sent events (HTML standard, section 9.2). It belongs
-// to one goroutine.
+// EventStream writes server-sent events (HTML standard, section 9.2). It is not safe for concurrent
+// use.
 type EventStream struct {
 	w         http.ResponseWriter
 	rc        *http.ResponseController
@@ -37,19 +37,18 @@ type EventStream struct {
 	heartbeat time.Duration
 	last      int64
 	resumed   bool
-	end       func() // gives back the stream's slot; nil: none was taken
+	end       func() // releases the stream's slot; nil if none was taken
 	buf       bytes.Buffer
 }
 
-// NewEventStream begins a stream: it sends the header and lifts the server's read
-// and write timeouts for this response. heartbeat is how long the stream may be
-// silent before Loop sends a comment that keeps proxies from closing it; 0 is
-// 15 s. The caller must call Close.
+// NewEventStream starts a stream: it sends the header and lifts the server's read and write
+// timeouts for this response. heartbeat is how long the stream may be silent before Loop sends a
+// comment that keeps proxies from closing it; 0 means 15 s. The caller must call Close.
 //
-// A Last-Event-ID (or, since a browser cannot set that header on a first
-// connection, the query parameter last_event_id) that is not a whole number from
-// 0 is a fault of kind Invalid; nothing is sent then. The header wins. A caller with too many
-// streams gets a fault of kind TooMany (LimitInFlight).
+// A Last-Event-ID that is not a whole number from 0 is a fault of kind Invalid, and nothing is
+// sent. A browser cannot set that header on a first connection, so the query parameter
+// last_event_id is accepted too; the header takes precedence. A caller with too many streams gets a
+// fault of kind TooMany (LimitInFlight).
 func NewEventStream(w http.ResponseWriter, r *http.Request, heartbeat time.Duration) (*EventStream, error) {
 	if heartbeat <= 0 {
 		heartbeat = defaultHeartbeat
@@ -81,7 +80,7 @@ func NewEventStream(w http.ResponseWriter, r *http.Request, heartbeat time.Durat
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer events
 	w.WriteHeader(http.StatusOK)
 	s.ctx, s.cancel = StreamContext(r.Context())
 	if err := s.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -100,8 +99,8 @@ func (s *EventStream) setDeadlines() error {
 	return nil
 }
 
-// Context ends when the client leaves, the server begins to drain, or Close is
-// called.
+// Context returns a context that ends when the client disconnects, the server begins to drain, or
+// Close is called.
 func (s *EventStream) Context() context.Context { return s.ctx }
 
 // Close releases the stream's context. The response ends when the handler
@@ -113,16 +112,16 @@ func (s *EventStream) Close() {
 	}
 }
 
-// LastEventID is the id that the client has seen last, and whether it named one.
+// LastEventID returns the last id that the client has seen. ok is false if it sent none.
 func (s *EventStream) LastEventID() (id int64, ok bool) { return s.last, s.resumed }
 
-// StartAfter makes Loop begin after id. It is for clients without a LastEventID
-// that shall not receive the whole history.
+// StartAfter makes Loop begin after id. It is for clients without a LastEventID that should not
+// receive the whole history.
 func (s *EventStream) StartAfter(id int64) { s.last = id }
 
-// Send writes one event and flushes it. An id of 0 is left out. data becomes one
-// line of JSON. The event's name must not contain a line break. Any error means
-// that the stream is over, except one from encoding data.
+// Send writes one event and flushes it. An id of 0 is omitted. data is encoded as one line of JSON.
+// The event's name must not contain a line break. Any error except one from encoding data means
+// that the stream has ended.
 func (s *EventStream) Send(id int64, event string, data any) error {
 	if strings.ContainsAny(event, "\r\n") {
 		return fmt.Errorf("httpserve: event name %q contains a line break", event)
@@ -171,8 +170,8 @@ func (s *EventStream) write() error {
 	if err := s.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("httpserve: event stream: %w", err)
 	}
-	// HTTP/2 resets the stream when a deadline passes even if nothing is being
-	// written, so none may stay behind.
+	// HTTP/2 resets the stream when a deadline passes even if nothing is being written, so the
+	// deadline must be cleared.
 	err = s.rc.SetWriteDeadline(time.Time{})
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("httpserve: event stream: %w", err)
@@ -180,13 +179,12 @@ func (s *EventStream) write() error {
 	return nil
 }
 
-// Loop sends what fetch returns until ctx or the stream's Context ends, which is
-// the normal end and returns nil; the error of fetch or of a write ends it too.
+// Loop sends the events that fetch returns until ctx or the stream's Context ends, and then returns
+// nil. It returns any error of fetch or of a write.
 //
-// fetch returns events whose ids are above after, in rising order, as many at a
-// time as it likes; others are skipped. It is called again at once until it
-// returns nothing new, then whenever wake yields or poll has passed (0 means
-// never). A closed wake channel counts as one that never yields.
+// fetch returns events with ids greater than after, in ascending order, as many as it likes; others
+// are skipped. Loop calls it repeatedly until it returns nothing new, then whenever wake yields or
+// poll has passed (0 means never). A closed wake channel is treated as one that never yields.
 func Loop(ctx context.Context, s *EventStream, wake <-chan struct{}, poll time.Duration,
 	fetch func(ctx context.Context, after int64) ([]Event, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -238,7 +236,7 @@ func Loop(ctx context.Context, s *EventStream, wake <-chan struct{}, poll time.D
 	}
 }
 
-// sendNew sends events until fetch has no more.
+// sendNew sends events until fetch returns no new ones.
 func (s *EventStream) sendNew(
 	ctx context.Context, fetch func(context.Context, int64) ([]Event, error),
 ) (sent bool, err error) {

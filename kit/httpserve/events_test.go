@@ -17,8 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// deadlineWriter records the deadlines in force, as the server's own writer
-// would keep them.
+// deadlineWriter records the current deadlines, as the server's own writer would.
 type deadlineWriter struct {
 	*httptest.ResponseRecorder
 	read, write time.Time
@@ -135,7 +134,7 @@ func TestLastEventIDComesFromHeaderThenQuery(t *testing.T) {
 	}
 }
 
-// transcript is a response that may be read while it is written.
+// transcript is a response that can be read while it is written.
 type transcript struct {
 	*httptest.ResponseRecorder
 	mu sync.Mutex
@@ -155,7 +154,7 @@ func (w *transcript) text() string {
 	return w.Body.String()
 }
 
-// history is a growing list of events 1..n, handed out two at a time.
+// history is a growing list of events 1..n, returned two at a time.
 type history struct{ n, calls atomic.Int64 }
 
 func newHistory(n int64) *history {
@@ -172,7 +171,7 @@ func (h *history) fetch(_ context.Context, after int64) (events []httpserve.Even
 	return events, nil
 }
 
-// ids are the ids of the events in a stream's text, in order.
+// ids returns the ids of the events in a stream's text, in order.
 func ids(body string) (got []string) {
 	for line := range strings.Lines(body) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "id: "); ok {

@@ -12,53 +12,52 @@ import (
 	"time"
 )
 
-// exchange is the one record of a request and its response. It is the
-// ResponseWriter that handlers see, and it is in the request's context, so that
-// middlewares share it whatever stands between them. It belongs to the goroutine
-// that serves the request.
+// exchange records a request and its response. It is the ResponseWriter that handlers see, and it
+// is in the request's context, so that all middlewares share it. It belongs to the goroutine that
+// serves the request.
 type exchange struct {
 	w      http.ResponseWriter
 	start  time.Time
-	shared bool // is in the request's context; false for one that only Mux uses
+	shared bool // it is in the request's context; false if only Mux uses it
 
 	id      string
 	idValue [1]string // backing of the response header, to save an allocation
 
-	// routed is the request that the innermost Mux saw. ServeMux writes the
-	// pattern into that very request, which middlewares outside do not have once
-	// anything in between has called WithContext.
+	// routed is the request that the innermost Mux saw. ServeMux stores the pattern in exactly that
+	// request, and outer middlewares no longer have it once anything in between has called
+	// WithContext.
 	routed *http.Request
-	// unmatched asks WriteHeader to swallow the ServeMux's own error response;
-	// swallowed holds its status then.
+	// unmatched makes WriteHeader swallow the ServeMux's own error response. swallowed then holds
+	// its status.
 	unmatched bool
 	swallowed int
 
 	lasting bool // Lasting was called
 	http1   bool
-	body    *leastRateBody // nil: there is none, or the server has no deadlines
-	client  netip.Addr     // whose request it is, when a trusted proxy says so
-	// What LimitInFlight counts: the request, until it ends or becomes a stream.
+	body    *leastRateBody // nil: there is no body, or the server has no deadlines
+	client  netip.Addr     // the client, if a trusted proxy reports it
+	// The request counts against LimitInFlight until it ends or becomes a stream.
 	counted  *http.Request
 	inFlight *atomic.Int64
 	streams  *Slots
-	reserved func() // gives back what ReserveStream has taken; nil once the connection is hijacked
+	reserved func() // releases what ReserveStream has taken; nil once the connection is hijacked
 
 	status int   // 0 until the final header is written
 	bytes  int64 // of the body
-	stream bool  // lasts until the client leaves, so its duration says nothing
+	stream bool  // lasts until the client disconnects, so its duration is meaningless
 }
 
 type exchangeKey struct{}
 
-// track returns the exchange of the request, and what to pass on to the next
-// handler. The first middleware creates it.
+// track returns the exchange of the request, and the writer and request for the next handler. The
+// first middleware creates the exchange.
 func track(w http.ResponseWriter, r *http.Request) (*exchange, http.ResponseWriter, *http.Request) {
 	x, ok := w.(*exchange)
 	if ok && x.shared {
 		return x, w, r
 	}
-	// A foreign middleware may have wrapped the writer again; what passes through
-	// it still reaches the shared one.
+	// A foreign middleware may have wrapped the writer again; its writes still reach the shared
+	// exchange.
 	if outer := exchangeOf(r.Context()); outer != nil {
 		return outer, w, r
 	}
@@ -74,8 +73,8 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// unmatchedRoute stands for every request that no pattern matched, so that
-// paths made up by clients do not become labels.
+// unmatchedRoute is the route of every request that no pattern matched, so that paths chosen by
+// clients do not become labels.
 const unmatchedRoute = "unmatched"
 
 func (x *exchange) route() string {
@@ -86,8 +85,8 @@ func (x *exchange) route() string {
 	return x.routed.Pattern
 }
 
-// finalStatus is what the client saw. A handler that returned without writing
-// sent 200; one that panicked first is about to become a 500.
+// finalStatus returns the status that the client saw. A handler that returned without writing sent
+// 200; one that panicked before writing will become a 500.
 func (x *exchange) finalStatus(returned bool) int {
 	switch {
 	case x.status != 0:
@@ -98,8 +97,8 @@ func (x *exchange) finalStatus(returned bool) int {
 	return http.StatusInternalServerError
 }
 
-// RouteFrom is the ServeMux pattern that matched the request, for example
-// "GET /v1/sites/{id}", or "unmatched". It is known from the Mux inwards.
+// RouteFrom returns the ServeMux pattern that matched the request, for example
+// "GET /v1/sites/{id}", or "unmatched". It is known only inside the Mux.
 func RouteFrom(ctx context.Context) string {
 	if x := exchangeOf(ctx); x != nil {
 		return x.route()
@@ -112,7 +111,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
 func (x *exchange) Header() http.Header { return x.w.Header() }
 
-// begin notes the status of the answer, whose header is about to be sent.
+// begin records the status of a response whose header is about to be sent.
 func (x *exchange) begin(status int) {
 	x.status = status
 	if x.body != nil {
@@ -147,7 +146,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom keeps the server's path to sendfile for files.
+// ReadFrom lets the server use sendfile for files.
 func (x *exchange) ReadFrom(src io.Reader) (int64, error) {
 	if x.swallowed != 0 {
 		return io.Copy(io.Discard, src)
@@ -160,7 +159,7 @@ func (x *exchange) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// Flush serves handlers that look for http.Flusher.
+// Flush implements http.Flusher.
 func (x *exchange) Flush() { _ = x.FlushError() }
 
 // FlushError sends the header if none was sent.
@@ -174,7 +173,7 @@ func (x *exchange) FlushError() error {
 	return http.NewResponseController(x.w).Flush()
 }
 
-// Hijack records that no response can be written any more.
+// Hijack takes over the connection. No response can be written afterwards.
 func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	end := x.reserved
 	if end == nil {
@@ -195,7 +194,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &streamConn{Conn: c, end: end}, rw, nil
 }
 
-// streamConn is a connection that was hijacked.
+// streamConn is a hijacked connection.
 type streamConn struct {
 	net.Conn
 	end func()
@@ -206,8 +205,8 @@ func (c *streamConn) Close() error {
 	return c.Conn.Close()
 }
 
-// innermost is the server's own writer, for the functions of net/http that look
-// for its private methods.
+// innermost returns the server's own writer, for functions of net/http that use its private
+// methods.
 func innermost(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -218,7 +217,7 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 	}
 }
 
-// Chain wraps h in middlewares, the first of them outermost.
+// Chain wraps h in middlewares, the first one outermost.
 func Chain(h http.Handler, middlewares ...func(http.Handler) http.Handler) http.Handler {
 	for _, wrap := range slices.Backward(middlewares) {
 		h = wrap(h)

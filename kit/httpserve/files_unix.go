@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// maxFiles is how many files the process may have open, connections included. Go has raised the soft
-// limit to the hard one. It is 0 if that is unknown or unlimited.
+// maxFiles returns how many files the process may have open, including connections. Go has raised
+// the soft limit to the hard limit. It is 0 if the limit is unknown or unlimited.
 func maxFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {

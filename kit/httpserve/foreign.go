@@ -11,10 +11,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// RefuseForeign is for services that ask for no credentials, so that the address is all that keeps
-// others out: it returns a fault for what a web page of somebody else's makes a browser send.
-// Requests must ask for an address, localhost or one of names, and not for a name that leads here
-// (DNS rebinding), and must not come from a page of another origin.
+// RefuseForeign protects services that require no credentials, where only the listening address
+// keeps others out. It returns a fault for requests that a foreign web page makes a browser send.
+// The Host must be an IP address, localhost or one of names, and not any other name that resolves
+// to this machine (DNS rebinding). The request must not come from a page of another origin.
 func RefuseForeign(r *http.Request, names ...string) error {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -33,7 +33,7 @@ func RefuseForeign(r *http.Request, names ...string) error {
 		return errForeignPage
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin": // no browser, the person at it, our own page
+	case "", "none", "same-origin": // no browser, direct navigation, our own page
 		return nil
 	}
 	return errForeignPage
@@ -44,7 +44,7 @@ var errForeignPage = fault.New(
 	"without credentials in its settings, this service does not answer pages of other sites",
 ).WithCode("browser")
 
-// sameHost says whether a page's origin is the host that was asked.
+// sameHost reports whether a page's origin has the requested host.
 func sameHost(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)

@@ -61,8 +61,8 @@ func decodeError(t *testing.T, w *httptest.ResponseRecorder) errorReply {
 	return e
 }
 
-// running starts a server for h and returns it with a function that stops it and
-// gives the result of Run.
+// running starts a server for h. It returns the server and a function that stops it and returns the
+// result of Run.
 func running(t *testing.T, cfg httpserve.Config, h http.Handler) (*httpserve.Server, func() error) {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"

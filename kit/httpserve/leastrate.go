@@ -9,29 +9,29 @@ import (
 )
 
 // A client that sends a byte of its body now and then holds a connection, and whatever the handler
-// holds while it reads. So a body has a grace, and must bring a least rate beyond it. Only time in
-// which the handler waits for the client counts.
+// holds while it reads. So after a grace period, a body must keep a minimum rate. Only the time
+// that the handler spends waiting for the client counts.
 const (
 	bodyGrace    = 10 * time.Second
-	lastingGrace = 2 * time.Minute // of a body that Lasting was called for
+	lastingGrace = 2 * time.Minute // for a body for which Lasting was called
 	leastRate    = 1 << 10         // bytes a second
-	// refusedGrace is how long the server waits for a body that nobody wants any more.
+	// refusedGrace is how long the server waits for a body that it no longer needs.
 	refusedGrace = time.Second
 )
 
-// leastRateBody fails reads of a body that comes too slowly with os.ErrDeadlineExceeded, which
-// BodyError turns into Invalid.
+// leastRateBody fails reads of a body that arrives too slowly with os.ErrDeadlineExceeded, which
+// BodyError converts to Invalid.
 type leastRateBody struct {
 	io.ReadCloser
 	x       *exchange
 	control *http.ResponseController
 	limit   time.Duration // for the whole body, unless it is lasting
-	touched bool          // somebody has begun to read it
+	touched bool          // reading has begun
 	read    int64
 	waited  time.Duration
 }
 
-// left is how long the next read may take.
+// left returns how long the next read may take.
 func (b *leastRateBody) left() time.Duration {
 	earned := time.Duration(b.read) * time.Second / leastRate
 	if b.x.lasting {
@@ -53,8 +53,8 @@ func (b *leastRateBody) Read(p []byte) (int, error) {
 	b.waited += time.Since(began)
 	b.read += int64(n)
 	if errors.Is(err, io.EOF) {
-		// The server keeps reading, to see whether the client leaves. A deadline that passes there
-		// would end the request.
+		// The server keeps reading to detect a disconnect. A deadline that expires there would end
+		// the request.
 		var none time.Time
 		if !b.x.lasting {
 			none = b.x.start.Add(b.limit)
@@ -73,10 +73,10 @@ func (b *leastRateBody) setDeadline(at time.Time) error {
 	return nil
 }
 
-// unread is called when the answer begins. The server reads what is left of a body before it sends
-// the answer, and before it takes the next request: of a body that nobody has read, which may never
-// come. So whoever is refused gets the answer at once, and the connection is closed; whoever is not
-// has the usual time to send it.
+// unread is called when the response begins. The server reads the rest of a body before it sends
+// the response and before it reads the next request, even if no handler has read the body, and it
+// may never arrive. So a refused client gets its response immediately and the connection is closed.
+// Other clients get the usual time to send the body.
 func (b *leastRateBody) unread(status int) {
 	if b.touched || b.x.stream || b.x.lasting {
 		return
@@ -86,10 +86,10 @@ func (b *leastRateBody) unread(status int) {
 		b.x.w.Header().Set("Connection", "close")
 		grace = refusedGrace
 	}
-	_ = b.setDeadline(time.Now().Add(grace)) // fails on connections without deadlines only
+	_ = b.setDeadline(time.Now().Add(grace)) // fails only on connections without deadlines
 }
 
-// limitRate puts a least rate to the bodies of all requests. Listen does so.
+// limitRate enforces the minimum rate on all request bodies. Listen applies it.
 func limitRate(next http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -104,11 +104,11 @@ func limitRate(next http.Handler, limit time.Duration) http.Handler {
 	})
 }
 
-// Lasting lifts the server's time limits for a request that takes as long as something else does,
-// for example a transfer to a guest. Its body still has a least rate.
+// Lasting lifts the server's time limits for a request whose duration depends on something else,
+// for example a transfer to a guest. Its body still has a minimum rate.
 func Lasting(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	// They fail on connections without deadlines only.
+	// These fail only on connections without deadlines.
 	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
 	if x := exchangeOf(r.Context()); x != nil {
 		x.lasting = true

@@ -10,10 +10,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// The bounds on streams: responses that last until the client leaves.
+// Limits on streams: responses that last until the client disconnects.
 const (
-	// maxStreamsOfCaller is for one caller: those who show the same credentials, or, without any, who
-	// come from the same network.
+	// maxStreamsOfCaller applies per caller: requests with the same credentials or, without
+	// credentials, from the same network.
 	maxStreamsOfCaller = 32
 	maxStreams         = 2048
 )
@@ -25,13 +25,12 @@ var (
 			WithCode("too_many_streams").WithRetryAfter(5 * time.Second)
 )
 
-// LimitInFlight serves at most n requests at once and refuses the rest with an
-// Unavailable fault that asks for a retry in one second. To refuse early is what
-// keeps an overloaded service answering.
+// LimitInFlight serves at most n requests at once and refuses the rest with an Unavailable fault
+// that asks for a retry in one second. Refusing early keeps an overloaded service responsive.
 //
-// Probes (/healthz, /readyz) are always answered: an orchestrator that gets no answer would restart
-// a service that is merely busy. Streams count as requests until they begin, and from then on against
-// a bound of their own, in all and by caller.
+// Probes (/healthz, /readyz) are never refused: an orchestrator that gets no response would restart
+// a service that is merely busy. Streams count as requests until they begin, and from then on
+// against separate limits, in total and per caller.
 func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var inFlight atomic.Int64
@@ -50,7 +49,7 @@ func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler 
 			defer x.leave()
 			defer func() {
 				if x.reserved != nil {
-					x.reserved() // nobody hijacked the connection
+					x.reserved() // the connection was not hijacked
 				}
 			}()
 			if inFlight.Add(1) > int64(n) {
@@ -62,7 +61,7 @@ func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler 
 	}
 }
 
-// leave ends the request's part in the requests in flight.
+// leave removes the request from the requests in flight.
 func (x *exchange) leave() {
 	if x.inFlight != nil {
 		x.inFlight.Add(-1)
@@ -85,7 +84,7 @@ func (x *exchange) asStream() (end func(), err error) {
 }
 
 // ReserveStream counts a request as a stream before its connection is hijacked. WebSocket libraries
-// hijack it only after they have answered, when it is too late to refuse. It fails with a fault if
+// hijack it only after they have responded, when it is too late to refuse. It returns a fault if
 // there are too many streams.
 func ReserveStream(r *http.Request) error {
 	x := exchangeOf(r.Context())
@@ -102,7 +101,7 @@ func ReserveStream(r *http.Request) error {
 
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }
 
-// streamKey tells whose stream it is.
+// streamKey returns the key that a caller's streams are counted under.
 func streamKey(r *http.Request) string {
 	if credentials := r.Header.Get("Authorization") + r.Header.Get("Cookie"); credentials != "" {
 		sum := sha256.Sum256([]byte(credentials))
@@ -111,9 +110,8 @@ func streamKey(r *http.Request) string {
 	return RemoteNetwork(r)
 }
 
-// LimitBody lets handlers read at most n bytes of a request's body; reading on
-// gives the error that BodyError turns into TooLarge. A smaller limit inside a
-// larger one wins.
+// LimitBody limits a request's body to n bytes; reading further returns the error that BodyError
+// converts to TooLarge. A smaller limit inside a larger one wins.
 func LimitBody(n int64) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

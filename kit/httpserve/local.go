@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Loopback says whether a host name or address is this machine's own.
+// Loopback reports whether a host name or address is this machine's loopback.
 func Loopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, section 6.3
@@ -16,14 +16,14 @@ func Loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Local says whether Listen is an address that only programs on this machine reach.
+// Local reports whether only programs on this machine can reach the Listen address.
 func (c Config) Local() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	return err == nil && Loopback(host)
 }
 
-// Listening is the address that the server listens on, for the log. Unlike URL it tells when that
-// is every address of the machine.
+// Listening returns the address that the server listens on, for the log. Unlike URL it notes if
+// that is every address of the machine.
 func (s *Server) Listening() string {
 	address := s.ln.Addr().String()
 	if host, _, _ := net.SplitHostPort(address); net.ParseIP(host).IsUnspecified() {

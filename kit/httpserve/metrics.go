@@ -18,10 +18,10 @@ import (
 //	http_request_duration_seconds{service,route}  (histogram; streams are left out)
 //	http_in_flight{service}
 //
-// The route is the ServeMux pattern, as Mux recorded it, or "unmatched"; methods
-// that HTTP does not define are "OTHER". So the number of series is bounded by
-// the service's routes. Several chains may share a registry and service name.
-// Any other conflict in reg is a programming mistake and panics at the start.
+// The route is the ServeMux pattern, as recorded by Mux, or "unmatched"; methods that HTTP does not
+// define are "OTHER". So the number of series is bounded by the service's routes. Several chains
+// may share a registry and service name. Any other conflict in reg is a programming error, and
+// Metrics panics.
 func Metrics(reg prometheus.Registerer, service string) func(http.Handler) http.Handler {
 	labels := prometheus.Labels{"service": service}
 	m := &httpMetrics{
@@ -87,9 +87,9 @@ type httpMetrics struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 
-	// series is read for every request and written only when a combination is
-	// first seen, so it is copied on write: a read takes no lock and, unlike one
-	// of a sync.Map with a struct key, allocates nothing.
+	// series is read for every request and written only when a combination is first seen, so it is
+	// copied on write: a read takes no lock and, unlike a read of a sync.Map with a struct key,
+	// allocates nothing.
 	series atomic.Pointer[map[seriesKey]series]
 	mu     sync.Mutex // held by writers
 }

@@ -294,7 +294,7 @@ func TestMuxRendersUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
-// onceWriter passes only the first header on, as instrumentation libraries do.
+// onceWriter passes on only the first header, like instrumentation libraries.
 type onceWriter struct {
 	http.ResponseWriter
 	wrote bool
@@ -469,8 +469,8 @@ func TestTheWriterKeepsTheServersAbilities(t *testing.T) {
 	}
 }
 
-// BenchmarkChain is the cost of all middlewares around a handler that does
-// nothing. The budget is 1 µs.
+// BenchmarkChain measures the cost of all middlewares around a handler that does nothing. The
+// budget is 1 µs.
 func BenchmarkChain(b *testing.B) {
 	log, render := quiet(), httpserve.JSONErrors(quiet(), problem.Nested)
 	mux := http.NewServeMux()

@@ -7,22 +7,21 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Mux serves mux and replaces its two plain-text errors: an unknown path becomes
-// a NotFound fault, a wrong method a NotAllowed fault with the Allow header that
-// RFC 9110 section 15.5.6 demands. It also records the matched pattern for
-// AccessLog, Metrics and RouteFrom, so exactly one Mux belongs around every
-// ServeMux, nested ones included.
+// Mux serves mux and replaces its two plain-text errors: an unknown path becomes a NotFound fault,
+// a wrong method a NotAllowed fault with the Allow header that RFC 9110 section 15.5.6 requires. It
+// also records the matched pattern for AccessLog, Metrics and RouteFrom, so wrap every ServeMux,
+// including nested ones, in exactly one Mux.
 //
-// A matched request costs one type assertion more than mux alone: the route is
-// not looked up a second time. Instead the first error that is written while the
-// request still has no pattern is known to be the ServeMux's own.
+// A matched request costs one more type assertion than mux alone, because the route is not looked
+// up twice. Instead, Mux relies on the fact that the first error written while the request has no
+// pattern is the ServeMux's own.
 func Mux(mux *http.ServeMux, render ErrorRenderer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, ok := w.(*exchange)
 		if !ok {
-			// No middleware of ours is outside, or a foreign one has wrapped the
-			// writer. That one must not see the swallowed error, hence an inner
-			// exchange; the outer one still learns the route.
+			// There is no outer middleware of ours, or a foreign one has wrapped the writer. A
+			// foreign one must not see the swallowed error, hence an inner exchange; the outer one
+			// still gets the route.
 			x = &exchange{w: w, start: time.Now()}
 			if outer := exchangeOf(r.Context()); outer != nil {
 				outer.routed = r
@@ -36,8 +35,8 @@ func Mux(mux *http.ServeMux, render ErrorRenderer) http.Handler {
 			return
 		}
 		status := x.swallowed
-		// Rendering happens with the pattern still empty, so nothing may be
-		// swallowed any more, by an enclosing Mux either.
+		// The pattern is still empty while rendering, so swallowing must be off, also for an
+		// enclosing Mux.
 		x.unmatched, x.swallowed = false, 0
 		render(x, r, unmatchedFault(status, r, w.Header().Get("Allow")))
 	})
@@ -53,7 +52,7 @@ func unmatchedFault(status int, r *http.Request, allow string) error {
 	return fault.New(fault.Invalid, "the request's target is not a path")
 }
 
-// clip bounds what is echoed to a client.
+// clip limits what is echoed to a client.
 func clip(s string, n int) string {
 	if len(s) > n {
 		return s[:n]

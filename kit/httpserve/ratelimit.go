@@ -13,22 +13,21 @@ import (
 
 // RateLimits configures RateLimit. Rate, Burst, MaxKeys and Key are required.
 type RateLimits struct {
-	// Rate is how many requests per second a key may make in the long run, Burst
-	// how many at once.
+	// Rate is how many requests per second a key may make in the long run, Burst how many at once.
 	Rate  float64
 	Burst int
-	// MaxKeys bounds the memory, about 300 bytes for each. Beyond it the key that
-	// was unused longest is forgotten, and so starts with a full bucket again.
+	// MaxKeys limits the memory, about 300 bytes per key. Beyond it, the least recently used key is
+	// forgotten, and then starts with a full bucket again.
 	MaxKeys int
-	// Key is whom a request is counted against, for example RemoteNetwork. A request
+	// Key returns the key that a request is counted under, for example RemoteNetwork. A request
 	// with an empty key is not limited.
 	Key func(*http.Request) string
-	// Now is the clock; nil is time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// RateLimit holds a token bucket for each key and refuses a request that finds
-// its bucket empty with a TooMany fault that says when to come back.
+// RateLimit keeps a token bucket per key. It refuses a request whose bucket is empty with a TooMany
+// fault that says when to retry.
 func RateLimit(cfg RateLimits, render ErrorRenderer) func(http.Handler) http.Handler {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -52,7 +51,7 @@ type buckets struct {
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element // of *bucket
-	recent *list.List               // the most recently used first
+	recent *list.List               // most recently used first
 }
 
 type bucket struct {
@@ -60,7 +59,7 @@ type bucket struct {
 	limiter *rate.Limiter
 }
 
-// take returns 0 if a token was there, else how long until there is one.
+// take returns 0 if a token was available, otherwise the time until one is.
 func (b *buckets) take(key string) time.Duration {
 	now := b.cfg.Now()
 	r := b.limiter(key).ReserveN(now, 1)
@@ -69,7 +68,7 @@ func (b *buckets) take(key string) time.Duration {
 	}
 	wait := r.DelayFrom(now)
 	if wait > 0 {
-		r.CancelAt(now) // a refused request uses up nothing
+		r.CancelAt(now) // a refused request consumes nothing
 	}
 	return wait
 }

@@ -10,10 +10,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Recover turns a panic of a handler into a logged stack and an Internal fault.
-// If the header is out already, the connection is aborted instead, so that the
-// client cannot take half a response for a whole one. http.ErrAbortHandler
-// passes through, as net/http wants it.
+// Recover converts a panic of a handler to a logged stack and an Internal fault. If the header was
+// already sent, it aborts the connection instead, so that the client cannot mistake half a response
+// for a whole one. http.ErrAbortHandler passes through, as net/http requires.
 func Recover(render ErrorRenderer, log *slog.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +31,7 @@ func Recover(render ErrorRenderer, log *slog.Logger) func(http.Handler) http.Han
 				if x.status != 0 {
 					panic(http.ErrAbortHandler)
 				}
-				// A panic inside the ServeMux itself must not leave its swallowing on.
+				// A panic inside the ServeMux itself must not leave swallowing enabled.
 				x.unmatched, x.swallowed = false, 0
 				render(w, r, fault.New(fault.Internal, "internal error"))
 			}()

@@ -13,13 +13,13 @@ const requestIDHeader = "X-Request-Id"
 
 const maxRequestID = 64
 
-// RequestID gives every request an id: the inbound X-Request-ID if it consists
-// of 1 to 64 of the characters A-Z a-z 0-9 . _ -, else a new one of 32 hex
-// digits. The id is in the context (RequestIDFrom) and in the response header.
+// RequestID gives every request an id: the inbound X-Request-ID if it consists of 1 to 64 of the
+// characters A-Z a-z 0-9 . _ -, otherwise a new one of 32 hex digits. The id is in the context
+// (RequestIDFrom) and in the response header.
 //
-// Ids come from math/rand/v2, whose per-thread ChaCha8 needs neither a lock nor a
-// system call. That is enough: an id only ties log lines together. It grants
-// nothing, so nobody gains by guessing one, and 128 random bits do not collide.
+// Ids come from math/rand/v2, whose per-thread ChaCha8 needs neither a lock nor a system call. That
+// is enough: an id only correlates log lines and grants nothing, so guessing one gains nothing, and
+// 128 random bits do not collide.
 func RequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, w, r := track(w, r)
@@ -34,7 +34,7 @@ func RequestID(next http.Handler) http.Handler {
 	})
 }
 
-// RequestIDFrom is the request's id, empty outside RequestID.
+// RequestIDFrom returns the request's id. It is empty outside RequestID.
 func RequestIDFrom(ctx context.Context) string {
 	if x := exchangeOf(ctx); x != nil {
 		return x.id

@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Server is a bound listener and the http.Server behind it. Its life is Listen,
-// then Run once, or Close if Run is never called.
+// Server is a bound listener and its http.Server. Create it with Listen, then call Run once, or
+// Close if Run is never called.
 type Server struct {
 	http  *http.Server
 	ln    net.Listener
@@ -23,16 +23,15 @@ type Server struct {
 	cfg   Config
 	begun atomic.Bool
 
-	// drain ends when Run was told to stop; base, the ancestor of every request's
-	// context, ends only when the drain timeout has passed.
+	// drain ends when Run's context does. base, the ancestor of every request's context, ends only
+	// when the drain timeout has passed.
 	drain, base             context.Context
 	startDrain, cancelEvery context.CancelFunc
 }
 
-// Listen binds cfg.Listen at once, so that Addr and URL are known before Run. It
-// fills in cfg's defaults and validates it. Errors are faults: Invalid for a
-// wrong configuration or unreadable TLS files, Unavailable if the address cannot
-// be bound.
+// Listen binds cfg.Listen immediately, so that Addr and URL are known before Run. It applies cfg's
+// defaults and validates it. Errors are faults: Invalid for a wrong configuration or unreadable TLS
+// files, Unavailable if the address cannot be bound.
 func Listen(cfg Config, h http.Handler, log *slog.Logger) (*Server, error) {
 	cfg.Defaults()
 	if err := cfg.Validate(); err != nil {
@@ -63,19 +62,18 @@ func Listen(cfg Config, h http.Handler, log *slog.Logger) (*Server, error) {
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return s.base },
-		// Info, not Error: most of these lines are failed TLS handshakes, which
-		// anybody who can connect is able to cause.
+		// Info, not Error: most of these lines are failed TLS handshakes, which anybody who can
+		// connect can cause.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo),
 	}
 	return s, nil
 }
 
-// Addr is the bound address, with the real port.
+// Addr returns the bound address, with the actual port.
 func (s *Server) Addr() net.Addr { return s.ln.Addr() }
 
-// URL is the root of the server as a local client reaches it, without a trailing
-// slash, for example "http://127.0.0.1:8080". A wildcard address becomes the
-// loopback one.
+// URL returns the server's root URL for a local client, without a trailing slash, for example
+// "http://127.0.0.1:8080". A wildcard address becomes 127.0.0.1.
 func (s *Server) URL() string {
 	scheme := "http"
 	if s.cfg.tls() {
@@ -88,7 +86,7 @@ func (s *Server) URL() string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// Close gives the address back without having served. After Run it does nothing.
+// Close releases the address if Run was not called. After Run it does nothing.
 func (s *Server) Close() error {
 	if s.begun.Swap(true) {
 		return nil
@@ -98,11 +96,10 @@ func (s *Server) Close() error {
 	return s.ln.Close()
 }
 
-// Run serves until ctx ends and then drains: it stops accepting, ends the
-// contexts of long-lived streams at once, gives other requests
-// Config.DrainTimeout, and closes what remains. It returns nil after a complete
-// drain, and an error if requests were cut off or serving failed. It can be
-// called once.
+// Run serves until ctx ends and then drains: it stops accepting, ends the contexts of long-lived
+// streams immediately, gives other requests Config.DrainTimeout, and closes the remaining
+// connections. It returns nil after a complete drain, and an error if requests were cut off or
+// serving failed. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.begun.Swap(true) {
 		return errors.New("httpserve: Run on a server that was run or closed before")
@@ -128,8 +125,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	err := s.http.Shutdown(limit)
 	if err != nil {
-		// Handlers that watch their context may still clean up; their connections
-		// are closed regardless.
+		// Handlers that watch their context can still clean up; their connections are closed
+		// regardless.
 		s.cancelEvery()
 		_ = s.http.Close()
 		err = fmt.Errorf("httpserve: requests were cut off after draining for %s: %w", s.cfg.DrainTimeout, err)
@@ -140,9 +137,8 @@ func (s *Server) Run(ctx context.Context) error {
 
 type drainKey struct{}
 
-// StreamContext is for responses that last until the client leaves: it derives a
-// context that also ends when the server begins to drain. The caller must call
-// cancel when the response is complete.
+// StreamContext derives a context for a response that lasts until the client disconnects. It also
+// ends when the server begins to drain. The caller must call cancel when the response is complete.
 func StreamContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	stream, cancel := context.WithCancel(ctx)
 	drain, ok := ctx.Value(drainKey{}).(context.Context)

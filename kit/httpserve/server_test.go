@@ -100,8 +100,8 @@ func TestDrainLetsRequestsFinishAndEndsStreams(t *testing.T) {
 		if err != nil {
 			t.Errorf("Loop = %v", err)
 		}
-		// The stream's end shows that the drain has begun; only now may the other
-		// request finish.
+		// The end of the stream shows that the drain has begun; only now may the other request
+		// finish.
 		close(release)
 	})
 	mux.HandleFunc("/work", func(w http.ResponseWriter, r *http.Request) {
@@ -204,8 +204,8 @@ func TestSelfSignedServesTLS12AndHTTP2(t *testing.T) {
 	}
 }
 
-// writeCert makes a certificate with the given serial number, which is its own
-// authority, and stores it with its key.
+// writeCert creates a self-signed certificate with the given serial number, and stores it with its
+// key.
 func writeCert(t *testing.T, dir string, serial int64) (cert tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -252,7 +252,7 @@ func TestReplacedTLSFilesAreUsedAndBrokenOnesAreNot(t *testing.T) {
 		defer c.Close()
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}
-	// The file system's clock may be too coarse to tell two quick writes apart.
+	// The file system's clock may be too coarse to distinguish two quick writes.
 	touch := func(d time.Duration) {
 		at := time.Now().Add(d)
 		if err := os.Chtimes(certFile, at, at); err != nil {
@@ -289,7 +289,7 @@ func TestAClientCertificateIsVerifiedIfGiven(t *testing.T) {
 	get := func(certs ...tls.Certificate) (string, error) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true,
-			// Unlike Certificates, this sends one that the server did not ask for.
+			// Unlike Certificates, this sends a certificate that the server did not ask for.
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if len(certs) == 0 {
 					return &tls.Certificate{}, nil

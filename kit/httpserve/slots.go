@@ -2,8 +2,8 @@ package httpserve
 
 import "sync"
 
-// Slots hands out a bounded number of slots, in all and to each key, so that no one caller can use
-// up what all share. It is safe for concurrent use. Keys take memory only while they hold slots.
+// Slots hands out a limited number of slots, in total and per key, so that no single caller can
+// exhaust them. It is safe for concurrent use. Keys take memory only while they hold slots.
 type Slots struct {
 	total, perKey int
 
@@ -12,13 +12,13 @@ type Slots struct {
 	byKey map[string]int
 }
 
-// NewSlots returns slots of which one key may hold perKey; 0 means no limit.
+// NewSlots returns Slots with a total limit and a limit per key; 0 means no limit.
 func NewSlots(total, perKey int) *Slots {
 	return &Slots{total: total, perKey: perKey, byKey: map[string]int{}}
 }
 
-// Take takes a slot for key. It is false if there is none; otherwise release, which may be called
-// several times, gives it back.
+// Take takes a slot for key. ok is false if none is free; otherwise release gives it back. release
+// may be called several times.
 func (s *Slots) Take(key string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

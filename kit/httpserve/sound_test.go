@@ -125,7 +125,7 @@ func TestStreamsTakeNoRequestsSlotsAndAreBoundedByCaller(t *testing.T) {
 	streams.Wait()
 }
 
-// Libraries for WebSockets answer 101 first and hijack then, so whoever is refused must be so before.
+// WebSocket libraries respond with 101 before they hijack, so a refusal must come earlier.
 func TestAReservedStreamIsRefusedBeforeItsAnswerAndGivenBackWithItsRequest(t *testing.T) {
 	t.Parallel()
 	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested)
@@ -346,8 +346,8 @@ func TestAnIPv6ClientIsItsNetwork(t *testing.T) {
 	}
 }
 
-// The server reads what is left of a body before it answers. Whoever is refused without credentials
-// could hold a connection that way, and the end of the server with it.
+// The server reads the rest of a body before it responds. A client that is refused without
+// credentials could hold a connection that way, and delay the server's shutdown.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
 	addr := serveOn(t, httpserve.Config{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -380,7 +380,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("the connection is not closed: %d bytes, %v", n, err)
 	}
-	// A body that comes, and that the handler does not want, does not cost the connection.
+	// A body that arrives, and that the handler does not read, does not close the connection.
 	if _, res := ask("/taken", strings.Repeat("x", 100)); res.StatusCode != http.StatusOK || res.Close {
 		t.Errorf("%d, the connection is closed: %v", res.StatusCode, res.Close)
 	}

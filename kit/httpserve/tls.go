@@ -18,8 +18,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// tlsFiles holds the TLS configuration made from files, and makes it anew when
-// one of them has changed, so that a renewed certificate needs no restart.
+// tlsFiles holds the TLS configuration built from files. It rebuilds it when one of them has
+// changed, so that a renewed certificate needs no restart.
 type tlsFiles struct {
 	cfg   Config
 	fixed *tls.Certificate // set for self-signed
@@ -30,14 +30,14 @@ type tlsFiles struct {
 	current *tls.Config
 }
 
-// fileState tells one content of a file from the next without reading it.
+// fileState identifies a version of a file without reading it.
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-// newTLSFiles reads the files once, so that a mistake stops the start, and
-// returns a configuration that follows them from then on.
+// newTLSFiles reads the files once, so that an error prevents the start, and returns a
+// configuration that follows later changes.
 func newTLSFiles(cfg Config, fixed *tls.Certificate, log *slog.Logger) (*tls.Config, error) {
 	f := &tlsFiles{cfg: cfg, fixed: fixed, log: log}
 	f.tried = f.state()
@@ -50,9 +50,9 @@ func newTLSFiles(cfg Config, fixed *tls.Certificate, log *slog.Logger) (*tls.Con
 	return outer, nil
 }
 
-// get is called for every handshake: at most three stat calls, little beside the
-// handshake's cryptography. While the files are wrong (for example the
-// certificate is replaced but its key is not yet) the last good ones stay.
+// get is called for every handshake: at most three stat calls, little compared to the handshake's
+// cryptography. While the files are inconsistent (for example, the certificate is replaced but its
+// key is not yet), the last good configuration stays in use.
 func (f *tlsFiles) get() *tls.Config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,8 +115,8 @@ func (f *tlsFiles) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// selfSigned makes a certificate for this machine's own names. It lasts as long
-// as the process: its key is never stored.
+// selfSigned creates a certificate for this machine's own names. It exists only as long as the
+// process: its key is never stored.
 func selfSigned(host string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -126,7 +126,7 @@ func selfSigned(host string) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(now.UnixNano()),
 		Subject:               pkix.Name{CommonName: "mainstay development"},
-		NotBefore:             now.Add(-time.Hour), // clocks differ
+		NotBefore:             now.Add(-time.Hour), // allows for clock differences
 		NotAfter:              now.AddDate(1, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

@@ -1,8 +1,7 @@
-// Package image reads OCI image references and holds them against allowlists.
+// Package image parses OCI image references and checks them against allowlists.
 //
-// References are parsed by the library that defined them (distribution/
-// reference), so "nginx" and "docker.io/library/nginx:latest" are one image
-// here as they are for every container runtime.
+// References are parsed by the library that defined them (distribution/reference), so "nginx" and
+// "docker.io/library/nginx:latest" are the same image, as for every container runtime.
 package image
 
 import (
@@ -22,7 +21,7 @@ type Reference struct {
 	name      string // with registry, without tag and digest
 }
 
-// Parse reads a reference. Its fault names field.
+// Parse parses a reference. Faults name field.
 func Parse(field, s string) (Reference, error) {
 	if len(s) > MaxLength {
 		return Reference{}, fault.InvalidField(field, "is longer than %d bytes", MaxLength)
@@ -34,19 +33,19 @@ func Parse(field, s string) (Reference, error) {
 	return Reference{given: s, canonical: reference.TagNameOnly(named).String(), name: named.Name()}, nil
 }
 
-// String is the reference as it was given.
+// String returns the reference as it was given.
 func (r Reference) String() string { return r.given }
 
-// Canonical is the reference with registry and tag or digest written out.
+// Canonical returns the reference with registry and tag or digest.
 func (r Reference) Canonical() string { return r.canonical }
 
-// Allowed reports whether a pattern admits the image. A star matches any run of
-// characters, slashes too. A pattern is held against the reference as it was
-// given, its canonical form, and the bare name in full: "ghcr.io/acme/*" admits
-// every tag of every image there, "nginx" admits every tag of Docker's nginx.
+// Allowed reports whether one of the patterns matches the image. A star matches any run of
+// characters, including slashes. A pattern is compared with the reference as it was given, its
+// canonical form, and the full name without tag and digest: "ghcr.io/acme/*" allows every tag of
+// every image there, "nginx" allows every tag of Docker's nginx.
 //
-// Beware of a star right behind a host name: "ghcr.io*" also admits
-// ghcr.io.evil.example/x. End the host with a slash.
+// Beware of a star directly after a host name: "ghcr.io*" also allows ghcr.io.evil.example/x. End
+// the host with a slash.
 func (r Reference) Allowed(patterns []string) bool {
 	for _, p := range patterns {
 		if p == r.given || glob.Match(p, r.canonical) || glob.Match(p, r.name) {

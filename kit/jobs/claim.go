@@ -9,10 +9,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// sweep is how many expired leases one claim settles.
+// sweep limits how many expired leases one claim settles.
 const sweep = 100
 
-// claim takes as many due jobs as there are idle workers, and starts them.
+// claim claims as many due jobs as there are idle workers, and starts them.
 func (r *Runner) claim(ctx context.Context) error {
 	queues, workers, kinds := r.free()
 	if len(queues) == 0 || len(kinds) == 0 {
@@ -21,8 +21,8 @@ func (r *Runner) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease/3)
 	defer cancel()
 
-	// Looking first keeps an idle runner away from SQLite's one writer. Whether a lease of another
-	// worker has expired is decided in the transaction.
+	// Reading first keeps an idle runner off SQLite's single writer. The transaction decides
+	// whether another worker's lease has expired.
 	now := r.cfg.Now()
 	query, args, err := db.In(
 		`SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND (worker <> ? OR lease_until <= ?))
@@ -80,7 +80,7 @@ func (r *Runner) take(
 	if perGroup == 0 {
 		return r.takeNext(ctx, tx, now, until, queue, kinds, limit, "", "")
 	}
-	// One at a time, since each changes what its group has.
+	// One at a time, since each claim changes its group's count.
 	const runningOfGroup = "(SELECT COUNT(*) FROM jobs other WHERE other.state = 'running' AND other.queue = jobs.queue AND other.job_group = jobs.job_group)"
 	var taken []Record
 	for range limit {
@@ -96,8 +96,8 @@ func (r *Runner) take(
 	return taken, nil
 }
 
-// takeNext claims up to limit due jobs of one queue that fulfil a further condition, in an order
-// before the usual one.
+// takeNext claims up to limit due jobs of one queue that meet a further condition. order is
+// prepended to the usual order.
 func (r *Runner) takeNext(
 	ctx context.Context, tx *db.Tx, now, until time.Time, queue string, kinds []string, limit int, and, order string,
 ) ([]Record, error) {
@@ -130,7 +130,7 @@ func (r *Runner) takeNext(
 	return records, nil
 }
 
-// settleExpired takes jobs away from workers that are gone.
+// settleExpired releases the jobs of workers that are gone.
 func (r *Runner) settleExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
 	var expired []Record
 	if err := tx.Select(
@@ -141,7 +141,7 @@ func (r *Runner) settleExpired(ctx context.Context, tx *db.Tx, now time.Time) er
 		return err
 	}
 	for _, record := range expired {
-		// No backoff: the lease that had to run out has spaced the attempts already.
+		// No backoff: waiting for the lease to expire has already spaced the attempts.
 		if _, err := r.settle(
 			ctx, tx, record, leaseExpired, "the worker "+record.Worker+" disappeared", record.RunAt.Time,
 		); err != nil {
@@ -151,7 +151,7 @@ func (r *Runner) settleExpired(ctx context.Context, tx *db.Tx, now time.Time) er
 	return nil
 }
 
-// start runs a job that was claimed with a lease from now on.
+// start runs a claimed job whose lease begins now.
 func (r *Runner) start(ctx context.Context, record Record, now time.Time) {
 	jobCtx, stop := context.WithCancelCause(ctx)
 	r.run(ctx, &Job{

@@ -9,10 +9,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Cancel ends a job that waits, and asks a running one to stop: at once in this
-// process, within a third of the lease in another. A job that was cancelled
-// already is left alone. Faults: NotFound, and Conflict when the job has
-// succeeded or failed.
+// Cancel cancels a pending job, and asks a running one to stop: immediately in this process, within
+// a third of the lease in another. It does nothing if the job was already cancelled. Faults:
+// NotFound, and Conflict if the job has succeeded or failed.
 func (r *Runner) Cancel(ctx context.Context, tx *db.Tx, id string) error {
 	var record Record
 	if err := tx.Get(ctx, &record, "SELECT * FROM jobs WHERE id = ?"+tx.ForUpdate(), id); err != nil {
@@ -50,7 +49,7 @@ func (r *Runner) Pause(ctx context.Context, tx *db.Tx, queue string) error {
 	return setPaused(ctx, tx, queue, true)
 }
 
-// Resume undoes Pause.
+// Resume reverses Pause.
 func (r *Runner) Resume(ctx context.Context, tx *db.Tx, queue string) error {
 	tx.OnCommit(r.wakeUp)
 	return setPaused(ctx, tx, queue, false)
@@ -65,8 +64,8 @@ func setPaused(ctx context.Context, tx *db.Tx, queue string, paused bool) error 
 	return err
 }
 
-// Wait returns the job once it is finished, or ctx's error. A job that finishes
-// in another replica is noticed within Config.Poll. Faults: NotFound.
+// Wait returns the job once it is finished, or ctx's error. It notices within Config.Poll if a job
+// finishes in another replica. Faults: NotFound.
 func (r *Runner) Wait(ctx context.Context, id string) (Record, error) {
 	poll := time.NewTicker(r.cfg.Poll)
 	defer poll.Stop()

@@ -13,20 +13,19 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// MaxArgs bounds the JSON of a job's args, in bytes.
+// MaxArgs limits the JSON of a job's args, in bytes.
 const MaxArgs = 256 << 10
 
 // Options refine Enqueue; the zero value is a job that runs as soon as possible.
 type Options struct {
-	// UniqueKey, when not empty, makes Enqueue return the unfinished job of the
-	// same kind and key instead of adding another. That job may have read its
-	// input already when it is running.
+	// UniqueKey, if not empty, makes Enqueue return the unfinished job of the same kind and key
+	// instead of adding another. If that job is running, it may already have read its input.
 	UniqueKey string
 	// RunAt is the earliest start; zero means now.
 	RunAt time.Time
-	// MaxAttempts counts the first run too; 0 means 10.
+	// MaxAttempts includes the first run; 0 means 10.
 	MaxAttempts int
-	// Group is whom the job is for, such as a tenant. See Config.PerGroup.
+	// Group is the group that the job belongs to, such as a tenant. See Config.PerGroup.
 	Group string
 }
 
@@ -58,7 +57,7 @@ func (r *Runner) Enqueue(ctx context.Context, tx *db.Tx, kind string, args any, 
 	if o.MaxAttempts <= 0 {
 		o.MaxAttempts = 10
 	}
-	// A second try is needed when the job that was in the way finished meanwhile.
+	// A retry is needed if the conflicting job has finished in between.
 	for range 3 {
 		n, err := tx.Exec(
 			ctx,

@@ -22,7 +22,7 @@ const (
 
 func (s status) On(e event) (status, bool) { return s.on(e) }
 
-// Backoff is the wait after the given failed attempt, from 1.
+// Backoff returns the wait after the given failed attempt, from 1.
 func Backoff(attempt int64, random float64) time.Duration {
 	return retries.Delay(int(attempt)-1, func() float64 { return random })
 }

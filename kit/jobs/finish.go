@@ -9,14 +9,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// maxError bounds the stored text of an error, in bytes.
+// maxError limits the stored text of an error, in bytes.
 const maxError = 2 << 10
 
-// finishTries is how often the end of a job is stored before it is left to its
-// lease to run out.
+// finishTries is how often the end of a job is stored before its lease is left to expire.
 const finishTries = 5
 
-// finish stores what became of a job whose function returned err.
+// finish stores the outcome of a job whose function returned err.
 func (r *Runner) finish(ctx context.Context, job *Job, err error) {
 	log := r.cfg.Log.With("job", job.ID, "kind", job.Kind, "attempt", job.Attempt)
 	for try := 1; ; try++ {
@@ -39,7 +38,7 @@ func (r *Runner) finish(ctx context.Context, job *Job, err error) {
 	}
 }
 
-// lost is the outcome of a job that this worker no longer holds.
+// lost is the outcome of a job whose lease this worker no longer holds.
 const lost State = ""
 
 func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome State, _ error) {
@@ -52,7 +51,7 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 	case errors.As(err, new(permanent)):
 		e = failedForGood
 	case errors.Is(context.Cause(job.ctx), ErrStopping):
-		// Whatever the error says, the likeliest reason is that we cancelled it.
+		// Whatever the error says, the most likely cause is that the context was canceled.
 		e = handedBack
 	default:
 		e, runAt = failed, now.Add(retries.Delay(int(job.Attempt)-1, r.cfg.Rand))
@@ -89,8 +88,8 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 	return outcome, storeErr
 }
 
-// settle ends a holding of the lease: the job becomes available again at runAt,
-// or is finished. record must be locked by tx.
+// settle ends a holding of the lease: the job becomes available again at runAt, or is finished.
+// record must be locked by tx.
 func (r *Runner) settle(
 	ctx context.Context, tx *db.Tx, record Record, e event, text string, runAt time.Time,
 ) (State, error) {
@@ -110,7 +109,7 @@ func (r *Runner) settle(
 	return next.State, err
 }
 
-// cut keeps text within maxError and free of what PostgreSQL cannot store.
+// cut truncates text to maxError and removes what PostgreSQL cannot store.
 func cut(text string) string {
 	text = strings.ReplaceAll(text, "\x00", "")
 	if len(text) > maxError {
@@ -119,7 +118,7 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// finished tells those who wait for the job in this process.
+// finished wakes the callers in this process that wait for the job.
 func (r *Runner) finished(record Record, state State) {
 	r.metrics.finished.WithLabelValues(record.Queue, record.Kind, string(state)).Inc()
 	r.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Why a job's context ended, as context.Cause and Job.Progress tell it. All of
-// them are context.Canceled to errors.Is.
+// The reasons for which a job's context ends, as returned by context.Cause and Job.Progress.
+// errors.Is matches all of them with context.Canceled.
 var (
 	ErrCancelled = fmt.Errorf("jobs: cancel was requested: %w", context.Canceled)
 	ErrLeaseLost = fmt.Errorf("jobs: the lease was lost: %w", context.Canceled)
@@ -23,8 +23,8 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Permanent wraps an error that trying again would not mend. The job fails at
-// once. Permanent(nil) is nil.
+// Permanent wraps an error that a retry would not fix. The job fails immediately. Permanent(nil) is
+// nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -32,7 +32,7 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
-// Job is a running job, as its function sees it.
+// Job is a running job, as passed to its function.
 type Job struct {
 	ID          string
 	Queue       string
@@ -45,12 +45,12 @@ type Job struct {
 	stop   context.CancelCauseFunc
 
 	mu          sync.Mutex
-	renewedAt   time.Time // the lease runs from here
-	progressAt  time.Time // of the latest stored progress
+	renewedAt   time.Time // the lease began here
+	progressAt  time.Time // when progress was last stored
 	progressing bool      // progressAt is set
 }
 
-// key names one holding of a lease.
+// key identifies one holding of a lease.
 func (j *Job) key() string { return fmt.Sprintf("%s/%d", j.ID, j.Attempt) }
 
 func (j *Job) renewed(at time.Time) {
@@ -65,16 +65,16 @@ func (j *Job) lastRenewal() time.Time {
 	return j.renewedAt
 }
 
-// progressInterval is how often Progress writes at most.
+// progressInterval is the minimum time between writes of Progress.
 const progressInterval = time.Second
 
-// Progress stores how much is done and renews the lease. Call it as often as
-// convenient: it writes at most once a second, and always when done reaches a
-// positive total. total is 0 when it is not known.
+// Progress stores how much is done and renews the lease. Call it as often as convenient: it writes
+// at most once a second, and always when done reaches a positive total. total is 0 if it is not
+// known.
 //
-// When the job should stop it returns why (ErrCancelled, ErrLeaseLost or
-// ErrStopping), which the job's function should return in its turn. Any other
-// error is of the database; the job may continue.
+// If the job should stop, Progress returns the reason (ErrCancelled, ErrLeaseLost or ErrStopping),
+// which the job's function should return too. Any other error comes from the database; the job may
+// continue.
 func (j *Job) Progress(ctx context.Context, done, total int64) error {
 	if j.ctx.Err() != nil {
 		return context.Cause(j.ctx)
@@ -112,7 +112,7 @@ func (j *Job) Progress(ctx context.Context, done, total int64) error {
 	return context.Cause(j.ctx) // nil while it is not stopped
 }
 
-// call runs the job's function and turns a panic into an error.
+// call runs the job's function and converts a panic to an error.
 func (r *Runner) call(job *Job, args string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -24,7 +24,7 @@ var tables = dbtest.Migrations{"jobs": jobs.Migrations()}
 
 const lease = 30 * time.Second
 
-// clock is set by hand.
+// clock is set manually.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -44,7 +44,7 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// lease has leases go by the clock, too.
+// lease makes leases use the clock, too.
 func (c *clock) lease(context.Context, *db.Tx) (time.Time, error) { return c.now(), nil }
 
 func newRunner(d *db.DB, c *clock, worker string, workers int) *jobs.Runner {
@@ -106,7 +106,7 @@ func finished(t *testing.T, r *jobs.Runner, id string) jobs.Record {
 	return record
 }
 
-// until reads the job again and again until it is as wanted.
+// until reads the job repeatedly until wanted returns true.
 func until(t *testing.T, d *db.DB, id string, wanted func(jobs.Record) bool) jobs.Record {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
@@ -251,8 +251,8 @@ func TestCancelEndsAWaitingJobAtOnceAndAsksARunningOneToStop(t *testing.T) {
 
 		local := enqueue(t, d, here, "k", nil, jobs.Options{})
 		<-started
-		// The job's start and its entry in the runner are not one step; a cancel
-		// between them is found at renewal, like one from elsewhere.
+		// Starting the job and adding it to the runner are separate steps; a cancel in between is
+		// noticed at renewal, like one from another process.
 		cancel(here, local)
 		c.advance(lease / 3)
 		if got := finished(t, here, local); got.State != jobs.Cancelled || got.Error != "" || got.Attempt != 1 {
@@ -422,7 +422,7 @@ func TestAUniqueKeyHoldsOneUnfinishedJobOfItsKind(t *testing.T) {
 func TestAJobOfADeadWorkerIsTakenUpAndTheLateFinishIsIgnored(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
-		// A clock that stands still never renews: to the others, this worker is dead.
+		// A clock that stands still never renews: for the others, this worker is dead.
 		dead, alive := newClock(), newClock()
 		old, heir := newRunner(d, dead, "old", 1), newRunner(d, alive, "heir", 1)
 		started, letGo := make(chan struct{}), make(chan struct{})
@@ -756,7 +756,7 @@ func TestArgsAreBounded(t *testing.T) {
 	}
 }
 
-// Two replicas whose clocks are 20 s apart, with leases of 10 s: neither takes the other's job.
+// Two replicas whose clocks differ by 20 s, with leases of 10 s: neither takes the other's job.
 func TestReplicasWhoseClocksDifferDoNotTakeEachOthersJobs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
@@ -793,7 +793,7 @@ func TestReplicasWhoseClocksDifferDoNotTakeEachOthersJobs(t *testing.T) {
 		defer run(t, behind)()
 		until(t, d, id, func(j jobs.Record) bool { return j.State == jobs.Running })
 		defer run(t, ahead)()
-		// The one ahead looks for expired leases before it takes this job.
+		// The replica that is ahead checks for expired leases before it takes this job.
 		if err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
 			_, err = ahead.Enqueue(t.Context(), tx, "slow", struct{}{}, jobs.Options{})
 			return err

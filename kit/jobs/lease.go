@@ -7,9 +7,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// keepLeases renews the leases of all running jobs together, a third into their
-// length, and stops jobs whose lease is about to end. Sixths leave room for two
-// tries against a database that hangs.
+// keepLeases renews the leases of all running jobs together, after a third of their length, and
+// stops jobs whose lease is about to expire. Sixths leave room for two tries against a database
+// that hangs.
 func (r *Runner) keepLeases(ctx context.Context) {
 	sixth := r.cfg.Lease / 6
 	tick := time.NewTicker(max(min(r.cfg.Poll, sixth), time.Millisecond))
@@ -72,7 +72,7 @@ func (r *Runner) renew(ctx context.Context, jobs []*Job, now time.Time) error {
 	for _, job := range jobs {
 		switch w, ok := ours[job.ID]; {
 		case !ok || w.Attempt != job.Attempt:
-			job.stop(ErrLeaseLost) // no matter if it has just finished
+			job.stop(ErrLeaseLost) // harmless if it has just finished
 		case w.CancelRequested:
 			job.stop(ErrCancelled)
 			fallthrough

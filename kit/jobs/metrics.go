@@ -11,7 +11,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 }
 
-// newMetrics accepts a nil registry: the metrics then exist, but nobody sees them.
+// newMetrics accepts a nil registry: the metrics then exist but are not exported.
 func newMetrics(registry prometheus.Registerer) metrics {
 	f := promauto.With(registry)
 	return metrics{

@@ -10,16 +10,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// Periodic is work that one process repeats and that needs no record.
+// Periodic is work that one process repeats and that needs no row.
 type Periodic struct {
 	Name     string // for the log
 	Interval time.Duration
 	// Jitter spreads replicas: each wait is Interval times a factor between
 	// 1-Jitter and 1+Jitter. 0 means none, and then Rand is not needed.
 	Jitter float64
-	// Nudge has the work done now; the interval starts anew after it. Work that is
-	// nudged all the time rests four times as long as it took, but at most for the
-	// interval, so that it never takes more than a fifth of a processor. May be nil.
+	// Nudge starts the work early; the interval restarts after it. Work that is nudged constantly
+	// rests four times as long as it took, but at most for the interval, so that it never takes
+	// more than a fifth of a processor. May be nil.
 	Nudge <-chan struct{}
 	Run   func(ctx context.Context) error
 	Log   *slog.Logger
@@ -28,9 +28,9 @@ type Periodic struct {
 
 const restFactor = 4
 
-// Every does the work at once, and again an interval after its end, until ctx
-// ends. Errors and panics are logged, and panics counted; they never end the loop. It panics
-// when the interval is not positive.
+// Every runs the work immediately, and again an interval after its end, until ctx ends. Errors and
+// panics are logged, and panics counted; they never end the loop. Every panics if the interval is
+// not positive.
 func Every(ctx context.Context, p Periodic) {
 	if p.Interval <= 0 {
 		panic(fmt.Sprintf("jobs: %s: the interval must be positive", p.Name))
@@ -59,7 +59,7 @@ func Every(ctx context.Context, p Periodic) {
 		case <-timer.C:
 		case _, open := <-nudge:
 			if !open {
-				nudge = nil // a closed channel would nudge for ever
+				nudge = nil // a closed channel would nudge forever
 			}
 		}
 		timer.Stop()

@@ -13,27 +13,27 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations are the tables of this package, for db.DB.Migrate.
+// Migrations returns the tables of this package, for db.DB.Migrate.
 func Migrations() fs.FS {
 	sub, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the directory is compiled in
 	}
 	return sub
 }
 
-// Record is a job as it is stored.
+// Record is a stored job.
 type Record struct {
 	ID              string  `db:"id"` // a UUIDv7: ids order by creation
 	Queue           string  `db:"queue"`
 	Kind            string  `db:"kind"`
 	Args            string  `db:"args"` // JSON
 	State           State   `db:"state"`
-	Attempt         int64   `db:"attempt"` // how often it was claimed, shutdowns not counted
+	Attempt         int64   `db:"attempt"` // how often it was claimed, not counting shutdowns
 	MaxAttempts     int64   `db:"max_attempts"`
-	RunAt           db.Time `db:"run_at"`      // not claimed before
+	RunAt           db.Time `db:"run_at"`      // not claimed before this time
 	LeaseUntil      db.Time `db:"lease_until"` // zero unless running
-	Worker          string  `db:"worker"`      // who runs it, or ran it last
+	Worker          string  `db:"worker"`      // the worker that runs it, or ran it last
 	ProgressDone    int64   `db:"progress_done"`
 	ProgressTotal   int64   `db:"progress_total"` // 0 when unknown
 	Error           string  `db:"error"`          // of the latest failed attempt; for operators
@@ -42,7 +42,7 @@ type Record struct {
 	CreatedAt       db.Time `db:"created_at"`
 	StartedAt       db.Time `db:"started_at"` // of the latest attempt
 	FinishedAt      db.Time `db:"finished_at"`
-	Group           string  `db:"job_group"` // whom it is for; empty: nobody in particular
+	Group           string  `db:"job_group"` // Options.Group; empty: none
 }
 
 func (r *Record) status() status {
@@ -95,9 +95,9 @@ func PausedQueues(ctx context.Context, q db.Querier) ([]string, error) {
 	return names, err
 }
 
-// DeleteFinished removes the jobs that finished before the given time, at most
-// limit in one transaction so that no other writer waits long, until none are
-// left or ctx ends. It returns how many it removed, also beside an error.
+// DeleteFinished deletes the jobs that finished before the given time, in transactions of at most
+// limit rows so that other writers do not wait long, until none are left or ctx ends. It returns
+// how many it deleted, also with an error.
 func DeleteFinished(ctx context.Context, d *db.DB, before time.Time, limit int) (int64, error) {
 	return d.DeletePages(
 		ctx, int64(limit),

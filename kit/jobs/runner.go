@@ -17,44 +17,44 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// Config is what a Runner needs. DB, Worker, Log, Now and Rand are required.
+// Config configures a Runner. DB, Worker, Log, Now and Rand are required.
 type Config struct {
 	DB *db.DB // with Migrations applied
-	// Queues are the workers for each queue: how many of its jobs this process
-	// runs at once. With 0 it only enqueues.
+	// Queues is the number of workers per queue: how many of its jobs this process runs at once.
+	// With 0 it only enqueues.
 	Queues map[string]int
-	// PerGroup shares the workers of a queue fairly among groups (Options.Group): of each
-	// group, at most so many jobs run at once in all replicas, and the next job is one of the
-	// group of which fewest run. Jobs without a group are one. A queue that is not named, or
-	// with 0, runs its jobs in their order.
+	// PerGroup shares the workers of a queue fairly among groups (Options.Group). At most this many
+	// jobs of one group run at once in all replicas, and the next job is taken from the group with
+	// the fewest running jobs. Jobs without a group form one group. A queue that is not named, or
+	// has 0, runs its jobs in order.
 	PerGroup map[string]int
-	// Lease is how long a job stays with a worker that has stopped renewing it,
-	// that is, how soon the jobs of a dead process run elsewhere. 0 means 30s.
+	// Lease is how long a job stays with a worker that has stopped renewing it, and so how soon the
+	// jobs of a dead process run elsewhere. 0 means 30s.
 	Lease time.Duration
-	// Poll bounds how late jobs are found that no local signal reports: those
-	// of other replicas and those whose time has come. 0 means 1s.
+	// Poll limits the delay until jobs are found that no local signal reports: those of other
+	// replicas and those that become due. 0 means 1s.
 	Poll time.Duration
-	// Worker is this process's name. No two live processes may share one.
+	// Worker is this process's name. It must be unique among live processes.
 	Worker string
 	Log    *slog.Logger
-	// Registry gets the metrics, of at most one Runner; nil means none.
+	// Registry receives the metrics. At most one Runner may use it. Nil means none.
 	Registry prometheus.Registerer
 	Now      func() time.Time
 	Rand     func() float64 // in [0, 1); safe for concurrent use
-	// LeaseClock tells the time that leases go by. All replicas must agree on it; nil is the
+	// LeaseClock returns the time used for leases. All replicas must agree on it. Nil means the
 	// database's own clock.
 	LeaseClock func(ctx context.Context, tx *db.Tx) (time.Time, error)
 }
 
-// Runner enqueues, claims and runs jobs. It is safe for concurrent use, but all
-// kinds must be registered before the first other call.
+// Runner enqueues, claims and runs jobs. It is safe for concurrent use, but all kinds must be
+// registered before any other call.
 type Runner struct {
 	cfg     Config
 	kinds   map[string]kind
 	metrics metrics
 	claims  *telemetry.Trouble
 	leases  *telemetry.Trouble
-	wake    chan struct{} // holds one: claims may be possible
+	wake    chan struct{} // capacity 1: claims may be possible
 	jobs    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -68,8 +68,8 @@ type kind struct {
 	run   func(ctx context.Context, job *Job, args string) error
 }
 
-// New returns a Runner that does nothing until Run. It panics when a required
-// field of cfg is missing.
+// New returns a Runner that does nothing until Run. It panics if a required field of cfg is
+// missing.
 func New(cfg Config) *Runner {
 	if cfg.DB == nil || cfg.Worker == "" || cfg.Log == nil || cfg.Now == nil || cfg.Rand == nil {
 		panic("jobs: Config needs DB, Worker, Log, Now and Rand")
@@ -96,9 +96,9 @@ func New(cfg Config) *Runner {
 	}
 }
 
-// Register says how jobs of a kind are run, and on which queue. Args that do not
-// decode as T fail the job for good. It panics when the kind is registered twice
-// or the queue is not in Config.Queues.
+// Register sets the function and queue for jobs of a kind. Args that cannot be decoded as T fail
+// the job permanently. Register panics if the kind is registered twice or the queue is not in
+// Config.Queues.
 func Register[T any](r *Runner, queue, name string, run func(ctx context.Context, job *Job, args T) error) {
 	if _, ok := r.cfg.Queues[queue]; !ok {
 		panic(fmt.Sprintf("jobs: kind %s: no queue %s", name, queue))
@@ -115,9 +115,8 @@ func Register[T any](r *Runner, queue, name string, run func(ctx context.Context
 	}}
 }
 
-// Run works until ctx ends. Then it cancels the running jobs, waits for them to
-// return, hands back those that did not finish, and returns nil. It must be
-// called at most once.
+// Run runs jobs until ctx ends. Then it cancels the running jobs, waits for them to return, hands
+// back those that did not finish, and returns nil. It must be called at most once.
 func (r *Runner) Run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	keep, stop := context.WithCancel(detached)
@@ -129,8 +128,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	poll := time.NewTicker(r.cfg.Poll)
 	defer poll.Stop()
 	for ctx.Err() == nil {
-		// Detached: a claim that was cut off in its commit would leave jobs running
-		// that nobody runs, until their lease ends.
+		// Detached: a claim that is cut off during its commit would leave jobs in state running
+		// that nobody runs until their lease expires.
 		_ = routine.Run(r.cfg.Log, "job claims", func() { r.claims.Report(r.claim(detached)) }) // logged
 		select {
 		case <-ctx.Done():
@@ -163,8 +162,8 @@ func (r *Runner) held() []*Job {
 	return jobs
 }
 
-// free returns the queues with idle workers and their number, and the kinds that
-// are run here, both in a fixed order.
+// free returns the queues with idle workers and their number, and the kinds that this process runs,
+// both in a fixed order.
 func (r *Runner) free() (queues []string, workers map[string]int, kinds []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +177,7 @@ func (r *Runner) free() (queues []string, workers map[string]int, kinds []string
 	return queues, workers, slices.Sorted(maps.Keys(r.kinds))
 }
 
-// run is the whole life of a claimed job in this process.
+// run executes a claimed job in this process.
 func (r *Runner) run(ctx context.Context, job *Job, args string) {
 	r.mu.Lock()
 	r.running[job.key()] = job
@@ -187,7 +186,7 @@ func (r *Runner) run(ctx context.Context, job *Job, args string) {
 	r.metrics.running.WithLabelValues(job.Queue).Inc()
 	r.jobs.Go(func() {
 		defer r.ended(job)
-		// A job whose end could not be recorded runs again when its lease has ended.
+		// A job whose end could not be stored runs again after its lease expires.
 		_ = routine.Run(r.cfg.Log, "job", func() {
 			started := r.cfg.Now()
 			err := r.call(job, args)
@@ -197,7 +196,7 @@ func (r *Runner) run(ctx context.Context, job *Job, args string) {
 	})
 }
 
-// ended forgets a job that does not run in this process any more.
+// ended removes a job that no longer runs in this process.
 func (r *Runner) ended(job *Job) {
 	r.mu.Lock()
 	delete(r.running, job.key())

@@ -6,12 +6,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/backoff"
 )
 
-// State is where a job is in its life; see the package comment.
+// State is the state of a job; see the package comment.
 type State string
 
 // The states.
 const (
-	Available State = "available" // waits for its time and a free worker
+	Available State = "available" // waits until it is due and a worker is free
 	Running   State = "running"   // a worker holds its lease
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
@@ -21,21 +21,21 @@ const (
 // Finished reports whether the job will never run again.
 func (s State) Finished() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
-// event is what can happen to a job.
+// event is a transition of a job.
 type event uint8
 
 const (
 	claimed       event = iota
-	cancelAsked         // someone wants it stopped
+	cancelAsked         // a caller asked to stop it
 	succeeded           // returned nil
 	failed              // returned an error or panicked
 	failedForGood       // returned a Permanent error
-	handedBack          // stopped because its worker shuts down
+	handedBack          // stopped because its worker is shutting down
 	leaseExpired        // its worker is gone
 	numEvents
 )
 
-// status is the part of a job that decides what an event does to it.
+// status is the part of a job that the state machine uses.
 type status struct {
 	State           State `db:"state"`
 	Attempt         int64 `db:"attempt"`
@@ -43,8 +43,8 @@ type status struct {
 	CancelRequested bool  `db:"cancel_requested"`
 }
 
-// on is the state machine. It is false when e cannot happen in this state, and
-// then nothing changes.
+// on returns the state after an event. It returns false, and the same state, if e cannot happen in
+// this state.
 func (s status) on(e event) (status, bool) {
 	switch s.State {
 	case Available:
@@ -79,5 +79,5 @@ func (s status) on(e event) (status, bool) {
 	return s, false
 }
 
-// retries spaces the attempts at a job.
+// retries defines the delays between attempts.
 var retries = backoff.Schedule{Base: time.Second, Max: 5 * time.Minute}

@@ -1,9 +1,9 @@
-// Package keyring ties a database to the keys that it was made with: the service's secret key, a
-// certificate authority's key.
+// Package keyring binds a database to the keys that were used with it: the service's secret key,
+// and a certificate authority's key.
 //
-// With another key, a service would start, seem well, and fail wherever a sealed secret is needed.
-// So the database holds a fingerprint of each key, and a service refuses to start with another one,
-// or without one, unless the operator says that the old key is lost.
+// With another key, a service would start, seem healthy, and fail wherever a sealed secret is
+// needed. So the database stores a fingerprint of each key, and a service refuses to start with
+// another key, or without one, unless the operator declares the old key lost.
 package keyring
 
 import (
@@ -20,22 +20,22 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations are the tables of this package, for db.DB.Migrate.
+// Migrations returns the tables of this package, for db.DB.Migrate.
 func Migrations() fs.FS {
 	sub, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the directory is compiled in
 	}
 	return sub
 }
 
-// Fingerprint names a public value, such as the DER of a public key.
+// Fingerprint returns the fingerprint of a public value, such as the DER of a public key.
 func Fingerprint(public []byte) string {
 	sum := sha256.Sum256(public)
 	return hex.EncodeToString(sum[:])
 }
 
-// Known is the fingerprint that the database has under a name, empty if it has none.
+// Known returns the fingerprint that the database stores under a name, or "".
 func Known(ctx context.Context, q db.Querier, name string) (string, error) {
 	var fingerprint string
 	err := q.Get(ctx, &fingerprint, "SELECT fingerprint FROM keyring WHERE name = ?", name)
@@ -45,8 +45,8 @@ func Known(ctx context.Context, q db.Querier, name string) (string, error) {
 	return fingerprint, err
 }
 
-// Keep stores a fingerprint in place of the one that is known. It reports what the database has
-// afterwards: with replace false, a fingerprint that is there stays.
+// Keep stores a fingerprint and returns the one that is stored afterwards. If replace is false, an
+// existing fingerprint is kept.
 func Keep(ctx context.Context, d *db.DB, name, fingerprint string, replace bool) (kept string, err error) {
 	err = d.Update(ctx, func(tx *db.Tx) error {
 		query := "INSERT INTO keyring (name, fingerprint) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"

@@ -19,28 +19,29 @@ import (
 )
 
 const (
-	// minSecretKey is the shortest secret key that may be configured, in bytes.
+	// minSecretKey is the minimum length of a configured secret key, in bytes.
 	minSecretKey = 32
-	secretKey    = "secret-key" // the name of its fingerprint, and of its setting
+	secretKey    = "secret-key" // the name of its fingerprint and of its setting
 )
 
-// Config says where a service's secret key comes from.
+// Config defines the source of a service's secret key.
 type Config struct {
 	Configured string // the setting secret-key; empty: the file secret.key in Data
-	Data       string // the service's folder
-	// Replace takes another key than the one that the database knows: the old one is lost, and with
-	// it everything that was sealed with it.
+	Data       string // the service's data directory
+	// Replace accepts another key than the one that the database knows. The old one is lost, and
+	// with it everything that was sealed with it.
 	Replace bool
-	// Fits is asked when the database knows no key: it is new, or was made by a version that kept no
-	// fingerprints. It reports whether something in the database was made with a key, and whether
-	// that key may be this one. key is nil if there is no key.
+	// Fits is called if the database knows no key, because it is new or was created by a version
+	// without fingerprints. It reports whether anything in the database was made with a key, and
+	// whether that key may be this one. key is nil if there is no key.
 	Fits func(ctx context.Context, key []byte) (used, fits bool, err error)
 }
 
-// SecretKey is the key from which a service derives the others: the configured one, or one that is
-// made once, for an empty database, and kept as secret.key in the service's folder, readable by its
-// owner only. It reports whether it took the place of a lost one. A key that is not the database's,
-// or is missing, is a fault that says how to continue. Faults name the settings "secret-key" and "data".
+// SecretKey returns the key from which a service derives all others: the configured one, or one
+// that is generated once, for an empty database, and stored as secret.key in the data directory,
+// readable only by its owner. replaced reports whether it replaced a lost key. A key that does not
+// match the database, or is missing, is a fault that says how to continue. Faults name the settings
+// "secret-key" and "data".
 func SecretKey(ctx context.Context, d *db.DB, cfg Config) (key []byte, replaced bool, err error) {
 	known, err := Known(ctx, d, secretKey)
 	if err != nil {
@@ -106,7 +107,7 @@ func missingKey(cfg Config) error {
 	return f
 }
 
-// keyFingerprint tells nothing of the key: it is derived like the other keys.
+// keyFingerprint reveals nothing about the key: it is derived like the other keys.
 func keyFingerprint(key []byte) (string, error) {
 	derived, err := hkdf.Key(sha256.New, key, nil, "mainstay keyring fingerprint", 32)
 	if err != nil {
@@ -115,7 +116,7 @@ func keyFingerprint(key []byte) (string, error) {
 	return Fingerprint(derived), nil
 }
 
-// readKey is nil if there is no key yet.
+// readKey returns nil if there is no key yet.
 func readKey(cfg Config) ([]byte, error) {
 	if cfg.Configured != "" {
 		if len(cfg.Configured) < minSecretKey {
@@ -138,7 +139,7 @@ func readKey(cfg Config) ([]byte, error) {
 	return key, nil
 }
 
-// makeKey makes the file, unless another process is first.
+// makeKey creates the file, unless another process has done so first.
 func makeKey(data string) ([]byte, error) {
 	fresh := make([]byte, 32)
 	if _, err := rand.Read(fresh); err != nil {

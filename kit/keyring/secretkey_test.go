@@ -16,7 +16,7 @@ import (
 
 var tables = dbtest.Migrations{"keyring": keyring.Migrations()}
 
-// unused is a database in which nothing was made with a key.
+// unused means that nothing in the database was made with a key.
 func unused(context.Context, []byte) (used, fits bool, err error) { return false, true, nil }
 
 func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
@@ -88,7 +88,7 @@ func TestADatabaseOpensWithItsOwnKeyOnly(t *testing.T) {
 	})
 }
 
-// Databases of older versions have no fingerprint; what they hold says which key is theirs.
+// Databases of older versions have no fingerprint; their content identifies the key.
 func TestADatabaseWithoutFingerprintsIsHeldAgainstWhatItHolds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, tables)

@@ -1,7 +1,7 @@
-// Package list answers requests for lists: a page at a time, forward from a key or down
-// from a number, with the link to the next page.
+// Package list serves paginated lists: forward from a key or down from a number, with a link to the
+// next page.
 //
-// A list never counts and never skips. Each page begins after the last row of the one
-// before, so that it costs the same wherever it is, and what is added or deleted
-// meanwhile neither repeats nor hides a row.
+// A list is never counted and never uses an offset. Each page begins after the last row of the
+// previous one, so every page costs the same, and rows added or deleted between requests neither
+// repeat nor hide others.
 package list

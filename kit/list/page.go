@@ -10,18 +10,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Page is a validated request for a part of a list.
+// Page is a validated request for a page of a list.
 type Page struct {
-	Limit int    // how many objects, at least 1
-	After string // the key of the last object of the page before; empty at the start
+	Limit int    // maximum number of items, at least 1
+	After string // the key of the previous page's last item; empty at the start
 }
 
-// maxCursor bounds a cursor's text, in bytes.
+// maxCursor limits a cursor's text, in bytes.
 const maxCursor = 1024
 
-// ParsePage reads the optional query parameters limit and cursor. Without a
-// limit it is def. A limit outside 1 to maximum or a damaged cursor is a fault of kind
-// Invalid. An empty cursor is the start of the list.
+// ParsePage parses the optional query parameters limit and cursor. def is the default limit. A
+// limit outside 1 to maximum or a damaged cursor is a fault of kind Invalid. An empty cursor means
+// the start of the list.
 func ParsePage(limit *int, cursor *string, def, maximum int) (Page, error) {
 	p := Page{Limit: def}
 	if limit != nil {
@@ -39,13 +39,13 @@ func ParsePage(limit *int, cursor *string, def, maximum int) (Page, error) {
 	return p, nil
 }
 
-// EncodeCursor makes the opaque cursor for the page after key: its base64url
-// without padding (RFC 4648 section 5). It hides nothing and proves nothing; the
-// key must be one that the caller may know.
+// EncodeCursor returns the opaque cursor for the page after key: its base64url without padding (RFC
+// 4648 section 5). It is neither encrypted nor authenticated, so the key must be one that the
+// caller may know.
 func EncodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
 
-// DecodeCursor is the inverse of EncodeCursor. The key is untrusted input: UTF-8
-// without NUL (which databases refuse), not empty, at most 768 bytes. Anything else is a fault of kind Invalid.
+// DecodeCursor is the inverse of EncodeCursor. The key is untrusted input: UTF-8 without NUL (which
+// databases refuse), not empty, at most 768 bytes. Anything else is a fault of kind Invalid.
 func DecodeCursor(cursor string) (string, error) {
 	if cursor == "" || len(cursor) > maxCursor || strings.ContainsAny(cursor, "\r\n") {
 		return "", badCursor()
@@ -61,9 +61,9 @@ func badCursor() error {
 	return fault.InvalidField("cursor", "is not one that this list has given out; start again without it")
 }
 
-// NextLink is the value of a Link header (RFC 8288) that leads to the next page: the
-// path and the query of the request, with the cursor replaced, as a relative reference,
-// so that it stays right behind a proxy.
+// NextLink returns the value of a Link header (RFC 8288) for the next page: the path and query of
+// the request with the cursor replaced. It is a relative reference, so that it is also correct
+// behind a proxy.
 func NextLink(here *url.URL, cursor string) string {
 	// Two leading slashes would make the reference name another host (RFC 3986
 	// section 4.2).

@@ -11,16 +11,15 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Offset is a validated request for a part of a list that is counted, for contracts that
-// promise offset, limit and total. Rows and Down serve large lists better.
+// Offset is a validated request for a part of a counted list, for contracts that promise offset,
+// limit and total. Rows and Down are better for large lists.
 type Offset struct{ Offset, Limit int }
 
-// maxOffset bounds how far into a list a request may point: a database reads all rows
-// before it.
+// maxOffset limits the offset: a database reads all rows before it.
 const maxOffset = 100_000
 
-// ParseOffset reads the optional query parameters offset and limit. Without a limit it is
-// usual. What is out of range is a fault of kind Invalid.
+// ParseOffset parses the optional query parameters offset and limit. usual is the default limit.
+// Values out of range are faults of kind Invalid.
 func ParseOffset(offset, limit *int, usual int) (Offset, error) {
 	p, err := ParsePage(limit, nil, usual, MaxRows)
 	if err != nil {
@@ -35,13 +34,13 @@ func ParseOffset(offset, limit *int, usual int) (Offset, error) {
 	return o, nil
 }
 
-// Columns are what a list may be filtered and sorted by: the words of the contract, and
-// the expressions of SQL behind them. Nothing that a client sends becomes SQL.
+// Columns maps the words of a contract that a list may be filtered and sorted by to SQL
+// expressions. Client input never becomes SQL.
 type Columns map[string]string
 
-// OrderBy is the ORDER BY clause for a query parameter such as "name" or "-created_at",
-// where the dash means descending. unique is an expression that decides between equal
-// rows, so that pages neither repeat nor skip one. An empty parameter is usual.
+// OrderBy returns the ORDER BY clause for a query parameter such as "name" or "-created_at", where
+// the dash means descending. unique is an expression that orders rows with equal values, so that
+// pages neither repeat nor skip one. If the parameter is empty, usual is used.
 func (c Columns) OrderBy(sort, usual, unique string) (string, error) {
 	if sort == "" {
 		sort = usual
@@ -58,8 +57,8 @@ func (c Columns) OrderBy(sort, usual, unique string) (string, error) {
 	return fmt.Sprintf("ORDER BY %s %s, %s %s", expression, direction, unique, direction), nil
 }
 
-// Where is the condition that each of the given words has its value, and its arguments.
-// Without any it is true of every row.
+// Where returns the condition, with its arguments, that each of the given words has its value.
+// Without values it is true for every row.
 func (c Columns) Where(values map[string]string) (condition string, args []any, err error) {
 	conditions := []string{"1 = 1"}
 	for _, word := range slices.Sorted(maps.Keys(values)) {
@@ -74,8 +73,8 @@ func (c Columns) Where(values map[string]string) (condition string, args []any, 
 
 func (c Columns) words() string { return strings.Join(slices.Sorted(maps.Keys(c)), ", ") }
 
-// Search is the condition that one of the expressions contains the text, whatever its
-// case, and its arguments. An empty text is in every row.
+// Search returns the condition, with its arguments, that one of the expressions contains the text,
+// ignoring case. With an empty text it is true for every row.
 func Search(text string, expressions ...string) (condition string, args []any) {
 	if text == "" {
 		return "1 = 1", nil
@@ -88,8 +87,8 @@ func Search(text string, expressions ...string) (condition string, args []any) {
 	return "(" + strings.Join(conditions, " OR ") + ")", args
 }
 
-// WriteCSV writes rows as CSV (RFC 4180). Text that a spreadsheet would run as a formula
-// begins with an apostrophe, which spreadsheets do not show.
+// WriteCSV writes rows as CSV (RFC 4180). It prefixes text that a spreadsheet would run as a
+// formula with an apostrophe, which spreadsheets do not show.
 func WriteCSV(w io.Writer, heads []string, rows [][]string) error {
 	out := csv.NewWriter(w)
 	for _, row := range slices.Concat([][]string{heads}, rows) {
@@ -105,8 +104,8 @@ func WriteCSV(w io.Writer, heads []string, rows [][]string) error {
 	return out.Error()
 }
 
-// harmless follows OWASP's advice on CSV injection: these are the characters that begin a
-// formula, alone or after what spreadsheets skip.
+// harmless follows OWASP's advice on CSV injection: these characters begin a formula, alone or
+// after characters that spreadsheets skip.
 func harmless(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", []rune(text)[0]) {
 		return "'" + text

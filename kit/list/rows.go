@@ -8,20 +8,19 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// MaxRows is the most rows that a page may hold.
+// MaxRows is the largest page size.
 const MaxRows = 1000
 
 type hereKey struct{}
 
-// WithURL returns a context that knows which URL was asked for, for the links of pages.
+// WithURL returns a context that holds the request's URL, for the links to further pages.
 func WithURL(ctx context.Context, here *url.URL) context.Context {
 	return context.WithValue(ctx, hereKey{}, here)
 }
 
-// Rows answers a request for a part of a list that is ordered by a text key. It asks
-// fetch for one row more than the page holds, beginning after a key (empty: at the
-// start), and returns the rows as the contract has them. next is the Link header that
-// leads to the next page, nil on the last one. Without a limit a page has usual rows.
+// Rows serves a page of a list that is ordered by a text key. It calls fetch for one row more than
+// the page holds, after a key (empty: from the start), and returns the translated rows. next is the
+// Link header for the next page, nil on the last page. usual is the default limit.
 //
 // The context must come from WithURL.
 func Rows[T, A any](
@@ -47,8 +46,8 @@ func Rows[T, A any](
 	return Each(rows, translate), next, nil
 }
 
-// Down is Rows for a list that goes down by number, newest first. before is the number
-// below which the page begins; 0 is the newest.
+// Down is Rows for a list in descending order of a number, newest first. before is the number below
+// which the page begins; 0 means from the newest.
 func Down[T, A any](
 	ctx context.Context, limit *int, cursor *string, usual int,
 	fetch func(before int64, limit int) ([]T, error), number func(T) int64, translate func(T) A,
@@ -64,7 +63,7 @@ func Down[T, A any](
 	}, func(row T) string { return strconv.FormatInt(number(row), 10) }, translate)
 }
 
-// Each translates rows. The result is never nil, since contracts know no null.
+// Each translates rows. The result is never nil, since contracts have no null lists.
 func Each[T, A any](rows []T, translate func(T) A) []A {
 	items := make([]A, len(rows))
 	for i, row := range rows {

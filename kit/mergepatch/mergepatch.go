@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 )
 
-// Apply returns target after patch, as compact JSON: null deletes a member, objects merge, everything
-// else replaces. Arrays are values like others, and what stands in them, null included, stays as it
-// is. An empty target is no value. Both must be valid JSON, of a depth that the caller has bounded.
+// Apply returns target with patch applied, as compact JSON: null deletes a member, objects are
+// merged, everything else replaces. Arrays are replaced as a whole, and null inside them is kept.
+// An empty target means no value. Both must be valid JSON, of a depth that the caller has limited.
 func Apply(target, patch json.RawMessage) (json.RawMessage, error) {
 	if !isObject(patch) {
 		var out bytes.Buffer

@@ -1,16 +1,15 @@
 //go:build linux
 
-// Package netlab makes small networks on one machine, for tests and demonstrations:
-// hosts are network namespaces, joined by veth pairs and switches.
+// Package netlab builds small networks on one machine, for tests and demonstrations: hosts are
+// network namespaces, connected by veth pairs and switches.
 //
-// Nothing of a lab has a name outside the process: its namespaces, with all that is
-// in them, vanish with the last process in them and with the Lab, also when this
-// process is killed.
+// Nothing in a lab has a name outside the process: its namespaces, with everything in them, vanish
+// with the last process in them and with the Lab, even if this process is killed.
 //
-// A socket belongs to the host on which it was made, whoever uses it later. So a
-// listener or a connection that is made in Host.Do can be used from anywhere.
+// A socket belongs to the host on which it was created, whoever uses it later. So a listener or a
+// connection that is created in Host.Do can be used from anywhere.
 //
-// Making a lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
+// Creating a lab requires root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
 package netlab
 
 import (
@@ -44,10 +43,10 @@ type Host struct {
 	nl   *netlink.Handle
 }
 
-// New makes an empty lab.
+// New returns an empty lab.
 func New() *Lab { return &Lab{} }
 
-// Close removes all hosts. Processes and sockets on them keep theirs until they end.
+// Close removes all hosts. Processes and sockets on them keep their namespaces until they end.
 func (l *Lab) Close() error {
 	var errs []error
 	for _, h := range l.hosts {
@@ -67,7 +66,7 @@ func (l *Lab) Host(name string) (*Host, error) {
 	return h, nil
 }
 
-// NewHost makes a host that belongs to no lab. Close it.
+// NewHost returns a host that belongs to no lab. The caller must close it.
 func NewHost(name string) (*Host, error) {
 	h := &Host{Name: name}
 	err := onThread(func() error {
@@ -76,7 +75,7 @@ func NewHost(name string) (*Host, error) {
 			return err
 		}
 		defer own.Close()
-		if h.ns, err = netns.New(); err != nil { // this thread is in it now
+		if h.ns, err = netns.New(); err != nil { // this thread is now in it
 			return err
 		}
 		return netns.Set(own)
@@ -93,30 +92,31 @@ func NewHost(name string) (*Host, error) {
 	return h, nil
 }
 
-// Here is the host that the calling thread is on, as a rule the machine itself. Close it.
+// Here returns the host of the calling thread, usually the machine itself. The caller must close
+// it.
 func Here() (*Host, error) {
 	ns, err := netns.Get()
 	if err != nil {
 		return nil, err
 	}
-	nl, err := netlink.NewHandle() // unlike NewHandleAt, this takes no CAP_SYS_ADMIN
+	nl, err := netlink.NewHandle() // unlike NewHandleAt, this does not require CAP_SYS_ADMIN
 	if err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
 	return &Host{Name: "here", ns: ns, nl: nl}, nil
 }
 
-// Close lets go of the host. Processes and sockets on it keep it until they end.
+// Close releases the host. Processes and sockets on it keep it alive until they end.
 func (h *Host) Close() error {
 	h.nl.Close()
 	return h.ns.Close()
 }
 
-// Netlink is a connection to the host's part of the kernel.
+// Netlink returns a netlink handle for the host's namespace.
 func (h *Host) Netlink() *netlink.Handle { return h.nl }
 
-// onThread runs fn on a thread of its own; if fn fails or panics, the thread is not used again,
-// since it may be in the wrong namespace.
+// onThread runs fn on a separate thread. If fn fails or panics, the thread is not reused, since it
+// may be in the wrong namespace.
 func onThread(fn func() error) error {
 	return <-routine.Start(nil, "network namespace", func() error {
 		runtime.LockOSThread()
@@ -128,8 +128,8 @@ func onThread(fn func() error) error {
 	})
 }
 
-// Do runs fn on a thread that is on the host. fn must not start goroutines that rely
-// on it.
+// Do runs fn on a thread that is in the host's namespace. fn must not start goroutines that rely on
+// it.
 func (h *Host) Do(fn func() error) error {
 	var result error
 	err := onThread(func() error {
@@ -138,7 +138,7 @@ func (h *Host) Do(fn func() error) error {
 			return err
 		}
 		defer own.Close()
-		if own.Equal(h.ns) { // entering takes CAP_SYS_ADMIN, being there does not
+		if own.Equal(h.ns) { // entering requires CAP_SYS_ADMIN, already being there does not
 			result = fn()
 			return nil
 		}
@@ -157,7 +157,7 @@ func (h *Host) Do(fn func() error) error {
 // Start starts a command on the host.
 func (h *Host) Start(cmd *exec.Cmd) error { return h.Do(cmd.Start) }
 
-// Run runs a command on the host, and fails with its output.
+// Run runs a command on the host. If it fails, the error contains its output.
 func (h *Host) Run(name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	var out strings.Builder
@@ -187,7 +187,7 @@ func (h *Host) up(device string) error {
 	return h.nl.LinkSetUp(l)
 }
 
-// Down takes a device out of service, and Up brings it back.
+// Down sets a device down. Up sets it up again.
 func (h *Host) Down(device string) error {
 	l, err := h.link(device)
 	if err != nil {
@@ -196,10 +196,10 @@ func (h *Host) Down(device string) error {
 	return h.nl.LinkSetDown(l)
 }
 
-// Up brings a device into service.
+// Up sets a device up.
 func (h *Host) Up(device string) error { return h.up(device) }
 
-// Join connects a new device of one host with one of another by a cable (veth).
+// Join connects two hosts with a veth pair, creating a new device on each.
 func Join(a *Host, deviceA string, b *Host, deviceB string) error {
 	pair := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: deviceA},
@@ -212,12 +212,12 @@ func Join(a *Host, deviceA string, b *Host, deviceB string) error {
 	return errors.Join(a.quiet(deviceA), b.quiet(deviceB), a.up(deviceA), b.up(deviceB))
 }
 
-// quiet keeps a device from waiting for others with the same IPv6 address.
+// quiet disables duplicate address detection, so that a device does not wait for it.
 func (h *Host) quiet(device string) error {
 	return h.Sysctl("net/ipv6/conf/"+device+"/accept_dad", "0")
 }
 
-// Switch adds a switch, to which hosts are joined by Plug.
+// Switch adds a switch. Plug connects hosts to it.
 func (l *Lab) Switch(name string) (*Host, error) {
 	sw, err := l.Host(name)
 	if err != nil {
@@ -251,7 +251,7 @@ func Plug(sw, h *Host, device string, addresses ...netip.Prefix) error {
 	return h.Address(device, addresses...)
 }
 
-// Address gives a device addresses.
+// Address adds addresses to a device.
 func (h *Host) Address(device string, addresses ...netip.Prefix) error {
 	l, err := h.link(device)
 	if err != nil {
@@ -263,7 +263,7 @@ func (h *Host) Address(device string, addresses ...netip.Prefix) error {
 			return err
 		}
 		if a.Addr().Is6() {
-			parsed.Flags = unix.IFA_F_NODAD // it can be used at once
+			parsed.Flags = unix.IFA_F_NODAD // usable immediately
 		}
 		if err := h.nl.AddrAdd(l, parsed); err != nil {
 			return fmt.Errorf("address %s for %s of %s: %w", a, device, h.Name, err)
@@ -272,7 +272,7 @@ func (h *Host) Address(device string, addresses ...netip.Prefix) error {
 	return nil
 }
 
-// Route sends what is for a network by way of a router.
+// Route adds a route to a network via a router.
 func (h *Host) Route(to netip.Prefix, via netip.Addr) error {
 	_, network, err := net.ParseCIDR(to.String())
 	if err != nil {
@@ -284,7 +284,7 @@ func (h *Host) Route(to netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
-// MAC is the Ethernet address of a device.
+// MAC returns the Ethernet address of a device.
 func (h *Host) MAC(device string) ([6]byte, error) {
 	l, err := h.link(device)
 	if err != nil {
@@ -293,7 +293,7 @@ func (h *Host) MAC(device string) ([6]byte, error) {
 	return [6]byte(l.Attrs().HardwareAddr), nil
 }
 
-// SetMTU changes the longest packet of a device, in bytes.
+// SetMTU sets the MTU of a device, in bytes.
 func (h *Host) SetMTU(device string, mtu int) error {
 	l, err := h.link(device)
 	if err != nil {
@@ -307,14 +307,14 @@ func (h *Host) Sysctl(name, value string) error {
 	return h.Do(func() error { return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0) })
 }
 
-// TX turns the checksums and the cutting of segments that a device leaves to
-// hardware on or off; a veth has no hardware and hands them on undone.
+// TX turns the offload of checksums and segmentation of a device on or off. A veth has no hardware
+// and passes packets on without either.
 func (h *Host) TX(device string, on bool) error {
 	return h.features(device, map[string]bool{"tx-checksum-ip-generic": on, "tx-checksum-sctp": on})
 }
 
-// GRO turns generic receive offload on or off, with which a veth takes frames that
-// another interface's XDP program redirects to it.
+// GRO turns generic receive offload on or off. A veth needs it to accept frames that another
+// interface's XDP program redirects to it.
 func (h *Host) GRO(device string, on bool) error {
 	return h.features(device, map[string]bool{"rx-gro": on})
 }

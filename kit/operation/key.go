@@ -11,13 +11,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Key tells a request that is repeated, because its answer was lost, from another one. The zero Key
-// is that of a request that is not to be recognized.
+// Key identifies a request, so that a retry after a lost response is recognized. The zero Key means
+// that the request is not identified.
 type Key struct{ hash, request string }
 
-// NewKey makes the Key of a word that a caller chose, as in the header Idempotency-Key. Words of
-// other callers are other keys. request is what is asked for, as JSON stores it: a repetition asks
-// for the same.
+// NewKey returns the Key for a word that a caller chose, as in the header Idempotency-Key. The same
+// word from different callers gives different keys. request is the content of the request, hashed
+// as JSON: a retry must have the same content.
 func NewKey(caller, word string, request any) (Key, error) {
 	if word == "" {
 		return Key{}, nil
@@ -36,18 +36,18 @@ func hashOf(b []byte) string {
 
 type keyKey struct{}
 
-// WithKey is a context in which Begin stores the key with the operation.
+// WithKey returns a context in which Begin stores the key with the operation.
 func WithKey(ctx context.Context, k Key) context.Context { return context.WithValue(ctx, keyKey{}, k) }
 
-// errTwice is for two requests with one key at the same time.
+// errTwice is returned for two concurrent requests with the same key.
 var errTwice = fault.New(
 	fault.Conflict, "a request with the same Idempotency-Key is being served; repeat this when it was answered",
 ).WithCode("idempotency_key_in_use")
 
-// Claim keeps other requests with the same key out of this process until release is called. It fails
-// with a Conflict fault while another has it. Services claim a key before they ask whether a request
-// is repeated: what the first of two requests prepares, such as a name that it takes, would otherwise
-// refuse the second for another reason. Of two processes, Begin lets one through.
+// Claim locks the key in this process until release is called. It fails with a Conflict fault while
+// another request holds it. Services claim a key before they call Repeated: otherwise, something
+// that the first of two requests prepares, such as a name that it takes, would make the second fail
+// for another reason. Between two processes, Begin lets only one request through.
 func (r *Runner) Claim(k Key) (release func(), err error) {
 	if k.hash == "" {
 		return func() {}, nil
@@ -58,9 +58,9 @@ func (r *Runner) Claim(k Key) (release func(), err error) {
 	return func() { r.claimed.Delete(k.hash) }, nil
 }
 
-// Repeated is the id of the operation that was begun with a key, empty if there is none. Services ask
-// for it before they prepare anything. If something else was asked for with the key, it fails with a
-// Conflict fault.
+// Repeated returns the id of the operation that was started with the key, or "" if there is none.
+// Services call it before they prepare anything. If the key was used for a request with other
+// content, it fails with a Conflict fault.
 func (r *Runner) Repeated(ctx context.Context, k Key) (id string, err error) {
 	if k.hash == "" {
 		return "", nil

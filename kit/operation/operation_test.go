@@ -17,7 +17,7 @@ import (
 
 var tables = dbtest.Migrations{"jobs": jobs.Migrations(), "operations": operation.Migrations()}
 
-// service is one that paints things, as operations.
+// service is a service whose operations paint things.
 type service struct {
 	*testing.T
 	*operation.Runner
@@ -338,7 +338,7 @@ func TestAnOperationIsForgottenADayAfterItsEnd(t *testing.T) {
 	}
 }
 
-// painting is a row of a service that stores more than the kit does.
+// painting is the row of a service that stores more than the kit does.
 type painting struct {
 	operation.Operation
 	Colour string `db:"colour"`

@@ -17,25 +17,25 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 )
 
-// Life is how long an operation is kept after its end.
+// Life is how long an operation is kept after it has ended.
 const Life = 24 * time.Hour
 
-// queue is the one queue of operations.
+// queue is the only queue of operations.
 const queue = "operations"
 
-// progressScale is what a whole operation counts.
+// progressScale is the stored progress of a complete operation.
 const progressScale = 1000
 
-// Config is what a Runner stands on.
+// Config holds the dependencies and limits of a Runner.
 type Config struct {
 	DB       *db.DB
 	Log      *slog.Logger
 	Registry prometheus.Registerer // nil: no metrics
 	Now      func() time.Time
-	// Workers is how many operations run at once, and WorkersOfTenant how many of one tenant, so
-	// that operations that take long, or hang, do not hold up those of other tenants.
+	// Workers limits how many operations run at once, and WorkersOfTenant how many of one tenant,
+	// so that long or hanging operations do not delay those of other tenants.
 	Workers, WorkersOfTenant int
-	// Ending ends when the service does: nobody waits for an operation any longer.
+	// Ending is canceled when the service stops. Await then returns early.
 	Ending context.Context
 }
 
@@ -50,7 +50,7 @@ type Runner struct {
 	claimed   sync.Map                                                // of the hashes of keys
 }
 
-// New makes a Runner. Kinds are registered before it runs.
+// New returns a Runner. Register all kinds before Run.
 func New(c Config) *Runner {
 	return &Runner{
 		db: c.DB, log: c.Log, now: c.Now, ending: c.Ending,
@@ -71,15 +71,15 @@ func New(c Config) *Runner {
 // Run runs operations until ctx ends.
 func (r *Runner) Run(ctx context.Context) error { return r.jobs.Run(ctx) }
 
-// Begin stores an operation in the caller's transaction, with the arguments of its job. The row has
-// its kind, tenant and actor, and what the service stores beside; Begin sets the rest. With a key
-// (WithKey) that another request has just used, it fails with a Conflict fault.
+// Begin stores an operation and its job with args in the caller's transaction. The caller sets
+// kind, tenant, actor and the service's own columns in row; Begin sets the rest. If another request
+// has just used the same key (WithKey), it fails with a Conflict fault.
 func (r *Runner) Begin(ctx context.Context, tx *db.Tx, row Row, args any) (err error) {
 	o := row.operation()
 	if key, ok := ctx.Value(keyKey{}).(Key); ok {
 		o.KeyHash, o.RequestHash = key.hash, key.request
 	}
-	// What failed is not tried again; what the process's end broke off is.
+	// Failed jobs are not retried; jobs that the end of the process interrupted are.
 	if o.ID, err = r.jobs.Enqueue(ctx, tx, o.Kind, args, jobs.Options{MaxAttempts: 3, Group: o.Tenant}); err != nil {
 		return err
 	}
@@ -91,15 +91,15 @@ func (r *Runner) Begin(ctx context.Context, tx *db.Tx, row Row, args any) (err e
 	return errors.Join(err, ReadJob(ctx, tx, row))
 }
 
-// Kind is how operations of a kind are done.
+// Kind holds the functions for operations of a kind.
 type Kind[T any] struct {
 	Run func(ctx context.Context, args T, progress func(float64)) error
-	// Cancelled cleans up after one that was cancelled while it did not run; nil: there is nothing. It
-	// may be called again.
+	// Cancelled cleans up after an operation that was cancelled while pending. It may be called
+	// more than once. Nil means that there is nothing to clean up.
 	Cancelled func(ctx context.Context, args T) error
 }
 
-// Register has the operations of a kind done as k says.
+// Register sets the functions for operations of a kind.
 func Register[T any](r *Runner, kind string, k Kind[T]) {
 	if k.Cancelled != nil {
 		r.cancelled[kind] = func(ctx context.Context, raw string) error {
@@ -130,14 +130,15 @@ func Register[T any](r *Runner, kind string, k Kind[T]) {
 	})
 }
 
-// BrokenOff says whether an operation ends because the process does, and will be taken up again.
+// BrokenOff reports whether an operation is ending because this process stops or has lost its
+// lease, so that it will run again.
 func BrokenOff(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, jobs.ErrStopping) || errors.Is(cause, jobs.ErrLeaseLost)
 }
 
-// publicText is an error of an operation as the caller may read it. The log has the details of the
-// service's own failure under the operation's id.
+// publicText returns the message of an error for the caller. For Internal errors it adds the
+// operation's id, under which the log has the details.
 func publicText(err error, operation string) string {
 	f := fault.From(err)
 	if f.Kind != fault.Internal {
@@ -146,7 +147,7 @@ func publicText(err error, operation string) string {
 	return f.Message + "; the daemon's log has the details under operation " + operation
 }
 
-// Await reads an operation again as soon as it has ended, or the time is over.
+// Await waits until an operation has ended, at most limit, and reads it again.
 func (r *Runner) Await(ctx context.Context, row Row, limit time.Duration) error {
 	o := row.operation()
 	if limit == 0 || o.Job.State.Finished() {
@@ -162,8 +163,8 @@ func (r *Runner) Await(ctx context.Context, row Row, limit time.Duration) error 
 	return Get(ctx, r.db, o.ID, row)
 }
 
-// Cancel asks an operation to end. It has ended if it did not run: call CleanUp then, after the
-// transaction. One that runs ends soon, and cleans up after itself.
+// Cancel cancels an operation. ended is true if it was not running; the caller must then call
+// CleanUp after the transaction. A running operation stops soon and cleans up after itself.
 func (r *Runner) Cancel(ctx context.Context, tx *db.Tx, id string) (ended bool, err error) {
 	if err := r.jobs.Cancel(ctx, tx, id); err != nil {
 		return false, err
@@ -172,7 +173,7 @@ func (r *Runner) Cancel(ctx context.Context, tx *db.Tx, id string) (ended bool, 
 	return job.State.Finished(), err
 }
 
-// CleanUp cleans up after an operation that was cancelled while it did not run. It can be repeated.
+// CleanUp cleans up after an operation that was cancelled while pending. It may be called again.
 func (r *Runner) CleanUp(ctx context.Context, o *Operation) error {
 	if cleanUp := r.cancelled[o.Kind]; cleanUp != nil {
 		return cleanUp(ctx, o.Job.Args)
@@ -180,7 +181,7 @@ func (r *Runner) CleanUp(ctx context.Context, o *Operation) error {
 	return nil
 }
 
-// Expire forgets operations that have ended, Life after that.
+// Expire deletes operations that ended more than Life ago.
 func (r *Runner) Expire(ctx context.Context) error {
 	if _, err := jobs.DeleteFinished(ctx, r.db, r.now().Add(-Life), 500); err != nil {
 		return err

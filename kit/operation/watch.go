@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// watchPeriod is how soon a stream shows progress. The end is shown at once.
+	// watchPeriod is the maximum delay until a stream shows progress. The end is shown immediately.
 	watchPeriod = time.Second
-	// heartbeat is how long a stream may be silent.
+	// heartbeat is the maximum time that a stream is silent.
 	heartbeat = 15 * time.Second
 )
 
-// Watch answers with server-sent events named operation, what the operation is first, then each change,
-// until it has ended, the client has left, or until ends, which is the context of the service. A client
-// that was cut off begins again with what the operation is.
+// Watch sends server-sent events named operation: first the current state of the operation, then
+// each change. It ends when the operation has ended, the client disconnects or until, the service's
+// context, ends. A client that reconnects gets the current state first.
 //
-// next reads the operation in the caller's scope, after at most wait if nothing has ended before
-// (Await), and says what is shown of it and whether it has ended. Its error is the answer, or ends the
+// next reads the operation in the caller's scope, waiting at most wait for it to end (Await), and
+// returns its representation and whether it has ended. Its error is returned, or ends the stream if
+// it has begun.
 // stream.
 func Watch(
 	until context.Context, w http.ResponseWriter, r *http.Request,
@@ -31,7 +32,7 @@ func Watch(
 	if err != nil {
 		return err
 	}
-	if r.Method == http.MethodHead { // which takes the patterns of GET, too
+	if r.Method == http.MethodHead { // patterns of GET also match HEAD
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		return nil
@@ -55,7 +56,7 @@ func Watch(
 		shown, ended, err = next(stream.Context(), watchPeriod)
 	}
 	if stream.Context().Err() != nil {
-		return nil // the client has left, or the server drains
+		return nil // the client has disconnected, or the server drains
 	}
 	return err
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/operation"
 )
 
-// watch follows an operation, and gives a function that reads the next event's data, "end" at the end.
+// watch follows an operation, and returns a function that reads the next event's data, or "end" at
+// the end.
 func (s *service) watch(id string) (next func() string) {
 	s.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,7 @@ const (
 	typeCert = "CERTIFICATE"
 
 	authorityYears = 10
-	// backdate forgives relying parties whose clock is a little slow.
+	// backdate allows for relying parties whose clock is a little slow.
 	backdate     = 5 * time.Minute
 	maxFileBytes = 64 << 10
 	maxNameBytes = 64 // ub-common-name, RFC 5280, appendix A.1
@@ -38,16 +38,14 @@ type Authority struct {
 	cert *x509.Certificate
 }
 
-// LoadOrCreate returns the authority kept in dir as ca.key (PEM PKCS #8, mode 0600)
-// and ca.crt, and makes what is missing: the directory, the key, and a certificate
-// for name valid for ten years from now. name is the common name, 1 to 64 bytes;
-// an existing certificate keeps the name that it has.
+// LoadOrCreate returns the authority stored in dir as ca.key (PEM PKCS #8, mode 0600) and ca.crt.
+// It creates what is missing: the directory, the key, and a certificate for name valid for ten
+// years from now. name is the common name, 1 to 64 bytes; an existing certificate keeps its name.
 //
-// It refuses, with a fault of kind Invalid that tells the remedy, a key that other
-// users may read, a certificate without its key, a pair that does not belong
-// together, a certificate that is not an authority's, and one that has expired. Failed
-// reads and writes are faults of kind StorageFailed. dir must be on a file system
-// with hard links, by which racing processes agree on who came first.
+// It refuses a key that other users can read, a certificate without its key, a key and certificate
+// that do not match, a certificate that is not an authority's, and an expired one, with a fault of
+// kind Invalid that states the remedy. Failed reads and writes are faults of kind StorageFailed.
+// dir must be on a file system with hard links, which decide between concurrent processes.
 func LoadOrCreate(dir, name string, now time.Time) (*Authority, error) {
 	if name == "" || len(name) > maxNameBytes {
 		return nil, fault.InvalidField("name", "must be 1 to %d bytes, not %d", maxNameBytes, len(name))
@@ -70,10 +68,10 @@ func LoadOrCreate(dir, name string, now time.Time) (*Authority, error) {
 	return a, nil
 }
 
-// CertificatePEM is the authority's certificate, for relying parties to trust.
+// CertificatePEM returns the authority's certificate, for relying parties to trust.
 func (a *Authority) CertificatePEM() string { return encodePEM(typeCert, a.cert.Raw) }
 
-// PublicKeyDER is the authority's public key as its certificates name it (SubjectPublicKeyInfo).
+// PublicKeyDER returns the authority's public key as in its certificate (SubjectPublicKeyInfo).
 func (a *Authority) PublicKeyDER() []byte { return a.cert.RawSubjectPublicKeyInfo }
 
 // Exists reports whether dir holds an authority's key.
@@ -82,17 +80,17 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Pool holds the authority's certificate alone, for tls.Config.ClientCAs.
+// Pool returns a pool that holds only the authority's certificate, for tls.Config.ClientCAs.
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.cert)
 	return p
 }
 
-// NotAfter is when the authority's certificate, and with it every other, ends.
+// NotAfter returns when the authority's certificate expires, and with it all others.
 func (a *Authority) NotAfter() time.Time { return a.cert.NotAfter }
 
-// signing is what the key of an authority may be used for.
+// signing are the key usages of an authority.
 const signing = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 
 func (a *Authority) check(dir string, now time.Time) error {
@@ -122,7 +120,7 @@ func loadOrCreateKey(dir string) (*ecdsa.PrivateKey, error) {
 		return key, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, certFile)); err == nil {
-		// Another process may have made both since the first look.
+		// Another process may have created both since the first check.
 		if key, err = loadKey(path); !errors.Is(err, fs.ErrNotExist) {
 			return key, err
 		}
@@ -143,7 +141,7 @@ func loadOrCreateKey(dir string) (*ecdsa.PrivateKey, error) {
 	if err := createOnce(path, []byte(encodePEM(typeKey, der)), 0o600); err != nil {
 		return nil, err
 	}
-	// Whoever came first wrote the key that counts.
+	// Read the key of the process that came first.
 	return loadKey(path)
 }
 
@@ -192,7 +190,7 @@ func loadOrCreateCert(dir, name string, key *ecdsa.PrivateKey, now time.Time) (*
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true, // it certifies sites, never other authorities
+		MaxPathLenZero:        true, // it signs certificates of sites, never of other authorities
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {

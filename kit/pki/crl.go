@@ -13,7 +13,7 @@ import (
 
 const (
 	typeCRL = "X509 CRL" // RFC 7468, section 6
-	// maxSerialHex is 20 octets, the bound of RFC 5280 on serial and CRL numbers.
+	// maxSerialHex is 20 octets, the limit of RFC 5280 for serial and CRL numbers.
 	maxSerialHex = 40
 )
 
@@ -24,10 +24,10 @@ type Revoked struct {
 	Reason int // RFC 5280, 5.3.1: 0 to 6, 9 or 10; 0 means unspecified
 }
 
-// CRL makes the complete revocation list (RFC 5280, section 5) in DER. number must
-// be greater than that of every earlier list. Relying parties look for the next
-// list by nextUpdate. Times are in whole seconds. A malformed number, period,
-// serial or reason, and a serial listed twice, give faults of kind Invalid.
+// CRL returns the complete revocation list (RFC 5280, section 5) in DER. number must be greater
+// than that of every earlier list. Relying parties expect the next list by nextUpdate. Times are in
+// whole seconds. An invalid number, period, serial or reason, and a duplicate serial, are faults of
+// kind Invalid.
 func (a *Authority) CRL(number *big.Int, thisUpdate, nextUpdate time.Time, revoked []Revoked) (der []byte, err error) {
 	if number == nil || number.Sign() < 0 || number.BitLen() >= 160 {
 		return nil, fault.InvalidField("number", "must not be negative nor longer than 20 octets")
@@ -43,7 +43,7 @@ func (a *Authority) CRL(number *big.Int, thisUpdate, nextUpdate time.Time, revok
 		if err != nil {
 			return nil, fault.InvalidField(fmt.Sprintf("revoked[%d].serial", i), "%v", err)
 		}
-		// Code 7 is unassigned; 8 takes entries back and belongs to delta lists.
+		// Code 7 is unassigned; 8 removes entries and belongs to delta lists.
 		if r.Reason < 0 || r.Reason > 10 || r.Reason == 7 || r.Reason == 8 {
 			return nil, fault.InvalidField(
 				fmt.Sprintf("revoked[%d].reason", i), "must be 0 to 6, 9 or 10, not %d", r.Reason,
@@ -67,7 +67,7 @@ func (a *Authority) CRL(number *big.Int, thisUpdate, nextUpdate time.Time, revok
 	return der, nil
 }
 
-// CRLPEM is a revocation list from CRL in PEM.
+// CRLPEM returns a revocation list from CRL as PEM.
 func CRLPEM(der []byte) string { return encodePEM(typeCRL, der) }
 
 func parseSerial(text string) (*big.Int, error) {

@@ -22,17 +22,16 @@ const (
 	maxRSABits = 4096 // larger keys cost the server more than they gain
 )
 
-// ParseCSR reads a PKCS #10 certificate request (RFC 2986): exactly one PEM block
-// CERTIFICATE REQUEST with nothing but white space around it, at most MaxCSRBytes.
-// Its key must be ECDSA P-256 or P-384, Ed25519, or RSA of 2048 to 4096 bits, and
-// its signature must verify, which proves that the sender has the private key.
-// Faults are of kind Invalid and name the field "csr_pem".
+// ParseCSR parses a PKCS #10 certificate request (RFC 2986): exactly one PEM block CERTIFICATE
+// REQUEST with only white space around it, at most MaxCSRBytes. Its key must be ECDSA P-256 or
+// P-384, Ed25519, or RSA of 2048 to 4096 bits, and its signature must verify, which proves that the
+// sender has the private key. Faults are of kind Invalid and name the field "csr_pem".
 func ParseCSR(pemText string) (*x509.CertificateRequest, error) {
 	if len(pemText) > MaxCSRBytes {
 		return nil, fault.InvalidField(fieldCSR, "must be at most %d bytes, not %d", MaxCSRBytes, len(pemText))
 	}
 	text := strings.TrimSpace(pemText)
-	// pem.Decode skips whatever it cannot read, so what it skipped is ruled out.
+	// pem.Decode skips what it cannot read, so reject anything that it could skip.
 	if !strings.HasPrefix(text, "-----BEGIN ") || strings.Count(text, "-----BEGIN ") != 1 {
 		return nil, fault.InvalidField(fieldCSR, "must be exactly one PEM block and nothing else")
 	}
@@ -54,7 +53,7 @@ func ParseCSR(pemText string) (*x509.CertificateRequest, error) {
 }
 
 func checkCSR(csr *x509.CertificateRequest) error {
-	// The key comes first: verifying with an outsized key is itself an attack.
+	// Check the key first: verifying with an oversized key is itself an attack.
 	if err := checkKey(csr.PublicKey); err != nil {
 		return err
 	}

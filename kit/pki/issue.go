@@ -17,8 +17,8 @@ const (
 	serialBytes = 16
 )
 
-// Subject is whom a certificate names. Both ids are 1 to 64 letters, digits,
-// hyphens, underscores and full stops, the alphabet of SPIFFE path segments.
+// Subject is the subject of a certificate. Both ids are 1 to 64 letters, digits, hyphens,
+// underscores and full stops, the alphabet of SPIFFE path segments.
 type Subject struct {
 	ID    string // of the site
 	OrgID string // of its organisation; may be empty
@@ -27,45 +27,43 @@ type Subject struct {
 // Certificate is an issued certificate.
 type Certificate struct {
 	PEM       string
-	Serial    string // as SerialString has it
+	Serial    string // in the form of SerialString
 	NotBefore time.Time
 	NotAfter  time.Time
 }
 
-// SiteURI is the SPIFFE id of a site, the URI name in its certificate.
+// SiteURI returns the SPIFFE id of a site, the URI name in its certificate.
 func SiteURI(id string) string { return siteURL(id).String() }
 
 func siteURL(id string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/site/" + id}
 }
 
-// SerialString is the text form of a serial number throughout: 32 lower-case hex
-// digits, with leading zeros.
+// SerialString returns the text form of a serial number: 32 lower-case hex digits, with leading
+// zeros.
 func SerialString(serial *big.Int) string { return fmt.Sprintf("%0*x", 2*serialBytes, serial) }
 
-// newSerial draws 128 random bits, more than the 64 that the CA/Browser Forum
-// requires and less than the 20 octets that RFC 5280, 4.1.2.2 allows.
+// newSerial returns 128 random bits, more than the 64 that the CA/Browser Forum requires and less
+// than the 20 octets that RFC 5280, 4.1.2.2 allows.
 func newSerial() *big.Int {
 	var b [serialBytes]byte
 	for {
 		_, _ = rand.Read(b[:]) // never returns an error
-		// RFC 5280 wants a positive number.
+		// RFC 5280 requires a positive number.
 		if n := new(big.Int).SetBytes(b[:]); n.Sign() > 0 {
 			return n
 		}
 	}
 }
 
-// Issue makes a client certificate for subject and the key in csr, which ParseCSR
-// must have returned. Every other wish of csr is ignored: the certificate has the
-// site as common name, the organisation as O if there is one, SiteURI as its only
-// subject alternative name, digital signature as key usage and client
-// authentication as extended key usage.
+// Issue issues a client certificate for subject and the key in csr, which must come from ParseCSR.
+// Everything else in csr is ignored: the certificate has the site as common name, the organisation
+// as O if there is one, SiteURI as its only subject alternative name, digital signature as key
+// usage and client authentication as extended key usage.
 //
-// It is valid from five minutes before notBefore, for clocks that are slow, until
-// validity after notBefore, but never outside the authority's own time. Times are
-// in whole seconds, UTC. Faults are of kind Invalid, or Unavailable when the
-// authority's time is over.
+// It is valid from five minutes before notBefore, for slow clocks, until validity after notBefore,
+// but never outside the authority's own validity. Times are in whole seconds, UTC. Faults are of
+// kind Invalid, or Unavailable if the authority has expired.
 func (a *Authority) Issue(
 	csr *x509.CertificateRequest, subject Subject, notBefore time.Time, validity time.Duration,
 ) (Certificate, error) {

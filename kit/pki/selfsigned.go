@@ -16,9 +16,9 @@ import (
 
 const selfSignedValidity = 90 * 24 * time.Hour
 
-// SelfSigned makes a server certificate for serving TLS in development, valid for
-// 90 days from now for the given host names and IP addresses. Its key lives in
-// memory alone. No hosts at all is a fault that names the field "hosts".
+// SelfSigned returns a server certificate for TLS in development, valid for 90 days from now for
+// the given host names and IP addresses. Its key is kept in memory only. An empty list of hosts is
+// a fault that names the field "hosts".
 func SelfSigned(hosts []string, now time.Time) (tls.Certificate, error) {
 	if len(hosts) == 0 {
 		return tls.Certificate{}, fault.InvalidField("hosts", "must name at least one host")

@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// createOnce puts a file in place, unless another process has done so.
+// createOnce creates a file, unless another process has done so.
 func createOnce(path string, content []byte, mode fs.FileMode) error {
 	if err := durable.Create(path, content, mode); err != nil {
 		return storage(err, "create %s", path)

@@ -13,17 +13,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer limits how much of a response is read, in bytes.
 const maxAnswer = 16 << 20
 
-// Client talks to one Podman.
+// Client is a client of one Podman.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// New returns a client of the Podman that listens on a Unix socket. It connects
-// when it is used.
+// New returns a client of the Podman that listens on a Unix socket. It connects on first use.
 func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -37,20 +36,20 @@ func New(socket string) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Version is the version of Podman, for example "4.3.1".
+// Version returns the version of Podman, for example "4.3.1".
 func (c *Client) Version(ctx context.Context) (string, error) {
 	var v struct{ Version string }
 	err := c.call(ctx, http.MethodGet, "/version", nil, nil, &v)
 	return v.Version, err
 }
 
-// call makes a request and decodes its answer into out, unless that is nil.
+// call sends a request and decodes the response into out, unless that is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	r, err := c.send(ctx, method, path, query, in)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.Body.Close() }() // read to its end, or given up
+	defer func() { _ = r.Body.Close() }() // read to its end, or abandoned
 	if out == nil {
 		return nil
 	}
@@ -60,8 +59,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send makes a request; an answer of 400 and above is an error. The caller closes
-// the body.
+// send sends a request. A response with status 400 or above is an error. The caller must close the
+// body.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -94,18 +93,18 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return nil, fault.Wrap(fault.Unavailable, err, "Podman at %s hung up", c.socket)
 	}
 	if r.StatusCode >= 400 {
-		defer func() { _ = r.Body.Close() }() // nothing is kept of it
+		defer func() { _ = r.Body.Close() }() // the body is not needed
 		return nil, answerFault(r)
 	}
 	return r, nil
 }
 
-// answerFault makes a fault of Podman's error body.
+// answerFault converts Podman's error body to a fault.
 func answerFault(r *http.Response) error {
 	var e struct {
 		Message string `json:"message"`
 	}
-	raw, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // what cannot be read is not shown
+	raw, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // an unreadable body is not shown
 	if json.Unmarshal(raw, &e) != nil || e.Message == "" {
 		e.Message = r.Status
 	}
@@ -128,7 +127,7 @@ const (
 	PullNever   = "never"
 )
 
-// Pull makes an image available as the policy says, and returns its id.
+// Pull makes an image available according to the policy, and returns its id.
 func (c *Client) Pull(ctx context.Context, reference, policy string) (string, error) {
 	r, err := c.send(
 		ctx, http.MethodPost, "/images/pull", url.Values{"reference": {reference}, "policy": {policy}}, nil,
@@ -136,8 +135,8 @@ func (c *Client) Pull(ctx context.Context, reference, policy string) (string, er
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = r.Body.Close() }() // read to its end, or given up
-	// The answer is a stream of lines; errors come in it, after the status 200.
+	defer func() { _ = r.Body.Close() }() // read to its end, or abandoned
+	// The response is a stream of lines, and errors are part of it, after the status 200.
 	for lines := json.NewDecoder(r.Body); ; {
 		var line struct {
 			ID    string `json:"id"`

@@ -22,7 +22,7 @@ const (
 	RestartNo        = "no"
 )
 
-// Spec is what a container is made from (SpecGenerator in Podman's API).
+// Spec describes a container to create (SpecGenerator in Podman's API).
 type Spec struct {
 	Name          string            `json:"name"`
 	Image         string            `json:"image"`
@@ -33,23 +33,23 @@ type Spec struct {
 	Health        *HealthConfig     `json:"healthconfig,omitempty"`
 }
 
-// PortMapping leads from a port of the host to one of the container.
+// PortMapping maps a port of the host to one of the container.
 type PortMapping struct {
 	ContainerPort uint16 `json:"container_port"`
-	HostPort      uint16 `json:"host_port,omitempty"` // 0: Podman chooses
+	HostPort      uint16 `json:"host_port,omitempty"` // 0: chosen by Podman
 	Protocol      string `json:"protocol,omitempty"`  // tcp unless given
 }
 
-// HealthConfig is a container's check. An Interval of zero means that Podman sets
-// no timer: whoever made the container calls CheckHealth.
+// HealthConfig is a container's health check. With an Interval of zero, Podman sets no timer: the
+// creator of the container calls CheckHealth.
 type HealthConfig struct {
 	Test     []string      // "CMD", program, arguments
-	Interval time.Duration // nanoseconds in JSON, as Podman wants
+	Interval time.Duration // nanoseconds in JSON, as Podman expects
 	Timeout  time.Duration
 	Retries  int
 }
 
-// Container is what Podman knows of a container.
+// Container is the result of inspecting a container.
 type Container struct {
 	ID           string `json:"Id"`
 	Name         string
@@ -61,7 +61,7 @@ type Container struct {
 	}
 }
 
-// State is what a container does.
+// State is the state of a container.
 type State struct {
 	Status     string // created, running, paused, stopping, stopped, exited, removing
 	Running    bool
@@ -72,7 +72,7 @@ type State struct {
 	Error      string
 }
 
-// CreateContainer makes a container, which is not started, and returns its id.
+// CreateContainer creates a container without starting it, and returns its id.
 func (c *Client) CreateContainer(ctx context.Context, spec Spec) (string, error) {
 	var out struct {
 		ID string `json:"Id"`
@@ -81,20 +81,20 @@ func (c *Client) CreateContainer(ctx context.Context, spec Spec) (string, error)
 	return out.ID, err
 }
 
-// StartContainer starts a container; one that runs already stays as it is.
+// StartContainer starts a container. It does nothing if the container is running.
 func (c *Client) StartContainer(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(name)+"/start", nil, nil, nil)
 }
 
-// StopContainer asks a container to end and kills it after grace. One that does
-// not run stays as it is.
+// StopContainer asks a container to stop and kills it after grace. It does nothing if the container
+// is not running.
 func (c *Client) StopContainer(ctx context.Context, name string, grace time.Duration) error {
 	query := url.Values{"timeout": {strconv.Itoa(int(grace.Seconds()))}}
 	return c.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(name)+"/stop", query, nil, nil)
 }
 
-// RemoveContainer removes a container with its anonymous volumes, killing it if
-// it runs. One that is not there is no error.
+// RemoveContainer removes a container with its anonymous volumes, killing it if it is running. It
+// is not an error if the container does not exist.
 func (c *Client) RemoveContainer(ctx context.Context, name string) error {
 	err := c.call(
 		ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "v": {"true"}},
@@ -106,14 +106,14 @@ func (c *Client) RemoveContainer(ctx context.Context, name string) error {
 	return err
 }
 
-// InspectContainer reads a container.
+// InspectContainer returns the details of a container.
 func (c *Client) InspectContainer(ctx context.Context, name string) (Container, error) {
 	var out Container
 	err := c.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &out)
 	return out, err
 }
 
-// Listed is a container in a list.
+// Listed is an entry of ListContainers.
 type Listed struct {
 	ID     string `json:"Id"`
 	Names  []string
@@ -121,8 +121,7 @@ type Listed struct {
 	State  string
 }
 
-// ListContainers lists all containers, running or not, that have a label with
-// this value.
+// ListContainers returns all containers, running or not, whose label has this value.
 func (c *Client) ListContainers(ctx context.Context, label, value string) ([]Listed, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label + "=" + value}})
 	if err != nil {
@@ -135,14 +134,14 @@ func (c *Client) ListContainers(ctx context.Context, label, value string) ([]Lis
 	return out, err
 }
 
-// CheckHealth runs a container's check once and reports whether it passed.
+// CheckHealth runs a container's health check once and reports whether it passed.
 func (c *Client) CheckHealth(ctx context.Context, name string) (bool, error) {
 	var out struct{ Status string }
 	err := c.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/healthcheck", nil, nil, &out)
 	return out.Status == "healthy", err
 }
 
-// maxLog bounds what Logs returns, in bytes.
+// maxLog limits the result of Logs, in bytes.
 const maxLog = 64 << 10
 
 // Logs returns the last lines that a container wrote to standard output and
@@ -153,12 +152,12 @@ func (c *Client) Logs(ctx context.Context, name string, lines int) (string, erro
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = r.Body.Close() }() // read to its end, or given up
+	defer func() { _ = r.Body.Close() }() // read to its end, or abandoned
 	return readLog(r.Body)
 }
 
-// readLog takes the frames of a log apart: a header of 8 bytes, whose last four
-// are the length of the text that follows.
+// readLog decodes the frames of a log: a header of 8 bytes, whose last four are the length of the
+// following text.
 func readLog(r io.Reader) (string, error) {
 	var text bytes.Buffer
 	for text.Len() < maxLog {

@@ -1,6 +1,6 @@
-// Package problem has the error bodies of all contracts, both ways: servers write one of
-// them, and clients read any of them. What goes wrong is the same everywhere; only the
-// shape of the body is the contract's.
+// Package problem writes and reads the error bodies of all API contracts. The content of an error
+// is the same everywhere; each contract chooses one of the body shapes. Servers write their
+// contract's shape, and clients can parse any of them.
 package problem
 
 import (
@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// Problem is what an API says went wrong.
+// Problem is the content of an API error response.
 type Problem struct {
 	// Code is a stable word for programs, for example "not_found".
 	Code string
@@ -19,14 +19,14 @@ type Problem struct {
 	Field string
 	// Limit names the setting or quota that the request exceeds, empty if there is none.
 	Limit string
-	// RequestID is the id under which the server's log has the request.
+	// RequestID identifies the request in the server's log.
 	RequestID string
 }
 
 // Body is the shape of a contract's error body.
 type Body uint8
 
-// The bodies. Those without a place for a part of the problem leave that part out.
+// The body shapes. A shape without a place for a part of the problem omits that part.
 const (
 	Nested  Body = iota // {"error": {"code", "message", "field", "limit", "request_id"}}
 	Flat                // {"error": message, "code", "field", "limit", "request_id"}
@@ -89,8 +89,8 @@ func (b Body) of(p Problem) any {
 	return n
 }
 
-// Parse reads an error body of any shape. It is not ok if the text is not one, such as
-// the page of a proxy.
+// Parse reads an error body of any shape. ok is false if text is not an error body, for example a
+// proxy's error page.
 func Parse(text []byte) (p Problem, ok bool) {
 	var n nested
 	if json.Unmarshal(text, &n) == nil && n.Error.Message != "" {

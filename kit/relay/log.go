@@ -7,46 +7,47 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is how much of what was printed a Log usually keeps, in bytes.
+// DefaultCapacity is the usual capacity of a Log, in bytes of output.
 const DefaultCapacity = 1 << 20
 
-// ErrBehind is why a viewer is let go that did not keep up: what it would read next is not kept
-// any more.
+// ErrBehind is returned to a viewer that did not keep up: the next output that it would read is no
+// longer kept.
 var ErrBehind = errors.New("relay: the viewer did not keep up")
 
-// Position is a place in what a stream prints.
+// Position is a position in a stream's output.
 type Position struct {
-	// Log names the log. Another log of the same thing, as after a restart, has another name.
+	// Log identifies the log. Another log of the same thing, for example after a restart, has
+	// another value.
 	Log string `json:"log"`
-	// Offset counts the bytes before it, from the beginning of the log.
+	// Offset is the number of bytes before the position, from the beginning of the log.
 	Offset int64 `json:"offset"`
 }
 
-// Log is a stream that many look at, such as a serial console. What is printed is written to the
-// Log, which keeps the newest of it for those who come later. What viewers type goes to the stream.
-// It is safe for concurrent use.
+// Log is a stream with many viewers, such as a serial console. Output is written to the Log, which
+// keeps the newest part for later viewers. Viewers' input goes to the stream. It is safe for
+// concurrent use.
 type Log struct {
 	id       string
 	capacity int64
 	in       io.Writer
 
 	mu     sync.Mutex
-	news   sync.Cond // something was printed, or something has ended
+	news   sync.Cond // there is new output, or something has ended
 	ring   []byte    // the byte at an offset is at the offset modulo capacity
-	end    int64     // the offset of what is printed next
-	writer *Viewer   // the only one who may type; nil: everybody may
+	end    int64     // the offset of the next output
+	writer *Viewer   // the only viewer who may type; nil: all may
 	ended  bool
 }
 
-// NewLog makes a Log that keeps at most capacity bytes, at least 1, and takes memory only for what
-// was printed. What viewers type is written to in.
+// NewLog returns a Log that keeps at most capacity bytes of output, at least 1, and allocates only
+// what it needs. Viewers' input is written to in.
 func NewLog(capacity int, in io.Writer) *Log {
 	l := &Log{id: rand.Text(), capacity: int64(capacity), in: in}
 	l.news.L = &l.mu
 	return l
 }
 
-// Write takes what is printed. It never fails or waits for a viewer.
+// Write appends output. It never fails and never waits for a viewer.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +64,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// grow makes the ring at least as long as it is to be. The lock is held.
+// grow extends the ring to at least length. The lock must be held.
 func (l *Log) grow(length int64) {
 	if length <= int64(len(l.ring)) {
 		return
@@ -76,7 +77,7 @@ func (l *Log) grow(length int64) {
 	l.ring = l.ring[:length]
 }
 
-// Close says that nothing more is printed. Viewers end when they have read what there is.
+// Close ends the output. Viewers end after reading the rest.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,8 +86,9 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// View begins to look at from, or, where that is not kept or is of another log, at the oldest that
-// is kept; the zero Position is the oldest. The viewer's Start says which it is.
+// View returns a Viewer that starts at from. If that position is no longer kept or belongs to
+// another log, and for the zero Position, it starts at the oldest output. Viewer.Start returns the
+// actual position.
 func (l *Log) View(from Position) *Viewer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,21 +100,21 @@ func (l *Log) View(from Position) *Viewer {
 	return v
 }
 
-// Viewer is somebody who looks at a Log.
+// Viewer reads and writes a Log.
 type Viewer struct {
 	log   *Log
 	start int64
 
 	// The log's lock guards these.
-	next   int64 // the offset of what is read next
+	next   int64 // the offset of the next byte to read
 	closed bool
 }
 
-// Start is where the viewer begins.
+// Start returns the position at which the viewer starts.
 func (v *Viewer) Start() Position { return Position{Log: v.log.id, Offset: v.start} }
 
-// Read reads what is printed, and waits for it. It is io.EOF at the end of the log or of the viewer,
-// and ErrBehind if the viewer did not keep up.
+// Read reads output, and waits for it if necessary. It returns io.EOF at the end of the log or of
+// the viewer, and ErrBehind if the viewer did not keep up.
 func (v *Viewer) Read(b []byte) (int, error) {
 	l := v.log
 	l.mu.Lock()
@@ -132,8 +134,8 @@ func (v *Viewer) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write types. What is typed while another viewer has claimed that is dropped: those who watch may
-// touch a key without losing sight.
+// Write sends input. Input is dropped while another viewer has claimed the right to type, so that a
+// stray key does not end a watching session.
 func (v *Viewer) Write(b []byte) (int, error) {
 	v.log.mu.Lock()
 	watches := v.log.writer != nil && v.log.writer != v
@@ -144,8 +146,8 @@ func (v *Viewer) Write(b []byte) (int, error) {
 	return v.log.in.Write(b)
 }
 
-// Claim makes the viewer the only one who may type, until it releases that or is closed. It is false
-// if another viewer has claimed it. While nobody does, everybody may type.
+// Claim makes the viewer the only one who may type, until it calls Release or Close. It returns
+// false if another viewer has claimed it. While there is no claim, all viewers may type.
 func (v *Viewer) Claim() bool {
 	v.log.mu.Lock()
 	defer v.log.mu.Unlock()
@@ -156,7 +158,7 @@ func (v *Viewer) Claim() bool {
 	return true
 }
 
-// Release lets everybody type again, if the viewer has claimed that.
+// Release ends the viewer's claim, if it has one, so that all viewers may type again.
 func (v *Viewer) Release() {
 	v.log.mu.Lock()
 	defer v.log.mu.Unlock()
@@ -169,7 +171,7 @@ func (v *Viewer) release() {
 	}
 }
 
-// Close ends looking, and what waits in Read.
+// Close ends the viewer and unblocks Read.
 func (v *Viewer) Close() error {
 	v.log.mu.Lock()
 	defer v.log.mu.Unlock()

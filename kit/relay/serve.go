@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// maxMessage is the largest message that a socket takes, in bytes.
+	// maxMessage is the largest message that a socket accepts, in bytes.
 	maxMessage = 1 << 20
-	// pingPeriod is how often a socket is pinged. It keeps proxies from ending one on which nothing
-	// happens. A client that has not answered by the next ping has gone.
+	// pingPeriod is how often a socket is pinged. It keeps proxies from closing an idle socket. A
+	// client that has not answered by the next ping is considered gone.
 	pingPeriod = 25 * time.Second
-	// writeLimit is how long a client may take for one message.
+	// writeLimit is the time limit for sending one message.
 	writeLimit = 15 * time.Second
-	// pieceSize is the most bytes of the stream that one message carries. It is below what the
-	// libraries of clients take unless they are told otherwise.
+	// pieceSize is the most bytes of the stream in one message. It is below the default limit of
+	// client libraries.
 	pieceSize = 16 << 10
 )
 
 // Options refine Serve.
 type Options struct {
-	// Log has panics of the copying; nil is slog.Default.
+	// Log receives panics of the copying goroutines. Nil means slog.Default.
 	Log *slog.Logger
-	// Greeting is sent first, as a text message. All others are binary. Empty: there is none.
+	// Greeting is sent first, as a text message. All others are binary. Empty means no greeting.
 	Greeting []byte
 }
 
-// Serve answers a request with a WebSocket that carries stream, until either of them ends, the client
-// does not answer pings or takes too long for a message, or until ends. until is the context of the
-// service, which outlives the request, or one that also ends with what the caller may do. Serve
-// closes the stream.
+// Serve upgrades a request to a WebSocket that carries stream. It ends when either side ends, the
+// client does not answer pings or takes too long for a message, or until ends. until is the context
+// of the service, which outlives the request, or one that also ends with the caller's permission.
+// Serve closes the stream.
 //
-// An error means that there was no socket; it is the answer. CheckUpgrade says which requests are
-// refused, and httpserve.ReserveStream how many sockets there may be.
+// If Serve returns an error, there was no socket, and the caller must send the error as the
+// response. CheckUpgrade decides which requests are refused, and httpserve.ReserveStream how many
+// sockets there may be.
 func Serve(
 	until context.Context, w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser, o Options,
 ) error {
@@ -56,7 +57,7 @@ func Serve(
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		_ = stream.Close() // nobody will use it
-		return nil         // the connection has gone, or the library has answered
+		return nil         // the client has disconnected, or the library has responded
 	}
 	conn.SetReadLimit(maxMessage)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
@@ -70,15 +71,15 @@ func Serve(
 	} {
 		work.Go(func() {
 			defer func() { ended <- struct{}{} }()
-			_ = routine.Call(o.Log, "socket", part) // either side has ended, which is what there is to know
+			_ = routine.Call(o.Log, "socket", part) // either side has ended; nothing else to report
 		})
 	}
 	select {
 	case <-ended:
 	case <-until.Done():
 	}
-	_ = stream.Close() // so that reading from it ends
-	// The end is said before the context ends, which would cut the connection off.
+	_ = stream.Close() // unblocks reading from it
+	// Send the close message before canceling the context, which cuts the connection.
 	_ = conn.Close(websocket.StatusNormalClosure, "it has ended") // the other side may be gone
 	cancel()
 	work.Wait()

@@ -31,7 +31,7 @@ type guest struct {
 	errs    chan error // of Serve
 }
 
-// handler serves a new stream to each request.
+// handler serves a new stream for each request.
 func (g *guest) handler(until context.Context, greeting string) http.Handler {
 	fail := httpserve.JSONErrors(discard, problem.Flat)
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func (g *guest) handler(until context.Context, greeting string) http.Handler {
 
 func newGuest() *guest { return &guest{make(chan net.Conn, 100), make(chan error, 100)} }
 
-// open opens a socket to a server of its own, and gives the far end of its stream.
+// open opens a socket to a new server, and returns the far end of its stream.
 func open(t *testing.T, until context.Context, greeting string) (*websocket.Conn, net.Conn, *guest) {
 	t.Helper()
 	g := newGuest()
@@ -62,7 +62,7 @@ func open(t *testing.T, until context.Context, greeting string) (*websocket.Conn
 	return conn, <-g.streams, g
 }
 
-// ends reads a socket to its end, and says how it ended.
+// ends reads a socket to its end, and returns its close status.
 func ends(t *testing.T, conn *websocket.Conn) websocket.StatusCode {
 	t.Helper()
 	for {
@@ -123,7 +123,7 @@ func TestAStreamEndsWithItsSocket(t *testing.T) {
 	}
 }
 
-// The service ends, or the rights of the caller do.
+// The service stops, or the caller loses the permission.
 func TestASocketEndsWithTheContextThatItIsServedUntil(t *testing.T) {
 	t.Parallel()
 	until, end := context.WithCancel(t.Context())
@@ -209,8 +209,8 @@ func TestSocketsOfOneCallerAreBounded(t *testing.T) {
 	_ = conn.CloseNow()
 }
 
-// pipes is a listener whose connections are in memory and hold nothing, so that time is all that
-// passes in a bubble.
+// pipes is a listener for in-memory connections without buffers, so that only time passes in a
+// bubble.
 type pipes struct{ accepted chan net.Conn }
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -224,7 +224,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.accepted); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// openRaw makes the handshake of a socket by hand: nothing answers pings then.
+// openRaw performs the handshake of a socket manually, so that nothing answers pings.
 func openRaw(t *testing.T) (client net.Conn, from *bufio.Reader, far net.Conn, g *guest) {
 	t.Helper()
 	g = newGuest()

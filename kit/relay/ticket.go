@@ -13,7 +13,7 @@ import (
 // TicketLife is how long a ticket can be redeemed.
 const TicketLife = 30 * time.Second
 
-// The bounds on tickets that nobody has redeemed: in all, and of one caller.
+// Limits on unredeemed tickets: in total, and per caller.
 const (
 	maxTickets         = 10_000
 	maxTicketsOfCaller = 1_000
@@ -26,9 +26,9 @@ var (
 	)
 )
 
-// Tickets are words that stand for the credentials of a caller C, to open one socket each. Browsers
-// cannot send headers with a WebSocket, and a token in a URL ends up in logs. Tickets are held in
-// memory only: after a restart, clients ask for others. They are safe for concurrent use.
+// Tickets issues words that stand for the credentials of a caller C, to open one socket each.
+// Browsers cannot send headers with a WebSocket, and a token in a URL ends up in logs. Tickets are
+// stored in memory only: after a restart, clients request new ones. It is safe for concurrent use.
 type Tickets[C any] struct {
 	prefix string
 	owner  func(C) string
@@ -37,7 +37,7 @@ type Tickets[C any] struct {
 
 	mu    sync.Mutex
 	open  map[string]ticket[C] // by the hash of the word
-	swept time.Time            // when those that have expired were forgotten last
+	swept time.Time            // when expired tickets were last removed
 }
 
 type ticket[C any] struct {
@@ -45,11 +45,11 @@ type ticket[C any] struct {
 	subject string
 	verbs   []string
 	expires time.Time
-	release func() // gives back its slot
+	release func() // releases its slot
 }
 
-// NewTickets makes Tickets whose words begin with prefix, such as "mtk_". owner says under which
-// name the tickets of a caller are counted together.
+// NewTickets returns Tickets whose words begin with prefix, such as "mtk_". owner returns the name
+// under which a caller's tickets are counted.
 func NewTickets[C any](prefix string, owner func(C) string, now func() time.Time) *Tickets[C] {
 	return &Tickets[C]{
 		prefix: prefix, owner: owner, now: now,
@@ -57,10 +57,10 @@ func NewTickets[C any](prefix string, owner func(C) string, now func() time.Time
 	}
 }
 
-// Issue makes a ticket for a caller, and says until when it is good. It opens the subject, such as
+// Issue issues a ticket for a caller and returns its expiry. The ticket opens the subject, such as
 // a VM's id, for one of the verbs, such as its console, and for nothing else. An API that does not
-// ask what a ticket is for names all verbs that it has. It fails with a TooMany fault if the caller,
-// or everybody together, has too many tickets open.
+// ask for the purpose of a ticket passes all its verbs. It fails with a TooMany fault if the
+// caller, or all callers together, have too many open tickets.
 func (t *Tickets[C]) Issue(caller C, subject string, verbs ...string) (word string, expires time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +75,8 @@ func (t *Tickets[C]) Issue(caller C, subject string, verbs ...string) (word stri
 	return word, expires, nil
 }
 
-// Redeem says whose ticket it is. The ticket is spent, also if it is for something else. A ticket
-// that is not good is a fault of kind Unauthenticated.
+// Redeem returns the caller of a ticket. The ticket is spent even if it was issued for something
+// else. An invalid ticket is a fault of kind Unauthenticated.
 func (t *Tickets[C]) Redeem(word, subject, verb string) (caller C, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +92,8 @@ func (t *Tickets[C]) Redeem(word, subject, verb string) (caller C, err error) {
 	return found.caller, nil
 }
 
-// sweep forgets tickets that have expired. It looks at all of them, so it does that once a second. The
-// lock is held.
+// sweep removes expired tickets. It scans all of them, so it runs at most once a second. The lock
+// must be held.
 func (t *Tickets[C]) sweep(now time.Time) {
 	if now.Sub(t.swept) < time.Second {
 		return
@@ -106,7 +106,7 @@ func (t *Tickets[C]) sweep(now time.Time) {
 	}
 }
 
-// drop forgets an open ticket. The lock is held.
+// drop removes an open ticket. The lock must be held.
 func (t *Tickets[C]) drop(hash string) {
 	t.open[hash].release()
 	delete(t.open, hash)

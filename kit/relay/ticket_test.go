@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/relay"
 )
 
-// counter is a clock that is set by hand.
+// counter is a clock that is set manually.
 type counter struct{ at time.Time }
 
 func (c *counter) now() time.Time { return c.at }

@@ -19,10 +19,10 @@ var (
 	errForeignPage = fault.New(fault.Denied, "a page of another site may not open a socket here").WithCode("browser")
 )
 
-// CheckUpgrade says why a request cannot become a WebSocket, by the rules of RFC 6455 section 4.2.1
-// that the library checks when it answers, and is nil if it can. It is called before anything is
-// spent or recorded for the sake of a socket. Its faults are of kind UpgradeRequired, Invalid, or,
-// for a page of another site, Denied.
+// CheckUpgrade returns why a request cannot become a WebSocket, or nil if it can. It applies the
+// rules of RFC 6455 section 4.2.1 that the library checks when it responds. Call it before anything
+// is spent or recorded for a socket. Its faults are of kind UpgradeRequired, Invalid or, for a page
+// of another site, Denied.
 func CheckUpgrade(r *http.Request) error {
 	switch keys := r.Header.Values("Sec-WebSocket-Key"); {
 	case r.Method != http.MethodGet, !r.ProtoAtLeast(1, 1),
@@ -32,7 +32,7 @@ func CheckUpgrade(r *http.Request) error {
 	case len(keys) != 1 || !isKey(strings.TrimSpace(keys[0])):
 		return errBadKey
 	}
-	// Commands send no Origin, browsers always do.
+	// Commands send no Origin; browsers always do.
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
 			return errForeignPage
@@ -46,7 +46,7 @@ func isKey(text string) bool {
 	return err == nil && len(key) == 16
 }
 
-// hasToken says whether a token is in the lists of a header.
+// hasToken reports whether a token is in a header's lists.
 func hasToken(h http.Header, name, token string) bool {
 	for _, line := range h.Values(name) {
 		for one := range strings.SplitSeq(line, ",") {

@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/relay"
 )
 
-// handshake is a request for a socket. header has names and values in turn; an empty value takes the
-// header away.
+// handshake returns a request for a socket. header alternates names and values; an empty value
+// removes the header.
 func handshake(t *testing.T, header ...string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://host.example:7070/console", nil)
@@ -30,7 +30,7 @@ func handshake(t *testing.T, header ...string) *http.Request {
 	return r
 }
 
-// What the library refuses, it refuses with a body of its own, after a ticket was spent.
+// The library's refusals have its own body, and come after a ticket was spent.
 func TestExactlyWhatTheLibraryRefusesIsRefusedBefore(t *testing.T) {
 	t.Parallel()
 	const none = fault.Kind(255)
@@ -75,7 +75,7 @@ func TestExactlyWhatTheLibraryRefusesIsRefusedBefore(t *testing.T) {
 		if _, err := websocket.Accept(w, c.r, nil); err == nil {
 			t.Fatalf("%s: a recorder has become a socket", name)
 		}
-		// A recorder cannot be hijacked, which is found out after all else was checked.
+		// A recorder cannot be hijacked, which is detected after all other checks.
 		if accepts := w.Code == http.StatusNotImplemented; accepts != (c.want == none) {
 			t.Errorf("%s: the library answers %d", name, w.Code)
 		}

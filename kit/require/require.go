@@ -1,5 +1,5 @@
-// Package require decides what a test does when a real engine is missing: skip
-// with the reason, or fail where everything is expected to be there.
+// Package require decides what a test does if a real engine is missing: skip with the reason, or
+// fail where all engines are expected.
 //
 // MAINSTAY_REQUIRE=all, as in CI, turns every such skip into a failure.
 package require
@@ -19,7 +19,7 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Program returns the path of a program, or ends the test as Missing does.
+// Program returns the path of a program, or ends the test like Missing.
 func Program(t testing.TB, name, debianPackage string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -18,13 +18,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
-// Doer sends requests; *http.Client is one.
+// Doer sends requests. *http.Client implements it.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Editor changes a request before it is sent, for example to add a credential. Its error
-// is the request's.
+// Editor changes a request before it is sent, for example to add a credential. If it fails, the
+// request is not sent and returns its error.
 type Editor func(context.Context, *http.Request) error
 
 // Client sends requests to one server. It is safe for concurrent use.
@@ -34,18 +34,18 @@ type Client struct {
 	editors []Editor
 }
 
-// Option changes a Client that is made.
+// Option configures a Client.
 type Option func(*Client)
 
-// WithHTTPClient sends requests by d instead of a new http.Client.
+// WithHTTPClient returns an option that sends requests through d instead of a new http.Client.
 func WithHTTPClient(d Doer) Option { return func(c *Client) { c.http = d } }
 
-// WithEditor changes every request by e.
+// WithEditor returns an option that applies e to every request.
 func WithEditor(e Editor) Option {
 	return func(c *Client) { c.editors = append(c.editors, e) }
 }
 
-// NewClient makes a client for the server at a base URL, which may have a path.
+// NewClient returns a Client for the server at a base URL, which may have a path.
 func NewClient(server string, options ...Option) (*Client, error) {
 	base, err := url.Parse(strings.TrimSuffix(server, "/") + "/")
 	if err != nil {
@@ -58,7 +58,7 @@ func NewClient(server string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Send sends a request. The caller closes the answer's body, as Do does.
+// Send sends a request. The caller must close the response's body; Do and Read do so.
 func (c *Client) Send(ctx context.Context, out *Output, editors []Editor) (*http.Response, error) {
 	if out.err != nil {
 		return nil, out.err
@@ -83,7 +83,7 @@ func (c *Client) Send(ctx context.Context, out *Output, editors []Editor) (*http
 	return c.http.Do(r)
 }
 
-// Output is a request to be sent. Its first error is kept, and Send returns it.
+// Output is a request to be sent. It keeps its first error, which Send returns.
 type Output struct {
 	method, path string
 	query        []string
@@ -92,12 +92,12 @@ type Output struct {
 	err          error
 }
 
-// To begins a request to a path of the contract, such as /sites/{id}.
+// To starts a request to a path of the contract, such as /sites/{id}.
 func To(method, path string) *Output {
 	return &Output{method: method, path: path, header: http.Header{}}
 }
 
-// Path sets a parameter of the path.
+// Path sets a path parameter.
 func (out *Output) Path(name string, value any) *Output {
 	text, err := style("simple", false, name, value, runtime.ParamLocationPath)
 	out.keep(err)
@@ -105,8 +105,7 @@ func (out *Output) Path(name string, value any) *Output {
 	return out
 }
 
-// Query adds a parameter of the query; a nil pointer adds none, and a list one for each
-// of its items.
+// Query adds a query parameter. A nil pointer adds none; a list adds one parameter per item.
 func (out *Output) Query(name string, value any) {
 	if v, ok := deref(value); ok {
 		text, err := style("form", true, name, v, runtime.ParamLocationQuery)
@@ -115,7 +114,7 @@ func (out *Output) Query(name string, value any) {
 	}
 }
 
-// Header sets a header; a nil pointer sets none.
+// Header sets a header. A nil pointer sets none.
 func (out *Output) Header(name string, value any) {
 	if v, ok := deref(value); ok {
 		text, err := style("simple", false, name, v, runtime.ParamLocationHeader)
@@ -124,7 +123,7 @@ func (out *Output) Header(name string, value any) {
 	}
 }
 
-// Cookie adds a cookie; a nil pointer adds none.
+// Cookie adds a cookie. A nil pointer adds none.
 func (out *Output) Cookie(name string, value any) {
 	if v, ok := deref(value); ok {
 		text, err := style("simple", false, name, v, runtime.ParamLocationCookie)
@@ -133,14 +132,14 @@ func (out *Output) Cookie(name string, value any) {
 	}
 }
 
-// Body sets a body and its type.
+// Body sets the body and its content type.
 func (out *Output) Body(contentType string, body io.Reader) *Output {
 	out.header.Set("Content-Type", contentType)
 	out.body = body
 	return out
 }
 
-// JSON sets a body that is JSON.
+// JSON sets a JSON body.
 func (out *Output) JSON(contentType string, body any) *Output {
 	text, err := json.Marshal(body)
 	out.keep(err)
@@ -164,7 +163,7 @@ func style(style string, explode bool, name string, value any, in runtime.ParamL
 	return runtime.StyleParamWithOptions(style, explode, name, value, runtime.StyleParamOptions{ParamLocation: in})
 }
 
-// deref follows a pointer; it is not ok if there is nothing at its end.
+// deref follows a pointer. ok is false if it is nil.
 func deref(value any) (any, bool) {
 	v := reflect.ValueOf(value)
 	switch {
@@ -178,11 +177,11 @@ func deref(value any) (any, bool) {
 	return v.Elem().Interface(), true
 }
 
-// maxAnswer bounds what Do and Read read, in bytes: the VMs of a large fleet fit.
+// maxAnswer limits what Do and Read read, in bytes. The VMs of a large fleet fit.
 const maxAnswer = 256 << 20
 
-// Refusal is an answer that is not a success. The problem is empty if the answer is not
-// an error as the contracts describe it, as that of a proxy.
+// Refusal is a response other than a success. The problem is empty if the response is not a
+// contract error, for example a proxy's error page.
 type Refusal struct {
 	problem.Problem
 	Status int
@@ -196,8 +195,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("the server answered %d %s: %s", r.Status, r.Code, r.Message)
 }
 
-// Do reads an answer that is JSON. It takes what a method of a generated client returns.
-// An answer that is not a success is a *Refusal.
+// Do decodes a JSON response. It takes the results of a generated client's method. If the response
+// is not a success, the error is a *Refusal.
 func Do[T any](r *http.Response, err error) (T, error) {
 	var v T
 	body, err := Read(r, err)
@@ -210,13 +209,13 @@ func Do[T any](r *http.Response, err error) (T, error) {
 	return v, nil
 }
 
-// Read reads the body of a success. It takes what a method of a generated client
-// returns. An answer that is not a success is a *Refusal.
+// Read returns the body of a successful response. It takes the results of a generated client's
+// method. If the response is not a success, the error is a *Refusal.
 func Read(r *http.Response, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Body.Close() }() // it was only read
+	defer func() { _ = r.Body.Close() }() // read only
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -234,8 +233,8 @@ func refusal(r *http.Response, body []byte) error {
 	return &Refusal{Problem: p, Status: r.StatusCode, Header: r.Header}
 }
 
-// NextCursor is, for a client, the cursor in the Link header's rel="next" (RFC
-// 8288); empty on the last page. The rest of that link is the request itself.
+// NextCursor returns the cursor in the Link header's rel="next" (RFC 8288), or "" on the last page.
+// The rest of the link equals the client's own request.
 func NextCursor(h http.Header) string {
 	for _, line := range h.Values("Link") {
 		for link := range strings.SplitSeq(line, ",") {

@@ -1,10 +1,9 @@
-// Package rest holds what the code generated from every contract shares: how a
-// request's parameters and body become a value, how a value becomes an answer, how a
-// client sends a request and reads what comes back. The templates in api/templates
-// generate a few lines for each operation, which call this package.
+// Package rest is the runtime that the code generated from all contracts shares. It decodes a
+// request's parameters and body into a value, encodes a value as a response, and sends a client's
+// request and reads the response. The templates in api/templates generate a few lines for each
+// operation, which call this package.
 //
-// The server's side trusts that package contract has checked the request before; what
-// does not fit all the same is a fault of kind Invalid. The client's side does not trust
-// the server: answers are bounded, and an answer that is not as the contract says is an
-// error.
+// The server side relies on package contract to have validated the request; anything that still
+// does not fit is a fault of kind Invalid. The client side does not trust the server: responses are
+// limited in size, and a response that does not match the contract is an error.
 package rest

@@ -37,7 +37,7 @@ type body struct {
 	Text string `json:"text"`
 }
 
-// answer is what the operation of the tests answers.
+// answer is the response type of the tested operation.
 type answer interface {
 	visit(w http.ResponseWriter) error
 }
@@ -77,7 +77,7 @@ func serve(t *testing.T, call func(context.Context, request) (answer, error)) *r
 	return c
 }
 
-// to is the request that a generated client would make.
+// to returns the request that a generated client would send.
 func to(q request) *rest.Output {
 	out := rest.To("POST", "/things/{id}").Path("id", q.ID)
 	out.Query("name", q.Name)
@@ -233,7 +233,7 @@ func (unencodable) visit(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", func() {})
 }
 
-// enveloped puts answers into {"data": …}.
+// enveloped wraps responses in {"data": …}.
 type enveloped struct{ http.ResponseWriter }
 
 func (enveloped) Envelope(status int, body any) any {

@@ -18,15 +18,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// Mux is where a contract's operations are registered. The pattern is one of
-// http.ServeMux: "GET /api/v1/sites/{id}".
+// Mux registers a contract's operations. The pattern is one of http.ServeMux:
+// "GET /api/v1/sites/{id}".
 type Mux interface {
 	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
 }
 
-// Serve makes the handler of an operation: bind fills the operation's request, call
-// answers it, and write sends the answer. fail sends errors; after the answer's header
-// is out, it can only log them.
+// Serve returns the handler of an operation: bind decodes the request, call serves it, and write
+// sends the response. fail sends errors; once the response's header was sent, it can only log them.
 func Serve[Q, A any](
 	fail httpserve.ErrorRenderer, bind func(*Input, *Q), call func(context.Context, Q) (A, error),
 	write func(A, http.ResponseWriter) error,
@@ -51,14 +50,14 @@ func Serve[Q, A any](
 	}
 }
 
-// Input is what a request brings. Its first error is kept, and ends the request.
+// Input decodes a request. It keeps its first error, which ends the request.
 type Input struct {
 	r     *http.Request
 	query url.Values
 	err   error
 }
 
-// Path reads a parameter of the path into to, a pointer to what it may be.
+// Path decodes a path parameter into to, a pointer.
 func (in *Input) Path(name string, to any) {
 	in.keep(name, runtime.BindStyledParameterWithOptions("simple", name, in.r.PathValue(name), to,
 		runtime.BindStyledParameterOptions{
@@ -66,8 +65,7 @@ func (in *Input) Path(name string, to any) {
 		}))
 }
 
-// Query reads a parameter of the query into to. A list is given by repeating the
-// parameter.
+// Query decodes a query parameter into to, a pointer. A list is sent by repeating the parameter.
 func (in *Input) Query(name string, required bool, to any) {
 	if in.query == nil {
 		in.query = in.r.URL.Query()
@@ -76,7 +74,7 @@ func (in *Input) Query(name string, required bool, to any) {
 		runtime.BindQueryParameterOptions{}))
 }
 
-// Header reads a header that is sent once into to.
+// Header decodes a header into to, a pointer. The header must not be sent more than once.
 func (in *Input) Header(name string, required bool, to any) {
 	switch values := in.r.Header.Values(name); {
 	case len(values) == 1:
@@ -89,7 +87,7 @@ func (in *Input) Header(name string, required bool, to any) {
 	}
 }
 
-// Cookie reads a cookie into to.
+// Cookie decodes a cookie into to, a pointer.
 func (in *Input) Cookie(name string, required bool, to any) {
 	cookie, err := in.r.Cookie(name)
 	switch {
@@ -110,16 +108,16 @@ func (in *Input) keep(name string, err error) {
 	in.err = f
 }
 
-// Is tells whether the body is of this media type. It chooses between the types that an
-// operation takes.
+// Is reports whether the body has this media type. Operations that accept several types use it to
+// choose.
 func (in *Input) Is(mediaType string) bool {
 	return strings.HasPrefix(in.ContentType(), mediaType)
 }
 
-// ContentType is the type of the body, as the client names it.
+// ContentType returns the Content-Type header.
 func (in *Input) ContentType() string { return in.r.Header.Get("Content-Type") }
 
-// Multipart reads the parts of a body of type multipart/form-data.
+// Multipart returns a reader for the parts of a multipart/form-data body.
 func (in *Input) Multipart() *multipart.Reader {
 	parts, err := in.r.MultipartReader()
 	if err != nil && in.err == nil {
@@ -128,7 +126,7 @@ func (in *Input) Multipart() *multipart.Reader {
 	return parts
 }
 
-// Body is the body as it comes. SizeOf tells how long it is.
+// Body returns the raw body. SizeOf returns its length.
 func (in *Input) Body() io.Reader { return sized{in.r.Body, in.r.ContentLength} }
 
 type sized struct {
@@ -136,7 +134,7 @@ type sized struct {
 	size int64
 }
 
-// Read has a body that the client does not send whole be the client's fault.
+// Read converts errors with BodyError, so that an incomplete body is the client's fault.
 func (b sized) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -145,7 +143,7 @@ func (b sized) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SizeOf is the length of a body of an operation in bytes, -1 if the client does not tell it.
+// SizeOf returns the length of an operation's body in bytes, or -1 if the client did not send it.
 func SizeOf(body io.Reader) int64 {
 	if s, ok := body.(sized); ok {
 		return s.size
@@ -153,7 +151,7 @@ func SizeOf(body io.Reader) int64 {
 	return -1
 }
 
-// JSON reads a JSON body. It returns nil if there is none and none is required.
+// JSON decodes a JSON body. It returns nil if there is no body and none is required.
 func JSON[T any](in *Input, required bool) *T {
 	body := new(T)
 	switch err := json.NewDecoder(in.r.Body).Decode(body); {
@@ -166,7 +164,7 @@ func JSON[T any](in *Input, required bool) *T {
 	return nil
 }
 
-// Text reads a body that is text. It returns nil if there is none and none is required.
+// Text reads a text body. It returns nil if there is no body and none is required.
 func Text[T ~string](in *Input, required bool) *T {
 	text, err := io.ReadAll(in.r.Body)
 	if err != nil && in.err == nil {
@@ -179,7 +177,7 @@ func Text[T ~string](in *Input, required bool) *T {
 	return &body
 }
 
-// Form reads a body of type application/x-www-form-urlencoded.
+// Form decodes an application/x-www-form-urlencoded body.
 func Form[T any](in *Input) *T {
 	body := new(T)
 	err := in.r.ParseForm()
@@ -192,17 +190,16 @@ func Form[T any](in *Input) *T {
 	return body
 }
 
-// Enveloper is a ResponseWriter that puts what an operation answers into an envelope,
-// such as {"success": true, "data": …}.
+// Enveloper is a ResponseWriter that wraps response bodies in an envelope, such as
+// {"success": true, "data": …}.
 type Enveloper interface {
 	http.ResponseWriter
-	// Envelope returns what is sent instead of body.
+	// Envelope returns the value to send instead of body.
 	Envelope(status int, body any) any
 }
 
-// WriteJSON answers with body as JSON, or with what w's Envelope makes of it. header has
-// names and values in turn; a nil pointer is a header that is not sent. Nothing is sent
-// if body cannot be encoded.
+// WriteJSON sends body as JSON, wrapped by w's Envelope if w is an Enveloper. header alternates
+// names and values; a nil pointer omits the header. Nothing is sent if body cannot be encoded.
 func WriteJSON(w http.ResponseWriter, status int, contentType string, body any, header ...any) error {
 	if e, ok := w.(Enveloper); ok {
 		body = e.Envelope(status, body)
@@ -216,20 +213,20 @@ func WriteJSON(w http.ResponseWriter, status int, contentType string, body any, 
 	return err
 }
 
-// WriteText answers with text.
+// WriteText sends text.
 func WriteText(w http.ResponseWriter, status int, contentType, text string, header ...any) error {
 	writeHead(w, status, contentType, header)
 	_, err := io.WriteString(w, text)
 	return err
 }
 
-// WriteStream answers with what body gives, length bytes, or until its end if length is
-// 0. It closes a body that can be closed.
+// WriteStream sends body, which must have length bytes; 0 means unknown. It closes body if it is an
+// io.Closer.
 func WriteStream(
 	w http.ResponseWriter, status int, contentType string, body io.Reader, length int64, header ...any,
 ) error {
 	if c, ok := body.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // it was only read
+		defer func() { _ = c.Close() }() // read only
 	}
 	if length != 0 {
 		header = append(header, "Content-Length", length)
@@ -239,7 +236,7 @@ func WriteStream(
 	return err
 }
 
-// WriteNothing answers without a body.
+// WriteNothing sends a response without a body.
 func WriteNothing(w http.ResponseWriter, status int, header ...any) error {
 	writeHead(w, status, "", header)
 	return nil

@@ -1,9 +1,9 @@
-// Package routine runs the goroutines of a service so that a panic in one of them does not end
-// the process: it is recovered, counted and logged with its stack.
+// Package routine runs the goroutines of a service so that a panic in one of them does not end the
+// process: the panic is recovered, counted and logged with its stack.
 //
-// A goroutine that does one thing uses Go, or Start if somebody waits for its result. A loop that
-// must keep running uses Keep, which starts it again. Code that must act on a panic, for example
-// to answer whoever waits, uses Run, or Call if it may fail.
+// Use Go for a goroutine with a single task, or Start if something waits for its result. Use Keep
+// for a loop that must keep running: it is restarted after a panic. Use Run, or Call for functions
+// that may fail, for code that must act on a panic, for example to send a response.
 package routine
 
 import (
@@ -17,13 +17,13 @@ import (
 )
 
 // Panics counts recovered panics by the goroutine's name. telemetry.NewRegistry registers it, so
-// that the registry of every service in the process shows the count of the process.
+// that every service's registry shows the count of the process.
 var Panics = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "goroutine_panics_total", Help: "Panics of background goroutines that were recovered, by goroutine.",
 }, []string{"goroutine"})
 
 // Run calls f. If f panics, it logs the panic with its stack, counts it and returns it as an error.
-// A nil log is slog.Default. Names are few and fixed, since each is a label of a metric.
+// A nil log means slog.Default. Names must be few and fixed, since each is a label of a metric.
 func Run(log *slog.Logger, name string, f func()) (err error) {
 	defer func() {
 		v := recover()
@@ -41,12 +41,12 @@ func Run(log *slog.Logger, name string, f func()) (err error) {
 	return nil
 }
 
-// Go is Run in a goroutine of its own.
+// Go is Run in a new goroutine.
 func Go(log *slog.Logger, name string, f func()) {
 	go func() { _ = Run(log, name, f) }() // Run has logged it
 }
 
-// Call is Run for what may fail: it returns the error of f, or that of its panic.
+// Call is Run for functions that may fail: it returns the error of f, or its panic as an error.
 func Call(log *slog.Logger, name string, f func() error) (err error) {
 	if panicked := Run(log, name, func() { err = f() }); panicked != nil {
 		return panicked
@@ -54,7 +54,7 @@ func Call(log *slog.Logger, name string, f func() error) (err error) {
 	return err
 }
 
-// Start is Call in a goroutine of its own. The channel gets the error.
+// Start is Call in a new goroutine. The channel receives the result.
 func Start(log *slog.Logger, name string, f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- Call(log, name, f) }()
@@ -68,7 +68,7 @@ const (
 )
 
 // Keep calls f, and calls it again when it panics, until it returns or ctx ends. The wait before
-// each call doubles from one second to a minute, and starts over once f ran for a minute.
+// each restart doubles from one second to a minute, and is reset once f ran for a minute.
 func Keep(ctx context.Context, log *slog.Logger, name string, f func(ctx context.Context)) {
 	for wait := firstRestart; ; wait = min(2*wait, maxRestart) {
 		began := time.Now()

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Memory keeps the last minutes of a bounded number of series in memory. It is safe for concurrent
-// use. A minute takes 32 bytes, of each series that was ever fed.
+// Memory keeps the last minutes of a limited number of series in memory. It is safe for concurrent
+// use. Each series takes 32 bytes per minute.
 type Memory[K comparable] struct {
 	minutes, maxSeries int
 
 	mu     sync.Mutex
 	series map[K]*ring
-	fed    *list.List // of K; whose last sample is the newest comes first
+	fed    *list.List // of K; the series with the newest sample first
 }
 
-// ring has a place for each of the last minutes.
+// ring has a slot for each of the last minutes.
 type ring struct {
 	place   *list.Element
 	buckets []bucket
 }
 
-// bucket is one minute. A count of zero is none.
+// bucket is one minute. A count of zero means that it is empty.
 type bucket struct {
 	minute int32 // since 1970: enough until the year 6053
 	count  int32
@@ -31,14 +31,13 @@ type bucket struct {
 	max    float64
 }
 
-// NewMemory keeps so many minutes of at most so many series. When there would be more, the series
-// that was not fed for the longest time goes.
+// NewMemory returns a Memory that keeps the last minutes of at most maxSeries series. Beyond that,
+// it drops the series whose last sample is the oldest.
 func NewMemory[K comparable](minutes, maxSeries int) *Memory[K] {
 	return &Memory[K]{minutes: minutes, maxSeries: maxSeries, series: map[K]*ring{}, fed: list.New()}
 }
 
-// Add feeds a sample to a series. A sample that is older than what is kept of the series is
-// dropped.
+// Add adds a sample to a series. It drops samples that are older than the kept minutes.
 func (m *Memory[K]) Add(key K, at time.Time, value float64) {
 	if at.Unix() < 0 {
 		return // a clock that was never set
@@ -66,11 +65,11 @@ func (m *Memory[K]) Add(key K, at time.Time, value float64) {
 	}
 }
 
-// Read returns what is kept of a series in a window.
+// Read returns the kept points of a series in a window.
 func (m *Memory[K]) Read(key K, w Window) []Point { return w.Downsample(m.points(key)) }
 
-// points are the minutes of a series that are kept, in no order. A minute that the ring has gone
-// beyond may still have its place if nothing was measured since; it is not kept.
+// points returns the kept minutes of a series, in no order. A minute that is too old may still be
+// in its slot if nothing was measured since; it is skipped.
 func (m *Memory[K]) points(key K) []Point {
 	m.mu.Lock()
 	defer m.mu.Unlock()

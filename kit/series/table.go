@@ -9,15 +9,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Table is a table of a service's own with counts by minute. Besides the columns below it has the
-// column minute (db.Time), which is unique together with Key. The service decides on its indexes,
-// since it knows what it asks for: one that begins with minute is for reading all series and for
-// DeleteBefore.
+// Table is a table of the service with counts per minute. Besides the columns below it has the
+// column minute (db.Time), which is unique together with Key. The service chooses its indexes for
+// its own queries: one that begins with minute is for reading all series and for DeleteBefore.
 type Table struct {
 	Name string
-	// Key are the columns that name a series.
+	// Key are the columns that identify a series.
 	Key []string
-	// First are columns that the first increment of a minute sets, and the others leave alone.
+	// First are columns that are set by the first increment of a minute and not changed later.
 	First []string
 	// Sums are the columns that are added up, of type BIGINT.
 	Sums []string
@@ -25,7 +24,8 @@ type Table struct {
 	upsert string
 }
 
-// NewTable prepares the statements of a table. The names become SQL: they must be the program's own.
+// NewTable prepares the statements of a table. The names become SQL, so they must be constants of
+// the program.
 func NewTable(t Table) Table {
 	columns := strings.Join(append(append(append([]string{"minute"}, t.Key...), t.First...), t.Sums...), ", ")
 	sums := make([]string, len(t.Sums))
@@ -39,16 +39,16 @@ func NewTable(t Table) Table {
 	return t
 }
 
-// Add counts increments to the minute of a time. The values are those of Key, First and Sums, in
-// their order.
+// Add adds increments to the minute of a time. values are those of Key, First and Sums, in this
+// order.
 func (t Table) Add(ctx context.Context, tx *db.Tx, at time.Time, values ...any) error {
 	_, err := tx.Exec(ctx, t.upsert, append([]any{db.At(floor(at, time.Minute))}, values...)...)
 	return err
 }
 
-// Read adds up the rows that meet a condition into the steps of a window, in the order of time.
-// dest points to a slice of structs with a field for the column minute, which is when the step
-// begins, and one for each of Sums. Steps without rows are left out.
+// Read sums the rows that meet a condition by the steps of a window, in ascending order of time.
+// dest points to a slice of structs with a field for the column minute, the start of the step, and
+// one for each of Sums. Steps without rows are omitted.
 func (t Table) Read(
 	ctx context.Context, q db.Querier, dest any, w Window, condition string, args ...any,
 ) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// The bounds of what may be asked for.
+// Limits of requests.
 const (
 	MinPoints = 2
 	MaxPoints = 1000
@@ -17,22 +17,23 @@ const (
 
 const day = 24 * time.Hour
 
-// steps are the lengths that a step may have. Each is a multiple of the minute, and most are of the
-// one before, so that points of a finer answer add up to those of a coarser one.
+// steps are the possible lengths of a step. Each is a multiple of a minute, and most are multiples
+// of the previous one, so that points of a finer result add up to those of a coarser one.
 var steps = []time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
 	day, 7 * day, 30 * day, 365 * day,
 }
 
-// Window is the span of an answer, from From until before To. Both are multiples of Step.
+// Window is the span of a result, from From (inclusive) to To (exclusive). Both are multiples of
+// Step.
 type Window struct {
 	From, To time.Time
 	Step     time.Duration
 }
 
-// NewWindow covers the span from since to until with at most so many points, by the shortest step
-// that does. What cannot be is a fault that names since or points, as query parameters are called.
+// NewWindow returns the window from since to until with the shortest step that needs at most points
+// points. Invalid values are faults that name since or points, like the query parameters.
 func NewWindow(since, until time.Time, points int) (Window, error) {
 	if points < MinPoints || points > MaxPoints {
 		return Window{}, fault.InvalidField("points", "must be between %d and %d, not %d", MinPoints, MaxPoints, points)
@@ -48,7 +49,7 @@ func NewWindow(since, until time.Time, points int) (Window, error) {
 			return w, nil
 		}
 	}
-	// Ten years of few points.
+	// Up to ten years with few points.
 	step := steps[len(steps)-1]
 	for window(since, until, step).Points() > points {
 		step *= 2
@@ -56,13 +57,13 @@ func NewWindow(since, until time.Time, points int) (Window, error) {
 	return window(since, until, step), nil
 }
 
-// Last is the window of so many steps that ends with the present one.
+// Last returns the window of the given number of steps that ends with the current one.
 func Last(now time.Time, step time.Duration, points int) Window {
 	to := floor(now, step).Add(step)
 	return Window{From: to.Add(-time.Duration(points) * step), To: to, Step: step}
 }
 
-// window is the window of a step that covers a span.
+// window returns the window with the given step that covers a span.
 func window(since, until time.Time, step time.Duration) Window {
 	to := floor(until, step)
 	if to.Before(until) {
@@ -71,8 +72,7 @@ func window(since, until time.Time, step time.Duration) Window {
 	return Window{From: floor(since, step), To: to, Step: step}
 }
 
-// floor is the last multiple of step since 1970 that is not after t. (Time.Truncate counts from the
-// year 1.)
+// floor rounds t down to a multiple of step since 1970. (Time.Truncate counts from the year 1.)
 func floor(t time.Time, step time.Duration) time.Time {
 	past := time.Duration(t.UnixNano()) % step
 	if past < 0 {
@@ -81,19 +81,19 @@ func floor(t time.Time, step time.Duration) time.Time {
 	return t.Add(-past).UTC()
 }
 
-// Points is how many points the window has at most.
+// Points returns the maximum number of points in the window.
 func (w Window) Points() int { return int(w.To.Sub(w.From) / w.Step) }
 
-// Point is what is known of one step.
+// Point aggregates the samples of one step.
 type Point struct {
 	Time  time.Time // when the step begins
 	Count int64     // samples
-	Sum   float64   // of the samples: what happened in the step, if they are increments
+	Sum   float64   // of the samples; for increments, the total of the step
 	Min   float64
 	Max   float64
 }
 
-// Avg is the mean of the samples, 0 if there are none.
+// Avg returns the mean of the samples, 0 if there are none.
 func (p Point) Avg() float64 {
 	if p.Count == 0 {
 		return 0
@@ -101,7 +101,7 @@ func (p Point) Avg() float64 {
 	return p.Sum / float64(p.Count)
 }
 
-// add counts the samples of q to p.
+// add adds the samples of q to p.
 func (p *Point) add(q Point) {
 	if p.Count == 0 {
 		p.Min, p.Max = q.Min, q.Max
@@ -110,9 +110,9 @@ func (p *Point) add(q Point) {
 	p.Min, p.Max = min(p.Min, q.Min), max(p.Max, q.Max)
 }
 
-// Downsample puts points, whose steps are no longer than the window's, into the steps of the
-// window, in the order of time. Points outside of the window and points without samples are left
-// out.
+// Downsample aggregates points, whose steps must not be longer than the window's, into the steps of
+// the window, in ascending order of time. Points outside the window and points without samples are
+// omitted.
 func (w Window) Downsample(points []Point) []Point {
 	by := make(map[time.Time]*Point, w.Points())
 	for _, p := range points {
@@ -133,8 +133,8 @@ func (w Window) Downsample(points []Point) []Point {
 	return out
 }
 
-// Fill adds a point of zero for each step that is missing among points, which Downsample returned.
-// It is for counts of which it is known that they would be there, had anything happened.
+// Fill adds a zero point for each step that is missing in points, which must come from Downsample.
+// It is for counts that would exist if anything had happened.
 func (w Window) Fill(points []Point) []Point {
 	filled := make([]Point, 0, w.Points())
 	for at := w.From; at.Before(w.To); at = at.Add(w.Step) {
@@ -147,8 +147,8 @@ func (w Window) Fill(points []Point) []Point {
 	return filled
 }
 
-// Increase is how much a counter went up between two samples. A counter that went back has begun
-// again at zero, as in Prometheus' increase, so that all of what it says now is new.
+// Increase returns how much a counter increased between two samples. A counter that decreased has
+// restarted at zero, as in Prometheus' increase, so its whole value is new.
 func Increase[N uint64 | int64 | float64](before, now N) N {
 	if now < before {
 		return now

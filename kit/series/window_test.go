@@ -97,7 +97,7 @@ func point(minute int, samples ...float64) series.Point {
 	return p
 }
 
-// text is a point as "minutes after noon: count sum min avg max".
+// text formats points as "minutes after noon: count sum min avg max".
 func text(points []series.Point) (out []string) {
 	for _, p := range points {
 		out = append(out, fmt.Sprintf(

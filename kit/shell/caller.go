@@ -6,18 +6,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Peer is where a request comes from.
+// Peer is the origin of a request.
 type Peer struct {
-	// IP is the client's address, or, behind a trusted proxy, the one that the proxy names.
+	// IP is the client's address or, behind a trusted proxy, the one that the proxy reports.
 	IP string
-	// Network is IP for counting: all addresses that one client can choose are one.
+	// Network is IP as a key for rate limits: addresses that one client can choose freely share it.
 	Network string
 }
 
-// call is what the domain may know of the request that it serves.
+// call is what the domain may know about the current request.
 type call[C any] struct {
 	caller  C
-	unknown error // why the caller is not known
+	unknown error // the error if the caller is not identified
 	peer    Peer
 }
 
@@ -31,8 +31,8 @@ func callOf[C any](ctx context.Context) *call[C] {
 	return c
 }
 
-// Caller is who makes the request that ctx belongs to. It is the zero value, and known is
-// false, outside of requests and in those of somebody unknown.
+// Caller returns the caller of the request that ctx belongs to. Outside of requests, and if the
+// caller is not identified, it returns the zero value and known is false.
 func Caller[C any](ctx context.Context) (caller C, known bool) {
 	c, ok := ctx.Value(callKey{}).(*call[C])
 	if !ok {
@@ -41,7 +41,7 @@ func Caller[C any](ctx context.Context) (caller C, known bool) {
 	return c.caller, c.unknown == nil
 }
 
-// PeerOf is where the request that ctx belongs to comes from, the zero value outside of
+// PeerOf returns the origin of the request that ctx belongs to, or the zero value outside of
 // requests.
 func PeerOf(ctx context.Context) Peer {
 	if c, ok := ctx.Value(callKey{}).(interface{ from() Peer }); ok {
@@ -52,8 +52,8 @@ func PeerOf(ctx context.Context) Peer {
 
 func (c *call[C]) from() Peer { return c.peer }
 
-// As is a context in which caller acts, for work that no request asks for, and for
-// requests whose caller is known later. The peer stays.
+// As returns a context in which caller acts. It is for work without a request, and for requests
+// whose caller is identified later. The peer is kept.
 func As[C any](ctx context.Context, caller C) context.Context {
 	return context.WithValue(ctx, callKey{}, &call[C]{caller: caller, peer: PeerOf(ctx)})
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// Check is a condition of being ready.
+// Check is a readiness condition.
 type Check struct {
-	// Name of what is checked, for people, for example "database".
+	// Name names the checked component for people, for example "database".
 	Name string
-	// Run returns what the service stands on, such as "SQLite", or why it cannot work. A
-	// fault keeps its code and its status; any other error is "not_ready", and only logged.
+	// Run returns a detail, such as "SQLite", or an error if the service cannot work. A fault keeps
+	// its code and status; any other error is reported as "not_ready", and its text is only logged.
 	Run func(context.Context) (detail string, err error)
 }
 
-// probes registers what orchestrators and Prometheus ask.
+// probes registers the endpoints for orchestrators and Prometheus.
 func (s *Shell[C]) probes(handle func(pattern string, h http.Handler)) {
 	handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.cfg.Alive != nil {
@@ -37,8 +37,8 @@ func (s *Shell[C]) probes(handle func(pattern string, h http.Handler)) {
 	handle("GET /metrics", metrics)
 }
 
-// ready answers /readyz: 200 with what the service stands on, or the first check that
-// fails. With ?verbose it has a line for every check, as Kubernetes' own components do.
+// ready serves /readyz: 200 with the details of the checks, or the first check that fails. With
+// ?verbose it prints a line per check, as Kubernetes' own components do.
 func (s *Shell[C]) ready(w http.ResponseWriter, r *http.Request) {
 	var details, lines []string
 	var failed *fault.Error
@@ -75,7 +75,7 @@ func (s *Shell[C]) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// notReady is a failed check as a fault. The text of an error that is not one is for the log only.
+// notReady returns a failed check as a fault. The text of an Internal error is only logged.
 func notReady(check string, err error) *fault.Error {
 	if f := fault.From(err); f.Kind != fault.Internal {
 		return f
@@ -86,5 +86,5 @@ func notReady(check string, err error) *fault.Error {
 func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // a client that hung up needs no answer
+	_, _ = w.Write([]byte(text)) // a client that disconnected needs no response
 }

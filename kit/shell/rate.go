@@ -7,17 +7,17 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// Rate is how often somebody may call.
+// Rate limits how often a caller may make requests.
 type Rate struct {
-	PerSecond float64 // in the long run
-	Burst     int     // at once
+	PerSecond float64 // long-term average
+	Burst     int     // requests at once
 }
 
-// maxRated bounds the callers that a class of operations remembers. The one that was unused
-// longest is forgotten first, and has its whole allowance again.
+// maxRated limits the number of callers that each class of operations tracks. The least recently
+// used is forgotten first, and then has its full allowance again.
 const maxRated = 10_000
 
-// makeRates makes the limit of each class. A class of the contract that has no rate is an error.
+// makeRates creates the limiter of each class. It fails if a class of the contract has no rate.
 func (s *Shell[C]) makeRates() error {
 	s.rates = map[string]func(http.Handler) http.Handler{}
 	for _, op := range s.cfg.Contract.Operations() {
@@ -36,7 +36,7 @@ func (s *Shell[C]) makeRates() error {
 	return nil
 }
 
-// whom a request is counted against.
+// whom returns the key that a request is counted under.
 func (s *Shell[C]) whom(r *http.Request) string {
 	c := callOf[C](r.Context())
 	if c.unknown != nil || s.cfg.Whom == nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
-// Config is what one service has that others do not. C is its caller.
+// Config holds the parts of a service that differ between services. C is its caller type.
 type Config[C any] struct {
-	// Name of the service, in metrics and traces.
+	// Name is the service's name in metrics and traces.
 	Name     string
 	Contract *contract.Contract
 	Log      *slog.Logger
@@ -32,48 +32,49 @@ type Config[C any] struct {
 	Errors problem.Body
 	// AccessLog is a mode of httpserve.ParseLogMode.
 	AccessLog string
-	// MaxInFlight bounds the requests in flight.
+	// MaxInFlight limits the requests in flight.
 	MaxInFlight int
-	// MaxBody is the most bytes that a body may have, unless the contract says otherwise
-	// (x-body). Files, which an operation takes beside JSON, are bounded by who takes them.
+	// MaxBody limits a body, in bytes, unless the contract sets another limit (x-body). File
+	// uploads, which some operations accept besides JSON, are limited by their handlers.
 	MaxBody int64
-	// Tracer gets a span for every request; nil: no traces.
+	// Tracer receives a span for every request. Nil disables tracing.
 	Tracer trace.TracerProvider
-	// Console is the built web console; nil: none.
+	// Console is the built web console. Nil means there is none.
 	Console fs.FS
-	// Alive says why the service must be restarted; nil: it need not be. It answers /healthz.
+	// Alive returns an error if the service must be restarted. It serves /healthz. Nil means always
+	// alive.
 	Alive func(context.Context) error
-	// Ready are the conditions under which the service can do its work, for /readyz.
+	// Ready lists the conditions under which the service can do its work, for /readyz.
 	Ready []Check
 
-	// Identify says who makes a request, or with a fault of kind Unauthenticated or Denied
-	// why that is not known.
+	// Identify returns the caller of a request, or a fault of kind Unauthenticated or Denied if it
+	// cannot be identified.
 	Identify func(*http.Request, *contract.Operation) (C, error)
-	// Admit returns why a caller may not do something, and nil if it may. It is called for
-	// callers that Identify knows. Operation is Metrics for /metrics.
+	// Admit returns an error if the caller may not do the operation. It is called only for callers
+	// that Identify returned. For /metrics, the operation is Metrics.
 	Admit func(*http.Request, *contract.Operation, C) error
-	// Around stands around an operation, whether its caller is known and may do it or not;
-	// nil: nothing does. Caller tells who it is.
+	// Around wraps each operation, whether or not its caller is identified and admitted. Caller
+	// returns the caller. Nil means no wrapper.
 	Around func(*contract.Operation, http.Handler) http.Handler
-	// Body stands around what reads a request's body, which is bounded by then; nil:
-	// nothing does.
+	// Body wraps everything that reads a request's body, which is already limited. Nil means no
+	// wrapper.
 	Body func(*contract.Operation, http.Handler) http.Handler
-	// Rates bound how often operations are called, by their class in the contract (x-rate); ""
-	// is the class of those that name none. Each class has an allowance of its own for each
-	// caller, admitted or not. The zero Rate, and none for "", is no limit.
+	// Rates limits how often operations are called, by their class in the contract (x-rate); "" is
+	// the class of operations that name none. Each caller, admitted or not, has a separate
+	// allowance per class. The zero Rate, or no entry for "", means no limit.
 	Rates map[string]Rate
-	// Whom names the caller that a request is counted against, "" for one who is not counted.
-	// Whose credentials are unknown is counted by its network, as everybody is if it is nil.
+	// Whom returns the key that a caller's requests are counted under, or "" to not count them.
+	// Callers that are not identified are counted by network. If Whom is nil, all are.
 	Whom func(C, Peer) string
-	// Now is the clock of the rates; nil: time.Now.
+	// Now is the clock for the rates. Nil means time.Now.
 	Now func() time.Time
-	// GuardMetrics asks Identify and Admit who reads /metrics. Otherwise everybody does.
+	// GuardMetrics requires Identify and Admit for /metrics. Otherwise it is public.
 	GuardMetrics bool
-	// Front stands in front of every path, /healthz and /docs as well; nil: nothing does.
+	// Front wraps every path, including /healthz and /docs. Nil means no wrapper.
 	Front func(http.Handler) http.Handler
 }
 
-// Metrics stands for /metrics where an operation is asked for. It is not in the contract.
+// Metrics stands for /metrics where an Operation is required. It is not in the contract.
 var Metrics = &contract.Operation{ID: "metrics", Method: http.MethodGet, Path: "/metrics"}
 
 // Shell is the HTTP side of a service.
@@ -82,13 +83,13 @@ type Shell[C any] struct {
 	logMode httpserve.LogMode
 	router  *contract.Router
 	console *console.Console
-	missing map[string]*contract.Operation             // by pattern: those without a handler
+	missing map[string]*contract.Operation             // operations without a handler, by pattern
 	rates   map[string]func(http.Handler) http.Handler // by x-rate
 	// Fail writes an error as the whole response.
 	Fail httpserve.ErrorRenderer
 }
 
-// New reads the console, and returns a Shell that waits for the operations.
+// New reads the console and returns a Shell. Register the operations before calling Handler.
 func New[C any](cfg Config[C]) (*Shell[C], error) {
 	s := &Shell[C]{cfg: cfg, missing: map[string]*contract.Operation{}, Fail: httpserve.JSONErrors(cfg.Log, cfg.Errors)}
 	var err error
@@ -110,13 +111,13 @@ func New[C any](cfg Config[C]) (*Shell[C], error) {
 	cfg.Contract.Mount(s.router)
 	s.probes(s.router.Handle)
 	if s.console == nil {
-		// A person who opens the address finds something to read.
+		// Someone who opens the address in a browser gets the documentation.
 		s.router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
 	}
 	return s, nil
 }
 
-// Contract is what the service promises.
+// Contract returns the service's contract.
 func (s *Shell[C]) Contract() *contract.Contract { return s.cfg.Contract }
 
 // HandleFunc registers the handler of an operation. Generated code calls it.
@@ -125,10 +126,10 @@ func (s *Shell[C]) HandleFunc(pattern string, handler func(http.ResponseWriter, 
 	delete(s.missing, pattern)
 }
 
-// Raw registers the handler of an operation that needs the request and its writer: a
-// stream, a socket, a file or a redirect. pattern is as in the contract, without the base
-// path: "GET /vms/{id}/console". An error that the handler returns is the answer, unless
-// the answer has begun.
+// Raw registers the handler of an operation that needs the request and its writer: a stream, a
+// socket, a file or a redirect. pattern is as in the contract, without the base path:
+// "GET /vms/{id}/console". An error that the handler returns becomes the response, unless the
+// response has begun.
 func (s *Shell[C]) Raw(pattern string, handler func(w http.ResponseWriter, r *http.Request, caller C) error) {
 	var method, path string
 	if _, err := fmt.Sscanf(pattern, "%s %s", &method, &path); err != nil {
@@ -142,8 +143,8 @@ func (s *Shell[C]) Raw(pattern string, handler func(w http.ResponseWriter, r *ht
 	})
 }
 
-// Handler answers all requests. It panics if an operation of the contract has no handler,
-// which is a defect of the service.
+// Handler returns the handler for all requests. It panics if an operation of the contract has no
+// handler, which is a defect of the service.
 func (s *Shell[C]) Handler() http.Handler {
 	for pattern := range s.missing {
 		panic("shell: no handler for " + pattern)
@@ -155,7 +156,8 @@ func (s *Shell[C]) Handler() http.Handler {
 	return s.chain(served, s.cfg.Name)
 }
 
-// Probes answers /healthz, /readyz and /metrics only, for an address of its own.
+// Probes returns a handler for /healthz, /readyz and /metrics only, to be served on a separate
+// address.
 func (s *Shell[C]) Probes() http.Handler {
 	mux := http.NewServeMux()
 	s.probes(mux.Handle)
@@ -180,7 +182,7 @@ func (s *Shell[C]) chain(h http.Handler, name string) http.Handler {
 		otelhttp.WithTracerProvider(s.cfg.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
 }
 
-// guard stands before every operation.
+// guard wraps every operation.
 func (s *Shell[C]) guard(op *contract.Operation, next http.Handler) http.Handler {
 	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !op.HandlerValidates {
@@ -190,7 +192,7 @@ func (s *Shell[C]) guard(op *contract.Operation, next http.Handler) http.Handler
 			}
 		}
 		if op.Time == contract.Long {
-			httpserve.Lasting(w, r) // it ends by limits of its own
+			httpserve.Lasting(w, r) // it has its own limits
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -211,7 +213,7 @@ func (s *Shell[C]) bounded(op *contract.Operation, next http.Handler) http.Handl
 	})
 }
 
-// callers finds out who calls and whether they may.
+// callers identifies the caller and checks its permission.
 func (s *Shell[C]) callers(op *contract.Operation, next http.Handler) http.Handler {
 	var foreign http.CrossOriginProtection
 	var admitted http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -39,7 +39,7 @@ func start(t *testing.T, change ...func(*shell.Config[person])) *toyServer {
 	return &toyServer{t, service, service.shell.Handler()}
 }
 
-// ask sends a request. header has names and values in turn.
+// ask sends a request. header alternates names and values.
 func (s *toyServer) ask(method, path, token, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(s.Context(), method, path, strings.NewReader(body))
 	if token != "" {

@@ -1,7 +1,7 @@
 package shell_test
 
-// A whole service on the kit: its contract, its callers, its state, its operations. The rest of the
-// tests look at what it got from the shell.
+// A complete service on the kit: its contract, callers, state and operations. The other tests check
+// what it received from the shell.
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func identify(r *http.Request, _ *contract.Operation) (person, error) {
 	return person{name: "a " + token, class: token}, nil
 }
 
-// access has parents do what children may, too.
+// access allows parents everything that children may do.
 var access = auth.NewAccess([]string{"child", "parent"}, func(p person) string { return p.class }, nil)
 
 func admit(_ *http.Request, op *contract.Operation, p person) error {

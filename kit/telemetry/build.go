@@ -11,7 +11,7 @@ import (
 //	go build -ldflags "-X github.com/mainstay-infra/mainstay/kit/telemetry.version=v1.2.3"
 var version string
 
-// Build says what this program was built from.
+// Build describes what this program was built from.
 type Build struct {
 	Version   string `json:"version"`    // of the release, or of the module, or "dev"
 	Commit    string `json:"commit"`     // with "-dirty" if there were changes; may be empty
@@ -19,12 +19,11 @@ type Build struct {
 	GoVersion string `json:"go_version"` // for example "go1.26.0"
 }
 
-// BuildInfo is the build of the running program, from what the linker and the Go
-// tool wrote into it.
+// BuildInfo returns the build of the running program, as recorded by the linker and the Go tool.
 func BuildInfo() Build { return build() }
 
-// build is read once: the information cannot change, and parsing it takes longer than answering
-// a request.
+// build reads the information once: it cannot change, and parsing it takes longer than serving a
+// request.
 var build = sync.OnceValue(func() Build {
 	info, _ := debug.ReadBuildInfo()
 	return buildFrom(info, version)

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// withoutTime makes the output of an example the same every time; handlers leave
-// out a zero time.
+// withoutTime makes the output of an example reproducible; handlers omit a zero time.
 type withoutTime struct{ slog.Handler }
 
 func (h withoutTime) Handle(ctx context.Context, r slog.Record) error {

@@ -1,4 +1,4 @@
 package telemetry
 
-// BuildFrom lets tests give build information that a test binary does not have.
+// BuildFrom lets tests provide build information that a test binary does not have.
 var BuildFrom = buildFrom

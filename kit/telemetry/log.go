@@ -12,8 +12,8 @@ import (
 
 const redacted = "[redacted]"
 
-// The words that make an attribute's key secret. Keys are compared in lower case
-// without separators, so that api_key, apiKey and X-Api-Key are one.
+// secretWords are the words that make an attribute's key secret. Keys are compared in lower case
+// without separators, so that api_key, apiKey and X-Api-Key are equal.
 var secretWords = []string{
 	"token", "password", "passwd", "passphrase", "secret", "authorization", "cookie",
 	"credential", "apikey", "accesskey", "privatekey", "signingkey", "dsn",
@@ -23,13 +23,12 @@ var secretWords = []string{
 // from level "debug", "info", "warn" or "error" upwards. Other values are faults of
 // kind Invalid that name the setting, "log-format" or "log-level".
 //
-// An attribute is written as "[redacted]" if its key, or the name of a group around
-// it, contains one of the words token, password, passwd, passphrase, secret,
-// authorization, cookie, credential, api key, access key, private key, signing key
-// and dsn, in any case and with any separators. The same goes for the keys of a
-// http.Header, map[string]string or map[string]any that is logged as a value. It is
-// a net under the house rule that secrets are not logged, with large meshes: it
-// does not look into messages, structs or the text of values.
+// An attribute is written as "[redacted]" if its key, or the name of an enclosing group, contains
+// one of the words token, password, passwd, passphrase, secret, authorization, cookie, credential,
+// api key, access key, private key, signing key and dsn, in any case and with any separators. The
+// same applies to the keys of a http.Header, map[string]string or map[string]any that is logged as
+// a value. This is only a coarse safety net under the rule that secrets are not logged: it does not
+// look into messages, structs or the text of values.
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{ReplaceAttr: redact}
 	switch level {
@@ -54,8 +53,8 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	}
 }
 
-// redact is a slog ReplaceAttr. Groups do not come here themselves, only what is in
-// them, with the names of the groups around.
+// redact is a slog ReplaceAttr. It is not called for groups, only for their attributes, with the
+// names of the enclosing groups.
 func redact(groups []string, a slog.Attr) slog.Attr {
 	if isSecret(a.Key) {
 		return slog.String(a.Key, redacted)

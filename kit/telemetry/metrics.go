@@ -34,8 +34,8 @@ func NewRegistry() *prometheus.Registry {
 	return reg
 }
 
-// MetricsHandler serves reg in the Prometheus text format, or in OpenMetrics to
-// clients that ask for it. One collector that fails does not hide the others.
+// MetricsHandler serves reg in the Prometheus text format, or in OpenMetrics to clients that ask
+// for it. If one collector fails, the others are still shown.
 func MetricsHandler(reg *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		ErrorHandling:     promhttp.ContinueOnError,

@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Config says where traces go and who sends them.
+// Config holds the destination and the source of traces.
 type Config struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector, for example
 	// "http://localhost:4318"; /v1/traces is added if it is not there, as the
@@ -27,10 +27,10 @@ type Config struct {
 
 const tracesPath = "/v1/traces"
 
-// Tracing returns a provider that sends spans in batches to c.Endpoint, or one that
-// does nothing if there is no endpoint. It makes no connection; an absent collector
-// costs spans, never requests. shutdown sends what is waiting, as far as its context
-// allows, and must be called once, also for the provider that does nothing.
+// Tracing returns a provider that sends spans in batches to c.Endpoint, or a no-op provider if
+// there is no endpoint. It opens no connection; if the collector is unavailable, spans are lost but
+// requests are not affected. shutdown sends the pending spans until its context ends. It must be
+// called once, also for the no-op provider.
 //
 // The standard variables OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES,
 // OTEL_TRACES_SAMPLER and their kin apply. An endpoint that is not an http or https
@@ -64,7 +64,7 @@ func Tracing(ctx context.Context, c Config) (shutdown func(context.Context) erro
 func tracesURL(endpoint string) (string, error) {
 	const field = "otlp-endpoint"
 	u, err := url.Parse(endpoint)
-	// The endpoint is not repeated, because people put credentials into URLs.
+	// The endpoint is not repeated, since its URL may contain credentials.
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return "", fault.InvalidField(field, "must be a URL like http://localhost:4318")
 	}

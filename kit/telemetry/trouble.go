@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// The waits between the lines of a Trouble.
+// Waits between the lines of a Trouble.
 const (
 	firstTrouble = time.Minute
 	maxTrouble   = 30 * time.Minute
 )
 
-// Trouble logs an error that repeats, such as that of a loop while the database is away: at once,
-// then after one minute, two, four and so on up to thirty, and once when it is over. It is safe for
-// concurrent use.
+// Trouble logs a repeating error, such as that of a loop while the database is unavailable:
+// immediately, then after one minute, two, four and so on up to thirty, and once when it is over.
+// It is safe for concurrent use.
 type Trouble struct {
 	log  *slog.Logger
 	what string
 
 	mu    sync.Mutex
-	since time.Time // zero: all is well
+	since time.Time // zero: no error
 	next  time.Time // of the next line
 	wait  time.Duration
 	count int
 }
 
-// NewTrouble returns a Trouble whose lines say what fails, for example "jobs: cannot claim".
+// NewTrouble returns a Trouble. what says what fails, for example "jobs: cannot claim".
 func NewTrouble(log *slog.Logger, what string) *Trouble { return &Trouble{log: log, what: what} }
 
-// Report notes how an attempt ended; nil is a success.
+// Report records the result of an attempt; nil means success.
 func (t *Trouble) Report(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

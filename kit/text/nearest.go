@@ -2,8 +2,8 @@ package text
 
 import "strings"
 
-// Nearest is the known word that word was probably meant to be, or "" if none is like
-// it. Case does not count.
+// Nearest returns the known word that was probably meant by word, or "" if none is similar. Case is
+// ignored.
 func Nearest(word string, known []string) string {
 	best, distance := "", max(2, len(word)/4)+1
 	for _, k := range known {
@@ -14,7 +14,7 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// editDistance is Levenshtein's, in bytes: names are ASCII.
+// editDistance returns the Levenshtein distance in bytes: names are ASCII.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

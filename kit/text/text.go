@@ -1,4 +1,4 @@
-// Package text says what text can be kept and shown, and which word was probably meant.
+// Package text validates text for storage and display, and finds the word that was probably meant.
 package text
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Check refuses text that is not UTF-8 or holds control characters, which neither
-// a terminal nor PostgreSQL would take. field names it in the fault.
+// Check returns a fault if s is not UTF-8 or contains control characters, which terminals and
+// PostgreSQL do not accept. The fault names field.
 func Check(field, s string) error {
 	if !utf8.ValidString(s) {
 		return fault.InvalidField(field, "is not valid UTF-8")
@@ -25,8 +25,8 @@ func Check(field, s string) error {
 	return nil
 }
 
-// CheckID is Check for what tells one thing from another. It refuses U+FFFD, too, which stands for what
-// could not be read, such as half of a surrogate pair in JSON: two ids would become one.
+// CheckID is Check for identifiers. It also refuses U+FFFD, which replaces unreadable text, such as
+// half of a surrogate pair in JSON, so that two ids could become one.
 func CheckID(field, s string) error {
 	if err := Check(field, s); err != nil {
 		return err
@@ -37,14 +37,14 @@ func CheckID(field, s string) error {
 	return nil
 }
 
-// NotATime is what is wrong with text that should be a point in time and is not.
+// NotATime is the error for text that is not a valid time.
 var NotATime = errors.New("is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z")
 
 var errTimeRange = errors.New("is outside of the years 1 to 9999 in UTC")
 
-// CheckTime refuses a time outside of the years 1 to 9999 in UTC, which RFC 3339 and so JSON cannot
-// express. "9999-12-31T23:59:59-01:00" is such a time: in UTC its year is 10000. field names it in
-// the fault; with an empty one, the error is plain.
+// CheckTime returns a fault if t is outside the years 1 to 9999 in UTC, which RFC 3339 and
+// therefore JSON cannot express. An example is "9999-12-31T23:59:59-01:00": in UTC its year is
+// 10000. The fault names field; if field is empty, it returns a plain error.
 func CheckTime(field string, t time.Time) error {
 	if y := t.UTC().Year(); y >= 1 && y <= 9999 {
 		return nil

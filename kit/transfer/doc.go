@@ -1,13 +1,14 @@
 // Package transfer moves large files between machines.
 //
 //	reader.go   Reader: bytes on their way, counted and bounded
-//	fetch.go    Fetcher: downloads a file by HTTP, in as many attempts as it takes
+//	reader.go   Reader: counts and limits bytes in transit
+//	fetch.go    Fetcher: downloads a file over HTTP, in several attempts if necessary
 //
 // # Invariants
 //
-//   - A file is in its place only whole, with the SHA-256 that was asked for, and survives a loss
-//     of power then.
-//   - What was downloaded is not asked for again, unless the server has another file by now.
+//   - A file is put in place only when it is complete and has the expected SHA-256. It then
+//     survives power loss.
+//   - Downloaded parts are not requested again, unless the server's file has changed.
 //   - However much a server sends, no more than the limit is stored.
 //
 // It imports durable and webhook.

@@ -18,29 +18,29 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// What lies beside a file while it is fetched.
+// Suffixes of the files next to a file while it is being fetched.
 const (
-	PartSuffix = ".part"      // what there is of it
+	PartSuffix = ".part"      // the downloaded part
 	TagSuffix  = ".validator" // the ETag or date that the part belongs to
 )
 
 const (
-	stallTimeout = time.Minute // without a byte, the connection is given up
+	stallTimeout = time.Minute // a connection without a byte for this long is canceled
 	maxAsked     = 24 * time.Hour
 	maxValidator = 1024 // bytes
 )
 
-// File is one to fetch.
+// File is a file to fetch.
 type File struct {
 	URL    string
-	Path   string // where it is put. Its folder is there.
+	Path   string // the target path; its directory must exist
 	SHA256 string // in lower-case hex
-	Size   int64  // as it was announced, in bytes; 0: it was not
-	// MaxSize is the most bytes that are taken.
+	Size   int64  // as announced, in bytes; 0: unknown
+	// MaxSize is the maximum size in bytes.
 	MaxSize int64
 }
 
-// PartSize is how much of a file there is while it is fetched, in bytes.
+// PartSize returns the number of downloaded bytes of an incomplete file.
 func (f *File) PartSize() int64 {
 	info, err := os.Stat(f.Path + PartSuffix)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *File) PartSize() int64 {
 	return info.Size()
 }
 
-// DropPart removes what there is of a file that was not fetched whole.
+// DropPart removes the downloaded part of an incomplete file.
 func (f *File) DropPart() error {
 	return errors.Join(durable.Remove(f.Path+PartSuffix), durable.Remove(f.Path+TagSuffix))
 }
@@ -60,19 +60,20 @@ type Fetcher struct {
 	Now    func() time.Time
 }
 
-// Attempt is what is known of one attempt to fetch a file.
+// Attempt describes one attempt to fetch a file.
 type Attempt struct {
-	// RetryAfter is what the server wants us to wait before the next attempt; 0: it does not say.
+	// RetryAfter is the wait that the server requested before the next attempt; 0 if none.
 	RetryAfter time.Duration
-	// Resumed says that the answer was added to a part that was there. If the file is Unfit then, that
-	// part may have been damaged, as by a loss of power.
+	// Resumed means that the response was appended to an existing part. If the file is then Unfit,
+	// that part may have been damaged, for example by a power loss.
 	Resumed bool
 }
 
-// Fetch asks for what is missing of a file, once, and puts the file in its place when it is whole. An
-// error that is Unfit will come again; after others, the next attempt continues with the part that
-// there is. The same file must not be fetched twice at a time. progress, unless it is nil, is told how
-// much there is of how much in all, which is 0 if nobody has said; its error ends the attempt.
+// Fetch requests the missing part of a file once, and puts the file in place when it is complete.
+// An Unfit error is permanent; after other errors, the next attempt continues with the existing
+// part. The same file must not be fetched twice at the same time. progress, unless nil, is called
+// with the bytes done and the total, which is 0 if unknown; if it returns an error, the attempt
+// ends.
 func (c *Fetcher) Fetch(
 	ctx context.Context, f *File, progress func(done, total int64) error,
 ) (attempt Attempt, err error) {
@@ -80,7 +81,7 @@ func (c *Fetcher) Fetch(
 	defer cancel(nil)
 	stall := time.AfterFunc(stallTimeout, func() { cancel(errors.New("the server sends nothing")) })
 	defer stall.Stop()
-	// Reading ends with the context, but does not say why that ended.
+	// A canceled context ends reading, but the read error does not contain the cause.
 	why := func(err error) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -92,7 +93,7 @@ func (c *Fetcher) Fetch(
 	if err != nil {
 		return attempt, Unfit{"the URL cannot be used"}
 	}
-	req.Header.Set("Accept-Encoding", "identity") // ranges are those of the file itself
+	req.Header.Set("Accept-Encoding", "identity") // so that ranges refer to the file itself
 	have := f.PartSize()
 	tag, tagErr := os.ReadFile(f.Path + TagSuffix)
 	if have > 0 && tagErr == nil && len(tag) > 0 {
@@ -105,7 +106,7 @@ func (c *Fetcher) Fetch(
 	if err != nil {
 		return attempt, why(err)
 	}
-	defer func() { _ = res.Body.Close() }() // it was only read
+	defer func() { _ = res.Body.Close() }() // read only
 	if have, err = c.accept(f, res, have, &attempt); err != nil {
 		return attempt, err
 	}
@@ -140,7 +141,7 @@ func (c *Fetcher) Fetch(
 	return attempt, f.finish()
 }
 
-// accept looks at the status of an answer, and says how much of the part that there is stays.
+// accept checks the status of a response, and returns how much of the existing part to keep.
 func (c *Fetcher) accept(f *File, res *http.Response, have int64, attempt *Attempt) (int64, error) {
 	switch {
 	case res.StatusCode == http.StatusOK:
@@ -163,10 +164,10 @@ func (c *Fetcher) accept(f *File, res *http.Response, have int64, attempt *Attem
 	return 0, Unfit{"the server of the file answered " + res.Status}
 }
 
-// receive appends the answer's body to what there is.
+// receive appends the response's body to the existing part.
 func (f *File) receive(body io.Reader, header http.Header, have int64) (err error) {
 	if have == 0 {
-		// The old part must not be taken for one of the new tag.
+		// The old part must not be combined with the new tag.
 		if err := f.DropPart(); err != nil {
 			return err
 		}
@@ -188,7 +189,7 @@ func (f *File) receive(body io.Reader, header http.Header, have int64) (err erro
 	return errors.Join(err, part.Sync())
 }
 
-// finish checks the sum of what was downloaded and puts it in place.
+// finish verifies the checksum of the download and puts the file in place.
 func (f *File) finish() error {
 	part, err := os.Open(f.Path + PartSuffix)
 	if err != nil {
@@ -212,8 +213,8 @@ func (f *File) finish() error {
 	return errors.Join(durable.Remove(f.Path+TagSuffix), durable.SyncFolder(filepath.Dir(f.Path)))
 }
 
-// validator is what If-Range needs (RFC 9110, section 13.1.5): a strong ETag, or
-// the date of the last change.
+// validator returns the value for If-Range (RFC 9110, section 13.1.5): a strong ETag, or the date
+// of the last change.
 func validator(h http.Header) string {
 	if tag := h.Get("ETag"); strings.HasPrefix(tag, `"`) && len(tag) <= maxValidator {
 		return tag
@@ -226,7 +227,7 @@ func validator(h http.Header) string {
 	return ""
 }
 
-// rangeStart reads "bytes 100-199/200".
+// rangeStart parses "bytes 100-199/200".
 func rangeStart(header string) (int64, bool) {
 	span, ok := strings.CutPrefix(header, "bytes ")
 	if !ok {

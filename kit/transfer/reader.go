@@ -5,17 +5,17 @@ import (
 	"io"
 )
 
-// Unfit is why a file is not taken, however often it is asked for.
+// Unfit is the error for a file that is refused permanently; retrying does not help.
 type Unfit struct{ Reason string }
 
 func (u Unfit) Error() string { return u.Reason }
 
-// ErrTooLarge is that a file is larger than is taken.
+// ErrTooLarge means that a file exceeds the size limit.
 var ErrTooLarge error = Unfit{"the file is larger than is taken"}
 
-// Reader is what r holds, until ctx ends. If that is more than limit bytes, reading fails with
-// ErrTooLarge; a limit below 0 is none. progress, unless it is nil, is told how many bytes were read; its
-// error ends the reading.
+// Reader returns a reader of r that ends with ctx. Beyond limit bytes it fails with ErrTooLarge; a
+// negative limit means none. progress, unless nil, is called with the number of bytes read; if it
+// returns an error, reading ends.
 func Reader(ctx context.Context, r io.Reader, limit int64, progress func(done int64) error) io.Reader {
 	return &reader{ctx: ctx, r: r, limit: limit, progress: progress}
 }

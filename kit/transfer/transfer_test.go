@@ -31,14 +31,14 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fileOf is a file to fetch, in a folder of its own.
+// fileOf returns a file to fetch, in its own directory.
 func fileOf(t *testing.T, b []byte, url string) *transfer.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	return &transfer.File{URL: url, Path: path, SHA256: sumOf(b), Size: int64(len(b)), MaxSize: 1 << 20}
 }
 
-// server answers as f says, and notes the ranges that were asked for.
+// server responds with f, and records the requested ranges.
 func server(t *testing.T, f http.HandlerFunc) (url string, ranges func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -57,7 +57,7 @@ func server(t *testing.T, f http.HandlerFunc) (url string, ranges func() []strin
 	}
 }
 
-// serves is a server of the content, under a tag.
+// serves returns a handler that serves the content with a tag.
 func serves(tag string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if tag != "" {
@@ -74,7 +74,7 @@ func fetch(t *testing.T, f *transfer.File) (transfer.Attempt, error) {
 	return fetcher().Fetch(t.Context(), f, nil)
 }
 
-// whole fails the test unless the file is in its place, with nothing beside.
+// whole fails the test unless the file is in place, with no other files next to it.
 func whole(t *testing.T, f *transfer.File) {
 	t.Helper()
 	got, err := os.ReadFile(f.Path)
@@ -93,7 +93,7 @@ func absent(t *testing.T, f *transfer.File) {
 	}
 }
 
-// has puts a part of the file there, as of a tag.
+// has creates a part of the file with a tag.
 func has(t *testing.T, f *transfer.File, part []byte, tag string) {
 	t.Helper()
 	if err := errors.Join(

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// block is a range of addresses that a public target cannot have.
+// block is a range of addresses that are not public.
 type block struct {
 	prefix netip.Prefix
 	reason string
 }
 
-// The ranges that are not globally reachable, after the IANA special-purpose
-// address registries (RFC 6890 and its updates), with multicast and reserved space.
+// Ranges that are not globally reachable, from the IANA special-purpose address registries (RFC
+// 6890 and its updates), with multicast and reserved space.
 var blocks4 = []block{
 	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
@@ -45,12 +45,12 @@ var blocks6 = []block{
 	{netip.MustParsePrefix("3fff::/20"), "documentation"},
 }
 
-// All of IPv6 that is allocated as global unicast (RFC 4291, 2.4). The rest is
-// refused whole, so that ranges put to use later are not open by default.
+// global6 is all of IPv6 that is allocated as global unicast (RFC 4291, 2.4). Everything else is
+// refused, so that ranges put to use later are not open by default.
 var global6 = netip.MustParsePrefix("2000::/3")
 
-// Addresses at which cloud platforms answer any caller on the machine, often with
-// credentials. Nothing that receives webhooks lives there.
+// metadataAddrs are addresses at which cloud platforms respond to any program on the machine, often
+// with credentials. No webhook receiver has such an address.
 var metadataAddrs = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // AWS, Azure, Google Cloud and most others
 	netip.MustParseAddr("169.254.170.2"),   // AWS ECS task credentials
@@ -63,7 +63,7 @@ var metadataAddrs = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
 }
 
-// IPv6 forms that carry an IPv4 address to which a translator or tunnel delivers.
+// IPv6 forms that embed an IPv4 address to which a translator or tunnel delivers.
 var (
 	nat64     = netip.MustParsePrefix("64:ff9b::/96")    // RFC 6052
 	compat4   = netip.MustParsePrefix("::/96")           // RFC 4291, 2.5.5.1
@@ -72,7 +72,7 @@ var (
 	teredo    = netip.MustParsePrefix("2001::/32")       // RFC 4380
 )
 
-// embedded returns the IPv4 addresses that the IPv6 address a carries.
+// embedded returns the IPv4 addresses that are embedded in the IPv6 address a.
 func embedded(a netip.Addr) []netip.Addr {
 	b := a.As16()
 	low := netip.AddrFrom4([4]byte(b[12:16]))
@@ -99,7 +99,7 @@ func isMetadata(a netip.Addr) bool {
 	return slices.ContainsFunc(embedded(a), isMetadata)
 }
 
-// notPublic says why a is not a public address; it is empty for one that is.
+// notPublic returns why a is not a public address, or "" if it is.
 func notPublic(a netip.Addr) string {
 	// netip: a prefix contains no address with a zone and no mapped address.
 	a = a.Unmap().WithZone("")

@@ -11,11 +11,11 @@ type State uint8
 // The states of a Breaker.
 const (
 	Closed   State = iota // requests pass
-	Open                  // requests are held back until the cool-down is over
-	HalfOpen              // one probe is under way
+	Open                  // requests are held back until the cool-down ends
+	HalfOpen              // one probe is in flight
 )
 
-// String is the state's stable word.
+// String returns the state's stable word.
 func (s State) String() string {
 	switch s {
 	case Open:
@@ -27,18 +27,16 @@ func (s State) String() string {
 	}
 }
 
-// BreakerConfig sets the limits of a Breaker. A field that is zero or negative
-// takes its default.
+// BreakerConfig sets the limits of a Breaker. Fields that are zero or negative get their defaults.
 type BreakerConfig struct {
 	Threshold    int           // consecutive failures that open the breaker; 5
 	MinCooldown  time.Duration // first cool-down; 5 s
 	MaxCooldown  time.Duration // longest cool-down; 1 min
-	ProbeTimeout time.Duration // after this a probe without result is given up; 1 min
+	ProbeTimeout time.Duration // a probe without a result is considered lost after this; 1 min
 }
 
-// Breaker is a circuit breaker for one target. It holds requests back once the
-// target has failed several times in a row, then lets one probe at a time find
-// out whether it has recovered.
+// Breaker is a circuit breaker for one target. Once the target has failed several times in a row,
+// it holds requests back, then lets one probe at a time find out whether the target has recovered.
 //
 //	           Threshold failures in a row
 //	+--------+ ---------------------------> +------+
@@ -54,10 +52,9 @@ type BreakerConfig struct {
 //	                                         +----+
 //	                   Allow after ProbeTimeout (the probe is lost: admits another)
 //
-// While Open, results are ignored: they belong to requests that were let through
-// before it opened. In HalfOpen a late result of such a request counts as the
-// probe's, since results carry no name; the cost is one cool-down too many or one
-// request too many.
+// While Open, results are ignored: they belong to requests that were sent before it opened. In
+// HalfOpen, a late result of such a request counts as the probe's, since results do not identify
+// their request; the cost is one cool-down too many or one request too many.
 //
 // A Breaker starts no timer and reads no clock. It is safe for concurrent use.
 type Breaker struct {
@@ -66,7 +63,7 @@ type Breaker struct {
 	mu       sync.Mutex
 	state    State
 	failures int           // in a row; counts in Closed only
-	cooldown time.Duration // of the present or last opening; 0 when Closed
+	cooldown time.Duration // the current or last cool-down; 0 when Closed
 	until    time.Time     // end of the cool-down, or of the probe's lease
 }
 
@@ -88,9 +85,9 @@ func NewBreaker(cfg BreakerConfig) *Breaker {
 	return &Breaker{cfg: cfg}
 }
 
-// Allow reports whether a request may be sent at now. If it may, the caller must
-// report Success or Failure. If it may not, wait is positive and says when asking
-// again is worth it; while a probe is under way that is at most MinCooldown.
+// Allow reports whether a request may be sent at now. If ok, the caller must report Success or
+// Failure. Otherwise wait is positive and says how long to wait before asking again; while a probe
+// is in flight it is at most MinCooldown.
 func (b *Breaker) Allow(now time.Time) (ok bool, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,8 +100,8 @@ func (b *Breaker) Allow(now time.Time) (ok bool, wait time.Duration) {
 	}
 	wait = b.until.Sub(now)
 	if wait > span {
-		// The clock was set back; without this the target would stay shut for
-		// as long as the clock jumped.
+		// The clock was set back; without this the breaker would stay open for as long as the clock
+		// jumped.
 		wait = span
 		b.until = now.Add(span)
 	}
@@ -119,7 +116,7 @@ func (b *Breaker) Allow(now time.Time) (ok bool, wait time.Duration) {
 	return false, wait
 }
 
-// Success reports that a request that Allow admitted was answered.
+// Success reports that a request that Allow permitted got a response.
 func (b *Breaker) Success() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +126,7 @@ func (b *Breaker) Success() {
 	b.state, b.failures, b.cooldown, b.until = Closed, 0, 0, time.Time{}
 }
 
-// Failure reports that a request that Allow admitted failed at now.
+// Failure reports that a request that Allow permitted failed at now.
 func (b *Breaker) Failure(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +145,8 @@ func (b *Breaker) Failure(now time.Time) {
 	b.state, b.failures, b.until = Open, 0, now.Add(b.cooldown)
 }
 
-// State is the present state. An open breaker whose cool-down is over stays Open
-// until the next Allow.
+// State returns the current state. An open breaker whose cool-down has ended stays Open until the
+// next Allow.
 func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -94,8 +94,8 @@ func TestAClockSetBackDelaysByNoMoreThanTheCoolDown(t *testing.T) {
 	}
 }
 
-// The invariants hold on every path: no request passes while open, a wait is
-// positive and bounded and ends in admission, a half-open breaker has one probe.
+// The invariants hold on every path: no request passes while open, a wait is positive and limited
+// and ends with a request being allowed, a half-open breaker has one probe.
 func TestRandomWalksKeepTheInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

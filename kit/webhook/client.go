@@ -18,12 +18,12 @@ import (
 
 // Limits of Client.
 const (
-	// DefaultTimeout is for a Request without one.
+	// DefaultTimeout applies to a Request without a timeout.
 	DefaultTimeout = 15 * time.Second
-	// MaxSnippetBytes is how much of a failed response is kept.
+	// MaxSnippetBytes is how much of a failed response's body is kept.
 	MaxSnippetBytes = 4 << 10
-	// maxDrainBytes is how much of a response is read so that its connection can
-	// be used again; past that a new connection costs less than the rest.
+	// maxDrainBytes is how much of a response is read so that its connection can be reused; beyond
+	// that, a new connection is cheaper.
 	maxDrainBytes = 64 << 10
 
 	maxIdlePerHost      = 64
@@ -35,29 +35,27 @@ const (
 	userAgent           = "Mainstay-Webhook/1"
 )
 
-// Options are the settings of a Client that have useful zero values.
+// Options are optional settings of a Client.
 type Options struct {
-	// Resolver resolves names; nil means the system's.
+	// Resolver resolves names. Nil means the system's resolver.
 	Resolver *net.Resolver
-	// TLS is copied and raised to at least TLS 1.2; nil means the system's roots.
+	// TLS is copied and raised to at least TLS 1.2. Nil means the system's roots.
 	TLS *tls.Config
-	// ProxyFromEnvironment sends requests through the proxy that HTTP_PROXY,
-	// HTTPS_PROXY and NO_PROXY name. The Guard then sees the address of the proxy,
-	// not that of the target: the proxy must do the guarding, and one on a private
-	// address needs Guard.AllowPrivate.
+	// ProxyFromEnvironment sends requests through the proxy configured in HTTP_PROXY, HTTPS_PROXY
+	// and NO_PROXY. The Guard then checks the proxy's address, not the target's: the proxy must do
+	// the guarding, and one on a private address requires Guard.AllowPrivate.
 	ProxyFromEnvironment bool
 }
 
-// Client sends single requests over pooled connections. It follows no redirects,
-// keeps no cookies and does not retry a request that may have arrived, save one
-// that a pooled connection lost on being closed by the target. It is safe for
-// concurrent use; make one per process.
+// Client sends single requests over pooled connections. It follows no redirects, keeps no cookies
+// and does not retry a request that may have arrived, except one that was lost because the target
+// closed a pooled connection. It is safe for concurrent use; create one per process.
 type Client struct {
 	guard     Guard
 	transport *http.Transport
 }
 
-// NewClient returns a client whose every connection g checks.
+// NewClient returns a Client that checks every connection with g.
 func NewClient(g Guard, o Options) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver, Control: g.Control}
 	conf := &tls.Config{}
@@ -74,8 +72,7 @@ func NewClient(g Guard, o Options) *Client {
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxResponseHeader,
-		// A snippet should be readable, and a small response should not unfold
-		// into a large one.
+		// A snippet should be readable, and a small response should not expand to a large one.
 		DisableCompression: true,
 	}
 	if o.ProxyFromEnvironment {
@@ -91,37 +88,35 @@ func (c *Client) CloseIdleConnections() { c.transport.CloseIdleConnections() }
 type Request struct {
 	Method string // empty means POST
 	URL    string
-	// Header is copied. Names that customers choose must have passed
-	// CheckHeaders. Content-Type (application/json) and User-Agent are set if
-	// absent; the webhook-* headers are always set.
+	// Header is copied. Names that customers choose must have passed CheckHeaders. Content-Type
+	// (application/json) and User-Agent are set if absent; the webhook-* headers are always set.
 	Header http.Header
 	Body   []byte
-	ID     string // stays the same over all attempts; see CheckID
+	ID     string // the same for all attempts; see CheckID
 	Secret Secret // the zero Secret sends the message unsigned
-	// OldSecrets sign too while receivers change over to Secret.
+	// OldSecrets also sign, while receivers switch to Secret.
 	OldSecrets []Secret
 	Timestamp  time.Time     // of this attempt; the zero time means now
 	Timeout    time.Duration // for the whole exchange; 0 means DefaultTimeout
 }
 
-// Result is what came of one attempt. Classify(Status, Err) says what it means.
+// Result is the result of one attempt. Classify(Status, Err) interprets it.
 type Result struct {
 	Status int // 0 if no response arrived
-	// Err is set if and only if Status is 0. Its text may name internal addresses
-	// and is for the log; a fault in it has a public message.
+	// Err is set if and only if Status is 0. Its text may contain internal addresses and is for the
+	// log only; a fault in it has a public message.
 	Err error
-	// RetryAfter is the wait that a response other than 2xx asks for, at most
-	// MaxRetryAfter; 0 if it asks for none.
+	// RetryAfter is the wait that a response other than 2xx asks for, at most MaxRetryAfter; 0 if
+	// it asks for none.
 	RetryAfter time.Duration
 	Duration   time.Duration // of the whole exchange
-	// BodySnippet is the beginning of the body of a response other than 2xx, at
-	// most MaxSnippetBytes of printable UTF-8.
+	// BodySnippet is the beginning of the body of a response other than 2xx, at most
+	// MaxSnippetBytes of printable UTF-8.
 	BodySnippet string
 }
 
-// Send makes one attempt. It returns when the response is read, when r.Timeout is
-// over, or when ctx ends. A request that cannot be sent as it stands, and a target
-// that the Guard refuses, give a fault of kind Invalid in Result.Err.
+// Send makes one attempt. It returns when the response is read, r.Timeout expires or ctx ends. If
+// the request is invalid or the Guard refuses the target, Result.Err is a fault of kind Invalid.
 func (c *Client) Send(ctx context.Context, r Request) Result {
 	start := time.Now()
 	timeout := r.Timeout
@@ -140,8 +135,8 @@ func (c *Client) exchange(ctx context.Context, r Request) Result {
 	if err != nil {
 		return Result{Err: err}
 	}
-	// The transport, unlike http.Client, knows nothing of redirects and cookies,
-	// and its errors do not repeat the URL.
+	// Unlike http.Client, the transport does not handle redirects and cookies, and its errors do
+	// not repeat the URL.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return Result{Err: err}
@@ -149,9 +144,9 @@ func (c *Client) exchange(ctx context.Context, r Request) Result {
 	defer resp.Body.Close()
 	res := Result{Status: resp.StatusCode}
 	if res.Status == http.StatusSwitchingProtocols {
-		return res // what follows is not a body and may never end
+		return res // the rest is not a body and may never end
 	}
-	// The status decides, so a body that breaks off changes nothing.
+	// The status decides, so an incomplete body changes nothing.
 	if res.Status < 200 || res.Status > 299 {
 		head, _ := io.ReadAll(io.LimitReader(resp.Body, MaxSnippetBytes))
 		res.BodySnippet = printable(head)
@@ -180,9 +175,9 @@ func (c *Client) build(ctx context.Context, r Request) (*http.Request, error) {
 	setAbsent(req.Header, "Content-Type", "application/json")
 	setAbsent(req.Header, "User-Agent", userAgent)
 	if _, ok := req.Header["Idempotency-Key"]; !ok {
-		// An empty list is not sent. It tells the transport that the message may
-		// be repeated on a fresh connection when a pooled one turns out closed;
-		// receivers know repeats by the message id.
+		// An empty list is not sent. It tells the transport that the message may be repeated on a
+		// fresh connection if a pooled one turns out to be closed; receivers recognize repeats by
+		// the message id.
 		req.Header["Idempotency-Key"] = nil
 	}
 	r.stamp(req.Header)
@@ -215,7 +210,7 @@ func setAbsent(h http.Header, name, value string) {
 	}
 }
 
-// printable makes body fit for a database and a terminal, never longer than it was.
+// printable makes body safe for a database and a terminal. The result is never longer than body.
 func printable(body []byte) string {
 	text := strings.ToValidUTF8(string(body), "?")
 	return strings.Map(func(c rune) rune {

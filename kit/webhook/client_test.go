@@ -34,7 +34,7 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// atName is the server's URL with another host in it.
+// atName returns the server's URL with another host.
 func atName(t *testing.T, s *httptest.Server, host string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
@@ -150,7 +150,7 @@ func TestANameReboundToAPrivateAddressIsNotReached(t *testing.T) {
 		t.Error("the name was not resolved again, so nothing was proved")
 	}
 
-	// The same name and resolver do reach the server once that is allowed.
+	// The same name and resolver reach the server once that is allowed.
 	res = newClient(t, private, webhook.Options{Resolver: resolver}).Send(
 		t.Context(), webhook.Request{URL: target, ID: "m"},
 	)
@@ -170,8 +170,8 @@ func TestANameForTheMetadataServiceIsNotReachedEvenWhenPrivateIsAllowed(t *testi
 }
 
 func TestTheProxyOfTheEnvironmentIsIgnoredByDefault(t *testing.T) {
-	// Not parallel: it sets the environment, which is read once per process, so
-	// no other test may ask for the proxy.
+	// Not parallel: it sets the environment, which is read once per process, so no other test may
+	// use the proxy.
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:9")
 	resolver := resolverTo(t, func() netip.Addr { return netip.MustParseAddr("127.0.0.1") })
 	srv := serve(t, func(http.ResponseWriter, *http.Request) {})

@@ -21,31 +21,30 @@ const (
 	allowHint    = "set MAINSTAY_ALLOW_PRIVATE_TARGETS=1 on the server if targets inside the network are meant"
 )
 
-// ErrBlockedTarget is in the chain of every error by which a Guard refuses a
-// target for where it is, as opposed to how its URL is written. The error is also
-// a *fault.Error of kind Invalid with the code "target_blocked". Its public
-// message does not tell what address a name resolved to; its Error text does.
+// ErrBlockedTarget is in the chain of every error with which a Guard refuses a target because of
+// its address or name, as opposed to the form of its URL. The error is also a *fault.Error of kind
+// Invalid with the code "target_blocked". Its public message does not reveal the address that a
+// name resolved to; its Error text does.
 var ErrBlockedTarget = errors.New("webhook: blocked target")
 
-// Guard keeps requests to customer-chosen targets out of the network that the
-// server stands in (server-side request forgery).
+// Guard keeps requests to customer-chosen targets out of the server's own network (server-side
+// request forgery).
 //
-// It refuses every address that is not public: unspecified, loopback, link-local,
-// private, carrier-grade NAT, multicast, broadcast, reserved, documentation and
-// benchmarking ranges of IPv4; for IPv6 everything outside global unicast, with
-// Teredo, documentation and protocol ranges inside it; and IPv6 forms that carry a
-// refused IPv4 address (mapped, compatible, NAT64, 6to4).
+// It refuses every address that is not public: unspecified, loopback, link-local, private,
+// carrier-grade NAT, multicast, broadcast, reserved, documentation and benchmarking ranges of IPv4;
+// for IPv6 everything outside global unicast, and Teredo, documentation and protocol ranges inside
+// it; and IPv6 forms that embed a refused IPv4 address (mapped, compatible, NAT64, 6to4).
 //
-// The zero Guard is the strict one.
+// The zero Guard is the strictest.
 type Guard struct {
-	// AllowPrivate admits all of these, for installations whose targets are
-	// inside the network. The addresses and names of cloud metadata services,
-	// such as 169.254.169.254 and fd00:ec2::254, stay refused even then.
+	// AllowPrivate permits all of these, for installations whose targets are inside the network.
+	// The addresses and names of cloud metadata services, such as 169.254.169.254 and
+	// fd00:ec2::254, are refused even then.
 	AllowPrivate bool
 }
 
-// CheckURL checks a target when it is configured. It resolves no names; a name
-// that leads to a refused address is caught by Control on connect.
+// CheckURL checks a target when it is configured. It resolves no names; Control refuses a name that
+// resolves to a refused address on connect.
 //
 // The URL must be at most 2048 bytes, http or https, with a host, without userinfo
 // and fragment, and with a port of 1 to 65535 if any. The host is an IPv6 address
@@ -64,7 +63,7 @@ func (g Guard) CheckURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The parser's error repeats the URL, perhaps with a password in it.
+		// The parser's error repeats the URL, which may contain a password.
 		return nil, fault.InvalidField(fieldTarget, "is not a valid URL")
 	}
 	switch {
@@ -123,8 +122,8 @@ func (g Guard) checkHost(u *url.URL) error {
 	return g.checkName(name)
 }
 
-// endsInNumber is the check of the same name in the WHATWG URL standard. No
-// top-level domain is numeric, so no real name is lost.
+// endsInNumber is the check of the same name in the WHATWG URL standard. No top-level domain is
+// numeric, so it affects no real name.
 func endsInNumber(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
@@ -147,8 +146,8 @@ func validName(name string) bool {
 		}
 		for i := range len(label) {
 			c := label[i]
-			// Underscores are not valid in host names by RFC 952, but container networks
-			// give them to services.
+			// Underscores are not valid in host names by RFC 952, but container networks use them
+			// in service names.
 			if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
 				return false
 			}
@@ -172,8 +171,7 @@ func (g Guard) checkName(name string) error {
 	return nil
 }
 
-// CheckAddr refuses an address as described at Guard. The fault has
-// ErrBlockedTarget in its chain.
+// CheckAddr refuses an address as described at Guard. The fault has ErrBlockedTarget in its chain.
 func (g Guard) CheckAddr(addr netip.Addr) error {
 	if isMetadata(addr) {
 		return blocked("the address is that of a cloud metadata service, which is never a target", addr.String())
@@ -184,9 +182,8 @@ func (g Guard) CheckAddr(addr netip.Addr) error {
 	return nil
 }
 
-// Control is a hook for net.Dialer. It runs after name resolution for each address
-// that is tried and before the connection is made, so a name cannot be pointed
-// elsewhere in between (DNS rebinding).
+// Control is a hook for net.Dialer. It runs after name resolution for each address that is tried
+// and before the connection is made, so a name cannot be redirected in between (DNS rebinding).
 func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return blocked("only TCP connections are made", network)

@@ -166,8 +166,8 @@ func TestTheMessageDoesNotTellWhatANameResolvedTo(t *testing.T) {
 	}
 }
 
-// inetAton reads every IPv4 spelling that the C library's inet_aton accepts. It is
-// the judge of the fuzz test and shares nothing with the code under test.
+// inetAton parses every IPv4 spelling that the C library's inet_aton accepts. It is the reference
+// for the fuzz test and shares no code with the implementation.
 func inetAton(host string) (netip.Addr, bool) {
 	parts := strings.Split(strings.TrimRight(host, "."), ".")
 	if len(parts) > 4 {
@@ -222,7 +222,7 @@ func FuzzCheckURLNeverAdmitsABlockedAddress(f *testing.F) {
 			}
 			return
 		}
-		// What is dialled is what the URL's text says when it is read again.
+		// The client parses the URL's text again, and dials that host.
 		again, err := url.Parse(u.String())
 		if err != nil || again.Host != u.Host {
 			t.Fatalf("%q reads as %q once written out: %v", u.Host, again, err)

@@ -20,9 +20,8 @@ const (
 	MaxHeaderValueBytes = 4 << 10
 )
 
-// CheckHeaders checks the headers that a customer wants on every message to a
-// target, when they are configured. Names count without regard to case and must
-// be distinct. Refused are:
+// CheckHeaders validates the headers that a customer configures for every message to a target.
+// Names are compared ignoring case and must be distinct. It refuses:
 //
 //   - headers of the connection, the message framing and the host (RFC 9110, 7.6.1
 //     and RFC 9112): connection, keep-alive, proxy-*, te, trailer,
@@ -80,7 +79,7 @@ func checkHeaderValue(field, value string) error {
 	return nil
 }
 
-// refusedHeader says why the lower-case name is refused, or is empty.
+// refusedHeader returns why the lower-case name is refused, or "".
 func refusedHeader(name string) string {
 	switch name {
 	case "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
@@ -106,7 +105,7 @@ func refusedHeader(name string) string {
 
 const credentialHeader = "carries credentials, which are not kept in headers; verify the webhook signature instead"
 
-// HTTPHeader is the headers in the form that Request takes.
+// HTTPHeader converts headers to the type that Request uses.
 func HTTPHeader(headers map[string]string) http.Header {
 	h := make(http.Header, len(headers))
 	for name, value := range headers {

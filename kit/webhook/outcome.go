@@ -15,19 +15,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Outcome is what one attempt means for the message.
+// Outcome is the meaning of one attempt for the message.
 type Outcome uint8
 
-// The outcomes. The zero value is Retry, so that a forgotten outcome loses no
-// message.
+// The outcomes. The zero value is Retry, so that a missing outcome loses no message.
 const (
 	Retry     Outcome = iota // try again later
-	Delivered                // the target took the message
+	Delivered                // the target accepted the message
 	Permanent                // the same request would be refused again
 	Gone                     // the target asks for no further messages
 )
 
-// String is the outcome's stable word.
+// String returns the outcome's stable word.
 func (o Outcome) String() string {
 	switch o {
 	case Delivered:
@@ -41,7 +40,7 @@ func (o Outcome) String() string {
 	}
 }
 
-// Classify judges an attempt by its HTTP status or, if err is not nil, by err.
+// Classify interprets an attempt by its HTTP status or, if err is not nil, by err.
 //
 //   - 2xx is Delivered and 410 is Gone.
 //   - 408, 429 and 5xx are Retry, and so is any error of the network: name
@@ -72,11 +71,12 @@ func Classify(status int, err error) Outcome {
 	}
 }
 
-// MaxProblemBytes bounds the text of Problem.
+// MaxProblemBytes limits the text of Problem.
 const MaxProblemBytes = 500
 
-// Problem says why an attempt was no success, for whoever configured the target; it is empty when it
-// was one. It tells nothing of the addresses that a name led to: those are the operator's.
+// Problem returns why an attempt failed, for the user who configured the target, or "" if it
+// succeeded. It does not reveal the addresses that a name resolved to: those are for the operator
+// only.
 func (r Result) Problem() string {
 	text := ""
 	switch {
@@ -88,12 +88,12 @@ func (r Result) Problem() string {
 			text += ": " + r.BodySnippet
 		}
 	}
-	// A database takes neither half a character nor NUL.
+	// Databases accept neither half a character nor NUL.
 	text = text[:min(len(text), MaxProblemBytes)]
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// unanswered says why there was no answer.
+// unanswered describes why there was no response.
 func unanswered(err error) string {
 	var f *fault.Error
 	var dns *net.DNSError

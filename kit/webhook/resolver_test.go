@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolverTo is a resolver for which every name has the address that next returns
-// at the time. It speaks DNS over an in-memory connection (RFC 1035, 4.2.2).
+// resolverTo returns a resolver for which every name currently has the address that next returns.
+// It speaks DNS over an in-memory connection (RFC 1035, 4.2.2).
 func resolverTo(t *testing.T, next func() netip.Addr) *net.Resolver {
 	t.Helper()
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -10,14 +10,13 @@ import (
 const (
 	// MinDelay is the shortest delay before another attempt at a message.
 	MinDelay = 50 * time.Millisecond
-	// MaxRetryAfter is the cap that Client puts on a target's Retry-After.
+	// MaxRetryAfter is Client's limit on a target's Retry-After.
 	MaxRetryAfter = time.Hour
 )
 
-// RetryAfter reads the Retry-After header (RFC 9110, 10.2.3), as delta-seconds or
-// as an HTTP-date relative to now. The wait is at least 0 and at most limit, also
-// for numbers too large for any integer. It is false if the header is absent or
-// malformed.
+// RetryAfter parses the Retry-After header (RFC 9110, 10.2.3), as delta-seconds or as an HTTP-date
+// relative to now. The wait is at least 0 and at most limit, even for numbers that fit no integer.
+// It returns false if the header is absent or malformed.
 func RetryAfter(h http.Header, now time.Time, limit time.Duration) (time.Duration, bool) {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {

@@ -21,8 +21,8 @@ const (
 	HeaderSignature = "webhook-signature" // space-separated "v1,<base64>" entries
 )
 
-// DefaultTolerance is how far a message's timestamp may lie from the receiver's
-// clock, either way, as the Standard Webhooks libraries have it.
+// DefaultTolerance is how far a message's timestamp may differ from the receiver's clock, in either
+// direction, as in the Standard Webhooks libraries.
 const DefaultTolerance = 5 * time.Minute
 
 const (
@@ -34,15 +34,15 @@ const (
 	maxIDBytes     = 256
 )
 
-// Secret is a symmetric signing key. The zero Secret is no key: nothing verifies
-// against it. Printing or logging a Secret never shows the key.
+// Secret is a symmetric signing key. The zero Secret holds no key: nothing verifies against it.
+// Printing or logging a Secret never shows the key.
 type Secret struct{ key []byte }
 
 // NewSecret returns a fresh secret of 32 random bytes in the text form that
 // ParseSecret reads: "whsec_" and standard base64.
 func NewSecret() string {
 	key := make([]byte, newSecretBytes)
-	// crypto/rand.Read never returns an error; it ends the program instead.
+	// crypto/rand.Read never returns an error; it crashes the program instead.
 	_, _ = rand.Read(key)
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
@@ -52,7 +52,7 @@ func NewSecret() string {
 // of kind Invalid, names the field "secret" and does not repeat the text.
 func ParseSecret(text string) (Secret, error) {
 	enc := strings.TrimPrefix(text, secretPrefix)
-	// The decoder skips line breaks; a secret with one in it was pasted badly.
+	// The decoder skips line breaks; a secret with one was pasted incorrectly.
 	if strings.ContainsAny(enc, "\r\n") {
 		return Secret{}, fault.InvalidField("secret", "must not contain line breaks")
 	}
@@ -79,10 +79,9 @@ func (s Secret) GoString() string { return "webhook.Secret{[redacted]}" }
 // LogValue keeps the key out of structured logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// Sign returns one entry of the webhook-signature header, "v1,<base64>", for the
-// message id sent at ts, which counts in whole seconds. An id must not contain a
-// full stop (see CheckID). Signing with the zero Secret panics, since the result
-// would look like a signature that anyone can make.
+// Sign returns one entry of the webhook-signature header, "v1,<base64>", for the message id sent at
+// ts, in whole seconds. An id must not contain a full stop (see CheckID). Sign panics for the zero
+// Secret, since the result would look like a signature that anyone can make.
 func (s Secret) Sign(id string, ts time.Time, body []byte) string {
 	return schemePrefix + base64.StdEncoding.EncodeToString(s.mac(id, strconv.FormatInt(ts.Unix(), 10), body))
 }
@@ -97,11 +96,10 @@ func (s Secret) mac(id, ts string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Verify checks a received message as the receiver does: all three headers are
-// there, the timestamp is within tolerance of now (DefaultTolerance is usual),
-// and at least one of the v1 signatures is ours. Entries of other schemes are
-// passed over, so that senders can add schemes. The comparison takes the same
-// time wherever signatures differ. Failures are faults of kind Unauthenticated.
+// Verify checks a received message as a receiver does: all three headers are present, the timestamp
+// is within tolerance of now (usually DefaultTolerance), and at least one of the v1 signatures is
+// ours. Entries of other schemes are ignored, so that senders can add schemes. The comparison takes
+// constant time. Failures are faults of kind Unauthenticated.
 func (s Secret) Verify(h http.Header, body []byte, now time.Time, tolerance time.Duration) error {
 	if s.IsZero() {
 		return fault.New(fault.Unauthenticated, "webhook: no secret to verify with")
@@ -115,7 +113,7 @@ func (s Secret) Verify(h http.Header, body []byte, now time.Time, tolerance time
 		return fault.Wrap(fault.Unauthenticated, err, "webhook: %s is malformed", HeaderID)
 	}
 	secs, err := strconv.ParseInt(stamp, 10, 64)
-	// Only the canonical spelling is signed by an honest sender.
+	// An honest sender signs only the canonical spelling.
 	if err != nil || strconv.FormatInt(secs, 10) != stamp {
 		return fault.New(fault.Unauthenticated, "webhook: %s must be whole seconds since 1970", HeaderTimestamp)
 	}

@@ -14,23 +14,22 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// maxAnswer bounds what is read of an answer: a page of twins is the largest.
+// maxAnswer limits how much of a response is read, in bytes: a page of twins is the largest.
 const maxAnswer = 64 << 20
 
-// unanswered is a request that may be tried again: the server was out of reach,
-// too busy, or failed.
+// unanswered means that a request may be retried: the server was unreachable, too busy, or failed.
 type unanswered struct {
 	cause error
-	after time.Duration // the server asks to wait; 0: it did not say
+	after time.Duration // the wait that the server requested; 0: none
 }
 
 func (u *unanswered) Error() string { return u.cause.Error() }
 func (u *unanswered) Unwrap() error { return u.cause }
 
-// errRevoked says that the site may not talk to the server any more.
+// errRevoked means that the site may no longer talk to the server.
 var errRevoked = errors.New("the site was revoked or deleted")
 
-// refused is an answer that a repetition would not change.
+// refused is an error response that a retry would not change.
 type refused struct {
 	status int
 	problem.Problem
@@ -38,7 +37,7 @@ type refused struct {
 
 func (r *refused) Error() string { return fmt.Sprintf("%d %s: %s", r.status, r.Code, r.Message) }
 
-// as adds a site's token to a request.
+// as returns an Editor that adds a site's token.
 func as(token string) rest.Editor {
 	return func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -46,8 +45,8 @@ func as(token string) rest.Editor {
 	}
 }
 
-// do makes a request of some kind and decodes its answer. It takes the kind's
-// latency and sorts failures into unanswered, refused and errRevoked.
+// do sends a request of some kind and decodes the response. It records the kind's latency and
+// classifies failures as unanswered, refused or errRevoked.
 func do[T any](f *Fleet, k kind, send func() (*http.Response, error)) (T, http.Header, error) {
 	var out T
 	start := f.cfg.Now()
@@ -57,7 +56,7 @@ func do[T any](f *Fleet, k kind, send func() (*http.Response, error)) (T, http.H
 		return out, nil, &unanswered{cause: err}
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
-	// A body that was read to its end closes without an error that matters.
+	// After reading a body to its end, errors of closing do not matter.
 	_ = r.Body.Close()
 	if err != nil {
 		f.count.unanswered.Add(1)
@@ -72,7 +71,7 @@ func do[T any](f *Fleet, k kind, send func() (*http.Response, error)) (T, http.H
 		return out, r.Header, nil
 	case r.StatusCode >= 500 || r.StatusCode == http.StatusTooManyRequests:
 		f.count.unanswered.Add(1)
-		asked, _ := webhook.RetryAfter(r.Header, f.cfg.Now(), maxBackoff) // 0: the backoff decides
+		asked, _ := webhook.RetryAfter(r.Header, f.cfg.Now(), maxBackoff) // 0: use the backoff
 		return out, nil, &unanswered{cause: fmt.Errorf("the server answered %s", r.Status), after: asked}
 	case k != kindEnroll && r.StatusCode == http.StatusUnauthorized:
 		return out, nil, errRevoked

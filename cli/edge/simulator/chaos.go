@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// What may go wrong with chaos on. A site is away for about a twentieth of the
-// time; rates are per occasion.
+// Failures with chaos enabled. A site is offline for about a twentieth of the time; rates are per
+// occasion.
 const (
-	outageRate    = 0.015 // a heartbeat finds the link cut
-	lostRate      = 0.02  // the answer to events is lost on the way
-	repeatRate    = 0.02  // events are sent again though they were acknowledged
+	outageRate    = 0.015 // a heartbeat finds the link down
+	lostRate      = 0.02  // the response to events is lost
+	repeatRate    = 0.02  // events are sent again although they were acknowledged
 	hangRate      = 0.01  // a device hangs in the middle of an update
 	outageBeats   = 6     // the longest outage, in heartbeats
 	minimumOutage = 1
@@ -19,10 +19,10 @@ const (
 
 var errChaos = errors.New("the answer was lost on purpose")
 
-// chaos decides what goes wrong. Without it nothing does.
+// chaos decides what fails. If false, nothing does.
 type chaos bool
 
-// outage says for how long the link is cut now, mostly not at all.
+// outage returns how long the link is down from now, usually 0.
 func (c chaos) outage(rnd *rand.Rand, heartbeat time.Duration) time.Duration {
 	if !c || rnd.Float64() >= outageRate {
 		return 0

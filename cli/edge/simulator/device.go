@@ -15,18 +15,18 @@ import (
 type device struct {
 	id, model string
 	firmware  string
-	known     bool // the server has registered it
+	known     bool // registered with the server
 
-	desired []byte    // as last applied, without the update; nil: nothing yet
-	wanted  []byte    // to be applied at applyAt; nil: nothing
-	applyAt time.Time //
-	request string    // the update that it has heard of
-	version string    // that the update brings
-	plan    []step    // what is left of it
+	desired []byte    // last applied desired state, without the update; nil: none
+	wanted  []byte    // to be applied at applyAt; nil: none
+	applyAt time.Time // when wanted is applied
+	request string    // the last update that it received
+	version string    // of that update
+	plan    []step    // its remaining steps
 	planDue time.Time
 }
 
-// due is when the device has something to do; zero: it has not.
+// due returns when the device has to act next; zero: never.
 func (d *device) due() time.Time {
 	next := time.Time{}
 	if len(d.plan) > 0 {
@@ -38,7 +38,7 @@ func (d *device) due() time.Time {
 	return next
 }
 
-// pulled takes over what the control plane wants of the device.
+// pulled accepts a device's desired state from the control plane.
 func (d *device) pulled(s *site, twin edgeapi.Twin, now time.Time) error {
 	var desired, reported map[string]json.RawMessage
 	if err := json.Unmarshal(twin.Desired, &desired); err != nil {
@@ -63,7 +63,7 @@ func (d *device) pulled(s *site, twin edgeapi.Twin, now time.Time) error {
 		}
 	}
 	delete(desired, "ota")
-	settings, err := json.Marshal(desired) // a map's keys come out sorted
+	settings, err := json.Marshal(desired) // the keys of a map are encoded in sorted order
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (d *device) pulled(s *site, twin edgeapi.Twin, now time.Time) error {
 	return nil
 }
 
-// act does what the device has due.
+// act executes the device's due actions.
 func (d *device) act(ctx context.Context, s *site, now time.Time) error {
 	if d.wanted != nil && !d.applyAt.After(now) {
 		if err := d.report(ctx, s, d.wanted); err != nil {
@@ -103,7 +103,7 @@ func (d *device) update(ctx context.Context, s *site, next step) error {
 		return s.fleet.cfg.Client.ReportOTAStatus(ctx, d.id, report, as(s.token))
 	})
 	if gone := (*refused)(nil); errors.As(err, &gone) {
-		d.plan = nil // superseded, timed out or deleted: nobody waits for it any more
+		d.plan = nil // superseded, timed out or deleted: the rest is obsolete
 		return nil
 	}
 	if err != nil {
@@ -124,8 +124,8 @@ func (d *device) update(ctx context.Context, s *site, next step) error {
 	return nil
 }
 
-// report merges a patch into the reported state. The server refuses one for a
-// device that it has deleted, which is nothing to try again.
+// report merges a patch into the reported state. The server refuses it for a deleted device; that
+// is not retried.
 func (d *device) report(ctx context.Context, s *site, patch []byte) error {
 	_, _, err := do[edgeapi.Twin](s.fleet, kindTwin, func() (*http.Response, error) {
 		return s.fleet.cfg.Client.ReportTwin(ctx, d.id, edgeapi.ReportedInput{Reported: patch}, as(s.token))

@@ -12,45 +12,43 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 )
 
-// Config says what to simulate.
+// Config configures a simulation.
 type Config struct {
-	// Client talks to the control plane; it must not add credentials, since every
-	// site has its own.
+	// Client talks to the control plane. It must not add credentials, since every site has its own.
 	Client          *edgeapi.Client
 	EnrollmentToken string
 	Sites           int
-	Devices         int    // in all; they are spread evenly
-	Prefix          string // of the device ids; two runs against one server need two
+	Devices         int    // in total; they are distributed evenly
+	Prefix          string // of the device ids; must be unique per run against one server
 	Version         string // of the agents
 	FailRate        float64
 	Chaos           bool
-	Heartbeat       time.Duration // 0: what the server asks for
-	EventInterval   time.Duration // between two events of a site; 0: none
-	OTADuration     time.Duration // of a smooth update, about
-	Workers         int           // requests under way at once
+	Heartbeat       time.Duration // 0: the server's setting
+	EventInterval   time.Duration // between two events of a site; 0: no events
+	OTADuration     time.Duration // approximate duration of a successful update
+	Workers         int           // concurrent requests
 	Seed            uint64
 	Now             func() time.Time
 	Log             *slog.Logger
 }
 
-// Fleet is many sites.
+// Fleet is a simulated fleet of sites.
 type Fleet struct {
 	cfg   Config
 	count counters
 	noPKI atomic.Bool // the server signs no certificates
 
 	mu       sync.Mutex
-	lastSaid map[string]time.Time // a message of a kind is logged once a minute
+	lastSaid map[string]time.Time // each kind of message is logged at most once a minute
 	fatal    error
 }
 
-// New prepares a fleet; nothing is sent before Run.
+// New returns a Fleet. It sends nothing before Run.
 func New(cfg Config) *Fleet {
 	return &Fleet{cfg: cfg, lastSaid: map[string]time.Time{}}
 }
 
-// Run plays the fleet until ctx is done. It fails only when no site can ever
-// enroll.
+// Run runs the fleet until ctx ends. It fails only if no site can ever enroll.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,7 +86,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 func (f *Fleet) newSite(n int) *site {
 	s := &site{fleet: f, rnd: rand.New(rand.NewPCG(f.cfg.Seed, uint64(n))), revision: -1, heartbeat: f.cfg.Heartbeat}
 	s.name, s.labels = siteName(n)
-	// The first sites take what does not divide evenly.
+	// The first sites get the remainder.
 	own := f.cfg.Devices / f.cfg.Sites
 	if n < f.cfg.Devices%f.cfg.Sites {
 		own++
@@ -100,7 +98,7 @@ func (f *Fleet) newSite(n int) *site {
 	return s
 }
 
-// failed notes an error that is neither an outage nor the site's end.
+// failed handles an error that is neither an outage nor a revocation.
 func (f *Fleet) failed(s *site, err error) {
 	refusal := (*refused)(nil)
 	if errors.As(err, &refusal) && s.token == "" {
@@ -110,7 +108,7 @@ func (f *Fleet) failed(s *site, err error) {
 		}
 		f.mu.Lock()
 		if f.fatal == nil {
-			f.fatal = err // what one enrollment is refused for, all are
+			f.fatal = err // if one enrollment is refused, all are
 		}
 		f.mu.Unlock()
 		return
@@ -118,7 +116,7 @@ func (f *Fleet) failed(s *site, err error) {
 	f.warn(s, "a request was refused", err)
 }
 
-// warn logs, but the same words only once a minute, however many sites say them.
+// warn logs a message, but the same text only once a minute, for all sites together.
 func (f *Fleet) warn(s *site, message string, err error) {
 	text, now := err.Error(), f.cfg.Now()
 	f.mu.Lock()
@@ -141,7 +139,7 @@ func (f *Fleet) failure() error {
 	return f.fatal
 }
 
-// Stats sums up what has happened so far.
+// Stats returns the results so far.
 func (f *Fleet) Stats() Stats {
 	c := &f.count
 	s := Stats{

@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/edge/simulator"
 )
 
-// play runs a fleet against c in a bubble; test sees it run and decides how much
-// time passes. The fleet has ended when play returns.
+// play runs a fleet against c in a bubble. test observes it and decides how much time passes. The
+// fleet has ended when play returns.
 func play(t *testing.T, change func(*simulator.Config), test func(c *control, f *simulator.Fleet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 )
 
-// places are where the simulated plants stand.
+// places are the locations of the simulated plants.
 var places = []struct{ city, region string }{
 	{"hamburg", "eu"}, {"lyon", "eu"}, {"porto", "eu"}, {"turin", "eu"}, {"gdansk", "eu"}, {"malmo", "eu"},
 	{"detroit", "us"}, {"houston", "us"}, {"tacoma", "us"}, {"quebec", "us"},
@@ -25,10 +25,10 @@ var machines = []struct{ noun, model string }{
 	{"conveyor", "BC-2"},
 }
 
-// firmware is what the devices run before their first update.
+// firmware is the devices' version before their first update.
 const firmware = "1.0.0"
 
-// siteName names the n-th site, and says where it is.
+// siteName returns the name and the labels of the n-th site.
 func siteName(n int) (string, edgeapi.Labels) {
 	place := places[n%len(places)]
 	return fmt.Sprintf(
@@ -41,8 +41,8 @@ func siteName(n int) (string, edgeapi.Labels) {
 		}
 }
 
-// newDevice names the n-th device of a site. Device ids are unique in the whole
-// control plane, hence the prefix, which each run has its own of.
+// newDevice returns the n-th device of a site. Device ids are unique in the whole control plane,
+// hence the prefix, which differs for each run.
 func newDevice(prefix, site string, n int) device {
 	machine := machines[n%len(machines)]
 	return device{

@@ -7,7 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 )
 
-// step is one report of an update, and how long after the one before.
+// step is one report of an update, and the delay after the previous one.
 type step struct {
 	after    time.Duration
 	state    edgeapi.OTAState
@@ -15,9 +15,9 @@ type step struct {
 	message  string
 }
 
-// planUpdate says how a device's update will go: smoothly, or, with the
-// probability failRate, in one of the ways in which updates fail in the field.
-// The steps of a smooth one take about duration in all.
+// planUpdate plans the course of a device's update: successful or, with the probability failRate,
+// one of the failures that occur in the field. The steps of a successful update take about duration
+// in total.
 func planUpdate(rnd *rand.Rand, failRate float64, duration time.Duration) []step {
 	part := func(percent float64) time.Duration {
 		return time.Duration(float64(duration) * percent / 100 * (0.5 + rnd.Float64()))

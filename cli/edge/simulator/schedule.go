@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// schedule hands out sites when they are due, earliest first.
+// schedule returns sites when they are due, earliest first.
 type schedule struct {
 	now func() time.Time
 
 	mu    sync.Mutex
 	sites byDue
-	woken chan struct{} // a site came to the front
+	woken chan struct{} // a site became the first
 }
 
 func newSchedule(now func() time.Time) *schedule {
@@ -29,12 +29,12 @@ func (s *schedule) put(site *site) {
 	if first {
 		select {
 		case s.woken <- struct{}{}:
-		default: // the dispatcher will look anyway
+		default: // the dispatcher will check anyway
 		}
 	}
 }
 
-// run passes on sites as they become due, until ctx is done.
+// run passes on sites as they become due, until ctx ends.
 func (s *schedule) run(ctx context.Context, work chan<- *site) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -58,7 +58,7 @@ func (s *schedule) run(ctx context.Context, work chan<- *site) {
 	}
 }
 
-// take removes the first site if it is due; else it says how long to wait.
+// take removes the first site if it is due. Otherwise it returns how long to wait.
 func (s *schedule) take() (*site, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,10 +78,10 @@ func (h byDue) Len() int           { return len(h) }
 func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
 func (h byDue) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push is for container/heap.
+// Push implements heap.Interface.
 func (h *byDue) Push(x any) { *h = append(*h, x.(*site)) }
 
-// Pop is for container/heap.
+// Pop implements heap.Interface.
 func (h *byDue) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]

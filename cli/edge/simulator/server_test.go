@@ -16,9 +16,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// control is a control plane in memory that is strict about what the simulator
-// must get right. It answers in the caller's goroutine, so that tests can run in
-// a bubble with its own clock.
+// control is an in-memory control plane that strictly checks what the simulator must get right. It
+// responds in the caller's goroutine, so that tests can run in a bubble with its own clock.
 type control struct {
 	*testing.T
 	now func() time.Time
@@ -219,7 +218,7 @@ func (c *control) listTwins(w *httptest.ResponseRecorder, r *http.Request, site 
 	reply(w, 200, twins)
 }
 
-// moves are the legal moves of an update (service/edge/ota).
+// moves are the valid transitions of an update (service/edge/ota).
 var moves = map[string][]string{
 	"":             {"downloading", "rejected"},
 	"downloading":  {"downloading", "installing", "failed"},

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// maxBuffered bounds the events that a site keeps while it has no link.
+	// maxBuffered limits the events that a site buffers while its link is down.
 	maxBuffered = 50
 	maxBackoff  = 5 * time.Minute
 )
 
-// retries spaces the attempts of a site without a link.
+// retries defines the delays between attempts of a site without a link.
 var retries = backoff.Schedule{Base: time.Second, Max: maxBackoff}
 
-// site is one simulated site. One worker at a time has it.
+// site is one simulated site. It is used by one worker at a time.
 type site struct {
 	fleet   *Fleet
 	name    string
@@ -44,19 +44,19 @@ type site struct {
 	heartbeat time.Duration
 	beatAt    time.Time
 	eventAt   time.Time
-	awayUntil time.Time // the link is cut
-	online    bool      // the last request was answered
-	failures  int       // in a row
+	awayUntil time.Time // the link is down until then
+	online    bool      // the last request got a response
+	failures  int       // consecutive
 
-	revision int64 // desired_revision that was pulled; -1: nothing yet
+	revision int64 // last desired_revision that was pulled; -1: none
 	made     int   // events so far, for their ids
 	buffer   []edgeapi.EventInput
 }
 
 func (s *site) chaos() chaos { return chaos(s.fleet.cfg.Chaos) }
 
-// act does what is due, and sets when the site is due again. It reports false
-// when the site is over.
+// act executes the due actions, and sets when the site is due again. It returns false if the site
+// no longer exists.
 func (s *site) act(ctx context.Context, now time.Time) bool {
 	err := s.step(ctx, now)
 	now = s.fleet.cfg.Now()
@@ -100,7 +100,7 @@ func (s *site) step(ctx context.Context, now time.Time) error {
 		if err := s.enroll(ctx); err != nil {
 			return err
 		}
-		// The beats of a fleet that enrolled at once must not stay in step.
+		// The heartbeats of sites that enrolled together must not stay synchronized.
 		now = s.fleet.cfg.Now()
 		s.beatAt, s.eventAt = now.Add(s.spread(s.heartbeat)), now.Add(s.spread(s.fleet.cfg.EventInterval))
 	}
@@ -136,7 +136,7 @@ func (s *site) step(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// nextDue is the first of all that the site and its devices wait for.
+// nextDue returns the earliest time at which the site or one of its devices is due.
 func (s *site) nextDue() time.Time {
 	next := s.beatAt
 	if s.fleet.cfg.EventInterval > 0 && s.eventAt.Before(next) {
@@ -153,13 +153,13 @@ func (s *site) nextDue() time.Time {
 	return next
 }
 
-// spread is a random part of a period.
+// spread returns a random part of a period.
 func (s *site) spread(d time.Duration) time.Duration {
 	return time.Duration(s.rnd.Float64() * float64(d))
 }
 
-// enroll makes a key and a certificate request, as an agent does. The key is not
-// kept: the simulator proves who it is by token.
+// enroll creates a key and a certificate request, like an agent. The key is not kept: the simulator
+// authenticates by token.
 func (s *site) enroll(ctx context.Context) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *site) register(ctx context.Context, d *device) error {
 	return nil
 }
 
-// beat sends a heartbeat, and pulls when it reports something new.
+// beat sends a heartbeat, and pulls if the response reports changes.
 func (s *site) beat(ctx context.Context, now time.Time) error {
 	reply, _, err := do[edgeapi.HeartbeatReply](s.fleet, kindHeartbeat, func() (*http.Response, error) {
 		return s.fleet.cfg.Client.Heartbeat(ctx, edgeapi.HeartbeatInput{}, as(s.token))
@@ -235,7 +235,7 @@ func (s *site) beat(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// pull reads what the devices should be, and what containers should run.
+// pull reads the desired state of the devices and of the deployments.
 func (s *site) pull(ctx context.Context, now time.Time) error {
 	byID := make(map[string]*device, len(s.devices))
 	for i := range s.devices {
@@ -266,8 +266,7 @@ func (s *site) pull(ctx context.Context, now time.Time) error {
 	return s.deploy(ctx)
 }
 
-// deploy reports every deployment as running, but those that may not run or that
-// fail.
+// deploy reports every deployment as running, except those that must not run or that fail.
 func (s *site) deploy(ctx context.Context) error {
 	deployments, _, err := do[[]edgeapi.AgentDeployment](s.fleet, kindPull, func() (*http.Response, error) {
 		return s.fleet.cfg.Client.ListAgentDeployments(ctx, &edgeapi.ListAgentDeploymentsParams{}, as(s.token))
@@ -300,8 +299,8 @@ func (s *site) deploy(ctx context.Context) error {
 	return nil
 }
 
-// makeEvents measures something, as often as the interval says. A site without a
-// link keeps what it measures, up to a bound.
+// makeEvents creates events at the configured interval. A site without a link buffers them, up to a
+// limit.
 func (s *site) makeEvents(now time.Time) {
 	interval := s.fleet.cfg.EventInterval
 	if interval <= 0 || len(s.devices) == 0 {
@@ -309,7 +308,7 @@ func (s *site) makeEvents(now time.Time) {
 	}
 	for !s.eventAt.After(now) {
 		s.eventAt = s.eventAt.Add(interval)
-		if s.eventAt.Before(now) { // we are late by more than one: what was not measured is not made up
+		if s.eventAt.Before(now) { // more than one interval late: skip the missed events
 			s.eventAt = now.Add(interval)
 		}
 		s.fleet.count.eventsMade.Add(1)
@@ -321,8 +320,8 @@ func (s *site) makeEvents(now time.Time) {
 	}
 }
 
-// measure makes an event of one device: a value that goes up and down with the
-// day, with some noise, and an alarm now and then.
+// measure returns an event of one device: a value that follows the time of day, with some noise,
+// and an occasional alarm.
 func (s *site) measure(now time.Time) edgeapi.EventInput {
 	d := &s.devices[s.rnd.IntN(len(s.devices))]
 	s.made++
@@ -341,7 +340,7 @@ func (s *site) measure(now time.Time) edgeapi.EventInput {
 	return edgeapi.EventInput{EventId: &id, SiteId: s.id, Topic: topic, Payload: payload, EventTime: &at}
 }
 
-// flush sends what is in the buffer, in order.
+// flush sends the buffered events, in order.
 func (s *site) flush(ctx context.Context) error {
 	if len(s.buffer) == 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// kind is what a request is for.
+// kind is the purpose of a request.
 type kind int
 
 const (
@@ -23,10 +23,10 @@ const (
 
 var kindNames = [kinds]string{"enroll", "register", "heartbeat", "pull", "events", "twin", "ota", "deployment"}
 
-// counters are written by all workers at once.
+// counters are shared by all workers.
 type counters struct {
 	enrolled, registered                         atomic.Int64
-	online                                       atomic.Int64 // answered their last request
+	online                                       atomic.Int64 // sites whose last request got a response
 	unanswered, refused, revoked                 atomic.Int64
 	eventsMade, eventsSent, eventsLost, repeated atomic.Int64
 	otaStarted, otaSucceeded, otaFailed          atomic.Int64
@@ -34,7 +34,7 @@ type counters struct {
 	latencies                                    [kinds]histogram
 }
 
-// Stats are what a fleet has done so far.
+// Stats holds the results of a fleet so far.
 type Stats struct {
 	Sites   int   `json:"sites"`
 	Devices int   `json:"devices"`
@@ -42,16 +42,16 @@ type Stats struct {
 	// Enrolled and Registered are how many sites and devices the server knows.
 	Enrolled   int64 `json:"sites_enrolled"`
 	Registered int64 `json:"devices_registered"`
-	// Unanswered requests were tried again later; refused ones (4xx) were not.
+	// Unanswered requests are retried later; refused ones (4xx) are not.
 	Unanswered int64 `json:"requests_unanswered"`
 	Refused    int64 `json:"requests_refused"`
 	Revoked    int64 `json:"sites_revoked"`
 	EventsMade int64 `json:"events_made"`
 	EventsSent int64 `json:"events_acknowledged"`
-	// EventsRepeated are events that were sent again because an answer was lost,
-	// or to try the server, and that it recognised.
+	// EventsRepeated are events that were sent again, because a response was lost or as a test, and
+	// that the server recognised as duplicates.
 	EventsRepeated int64 `json:"events_recognised_as_repeated"`
-	// EventsDropped found the site's buffer full.
+	// EventsDropped were discarded because the site's buffer was full.
 	EventsDropped int64              `json:"events_dropped"`
 	OTAStarted    int64              `json:"updates_started"`
 	OTASucceeded  int64              `json:"updates_succeeded"`
@@ -60,7 +60,7 @@ type Stats struct {
 	Latency       map[string]Latency `json:"latency"`
 }
 
-// Latency sums up the answered requests of one kind.
+// Latency summarizes the requests of one kind that got a response.
 type Latency struct {
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50_ms"`
@@ -94,7 +94,7 @@ func bucketOf(us int64) int {
 	return min(power*8+int(us>>power), 40*8-1)
 }
 
-// upperBound is the largest value that falls into a bucket.
+// upperBound returns the largest value of a bucket.
 func upperBound(bucket int) int64 {
 	if bucket < 16 {
 		return int64(bucket)

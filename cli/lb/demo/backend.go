@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
-// backend answers each line with its name.
+// backend is a server that responds to each line with its name.
 type backend struct {
 	name    string
 	address netip.Addr
@@ -25,8 +25,8 @@ type backend struct {
 	open     map[net.Conn]bool
 }
 
-// prepare does what a mode asks of a backend. In mode nat its replies must pass the
-// balancer; in mode dsr it has the VIP itself, and keeps quiet about it.
+// prepare configures a backend for a mode. In mode nat its replies must pass through the balancer;
+// in mode dsr it has the VIP itself and does not announce it by ARP.
 func (b *backend) prepare(mode string) error {
 	if mode == "nat" {
 		return b.host.Route(netip.PrefixFrom(clientAddress, 32), balancerAddress)
@@ -37,7 +37,7 @@ func (b *backend) prepare(mode string) error {
 	)
 }
 
-// start makes the backend serve.
+// start starts the backend.
 func (b *backend) start(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +76,7 @@ func (b *backend) serve(l net.Listener) {
 	}
 }
 
-// kill ends the backend as kill -9 would: the port is closed, and connections are reset.
+// kill stops the backend like kill -9: the port is closed, and connections are reset.
 func (b *backend) kill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,11 +2,11 @@
 
 // Package demo shows the load balancer at work on one machine: `mainstay lb demo`.
 //
-// It makes a network of its own (kit/netlab), starts the daemon of this very binary in
-// it, sends traffic, and changes and breaks things while it prints what happens.
-// Nothing of it is outside this process and the daemon, which ends with it. So nothing is
-// left when it ends, however it ends: only after kill -9 a small folder with the daemon's
-// configuration and log stays among the temporary files.
+// It creates a separate network (kit/netlab), starts the daemon from this binary in it, sends
+// traffic, and changes and breaks things while it prints what happens. Nothing exists outside this
+// process and the daemon, which stops with it. So nothing is left when it ends, however it ends;
+// only after kill -9, a small directory with the daemon's configuration and log remains among the
+// temporary files.
 package demo
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Config says how the demonstration runs.
+// Config holds the options of the demonstration.
 type Config struct {
 	Mode string        // nat or dsr
-	Step time.Duration // how long each step is watched
+	Step time.Duration // how long each step is shown
 	Stay bool          // continue until interrupted after the last step
 	Out  io.Writer
 }
@@ -39,7 +39,7 @@ const (
 	stopWait  = 5 * time.Second
 )
 
-// Run runs the demonstration until its end or ctx's.
+// Run runs the demonstration until it or ctx ends.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if os.Geteuid() != 0 {
 		return fault.New(
@@ -78,14 +78,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		cancel()
 		<-sending
 	}
-	_, _ = fmt.Fprintln(cfg.Out, "\nCleaning up.") // the end is near whether or not it can be written
+	_, _ = fmt.Fprintln(cfg.Out, "\nCleaning up.") // continue even if it cannot be written
 	if errors.Is(err, context.Canceled) {
-		return nil // the user has seen enough
+		return nil // interrupted by the user
 	}
 	return err
 }
 
-// daemon is the load balancer, as a process on the balancer.
+// daemon is the load balancer, running as a process on the balancer host.
 type daemon struct {
 	cmd    *exec.Cmd
 	folder string
@@ -115,12 +115,12 @@ func startDaemon(n *network, mode string) (d *daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is pinned: the program goes with the daemon.
+	// Nothing is pinned: the BPF program is removed with the daemon.
 	d.cmd = exec.Command(self, "serve", "lb", "--config", file, "--metrics-listen", "127.0.0.1:9871", "--bpf-dir=")
 	d.cmd.Env = []string{}
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
-	// The daemon shall not outlive this process, even if that is killed, and Ctrl-C in
-	// the terminal shall not reach it before this process has come to its end.
+	// The daemon must not outlive this process, even if this process is killed, and Ctrl-C in the
+	// terminal must not reach it before this process has finished.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := n.balancer.Start(d.cmd); err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
@@ -132,7 +132,7 @@ func startDaemon(n *network, mode string) (d *daemon, err error) {
 	return d, nil
 }
 
-// document is the daemon's configuration.
+// document returns the daemon's configuration.
 func document(n *network, mode string) string {
 	var b strings.Builder
 	fmt.Fprintf(
@@ -146,7 +146,7 @@ func document(n *network, mode string) string {
 	return b.String()
 }
 
-// stop ends the daemon and removes its folder.
+// stop stops the daemon and removes its directory.
 func (d *daemon) stop() error {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -158,8 +158,8 @@ func (d *daemon) stop() error {
 	return errors.Join(d.log.Close(), os.RemoveAll(d.folder))
 }
 
-// failure is why the daemon ended by itself, with what it said last.
+// failure returns why the daemon ended unexpectedly, with its last output.
 func (d *daemon) failure() error {
-	said, _ := os.ReadFile(d.log.Name()) // without it there is less to say
+	said, _ := os.ReadFile(d.log.Name()) // optional
 	return fmt.Errorf("the daemon ended: %w\n%s", d.err, strings.TrimSpace(string(said)))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Config says how the demonstration runs.
+// Config holds the options of the demonstration.
 type Config struct {
 	Mode string
 	Step time.Duration
@@ -18,7 +18,7 @@ type Config struct {
 	Out  io.Writer
 }
 
-// Run fails: XDP is Linux's.
+// Run returns an error: XDP requires Linux.
 func Run(context.Context, Config) error {
 	return fault.New(fault.Unavailable, "the load balancer works on Linux only")
 }

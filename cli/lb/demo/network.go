@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
-// The network of the demonstration: client, balancer and backends on one switch. The
-// client reaches the VIP by the balancer.
+// The network of the demonstration: client, balancer and backends on one switch. The client reaches
+// the VIP through the balancer.
 var (
 	clientAddress   = netip.MustParseAddr("10.99.0.1")
 	balancerAddress = netip.MustParseAddr("10.99.0.2")
@@ -24,7 +24,7 @@ var (
 
 const (
 	device = "eth0"
-	// apiAddress is where the daemon listens on the balancer's own loopback.
+	// apiAddress is the daemon's address on the balancer's own loopback.
 	apiAddress = "127.0.0.1:9870"
 )
 
@@ -35,7 +35,7 @@ type network struct {
 	backends []*backend
 }
 
-// newNetwork makes a network with so many backends, for a VIP in a mode.
+// newNetwork creates a network with the given number of backends, for a VIP in a mode.
 func newNetwork(backends int, mode string) (n *network, err error) {
 	n = &network{lab: netlab.New()}
 	defer func() {
@@ -52,8 +52,8 @@ func newNetwork(backends int, mode string) (n *network, err error) {
 		if err != nil {
 			return nil, err
 		}
-		// The cables are veth pairs, which leave checksums and the cutting of long segments
-		// to hardware that is not there.
+		// The links are veth pairs, which leave checksums and segmentation to hardware that does
+		// not exist.
 		return h, errors.Join(netlab.Plug(sw, h, device, netip.PrefixFrom(a, 24)), h.TX(device, false))
 	}
 	if n.client, err = host("client", clientAddress); err != nil {
@@ -85,12 +85,12 @@ func (n *network) close() error {
 	return n.lab.Close()
 }
 
-// expose makes the API, which only the balancer's own loopback has, reachable from
-// this machine's. It returns the address and continues until ctx ends.
+// expose makes the API, which listens only on the balancer's own loopback, reachable from this
+// machine's loopback until ctx ends. It returns the address.
 func (n *network) expose(ctx context.Context, listen string) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
-		// Another daemon may have the usual port.
+		// Another daemon may use the default port.
 		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 			return "", err
 		}
@@ -118,7 +118,7 @@ func (n *network) relay(ctx context.Context, c net.Conn) {
 	var done sync.WaitGroup
 	for _, way := range [][2]net.Conn{{api, c}, {c, api}} {
 		done.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // whoever ends it, it has ended
+			_, _ = io.Copy(way[0], way[1]) // either side may end it
 			_ = way[0].(*net.TCPConn).CloseWrite()
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// story is the demonstration while it runs.
+// story is a running demonstration.
 type story struct {
 	cfg     Config
 	network *network
@@ -24,7 +24,7 @@ type story struct {
 
 const pollEvery = 20 * time.Millisecond
 
-// tell goes through the steps.
+// tell runs the steps.
 func (s *story) tell(ctx context.Context, console string) error {
 	s.say(
 		"One VIP %s in mode %s, three backends; %d new connections a second, and %d that stay open.", vip,
@@ -65,10 +65,10 @@ func (s *story) tell(ctx context.Context, console string) error {
 }
 
 func (s *story) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.cfg.Out, format+"\n", args...) // nobody may be looking
+	_, _ = fmt.Fprintf(s.cfg.Out, format+"\n", args...) // output may be closed
 }
 
-// watch prints a line a second, for a time or, if it is 0, until ctx ends.
+// watch prints a line per second, for the given time or, if it is 0, until ctx ends.
 func (s *story) watch(ctx context.Context, howLong time.Duration) error {
 	s.traffic.read()
 	tick := time.NewTicker(time.Second)
@@ -86,8 +86,8 @@ func (s *story) watch(ctx context.Context, howLong time.Duration) error {
 	return nil
 }
 
-// line is what one second was like: for each backend the new connections it got, as
-// a bar and a number, and in brackets the open ones it has.
+// line describes one second: for each backend the new connections it got, as a bar and a number,
+// and in brackets its open ones.
 func line(all []*backend, r reading) string {
 	var b strings.Builder
 	for _, backend := range all {
@@ -139,7 +139,7 @@ func (s *story) recoverBackend(ctx context.Context) (string, error) {
 	return fmt.Sprintf("It was back after %d ms (2 checks that succeed).", took.Milliseconds()), err
 }
 
-// await waits until a backend is in a state, and says how long that took.
+// await waits until a backend is in a state, and returns how long that took.
 func (s *story) await(ctx context.Context, id int, state lbapi.BackendState) (time.Duration, error) {
 	begun := time.Now()
 	err := s.poll(ctx, fmt.Sprintf("backend %d to be %s", id, state), func(all []lbapi.BackendRow) bool {
@@ -164,7 +164,7 @@ func (s *story) awaitHealthy(ctx context.Context) error {
 	})
 }
 
-// poll asks for the backends until they are as wanted.
+// poll reads the backends until enough returns true.
 func (s *story) poll(ctx context.Context, what string, enough func([]lbapi.BackendRow) bool) error {
 	limit, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
@@ -187,5 +187,3 @@ func (s *story) poll(ctx context.Context, what string, enough func([]lbapi.Backe
 		}
 	}
 }
-
-// expect is the error of a call that did not answer 200.

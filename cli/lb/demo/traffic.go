@@ -21,18 +21,18 @@ const (
 	lineEvery   = 100 * time.Millisecond
 )
 
-// traffic is what the client does, and what came of it since the last reading.
+// traffic is the client's traffic, and its results since the last reading.
 type traffic struct {
 	client *netlab.Host
 
 	mu     sync.Mutex
-	got    map[string]int // answers to new connections, by backend
-	failed int            // new connections without an answer
-	broken int            // connections that were to stay open, and did not
+	got    map[string]int // responses to new connections, by backend
+	failed int            // new connections without a response
+	broken int            // persistent connections that broke
 	homes  [keptOpen]string
 }
 
-// run sends until ctx ends.
+// run sends traffic until ctx ends.
 func (t *traffic) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -51,7 +51,7 @@ func (t *traffic) run(ctx context.Context) {
 	}
 }
 
-// visit opens a connection, asks once and closes it.
+// visit opens a connection, sends one request and closes it.
 func (t *traffic) visit(ctx context.Context) {
 	name, err := t.once(ctx)
 	if ctx.Err() != nil {
@@ -75,7 +75,7 @@ func (t *traffic) once(ctx context.Context) (name string, err error) {
 	return ask(c, bufio.NewReader(c))
 }
 
-// stay keeps one connection open and asks now and then; when it breaks, it opens another.
+// stay keeps one connection open and sends requests now and then. If it breaks, it opens another.
 func (t *traffic) stay(ctx context.Context, number int) {
 	for ctx.Err() == nil {
 		c, err := dial(ctx, t.client, vip.String())
@@ -129,11 +129,11 @@ func ask(c net.Conn, answers *bufio.Reader) (string, error) {
 	return strings.TrimSpace(name), err
 }
 
-// reading is what happened since the last one.
+// reading holds the results since the last one.
 type reading struct {
 	got            map[string]int
 	failed, broken int
-	homes          map[string]int // connections that stay open, by backend
+	homes          map[string]int // persistent connections, by backend
 }
 
 func (t *traffic) read() reading {

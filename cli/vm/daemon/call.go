@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// Service is what the commands know of the hypervisor daemon.
+// Service describes the hypervisor daemon to package client.
 var Service = client.Service{
 	Unit: "hypervisor", Credential: "token",
 	Name: "the hypervisor daemon", Flag: "--url", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
@@ -35,15 +35,15 @@ type Call struct {
 	*Session
 	Cmd  *cobra.Command
 	Args []string
-	// API is for requests that are answered at once, within --timeout; Slow is for those
-	// that take as long as they take.
+	// API is for requests that respond immediately, within --timeout; Slow is for long requests and
+	// has no time limit.
 	API, Slow *hypervisorapi.Client
 	Out       *output.Printer
 
 	access *access
 }
 
-// Answer is a success.
+// Answer is a successful response.
 type Answer = client.Answer
 
 func (s *Session) begin(cmd *cobra.Command, args []string) (*Call, error) {
@@ -70,16 +70,16 @@ func (s *Session) begin(cmd *cobra.Command, args []string) (*Call, error) {
 	}, nil
 }
 
-// Table tells whether the answer is for a person's eyes rather than for a program.
+// Table reports whether the output is for people rather than programs.
 func (c *Call) Table() bool { return c.format == output.Table }
 
-// Send reads the answer to a request; it takes what a generated method returns.
+// Send reads a response. It takes the results of a generated client's method.
 func (c *Call) Send(r *http.Response, err error) (Answer, error) { return Service.Read(r, err) }
 
-// Open is Send for an answer that the caller reads piece by piece, and closes.
+// Open is Send for a response whose body the caller reads and closes.
 func (c *Call) Open(r *http.Response, err error) (*http.Response, error) { return Service.Open(r, err) }
 
-// Decode makes a value of an answer.
+// Decode decodes a response.
 func Decode[T any](a Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }
 
 // Socket opens the WebSocket at a path of the API, such as a VM's console.
@@ -89,13 +89,13 @@ func (c *Call) Socket(ctx context.Context, path string) (*websocket.Conn, error)
 		return conn, nil
 	}
 	if r != nil && r.StatusCode >= 400 {
-		_, err = Service.Open(r, nil) // the library holds the body's first KiB
+		_, err = Service.Open(r, nil) // the library keeps the body's first KiB
 		return nil, err
 	}
 	return nil, Service.Explain(err)
 }
 
-// Say tells a person what was done. Programs see it by the exit code.
+// Say prints what was done, for people. Programs use the exit code.
 func (c *Call) Say(format string, args ...any) error {
 	if !c.Table() {
 		return nil
@@ -104,17 +104,17 @@ func (c *Call) Say(format string, args ...any) error {
 	return err
 }
 
-// Note tells a person something beside the answer.
+// Note prints additional information for people on standard error.
 func (c *Call) Note(format string, args ...any) {
-	_, _ = fmt.Fprintln(c.Cmd.ErrOrStderr(), output.Escape(fmt.Sprintf(format, args...))) // the answer is what counts
+	_, _ = fmt.Fprintln(c.Cmd.ErrOrStderr(), output.Escape(fmt.Sprintf(format, args...))) // only the result counts
 }
 
-// Done prints what a change answered: the object for programs, a sentence for people.
+// Done prints the result of a change: the object for programs, a sentence for people.
 func (c *Call) Done(a Answer, format string, args ...any) error {
 	return c.Out.ObjectAs(a.Body, func() error { return c.Say(format, args...) })
 }
 
-// IsRefused tells whether the daemon refused with this code.
+// IsRefused reports whether the daemon refused with this code.
 func IsRefused(err error, code string) bool {
 	var r *rest.Refusal
 	return errors.As(err, &r) && r.Code == code

@@ -17,7 +17,7 @@ func YesFlag(cmd *cobra.Command, yes *bool) {
 	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
 }
 
-// Confirm asks a person; where there is none, --yes must have been given.
+// Confirm asks the user for confirmation. Without a terminal, --yes is required.
 func (c *Call) Confirm(question string, yes bool) error {
 	if yes {
 		return nil

@@ -1,5 +1,5 @@
-// Package daemon is what the commands `mainstay vm`, `mainstay image` and `mainstay
-// fleet` share: how they reach the hypervisor daemon, and what they are made of.
+// Package daemon is shared by the commands `mainstay vm`, `mainstay image` and `mainstay fleet`:
+// connecting to the hypervisor daemon, and building blocks of commands.
 //
 //	session.go    address, token, authorities; clients and sockets made of them
 //	call.go       one call: send it, read the answer, name what went wrong
@@ -9,9 +9,9 @@
 //	operation.go  what takes long: follow it, and cancel it on Ctrl-C
 //	transfer.go   files to and from the daemon; progress.go: the line that shows it
 //
-// Commands print the JSON that the API answered and not what the generated types made of
-// it, so that --output json shows every field, those of a newer daemon too.
+// Commands print the JSON that the API returned rather than the decoded generated types, so that
+// --output json shows every field, including those of a newer daemon.
 //
-// Invariants: a file that was fetched is there whole or not at all; the token goes to the
-// daemon alone, and is never printed.
+// Invariants: a downloaded file is complete or does not exist; the token is sent only to the
+// daemon, and is never printed.
 package daemon

@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// Given is a flag's value when the flag was given, else nil: what was not given is the
-// daemon's to decide.
+// Given returns a flag's value if the flag was given, otherwise nil, so that the daemon uses its
+// default.
 func Given[T any](c *Call, flag string, value T) *T {
 	if !c.Cmd.Flags().Changed(flag) {
 		return nil
@@ -21,13 +21,13 @@ func Given[T any](c *Call, flag string, value T) *T {
 	return &value
 }
 
-// Pairs is a flag that takes KEY=VALUE and may be repeated.
+// Pairs is a flag value of KEY=VALUE that may be repeated.
 type Pairs map[string]string
 
 // String, Set and Type make Pairs a flag's value.
 func (p *Pairs) String() string { return strings.Join(p.List(), ",") }
 
-// List is the pairs as KEY=VALUE, sorted.
+// List returns the pairs as KEY=VALUE, sorted.
 func (p *Pairs) List() []string {
 	all := make([]string, 0, len(*p))
 	for _, k := range slices.Sorted(maps.Keys(*p)) {
@@ -49,16 +49,16 @@ func (p *Pairs) Set(s string) error {
 	return nil
 }
 
-// Type is the placeholder in the help.
+// Type returns the placeholder in the help.
 func (p *Pairs) Type() string { return "KEY=VALUE" }
 
-// ReadText reads a text file of at most limit bytes that a flag names.
+// ReadText reads a text file of at most limit bytes. flag is the flag that names it.
 func ReadText(flag, path string, limit int64) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("--%s: %w", flag, err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // read only
 	raw, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return "", fmt.Errorf("--%s: %w", flag, err)

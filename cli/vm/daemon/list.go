@@ -13,16 +13,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
-// largestPage is the most that the API puts on one page.
+// largestPage is the API's largest page size.
 const largestPage = 1000
 
-// Page is which part of a list a request asks for. Lists that have no pages ignore it.
+// Page is the requested part of a list. Lists without pages ignore it.
 type Page struct {
 	Limit  *int
 	Cursor *string
 }
 
-// List makes a command that prints a list of T, of as many pages as it takes.
+// List returns a command that prints a list of T, over as many pages as necessary.
 func List[T any](
 	s *Session, v Verb, columns output.Columns[T], r func(context.Context, *Call, Page) (*http.Response, error),
 ) *cobra.Command {
@@ -53,8 +53,8 @@ func List[T any](
 	return cmd
 }
 
-// Pages passes on the items of page after page until there are limit (0 for all) and
-// tells whether the daemon has more.
+// Pages passes the items of page after page to use, until there are limit (0 for all). It reports
+// whether the daemon has more.
 func (c *Call) Pages(
 	limit int, use func([]json.RawMessage) error, r func(Page) (*http.Response, error),
 ) (more bool, err error) {
@@ -74,7 +74,7 @@ func (c *Call) Pages(
 			return false, err
 		}
 		if over := got + len(items) - limit; limit > 0 && over > 0 {
-			return true, use(items[:len(items)-over]) // of a list without pages
+			return true, use(items[:len(items)-over]) // from a list without pages
 		}
 		if err := use(items); err != nil {
 			return false, err

@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// VMID is the id of the VM that a person names by id or by name. Names are unique within
-// a tenant only; one that several tenants use is refused.
+// VMID returns the id of a VM that is given by id or by name. Names are unique only within a
+// tenant; a name that several tenants use is an error.
 func (c *Call) VMID(ctx context.Context, name string) (string, error) {
 	if uuid.Validate(name) == nil {
 		return name, nil
@@ -57,7 +57,7 @@ func (c *Call) VMID(ctx context.Context, name string) (string, error) {
 	return found[0].Id, nil
 }
 
-// OfVM makes a request about the VM that the first argument names.
+// OfVM returns a Request for the VM in the first argument.
 func OfVM(r func(ctx context.Context, c *Call, id string) (*http.Response, error)) Request {
 	return func(ctx context.Context, c *Call) (*http.Response, error) {
 		id, err := c.VMID(ctx, c.Args[0])

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// glance is how many seconds one look at an operation waits for its end, so that the
-	// bar moves; gaze is for when nobody sees it.
+	// glance is how many seconds one request waits for the end of an operation, so that the
+	// progress bar moves; gaze is used if there is no terminal.
 	glance, gaze = 1, 20
-	// cancelPatience is how long an operation that is to be canceled may take to end.
+	// cancelPatience is how long to wait for a canceled operation to end.
 	cancelPatience = 30 * time.Second
 )
 
-// Operation makes a command whose call begins an operation, which it follows to its end.
-// done is a sentence of what there is then.
+// Operation returns a command that starts an operation and follows it to its end. done returns a
+// sentence about the result.
 func (s *Session) Operation(v Verb, r Request, done func(c *Call, op hypervisorapi.Operation) string) *cobra.Command {
 	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
 		return c.Follow(ctx, func() (*http.Response, error) { return r(ctx, c) }, done)
@@ -33,13 +33,13 @@ func (s *Session) Operation(v Verb, r Request, done func(c *Call, op hypervisora
 	return cmd
 }
 
-// FollowFlag defines --no-wait, which Follow looks at.
+// FollowFlag defines --no-wait, which Follow reads.
 func FollowFlag(cmd *cobra.Command) {
 	cmd.Flags().Bool("no-wait", false, "print the operation's id and do not wait for its end")
 }
 
-// Follow begins an operation and shows how far it is until it has ended. When ctx ends,
-// which is what Ctrl-C does, it asks the daemon to cancel the operation.
+// Follow starts an operation and shows its progress until it has ended. If ctx ends, as with
+// Ctrl-C, it asks the daemon to cancel the operation.
 func (c *Call) Follow(
 	ctx context.Context, begin func() (*http.Response, error), done func(c *Call, op hypervisorapi.Operation) string,
 ) error {
@@ -69,7 +69,7 @@ func ended(op hypervisorapi.Operation) bool {
 	return true
 }
 
-// outcome is the error of an operation that has not succeeded.
+// outcome returns the error of an operation that has not succeeded.
 func outcome(op hypervisorapi.Operation) error {
 	switch op.State {
 	case hypervisorapi.OperationStateSucceeded:
@@ -114,14 +114,14 @@ func (c *Call) await(
 	return a, op, nil
 }
 
-// cancel asks the daemon to cancel an operation, and answers how it ended.
+// cancel asks the daemon to cancel an operation, and returns how it ended.
 func (c *Call) cancel(ctx context.Context, op hypervisorapi.Operation) (Answer, hypervisorapi.Operation, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 	defer stop()
 	c.Note("Canceling the operation %s; Ctrl-C again leaves it to the daemon.", op.Id)
 	a, err := c.Send(c.API.CancelOperation(ctx, op.Id, hypervisorapi.Nothing{}))
 	next, err := Decode[hypervisorapi.Operation](a, err)
-	if err != nil && !IsConflict(err) { // one that has ended cannot be canceled
+	if err != nil && !IsConflict(err) { // an operation that has ended cannot be canceled
 		return a, op, fmt.Errorf("interrupted; the operation %s could not be canceled: %w", op.Id, err)
 	}
 	if err == nil {
@@ -137,7 +137,7 @@ func (c *Call) cancel(ctx context.Context, op hypervisorapi.Operation) (Answer, 
 	return a, op, nil
 }
 
-// IsConflict tells whether the daemon refused because of the state that something is in.
+// IsConflict reports whether the daemon refused with a conflict, because of an object's state.
 func IsConflict(err error) bool {
 	var r *rest.Refusal
 	return errors.As(err, &r) && r.Status == http.StatusConflict

@@ -10,11 +10,11 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
-// redraw is how often a line is drawn anew at most.
+// redraw is the minimum time between redraws of a line.
 const redraw = 100 * time.Millisecond
 
-// Progress is a line on a terminal that tells how far something is. Elsewhere it writes
-// nothing, since a log has no use for it. It is safe for concurrent use.
+// Progress shows the progress of a job in a line on a terminal. If the output is not a terminal, it
+// writes nothing, since progress is of no use in a log. It is safe for concurrent use.
 type Progress struct {
 	w     io.Writer
 	show  bool
@@ -24,13 +24,13 @@ type Progress struct {
 	drawn time.Time
 }
 
-// Progress begins a line.
+// Progress starts a line.
 func (c *Call) Progress() *Progress {
 	w := c.Cmd.ErrOrStderr()
 	return &Progress{w: w, show: output.IsTerminal(w), start: time.Now()}
 }
 
-// Watched tells whether anybody sees the line.
+// Watched reports whether the output is a terminal.
 func (p *Progress) Watched() bool { return p.show }
 
 // Draw draws the line: a bar for done of total, unless total is 0, and a text.
@@ -48,7 +48,7 @@ func (p *Progress) Draw(done, total int64, text string) {
 	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s%s", bar, output.Escape(text))
 }
 
-// Bytes draws how many bytes have gone of how many; total is 0 or less when nobody knows.
+// Bytes draws the transferred bytes of a total, which is 0 or less if unknown.
 func (p *Progress) Bytes(done, total int64) {
 	rate := float64(done) / max(time.Since(p.start).Seconds(), 0.001)
 	p.Draw(done, max(total, 0), fmt.Sprintf("%s, %s/s", Bytes(done), Bytes(int64(rate))))
@@ -64,7 +64,7 @@ func (p *Progress) Done() {
 	}
 }
 
-// While runs f and shows a text and for how long it has been running.
+// While shows a text and the elapsed time while f runs.
 func (c *Call) While(ctx context.Context, text string, f func() error) error {
 	p := c.Progress()
 	defer p.Done()
@@ -90,7 +90,7 @@ func (c *Call) While(ctx context.Context, text string, f func() error) error {
 	return err
 }
 
-// Bytes is a number of bytes as people read it.
+// Bytes formats a number of bytes for people.
 func Bytes(n int64) string {
 	const unit = 1024
 	if n < unit {

@@ -22,18 +22,18 @@ import (
 
 const (
 	defaultURL = "http://127.0.0.1:7070"
-	// largestMessage is the largest message of a socket that is taken, in bytes. The
-	// first one of a console is what was printed before.
+	// largestMessage is the largest message accepted on a socket, in bytes. The first message of a
+	// console holds the earlier output.
 	largestMessage = 1 << 20
-	// patienceWithBody is how long an upload waits to be asked for before it begins.
+	// patienceWithBody is how long an upload waits for 100 Continue before it begins.
 	patienceWithBody = 5 * time.Second
 )
 
-// TokenHelp tells where the token comes from.
+// TokenHelp explains where the token comes from.
 const TokenHelp = `The token comes from --token or HYPERVISOR_TOKEN. If neither is given and the daemon runs on this machine, it is the
 one that "mainstay dev" leaves in .mainstay/credentials.json below the working directory.`
 
-// Session is the flags that all commands of a group have.
+// Session holds the flags that all commands of a group have.
 type Session struct {
 	env                client.Environment
 	url, token, caFile string
@@ -41,7 +41,7 @@ type Session struct {
 	format             output.Format
 }
 
-// NewSession makes a session whose flags are those of cmd and all commands below it.
+// NewSession returns a Session and adds its flags to cmd and all commands below it.
 func NewSession(env client.Environment, cmd *cobra.Command) *Session {
 	s := &Session{env: env}
 	f := cmd.PersistentFlags()
@@ -53,7 +53,7 @@ func NewSession(env client.Environment, cmd *cobra.Command) *Session {
 	return s
 }
 
-// access is what it takes to reach the daemon.
+// access holds what is needed to reach the daemon.
 type access struct {
 	server    *url.URL
 	token     string
@@ -81,7 +81,7 @@ func (s *Session) access() (*access, error) {
 	return &access{server, token, transport}, nil
 }
 
-// headers are what every request carries.
+// headers sets the headers of every request.
 func (a *access) headers(h http.Header) {
 	h.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)
 	if a.token != "" {
@@ -89,7 +89,7 @@ func (a *access) headers(h http.Header) {
 	}
 }
 
-// client makes a client whose requests may take so long; 0 is for ever.
+// client returns a client whose requests have this time limit; 0 means none.
 func (a *access) client(timeout time.Duration) (*hypervisorapi.Client, error) {
 	return hypervisorapi.NewClient(a.server.String()+hypervisorapi.BasePath,
 		rest.WithHTTPClient(&http.Client{Transport: a.transport, Timeout: timeout}),
@@ -104,7 +104,7 @@ func (a *access) socket(
 	ctx context.Context, path string, timeout time.Duration,
 ) (*websocket.Conn, *http.Response, error) {
 	transport := a.transport.Clone()
-	// A WebSocket begins as HTTP/1.1.
+	// A WebSocket requires HTTP/1.1.
 	transport.ForceAttemptHTTP2 = false
 	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	if transport.TLSClientConfig != nil {
@@ -112,7 +112,7 @@ func (a *access) socket(
 	}
 	header := http.Header{}
 	a.headers(header)
-	ctx, cancel := context.WithTimeout(ctx, timeout) // of the handshake alone
+	ctx, cancel := context.WithTimeout(ctx, timeout) // limits only the handshake
 	defer cancel()
 	conn, answer, err := websocket.Dial(
 		ctx,

@@ -19,12 +19,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
-// Source is a local file that is sent.
+// Source is a local file to upload.
 type Source struct {
 	file *os.File
 	p    *Progress
 
-	mu   sync.Mutex // the transport reads beside what waits for the answer
+	mu   sync.Mutex // the transport reads concurrently with the code that waits for the response
 	hash hash.Hash
 	sent int64
 
@@ -32,9 +32,9 @@ type Source struct {
 	Mode fs.FileMode
 }
 
-// OpenSource opens a regular file to send it.
+// OpenSource opens a regular file for upload.
 func (c *Call) OpenSource(path string) (*Source, error) {
-	info, err := os.Stat(path) // before it is opened: opening a pipe would wait
+	info, err := os.Stat(path) // before opening: opening a pipe would block
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +53,14 @@ func (s *Source) Read(b []byte) (int, error) {
 	n, err := s.file.Read(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hash.Write(b[:n]) // a hash takes everything
+	s.hash.Write(b[:n]) // never fails
 	s.sent += int64(n)
 	s.p.Bytes(s.sent, s.Size)
 	return n, err
 }
 
-// Close ends the progress line and closes the file. The transport may close it more than
-// once, and while the request is still answered.
+// Close ends the progress line and closes the file. The transport may close it more than once, and
+// before the response is complete.
 func (s *Source) Close() error {
 	s.p.Done()
 	err := s.file.Close()
@@ -70,20 +70,20 @@ func (s *Source) Close() error {
 	return err
 }
 
-// Sum is the SHA-256 of what was read, in hexadecimal.
+// Sum returns the SHA-256 of the data read so far, in hexadecimal.
 func (s *Source) Sum() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
-// Prepare makes a request say how large its body is, and wait until the daemon wants it:
-// what is refused is not sent.
+// Prepare returns an Editor that sets the size of the body and makes the client wait until the
+// daemon wants it, so that a refused body is not sent.
 func (s *Source) Prepare() rest.Editor {
 	return func(_ context.Context, r *http.Request) error {
 		r.ContentLength = s.Size
 		if s.Size == 0 {
-			r.Body = http.NoBody // a body of length 0 would be sent as one of unknown length
+			r.Body = http.NoBody // otherwise a body of length 0 would be sent as one of unknown length
 			return nil
 		}
 		r.Header.Set("Expect", "100-continue")
@@ -91,30 +91,30 @@ func (s *Source) Prepare() rest.Editor {
 	}
 }
 
-// Save writes the body of an answer to a file, whole or not at all, in place of one that
-// is there, and returns its size.
+// Save writes the body of a response to a file, atomically, replacing an existing file. It returns
+// the size.
 func (c *Call) Save(r *http.Response, path string, mode fs.FileMode) (n int64, err error) {
-	defer func() { _ = r.Body.Close() }() // it was only read
+	defer func() { _ = r.Body.Close() }() // read only
 	file, err := os.CreateTemp(filepath.Dir(path), ".mainstay-*")
 	if err != nil {
 		return 0, err
 	}
 	defer func() {
-		_ = file.Close() // was closed, or is of no use
+		_ = file.Close() // already closed, or useless
 		_ = os.Remove(file.Name())
 	}()
 	if n, err = c.copyBody(file, r); err != nil {
 		return n, err
 	}
-	// The folder is a person's, so other programs may read along: the mode is set before
-	// the file has its name.
+	// Other programs may be able to read the user's directory, so the mode is set before the file
+	// gets its name.
 	if err := errors.Join(file.Chmod(mode), file.Sync(), file.Close()); err != nil {
 		return n, err
 	}
 	return n, os.Rename(file.Name(), path)
 }
 
-// vacant fails when there is a file that may not be replaced: before it is fetched.
+// vacant fails if there is a file that may not be replaced. It is called before the download.
 func vacant(path string, replace bool) error {
 	if _, err := os.Lstat(path); err == nil && !replace {
 		return exit.Hinted(fmt.Errorf("%s is there already", path), "--force replaces it")
@@ -122,9 +122,9 @@ func vacant(path string, replace bool) error {
 	return nil
 }
 
-// Print writes the body of an answer to the standard output.
+// Print writes the body of a response to standard output.
 func (c *Call) Print(r *http.Response) error {
-	defer func() { _ = r.Body.Close() }() // it was only read
+	defer func() { _ = r.Body.Close() }() // read only
 	_, err := c.copyBody(c.Cmd.OutOrStdout(), r)
 	return err
 }
@@ -143,7 +143,7 @@ func (c *Call) copyBody(w io.Writer, r *http.Response) (int64, error) {
 	return n, nil
 }
 
-// Export fetches a file to path, or to the standard output if that is -, and says so.
+// Export downloads a file to path, or to standard output if path is -, and reports it.
 func (c *Call) Export(path string, mode fs.FileMode, replace bool, r func() (*http.Response, error)) error {
 	if path == "-" {
 		answer, err := c.Open(r())

@@ -11,16 +11,16 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
 
-// Verb describes a command. Its arguments follow from Use: "rename NAME NEW" takes two,
-// "exec VM PROGRAM..." two or more.
+// Verb describes a command. The number of its arguments follows from Use: "rename NAME NEW" takes
+// two, "exec VM PROGRAM..." two or more.
 type Verb struct {
 	Use, Short, Long, Example string
 }
 
-// Request makes the call of a command and returns what the generated method does.
+// Request sends the request of a command and returns the results of the generated method.
 type Request func(ctx context.Context, c *Call) (*http.Response, error)
 
-// Group is a command that only holds others.
+// Group returns a command that only holds others.
 func Group(use, short, example string, aliases ...string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Aliases: aliases, SuggestionsMinimumDistance: 2,
@@ -38,7 +38,7 @@ func Group(use, short, example string, aliases ...string) *cobra.Command {
 	}
 }
 
-// Command makes a command that runs f.
+// Command returns a command that runs f.
 func (s *Session) Command(v Verb, f func(ctx context.Context, c *Call) error) *cobra.Command {
 	return &cobra.Command{
 		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
@@ -52,7 +52,7 @@ func (s *Session) Command(v Verb, f func(ctx context.Context, c *Call) error) *c
 	}
 }
 
-// Object makes a command that prints the one object that a call answers.
+// Object returns a command that prints the object that a request returns.
 func (s *Session) Object(v Verb, r Request) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *Call) error {
 		a, err := c.Send(r(ctx, c))
@@ -63,8 +63,8 @@ func (s *Session) Object(v Verb, r Request) *cobra.Command {
 	})
 }
 
-// Change makes a command that changes something and says so: in the sentence %s stands
-// for the last argument.
+// Change returns a command that changes something and reports it. In sentence, %s stands for the
+// last argument.
 func (s *Session) Change(v Verb, sentence string, r Request) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *Call) error {
 		a, err := c.Send(r(ctx, c))
@@ -75,8 +75,8 @@ func (s *Session) Change(v Verb, sentence string, r Request) *cobra.Command {
 	})
 }
 
-// Remove makes a command that asks before it destroys something. In the question and in
-// the sentence that reports it %s stands for the last argument.
+// Remove returns a command that asks for confirmation before it destroys something. In question and
+// done, %s stands for the last argument.
 func (s *Session) Remove(v Verb, question, done string, r Request) *cobra.Command {
 	var yes bool
 	cmd := s.Command(v, func(ctx context.Context, c *Call) error {

@@ -14,15 +14,15 @@ const (
 	tib = 1 << 40
 )
 
-// Size is a flag that takes a size: a number of units, or a number with a unit of its
-// own, which must be a whole number of units.
+// Size is a flag value for a size: a number of units, or a number with its own unit, which must be
+// a whole multiple of the flag's unit.
 type Size struct {
 	Count int   // how many units
 	Unit  int64 // in bytes
 	name  string
 }
 
-// GiB is a size in GiB.
+// GiB returns a Size in GiB.
 func GiB() Size { return Size{Unit: gib, name: "GiB"} }
 
 // String, Set and Type make a Size a flag's value.
@@ -33,7 +33,7 @@ func (s *Size) String() string {
 	return strconv.Itoa(s.Count)
 }
 
-// Set takes for example 512, 512M, 512MiB or 2G.
+// Set parses, for example, 512, 512M, 512MiB or 2G.
 func (s *Size) Set(text string) error {
 	digits := strings.TrimRight(text, "KMGTiBkmgtb")
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -55,5 +55,5 @@ func (s *Size) Set(text string) error {
 	return nil
 }
 
-// Type is the placeholder in the help.
+// Type returns the placeholder in the help.
 func (s *Size) Type() string { return "SIZE" }

@@ -1,6 +1,6 @@
-// Package spec makes the request for a VM out of a command's flags and of a file. Both
-// `mainstay vm` and `mainstay fleet` take it. A flag beats the file; what neither has is
-// the daemon's to decide.
+// Package spec builds the request for a VM from a command's flags and a file, for `mainstay vm` and
+// `mainstay fleet`. A flag overrides the file; the daemon chooses defaults for fields that neither
+// sets.
 package spec
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxSmall    = 8 << 10 // of a key or a token
 )
 
-// Flags are what a VM's fields are given by.
+// Flags holds the flags for a VM's fields.
 type Flags struct {
 	file, backend, image, kernel, initrd, firmware, kernelArgs, tenant, storage string
 	network, bridge, mac, ip, agentToken, userData, hostname                    string
@@ -77,7 +77,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	fs.StringVar(&f.hostname, "hostname", "", "name of the guest, for cloud-init")
 }
 
-// Spec is the request for a VM of that name; an empty one leaves the file's.
+// Spec returns the request for a VM with this name; an empty name keeps the file's.
 func (f *Flags) Spec(c *daemon.Call, name string) (hypervisorapi.VMSpec, error) {
 	spec, err := f.read()
 	if err != nil {
@@ -120,8 +120,7 @@ func (f *Flags) Spec(c *daemon.Call, name string) (hypervisorapi.VMSpec, error) 
 	return spec, f.setCloudInit(c, &spec)
 }
 
-// set puts a flag's value into a field when the flag was given. A command that lacks the
-// flag did not get it.
+// set sets a field to a flag's value if the flag was given. Commands without the flag never set it.
 func set[T any](c *daemon.Call, flag string, field **T, value T) {
 	if given := daemon.Given(c, flag, value); given != nil {
 		*field = given
@@ -192,7 +191,7 @@ func (f *Flags) setCloudInit(c *daemon.Call, spec *hypervisorapi.VMSpec) error {
 	return nil
 }
 
-// read reads the file. YAML is JSON and more, so one reader does for both.
+// read reads the file. YAML is a superset of JSON, so one parser handles both.
 func (f *Flags) read() (spec hypervisorapi.VMSpec, err error) {
 	if f.file == "" {
 		return spec, nil
@@ -210,7 +209,7 @@ func (f *Flags) read() (spec hypervisorapi.VMSpec, err error) {
 		return spec, exit.Usagef("--file: %s: %v", f.file, err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields() // a misspelt field would be left out in silence
+	decoder.DisallowUnknownFields() // a misspelt field would be ignored silently
 	if err := decoder.Decode(&spec); err != nil {
 		return spec, exit.Usagef("--file: %s: %v", f.file, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: ")))
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
-// Request is what Send sends.
+// Request is a request for Send.
 type Request struct {
 	Method, URL string
-	Token       string // a bearer's; empty: none
-	// Body is sent as it is if it is a string or bytes, else as JSON; nil: there is none.
+	Token       string // bearer token; empty: none
+	// Body is sent unchanged if it is a string or bytes, otherwise as JSON. Nil means no body.
 	Body any
-	// Header is added to what Token and Body ask for, or takes its place. A header without a value is
-	// not sent.
+	// Header adds to or replaces the headers that Token and Body imply. A header with an empty
+	// value is not sent.
 	Header map[string]string
 }
 
-// Answer is what came back, whole. Its methods fail the test that sent the request.
+// Answer is a complete response. Its methods fail the test that sent the request.
 type Answer struct {
 	testing.TB
 	What   string // method and URL
@@ -33,11 +33,11 @@ type Answer struct {
 	Body   string
 }
 
-// sendLimit is how long Send waits for a whole answer.
+// sendLimit is how long Send waits for the complete response.
 const sendLimit = 3 * time.Minute
 
-// Send sends a request and reads the answer. It follows no redirect. A client of nil is a usual one.
-// While a test cleans up, its context has ended; requests are sent all the same.
+// Send sends a request and reads the response. It does not follow redirects. A nil client means
+// http.DefaultClient. Send also works during test cleanup, when the test's context has ended.
 func Send(t testing.TB, client *http.Client, r Request) Answer {
 	t.Helper()
 	var body io.Reader
@@ -96,7 +96,7 @@ func Send(t testing.TB, client *http.Client, r Request) Answer {
 	return Answer{t, what, res.StatusCode, res.Header, string(raw)}
 }
 
-// Want ends the test unless the answer has the status.
+// Want ends the test unless the response has the status.
 func (a Answer) Want(status int) Answer {
 	a.Helper()
 	if a.Status != status {
@@ -105,8 +105,8 @@ func (a Answer) Want(status int) Answer {
 	return a
 }
 
-// Refused fails the test unless the answer is an error with this status, code and field. field is
-// empty for an error about no field.
+// Refused fails the test unless the response is an error with this status, code and field. field is
+// empty for an error that is not about a field.
 func (a Answer) Refused(status int, code, field string) Answer {
 	a.Helper()
 	a.Want(status)
@@ -117,7 +117,7 @@ func (a Answer) Refused(status int, code, field string) Answer {
 	return a
 }
 
-// Limited is Refused for an error that names a limit.
+// Limited is like Refused, for an error that names a limit.
 func (a Answer) Limited(status int, code, field, limit string) Answer {
 	a.Helper()
 	a.Refused(status, code, field)
@@ -127,7 +127,7 @@ func (a Answer) Limited(status int, code, field, limit string) Answer {
 	return a
 }
 
-// Problem is the error in the answer, which must have a message and, where the contract's error
+// Problem returns the error in the response. It must have a message and, where the contract's error
 // bodies have a code, the request's id.
 func (a Answer) Problem() problem.Problem {
 	a.Helper()
@@ -138,7 +138,7 @@ func (a Answer) Problem() problem.Problem {
 	return p
 }
 
-// As decodes an answer of JSON.
+// As decodes a JSON response.
 func As[T any](a Answer) T {
 	a.Helper()
 	var v T

@@ -1,6 +1,6 @@
-// Package contracttest proves in tests that a service answers as its contract
-// says. A Recorder wraps the service's handler, holds every answer against the
-// document and remembers which operations were exercised with which status.
+// Package contracttest verifies in tests that a service's responses match its contract. A Recorder
+// wraps the service's handler, checks every response against the document and records which
+// operations were exercised with which status.
 package contracttest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 )
 
-// Recorder checks and counts answers. It is safe for concurrent use.
+// Recorder checks and counts responses. It is safe for concurrent use.
 type Recorder struct {
 	contract *contract.Contract
 	basePath string
@@ -27,7 +27,7 @@ type Recorder struct {
 	seen map[string]map[int]int // operation id -> status -> count
 }
 
-// New returns a recorder for the contract.
+// New returns a Recorder for the contract.
 func New(c *contract.Contract, basePath string) *Recorder {
 	r := &Recorder{contract: c, basePath: basePath, mux: http.NewServeMux(), seen: map[string]map[int]int{}}
 	for _, op := range c.Operations() {
@@ -36,8 +36,8 @@ func New(c *contract.Contract, basePath string) *Recorder {
 	return r
 }
 
-// Wrap returns a handler that serves like next and fails t when an answer is not
-// as the contract says. Streams (text/event-stream) and sockets pass unchecked.
+// Wrap returns a handler that serves like next and fails t if a response does not match the
+// contract. Streams (text/event-stream) and sockets are not checked.
 func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := rec.mux.Handler(r)
@@ -69,7 +69,7 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 	})
 }
 
-// streamWriter passes an endless answer through and notes how it begins.
+// streamWriter passes a stream through and records its status.
 type streamWriter struct {
 	http.ResponseWriter
 	begun func(status int)
@@ -93,7 +93,7 @@ func (w *streamWriter) Write(b []byte) (int, error) {
 
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// withPathValues matches r, so that r.PathValue answers as in the handler.
+// withPathValues matches r, so that r.PathValue returns the same as in the handler.
 func withPathValues(r *http.Request, mux *http.ServeMux) *http.Request {
 	c := r.Clone(r.Context())
 	c.Body = http.NoBody
@@ -110,9 +110,9 @@ func (rec *Recorder) count(id string, status int) {
 	rec.seen[id][status]++
 }
 
-// Missing lists what no request has brought about yet: for every operation a
-// success and, unless it is open, a 401 and a 403 (operations of class anyClass
-// admit every token, so they cannot answer 403).
+// Missing lists the outcomes that no request has produced yet: for every operation a success and,
+// unless it is open, a 401 and a 403 (operations of class anyClass admit every token, so they
+// cannot return 403).
 func (rec *Recorder) Missing(openClass, anyClass string) []string {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -140,7 +140,7 @@ func (rec *Recorder) Missing(openClass, anyClass string) []string {
 	return missing
 }
 
-// Report is a line an operation with the statuses seen, for test logs.
+// Report returns a line per operation with the statuses seen, for test logs.
 func (rec *Recorder) Report() string {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

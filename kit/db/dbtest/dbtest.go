@@ -1,8 +1,8 @@
 // Package dbtest runs a store's tests on both engines.
 //
-// Each starts one private PostgreSQL per test binary from the programs that
-// Debian's package installs, in a temporary folder, listening on a Unix socket
-// only, and gives every test a database of its own.
+// Each starts one private PostgreSQL per test binary, from the binaries that Debian's package
+// installs, in a temporary directory, listening on a Unix socket only. Every test gets its own
+// database.
 package dbtest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Migrations are the tables that a test needs, by owner.
+// Migrations maps an owner to the migrations of its tables.
 type Migrations map[string]fs.FS
 
 // Each runs test once on SQLite and once on PostgreSQL, in parallel.
@@ -59,8 +59,8 @@ func SQLite(t testing.TB, migrations Migrations) *db.DB {
 	return Open(t, db.Config{Path: filepath.Join(t.TempDir(), "test.db")}, migrations)
 }
 
-// PostgresURL makes an empty database on the private PostgreSQL and returns its
-// URL. Without PostgreSQL the test is skipped (or fails, see package require).
+// PostgresURL creates an empty database on the private PostgreSQL and returns its URL. If
+// PostgreSQL is not installed, the test is skipped (or fails, see package require).
 func PostgresURL(t testing.TB) string {
 	t.Helper()
 	server := startPostgres(t)

@@ -31,8 +31,8 @@ type postgres struct {
 
 var start = sync.OnceValues(newPostgres)
 
-// startPostgres starts the server on the first call. It ends with the process
-// that runs the tests (see newPostgres).
+// startPostgres starts the server on the first call. The server stops when the test process ends
+// (see newPostgres).
 func startPostgres(t testing.TB) *postgres {
 	t.Helper()
 	bin := binaries()
@@ -46,7 +46,7 @@ func startPostgres(t testing.TB) *postgres {
 	return server
 }
 
-// binaries finds the folder of initdb and postgres: Debian keeps them off PATH.
+// binaries returns the directory of initdb and postgres, which Debian does not put on PATH.
 func binaries() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well formed
 	slices.Sort(found)
@@ -78,8 +78,8 @@ func newPostgres() (*postgres, error) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	// The shell outlives a test process that is killed: it waits for its standard
-	// input to close, then stops the server and removes the folder.
+	// The shell outlives a test process that is killed: it waits until its standard input closes,
+	// then stops the server and removes the directory.
 	const guard = `"$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c max_connections=300 -c shared_buffers=64MB >"$2/log" 2>&1 & pid=$!; read _; kill -INT $pid; wait $pid; rm -rf "$2"`
 	server := exec.Command("/bin/sh", "-c", guard, "sh", bin, dir)
 	server.SysProcAttr, server.Dir = attr, dir
@@ -103,7 +103,7 @@ func newPostgres() (*postgres, error) {
 	return nil, fmt.Errorf("%w\n%s", err, bytes.TrimSpace(log))
 }
 
-// unprivileged lets a test that runs as root start PostgreSQL, which refuses root.
+// unprivileged allows a test that runs as root to start PostgreSQL, which refuses to run as root.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if os.Getuid() != 0 {
 		return &syscall.SysProcAttr{}, nil

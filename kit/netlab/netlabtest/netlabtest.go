@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package netlabtest gives tests a network of their own.
+// Package netlabtest gives tests a separate network.
 package netlabtest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/require"
 )
 
-// New is a lab that lasts as long as the test. Without the rights to make one, it
-// ends the test as require.Missing does.
+// New returns a lab that is closed when the test ends. Without the permission to create one, it
+// ends the test like require.Missing.
 func New(t testing.TB) *netlab.Lab {
 	t.Helper()
 	lab := netlab.New()

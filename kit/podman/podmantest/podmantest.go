@@ -1,6 +1,6 @@
-// Package podmantest runs a private Podman for tests: its own storage, network
-// and socket in a temporary folder, apart from the Podman of the machine and from
-// those of other tests. It needs root.
+// Package podmantest runs a private Podman for tests: with its own storage, network and socket in a
+// temporary directory, separate from the machine's Podman and those of other tests. It requires
+// root.
 package podmantest
 
 import (
@@ -30,8 +30,8 @@ type Podman struct {
 	stop func()
 }
 
-// configuration makes Podman work where there is no systemd and where a process
-// may not raise its limits, as in many containers.
+// configuration makes Podman work without systemd and in processes that may not raise their limits,
+// as in many containers.
 const configuration = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
@@ -43,12 +43,12 @@ network_backend = "netavark"
 network_config_dir = "%s"
 `
 
-// network is the one network, with a bridge of its own: two Podmans that share a
-// bridge would take it away from each other.
+// network is the only network, with its own bridge: two Podmans that share a bridge would take it
+// from each other.
 const network = `{"name": "podman", "id": "%064x", "driver": "bridge", "network_interface": "pmt%d", "subnets": [{"subnet": "10.%d.%d.0/24", "gateway": "10.%d.%d.1"}],
 "created": "2026-01-01T00:00:00Z", "ipv6_enabled": false, "internal": false, "dns_enabled": false, "ipam_options": {"driver": "host-local"}}`
 
-// Start starts a Podman that ends, with all its containers, when the test does.
+// Start starts a Podman that stops, with all its containers, when the test ends.
 func Start(t testing.TB) *Podman {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -56,7 +56,7 @@ func Start(t testing.TB) *Podman {
 	}
 	require.Program(t, "podman", "podman")
 	require.Program(t, "runc", "runc")
-	// Unix sockets have short paths, and a test's folder may have a long one.
+	// Paths of Unix sockets must be short, and a test's directory may have a long one.
 	dir, err := os.MkdirTemp("", "podman")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func Start(t testing.TB) *Podman {
 	t.Cleanup(func() {
 		p.Stop()
 		p.run("rm", "--all", "--force", "--time", "0")
-		// Storage holds mounts and files of other owners.
+		// The storage contains mounts and files of other owners.
 		_ = exec.Command("umount", "-R", filepath.Join(dir, "store", "overlay")).Run() // not mounted with every driver
 		if err := os.RemoveAll(dir); err != nil {
 			t.Logf("remove Podman's storage: %v", err)
@@ -88,7 +88,7 @@ func Start(t testing.TB) *Podman {
 	return p
 }
 
-// Serve starts the REST API, unless it runs, and waits until it answers.
+// Serve starts the REST API, unless it is running, and waits until it responds.
 func (p *Podman) Serve() {
 	p.t.Helper()
 	if p.stop != nil {
@@ -127,7 +127,7 @@ func (p *Podman) Serve() {
 	}
 }
 
-// Stop ends the REST API, as when Podman is not running; containers continue.
+// Stop stops the REST API, as if Podman were not running; containers continue.
 func (p *Podman) Stop() {
 	if p.stop != nil {
 		p.stop()
@@ -135,8 +135,8 @@ func (p *Podman) Stop() {
 	}
 }
 
-// Image builds the image localhost/NAME of the test program web (testdata/web),
-// which reports version.
+// Image builds the image localhost/NAME with the test program web (testdata/web), which reports
+// version.
 func (p *Podman) Image(name, version string) string {
 	p.t.Helper()
 	folder := p.t.TempDir()
@@ -165,7 +165,7 @@ func (p *Podman) Run(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run is Run for what may fail, at the end.
+// run is Run for cleanup commands that may fail.
 func (p *Podman) run(args ...string) {
 	if out, err := p.command(args...).CombinedOutput(); err != nil {
 		_, _ = io.WriteString(os.Stderr, fmt.Sprintf("podman %s: %v\n%s", strings.Join(args, " "), err, out))

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// VMID is the id of the one VM that there is, whose name is web.
+// VMID is the id of the only VM, whose name is web.
 const VMID = "01a1ffd4-4443-7c85-916f-20e2f635613c"
 
 const (
@@ -21,16 +21,16 @@ const (
 	node      = `{"name":"host-1","url":"http://10.0.0.5:7070","version":"1","healthy":true,"cordoned":false,"labels":{"rack":"a"},"vcpus":8,"memory_mib":16384,"free_vcpus":6,"free_memory_mib":8192,"vms":1,"backends":["qemu"],"heartbeat_at":` + at + `}`
 )
 
-// FileContent is the content of every file that can be fetched.
+// FileContent is the content of every downloadable file.
 const FileContent = "\x00\xffcontent\n"
 
-// sum is the SHA-256 of a content, in hexadecimal.
+// sum returns the SHA-256 of content, in hexadecimal.
 func sum(content string) string {
 	h := sha256.Sum256([]byte(content))
 	return hex.EncodeToString(h[:])
 }
 
-// Examples are answers that keep the contract, one an operation.
+// Examples returns valid responses by operation.
 func Examples() map[string]string {
 	list := func(item string) string { return "[" + item + "]" }
 	return map[string]string{

@@ -1,6 +1,6 @@
-// Package daemontest has what tests of the commands vm, image and fleet share: a daemon
-// that answers examples and holds requests and answers against the contract, and a way to
-// run a command line.
+// Package daemontest is shared by the tests of the commands vm, image and fleet: a fake daemon that
+// returns examples and validates requests and responses against the contract, and a way to run a
+// command line.
 package daemontest
 
 import (
@@ -30,12 +30,12 @@ func Contract(t testing.TB) *contract.Contract {
 	return c
 }
 
-// load reads the contract once: it takes long, and is only read.
+// load reads the contract once: it takes long, and the contract is not modified.
 var load = sync.OnceValues(func() (*contract.Contract, error) {
 	return contract.Load(hypervisorapi.Document, hypervisorapi.BasePath, []string{"tenant", "admin", "node", "socket"})
 })
 
-// Server is a daemon of examples.
+// Server is a fake daemon that returns examples.
 type Server struct {
 	URL string
 
@@ -43,7 +43,7 @@ type Server struct {
 	calls []Request
 }
 
-// Request is what the daemon was asked.
+// Request is a request to the fake daemon.
 type Request struct {
 	Operation     string
 	Path, Query   string
@@ -51,8 +51,8 @@ type Request struct {
 	Authorization string
 }
 
-// Serve starts a daemon. handlers, by operation, take the place of examples; they find
-// the body unread.
+// Serve starts a fake daemon. handlers, by operation, replace examples; the body is unread when
+// they are called.
 func Serve(t testing.TB, handlers map[string]http.HandlerFunc) *Server {
 	t.Helper()
 	c := Contract(t)
@@ -103,26 +103,26 @@ func example(w http.ResponseWriter, op *contract.Operation) {
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, Examples()[op.ID]) // a client that left
+	_, _ = io.WriteString(w, Examples()[op.ID]) // the client may have disconnected
 }
 
-// Answer is a handler that answers this.
+// Answer returns a handler that sends this response.
 func Answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body) // a client that left
+		_, _ = io.WriteString(w, body) // the client may have disconnected
 	}
 }
 
-// Requests are what the daemon was asked so far.
+// Requests returns the requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// Called are the operations so far, separated by spaces.
+// Called returns the operations so far, separated by spaces.
 func (s *Server) Called() string {
 	var ids []string
 	for _, r := range s.Requests() {
@@ -131,25 +131,25 @@ func (s *Server) Called() string {
 	return strings.Join(ids, " ")
 }
 
-// Last is the latest request.
+// Last returns the latest request.
 func (s *Server) Last() Request {
 	all := s.Requests()
 	return all[len(all)-1]
 }
 
-// Result is what a command line left.
+// Result is the result of a command line.
 type Result struct {
 	Code     int
 	Out, Err string
 }
 
-// Run is a command line's surroundings.
+// Run is the environment of a command line.
 type Run struct {
 	URL   string
 	Stdin io.Reader
 	Env   map[string]string
 	Dir   string
-	// Out and Err take what is printed as it comes; else it is in the result.
+	// Out and Err receive output as it is written. If nil, it is in the result.
 	Out, Err io.Writer
 }
 
@@ -193,8 +193,8 @@ func (r Run) OK(t testing.TB, args ...string) Result {
 	return got
 }
 
-// EveryCommand runs command lines in every format: each must make the calls that it is
-// for, by the contract, and succeed. It answers the operations that were called.
+// EveryCommand runs command lines in every format. Each must call exactly its operations, as the
+// contract requires, and succeed.
 func EveryCommand(t *testing.T, lines map[string]string) {
 	t.Helper()
 	for line, operations := range lines {

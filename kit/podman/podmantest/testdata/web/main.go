@@ -1,5 +1,5 @@
-// Command web is what the containers of tests run: a web server that does as its
-// environment says.
+// Command web runs in the containers of tests: a web server that is configured by
+// its environment.
 //
 //	web          serve "VERSION\n" on port 8080; with EXIT=n, exit at once with n
 //	web check    exit with 0 if the server answers 200; with SICK set, or after a
@@ -30,7 +30,7 @@ func main() {
 		fmt.Println("told to exit with", status)
 		os.Exit(status)
 	}
-	// As process 1 of a container it would not end by a signal by itself.
+	// As process 1 of a container, it ignores signals without a handler.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	go func() {
