@@ -82,11 +82,15 @@ func (d *device) act(ctx context.Context, s *site, now time.Time) error {
 		d.desired, d.wanted = d.wanted, nil
 	}
 	for len(d.plan) > 0 && !d.planDue.After(now) {
+		rest := d.plan[1:]
 		if err := d.update(ctx, s, d.plan[0]); err != nil {
 			return err
 		}
-		if d.plan = d.plan[1:]; len(d.plan) > 0 {
-			d.planDue = now.Add(d.plan[0].after)
+		if d.plan == nil {
+			return nil // the update was given up
+		}
+		if d.plan = rest; len(rest) > 0 {
+			d.planDue = now.Add(rest[0].after)
 		}
 	}
 	return nil

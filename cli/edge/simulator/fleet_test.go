@@ -158,6 +158,36 @@ func TestUpdatesGoAsTheFailRateSays(t *testing.T) {
 	}
 }
 
+func TestAnUpdateThatIsSupersededIsGivenUpAndTheNextOneIsMade(t *testing.T) {
+	t.Parallel()
+	play(t, asIs, func(c *control, f *simulator.Fleet) {
+		time.Sleep(time.Minute)
+		ask := func(request string) {
+			for id, d := range c.devices {
+				d.request, d.state = request+id, ""
+			}
+		}
+		c.change(func() {
+			ask("first-")
+			c.revision++
+		})
+		time.Sleep(35 * time.Second) // all have pulled it, and some are in the middle of it
+		c.change(func() { ask("second-") })
+		time.Sleep(time.Minute) // their reports are refused
+		c.change(func() { c.revision++ })
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		for id, d := range c.devices {
+			if d.state != "succeeded" && d.state != "failed" && d.state != "rolled_back" {
+				t.Errorf("%s ended as %q", id, d.state)
+			}
+		}
+		if s := f.Stats(); s.OTAStarted <= 90 {
+			t.Errorf("no device began a second update: %+v", s)
+		}
+	})
+}
+
 func TestDevicesTakeOverWhatIsDesired(t *testing.T) {
 	t.Parallel()
 	play(t, asIs, func(c *control, _ *simulator.Fleet) {
