@@ -194,7 +194,7 @@ func (s *Service) ReplayDeadLetters(
 		return "", 0, err
 	}
 	if to.IsZero() {
-		to = s.now() // what dies again during the replay is not replayed once more
+		to = s.now() // letters that fail again during the replay are not replayed once more
 	}
 	if to.Before(from) {
 		return "", 0, fault.InvalidField("to", "is before from")

@@ -568,8 +568,8 @@ func horizon(r Route, schedule backoff.Schedule) time.Duration {
 }
 
 // expire turns deliveries into dead letters that have waited for an open breaker longer than their
-// retries could have taken. So the backlog of a dead target becomes dead letters no later than it
-// would without a breaker.
+// retries could have taken. So the backlog of a dead target becomes dead letters at the
+// same pace as without a breaker.
 func (w *worker) expire(ctx context.Context) {
 	now := w.engine.now()
 	var old []Pending
