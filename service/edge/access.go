@@ -25,8 +25,8 @@ const (
 	accessIngest       = "ingest"
 )
 
-// access is the authorization table. What a caller may see of the objects behind an
-// operation is the scope's business.
+// access is the authorization table. It decides by role only; which objects a caller may see is
+// decided by the caller's scope.
 var access = auth.NewAccess([]string{accessViewer, accessAdmin}, func(c Caller) string { return string(c.Role) },
 	map[string]func(Caller) bool{
 		accessOpen:         func(Caller) bool { return true },
@@ -37,7 +37,8 @@ var access = auth.NewAccess([]string{accessViewer, accessAdmin}, func(c Caller) 
 		accessIngest:       func(c Caller) bool { return c.Role == RoleAdmin || c.Role == RoleAgent },
 	})
 
-// identify says who calls.
+// identify returns the caller of a request. It fails with Unauthenticated if the token is missing
+// or unknown.
 func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, error) {
 	if op.Access == accessOpen {
 		return Caller{}, nil
@@ -60,8 +61,8 @@ func (s *Service) identify(r *http.Request, op *contract.Operation) (Caller, err
 	return caller, nil
 }
 
-// authorize says whether the caller may do op. An attempt on something that changes state is worth
-// remembering.
+// authorize returns an error if the caller may not perform op. Denied attempts on audited
+// operations are recorded in the audit log.
 func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Caller) error {
 	if access.Admits(op.Access, caller) {
 		return nil
@@ -78,7 +79,7 @@ func (s *Service) authorize(r *http.Request, op *contract.Operation, caller Call
 	return denied
 }
 
-// limitCallers bounds the requests that each caller has in progress. Streams have bounds of their own.
+// limitCallers bounds the number of requests in flight per caller. Streams have their own limits.
 func (s *Service) limitCallers(op *contract.Operation, next http.Handler) http.Handler {
 	if op.Time == contract.Stream {
 		return next
@@ -98,7 +99,7 @@ func (s *Service) limitCallers(op *contract.Operation, next http.Handler) http.H
 	})
 }
 
-// limitBatches lets operations with large bodies take turns.
+// limitBatches makes operations with large bodies take turns.
 func (s *Service) limitBatches(op *contract.Operation, next http.Handler) http.Handler {
 	if op.MaxBody <= maxBody {
 		return next
@@ -114,20 +115,20 @@ func (s *Service) limitBatches(op *contract.Operation, next http.Handler) http.H
 	})
 }
 
-// maxBody is the most bytes that a body may have unless the contract says otherwise
-// (x-body). Larger ones take turns.
+// maxBody is the maximum size of a body in bytes, unless the contract sets another one (x-body).
+// Operations with larger bodies take turns.
 const maxBody int64 = 1 << 20
 
-// rateLogin is the x-rate of what checks passwords. That is slow by design (package auth), and one
-// network must not take all processors for it.
+// rateLogin is the x-rate of operations that check passwords. Checking is slow by design (package
+// auth), and one network must not use up all processors with it.
 const rateLogin = "login"
 
-// credentialRevoked is the x-credential of operations that tell the agent of a revoked
-// site that it is revoked; elsewhere its token is unknown.
+// credentialRevoked is the x-credential of operations that tell the agent of a revoked site that
+// the site is revoked. All other operations treat its token as unknown.
 const credentialRevoked = "revoked"
 
-// The bounds on requests in flight. Those without credentials (logins, enrollments) have a share of
-// their own, so that they cannot crowd out the others. No token can crowd out the other tokens.
+// Limits on requests in flight. Requests without credentials (logins, enrollments) have their own
+// limit, so they cannot crowd out the others. No token can crowd out other tokens.
 const (
 	maxInFlightOfCaller   = 512
 	maxStrangers          = 1024
@@ -139,9 +140,9 @@ var errBusyCaller = fault.New(
 	"too many requests of yours are in progress; try again",
 ).WithCode("overloaded").WithRetryAfter(time.Second)
 
-// batchSlot reads the body of a batch and waits for its turn to be decoded and stored: decoded, a
-// batch takes several times its size. The body is read before, since it comes as fast as its sender
-// likes.
+// batchSlot reads the body of a batch, then waits for a slot in which to decode and store it, since
+// a decoded batch takes several times its size. The body is read before that, so that a slow sender
+// does not occupy a slot.
 func (s *Service) batchSlot(r *http.Request) (release func(), err error) {
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(r.Body); err != nil {

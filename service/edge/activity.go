@@ -22,8 +22,8 @@ const (
 	levelOK      = "ok"
 )
 
-// Activity is a line of the fleet's diary: for people to read, not proof (that is
-// the audit log). Its number is its id and its place in the stream.
+// Activity is a line of the fleet's activity log. It is meant for people and proves nothing (the
+// audit log does). Its sequence number is both its ID and its position in the stream.
 type Activity struct {
 	Seq     int64   `db:"seq"`
 	Time    db.Time `db:"time"`
@@ -38,11 +38,11 @@ type Activity struct {
 	Detail  string  `db:"detail"`
 }
 
-// ID is the line's id as callers see it.
+// ID returns the line's ID as callers see it.
 func (a Activity) ID() string { return strconv.FormatInt(a.Seq, 10) }
 
-// tell adds lines to the diary within a transaction and wakes the streams once
-// they are committed. It fills in numbers and what the caller left open.
+// tell adds lines to the activity log within a transaction and wakes the streams once it is
+// committed. It assigns the sequence numbers and fills in defaults for empty fields.
 func (s *Service) tell(ctx context.Context, tx *db.Tx, lines ...Activity) ([]Activity, error) {
 	if len(lines) == 0 {
 		return []Activity{}, nil
@@ -74,8 +74,8 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, lines ...Activity) ([]Act
 	return lines, nil
 }
 
-// AddActivity stores lines that a caller sent. Agents speak for their own site
-// only; admins may name any site in their scope, or none.
+// AddActivity stores lines that a caller sent. Agents may write for their own site only; admins may
+// name any site in their scope, or none.
 func (s *Service) AddActivity(ctx context.Context, lines []Activity) ([]Activity, error) {
 	caller := callerFrom(ctx)
 	orgs := map[string]string{}
@@ -124,7 +124,7 @@ func (s *Service) AddActivity(ctx context.Context, lines []Activity) ([]Activity
 	return lines, err
 }
 
-// checkLine admits line breaks and tabs, which messages from programs hold.
+// checkLine is text.Check, but allows line breaks and tabs, which messages from programs contain.
 func checkLine(field, given string) error {
 	return text.Check(field, strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(given))
 }
@@ -134,7 +134,8 @@ func isJSONObject(text string) bool {
 	return json.Unmarshal([]byte(text), &object) == nil && object != nil
 }
 
-// ListActivity returns lines newest first, beginning below the number before.
+// ListActivity returns up to limit lines, newest first. If before is above zero, it returns only
+// lines with a smaller sequence number.
 func (s *Service) ListActivity(ctx context.Context, siteID string, before int64, limit int) ([]Activity, error) {
 	where, args := callerFrom(ctx).scope().SQL()
 	if siteID != "" {
@@ -149,14 +150,14 @@ func (s *Service) ListActivity(ctx context.Context, siteID string, before int64,
 	return lines, err
 }
 
-// newestActivity is the number of the newest line that there is.
+// newestActivity returns the sequence number of the newest line.
 func (s *Service) newestActivity(ctx context.Context) (newest int64, err error) {
 	return newest, s.db.Get(ctx, &newest, "SELECT value FROM counters WHERE name = 'activity'")
 }
 
-// activityAfter returns lines in the order in which they came, beginning above the number after. A
-// stream of them lasts no longer than what it was opened with: it is refused to a token that was
-// revoked or has expired, and to those of an org that was deleted.
+// activityAfter returns up to 500 lines with a sequence number above after, oldest first. It checks
+// the stream's credentials again on each call: it fails if the token was revoked, has expired, or
+// belongs to an org that was deleted.
 func (s *Service) activityAfter(ctx context.Context, caller Caller, after int64) (lines []Activity, err error) {
 	if now, err := s.callerByHash(ctx, caller.tokenHash); err != nil || now.Revoked || !access.Admits(accessAny, now) {
 		return nil, cmp.Or(err, error(errBadToken))

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// certExpiringSoon is when a certificate's end is an alert: agents renew at
-	// two thirds of its life, so one this close has failed to for two weeks.
+	// certExpiringSoon is how long before its end a certificate raises an alert. Agents renew at
+	// two thirds of the lifetime, so one this close has failed to renew for two weeks.
 	certExpiringSoon = 14 * 24 * time.Hour
-	// A route is failing when its last attempt failed and it had this many failed
-	// attempts within the window.
+	// A route is failing if its last attempt failed and it had this many failed attempts within the
+	// window.
 	routeFailingAttempts = 3
 	routeFailingWindow   = 15 * time.Minute
 )
 
-// auditAlarm is audit.Log.Alarm.
+// alertRules returns the alert rules. auditAlarm is the result of audit.Log.Alarm.
 func (s *Service) alertRules(auditAlarm string) []alert.Rule {
 	now := s.now()
 	return []alert.Rule{
@@ -86,8 +86,8 @@ func (s *Service) alertRules(auditAlarm string) []alert.Rule {
 	}
 }
 
-// sweepAlerts fires and resolves alerts until they say what is. It can run
-// anywhere, any time, on every replica.
+// sweepAlerts fires and resolves alerts so that they match the present state. It may run at any
+// time and on every replica.
 func (s *Service) sweepAlerts(ctx context.Context) error {
 	if err := s.findViolations(ctx); err != nil {
 		return err
@@ -99,7 +99,8 @@ func (s *Service) sweepAlerts(ctx context.Context) error {
 	return s.alerts.Sweep(ctx, s.alertRules(alarm))
 }
 
-// alertsChanged counts alerts that fired or resolved, and tells of those that nobody silenced.
+// alertsChanged updates the tallies for alerts that fired or resolved, and adds activity lines for
+// those that are not silenced.
 func (s *Service) alertsChanged(ctx context.Context, tx *db.Tx, changed []alert.Alert) error {
 	var lines []Activity
 	for _, a := range changed {
@@ -135,14 +136,14 @@ func (s *Service) AlertGroups(ctx context.Context, by string, f alert.Filter) ([
 	return s.alerts.Groups(ctx, callerFrom(ctx).scope(), by, f)
 }
 
-// AcknowledgeAlert records that the caller takes care of an alert.
+// AcknowledgeAlert records that the caller is handling an alert.
 func (s *Service) AcknowledgeAlert(ctx context.Context, id, note string) (alert.Alert, error) {
 	return s.handleAlert(ctx, "alert.acknowledge", "acknowledged", note, func(tx *db.Tx, c Caller) (alert.Alert, error) {
 		return s.alerts.Acknowledge(ctx, tx, c.scope(), id, c.Subject, note)
 	})
 }
 
-// SilenceAlert has nobody notified of an alert until a time.
+// SilenceAlert suppresses notifications of an alert until the given time.
 func (s *Service) SilenceAlert(ctx context.Context, id, reason string, until time.Time) (alert.Alert, error) {
 	return s.handleAlert(ctx, "alert.silence", "silenced", reason, func(tx *db.Tx, c Caller) (alert.Alert, error) {
 		return s.alerts.Silence(ctx, tx, c.scope(), id, c.Subject, reason, until)
@@ -156,7 +157,7 @@ func (s *Service) UnsilenceAlert(ctx context.Context, id string) (alert.Alert, e
 	})
 }
 
-// handleAlert records what the caller does with an alert, in the transaction that does it.
+// handleAlert runs do and records the caller's action in the same transaction.
 func (s *Service) handleAlert(
 	ctx context.Context, action, done, note string, do func(tx *db.Tx, c Caller) (alert.Alert, error),
 ) (handled alert.Alert, err error) {
@@ -183,7 +184,8 @@ func (s *Service) handleAlert(
 	return handled, err
 }
 
-// findViolations judges deployments by the policy packs of today.
+// findViolations checks all deployments against the present policy packs and updates their violates
+// flag.
 func (s *Service) findViolations(ctx context.Context) error {
 	var packs []PolicyPack
 	if err := s.db.Select(ctx, &packs, "SELECT * FROM policy_packs WHERE enabled ORDER BY id"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
-// Kind is where a caller's credentials come from.
+// Kind is the kind of credentials that a caller has.
 type Kind string
 
 // The kinds of credentials.
@@ -22,7 +22,7 @@ const (
 	KindEnrollment Kind = "enrollment" // an org's enrollment token; never a caller
 )
 
-// Role is what a caller may do.
+// Role determines which operations a caller may perform.
 type Role string
 
 // The roles.
@@ -32,7 +32,7 @@ const (
 	RoleAgent  Role = "agent"
 )
 
-// Caller is who makes a request.
+// Caller identifies the sender of a request.
 type Caller struct {
 	Subject   string
 	Kind      Kind
@@ -40,8 +40,8 @@ type Caller struct {
 	OrgID     string // empty for global callers and for agents of global sites
 	SiteID    string // agents only
 	ExpiresAt time.Time
-	// Revoked marks the agent of a revoked site, who is told so on rotation and
-	// is nobody otherwise.
+	// Revoked marks the agent of a revoked site. Rotation tells it so; every other operation treats
+	// it as unknown.
 	Revoked bool
 
 	tokenHash string
@@ -69,7 +69,7 @@ func (c Caller) actorType() audit.ActorType {
 	return audit.Admin
 }
 
-// scope is what the caller may see of a table with the columns org_id and site_id.
+// scope returns the rows that the caller may see of a table with the columns org_id and site_id.
 func (c Caller) scope() db.Scope {
 	switch {
 	case c.Global():
@@ -82,13 +82,13 @@ func (c Caller) scope() db.Scope {
 	return db.Scope{} // nobody sees anything
 }
 
-// sees reports whether objects of the org are in the caller's scope.
+// sees reports whether the caller's scope includes objects of the org.
 func (c Caller) sees(orgID string) bool { return c.Global() || c.OrgID == orgID && c.Kind == KindOrg }
 
-// asSystem is the context in which the control plane acts by itself.
+// asSystem returns a context in which the control plane acts on its own behalf.
 func asSystem(ctx context.Context) context.Context { return shell.As(ctx, systemCaller) }
 
-// callerFrom is who asks for what is done in ctx; KindNone if nobody is known.
+// callerFrom returns the caller on whose behalf ctx runs, or one of KindNone if there is none.
 func callerFrom(ctx context.Context) Caller {
 	c, _ := shell.Caller[Caller](ctx)
 	return c

@@ -15,8 +15,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// Targets say which devices a campaign is for: those named, and those that have
-// all the labels and, when sites are named, belong to one of them.
+// Targets selects the devices of a campaign: those named, plus those that have all the labels and,
+// if sites are named, belong to one of them.
 type Targets struct {
 	SiteIDs   []string          `json:"site_ids,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -41,12 +41,12 @@ func (t Targets) admit(d *Device) bool {
 
 // Outcomes of a device in a campaign.
 const (
-	outcomeWaiting    = "waiting" // in a later stage
-	outcomePending    = "pending" // asked
+	outcomeWaiting    = "waiting" // not asked yet: in a later stage
+	outcomePending    = "pending" // asked to update
 	outcomeInProgress = "in_progress"
 	outcomeSucceeded  = "succeeded"
 	outcomeFailed     = "failed"
-	outcomeRemoved    = "removed" // deleted, or its site revoked: counts for nothing
+	outcomeRemoved    = "removed" // the device was deleted or its site revoked; excluded from all counts
 )
 
 func outcomeOf(state ota.State) string {
@@ -61,14 +61,14 @@ func outcomeOf(state ota.State) string {
 	return outcomeInProgress
 }
 
-// Phases of a stage's rollout, done by a background job.
+// Phases of a stage's rollout, which a background job carries out.
 const (
 	phaseIdle       = "idle"
 	phaseSelecting  = "selecting"  // the targets are being frozen
 	phaseRequesting = "requesting" // the stage's devices are being asked
 )
 
-// Campaign is an update of many devices in stages.
+// Campaign is a staged update of many devices.
 type Campaign struct {
 	ID                   string           `db:"id"`
 	OrgID                string           `db:"org_id"`
@@ -103,7 +103,7 @@ type Campaign struct {
 
 func (c *Campaign) finalStage() bool { return c.CurrentStage == len(c.Stages.V)-1 }
 
-// CreateCampaign drafts a campaign. Targets outside an org's scope are refused.
+// CreateCampaign stores a draft campaign. It refuses targets outside the caller's org.
 func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, error) {
 	if err := text.Check("name", c.Name); err != nil {
 		return c, err
@@ -152,8 +152,8 @@ func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, err
 	return c, err
 }
 
-// checkTargets refuses ids that do not exist (400) and, for org callers, those of
-// other orgs (403, as the contract has it).
+// checkTargets refuses IDs that do not exist (400). For org callers it refuses those and the IDs of
+// other orgs with 403, as the contract requires.
 func (s *Service) checkTargets(ctx context.Context, caller Caller, field, table, column string, ids []string) error {
 	for chunk := range slices.Chunk(ids, 500) {
 		query, args, err := db.In("SELECT "+column+" AS id, org_id FROM "+table+" WHERE "+column+" IN (?)", chunk)
@@ -187,7 +187,7 @@ func (s *Service) checkTargets(ctx context.Context, caller Caller, field, table,
 	return nil
 }
 
-// Campaigns lists campaigns in scope, newest first, from before the given id.
+// Campaigns lists campaigns in scope, newest first. If before is set, it starts below that ID.
 func (s *Service) Campaigns(ctx context.Context, status, before string, limit int) ([]Campaign, error) {
 	where, args := callerFrom(ctx).scope().SQL()
 	if status != "" {
@@ -213,8 +213,8 @@ func (s *Service) Campaigns(ctx context.Context, status, before string, limit in
 	return campaigns, nil
 }
 
-// Campaign reads one campaign in scope and advances it as far as its devices'
-// outcomes say.
+// Campaign returns one campaign in scope. It first advances a running campaign according to the
+// outcomes of its devices.
 func (s *Service) Campaign(ctx context.Context, id string) (Campaign, error) {
 	c, err := s.campaign(ctx, s.db, id, "")
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Service) Campaign(ctx context.Context, id string) (Campaign, error) {
 	return s.readCampaign(ctx, id)
 }
 
-// readCampaign reads a campaign in scope with its counts.
+// readCampaign returns a campaign in scope with its counts.
 func (s *Service) readCampaign(ctx context.Context, id string) (Campaign, error) {
 	c, err := s.campaign(ctx, s.db, id, "")
 	if err != nil {
@@ -247,8 +247,8 @@ func (s *Service) campaign(ctx context.Context, q db.Querier, id, lock string) (
 	return c, db.NotFound(err, "no campaign %s", id)
 }
 
-// countCampaign counts devices by outcome, up to and including a stage, or all of
-// them when stage is -1.
+// countCampaign counts devices by outcome, in the stages up to and including stage, or in all
+// stages if stage is -1.
 func countCampaign(ctx context.Context, q db.Querier, id string, stage int) (campaign.Counts, error) {
 	var rows []struct {
 		Outcome string `db:"outcome"`
@@ -294,8 +294,7 @@ type CampaignDevice struct {
 	SiteID      string  `db:"site_id"`
 }
 
-// CampaignDevices lists a campaign's devices in the order of the rollout, after
-// the given position.
+// CampaignDevices lists a campaign's devices in rollout order, starting after the given position.
 func (s *Service) CampaignDevices(ctx context.Context, id, outcome, after string, limit int) ([]CampaignDevice, error) {
 	if _, err := s.campaign(ctx, s.db, id, ""); err != nil {
 		return nil, err
@@ -312,7 +311,7 @@ func (s *Service) CampaignDevices(ctx context.Context, id, outcome, after string
 	return devices, err
 }
 
-// settleCampaignDevice notes what became of a device's update in its campaign.
+// settleCampaignDevice records the outcome of a device's update in its campaign.
 func settleCampaignDevice(
 	ctx context.Context, tx *db.Tx, campaignID, deviceID, requestID, outcome, message string,
 ) error {
@@ -324,8 +323,8 @@ func settleCampaignDevice(
 	return err
 }
 
-// removeFromCampaigns takes devices that go away out of what their campaigns
-// count. The condition is on the table devices.
+// removeFromCampaigns marks devices that are being deleted as removed in their campaigns. The
+// condition applies to the table devices.
 func removeFromCampaigns(ctx context.Context, tx *db.Tx, condition string, args ...any) error {
 	_, err := tx.Exec(
 		ctx,
@@ -334,7 +333,7 @@ func removeFromCampaigns(ctx context.Context, tx *db.Tx, condition string, args 
 	return err
 }
 
-// StartCampaign freezes a draft's targets and begins its first stage.
+// StartCampaign freezes a draft's targets and starts its first stage.
 func (s *Service) StartCampaign(ctx context.Context, id string) (Campaign, error) {
 	return s.moveCampaign(ctx, id, "campaign.start", func(c *Campaign) error {
 		if c.Status != campaign.Draft {
@@ -346,7 +345,8 @@ func (s *Service) StartCampaign(ctx context.Context, id string) (Campaign, error
 	})
 }
 
-// PromoteCampaign continues to the next stage, thresholds or not: a person decided.
+// PromoteCampaign continues to the next stage, whether or not the thresholds are met: it carries
+// out a person's decision.
 func (s *Service) PromoteCampaign(ctx context.Context, id string) (Campaign, error) {
 	return s.moveCampaign(ctx, id, "campaign.promote", func(c *Campaign) error {
 		switch {
@@ -364,7 +364,7 @@ func (s *Service) PromoteCampaign(ctx context.Context, id string) (Campaign, err
 	})
 }
 
-// AbortCampaign ends a campaign. Updates that devices have begun continue.
+// AbortCampaign ends a campaign. Updates that devices have already started continue.
 func (s *Service) AbortCampaign(ctx context.Context, id string) (Campaign, error) {
 	return s.moveCampaign(ctx, id, "campaign.abort", func(c *Campaign) error {
 		if c.Status != campaign.Draft && c.Status != campaign.Running {
@@ -386,8 +386,8 @@ func errCampaign(c *Campaign, why string) error {
 	).WithCode("illegal_transition")
 }
 
-// moveCampaign applies a person's decision, and waits a moment for the job that
-// carries it out, so that small campaigns are answered as they will be.
+// moveCampaign applies a person's decision and waits up to 3 s for the job that carries it out, so
+// that the response for a small campaign shows the result.
 func (s *Service) moveCampaign(ctx context.Context, id, action string, decide func(*Campaign) error) (Campaign, error) {
 	var job string
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
@@ -411,7 +411,7 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 	if job != "" {
 		waiting, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		// A large campaign continues behind the answer, which shows how far it is.
+		// The job of a large campaign continues after the response, which shows its progress.
 		if _, err := s.jobs.Wait(waiting, job); err != nil && waiting.Err() == nil {
 			return Campaign{}, err
 		}
@@ -419,8 +419,8 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 	return s.readCampaign(ctx, id)
 }
 
-// writeCampaign stores a campaign's new state with the job that it takes, if any,
-// and reports it.
+// writeCampaign stores a campaign's new state, reports it, and enqueues the rollout job if the new
+// phase needs one. It returns the ID of that job.
 func (s *Service) writeCampaign(
 	ctx context.Context, tx *db.Tx, was campaign.Status, c Campaign, action, message string,
 ) (job string, err error) {

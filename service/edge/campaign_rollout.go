@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// selectPage and requestPageSize are how many devices one transaction of a rollout
-	// reads, and asks: so few that ingest, whose turn comes in between, waits for
-	// milliseconds, whatever the size of the campaign (docs/performance.md).
+	// selectPage is how many devices one transaction of a rollout reads, and requestPageSize how
+	// many it asks. They are small so that ingest, which runs in between, waits only milliseconds,
+	// whatever the size of the campaign (docs/performance.md).
 	selectPage      = 500
 	requestPageSize = 50
 )
 
 const rolloutKind = "campaign.rollout"
 
-// rollout are the arguments of the job that brings a campaign's current stage to
-// its devices. Where it stands is kept in the campaign and in its devices, so the
-// job can be run again at any point.
+// rollout holds the arguments of the job that rolls a campaign's current stage out to its devices.
+// Its progress is stored with the campaign and its devices, so the job can be restarted at any
+// point.
 type rollout struct {
 	CampaignID string `json:"campaign_id"`
 	Stage      int    `json:"stage"`
@@ -54,7 +54,7 @@ func (s *Service) runRollout(ctx context.Context, job *jobs.Job, args rollout) e
 	return err
 }
 
-// rolling locks the campaign, if the rollout still has something to do.
+// rolling locks the campaign and returns it. It fails with errStageOver if nothing is left to do.
 func (s *Service) rolling(ctx context.Context, tx *db.Tx, args rollout) (Campaign, error) {
 	c, err := s.campaign(ctx, tx, args.CampaignID, tx.ForUpdate())
 	if err == nil && (c.Status != campaign.Running || c.CurrentStage != args.Stage || c.Phase == phaseIdle) {
@@ -79,8 +79,9 @@ func (s *Service) selectTargets(ctx context.Context, args rollout) error {
 	}
 }
 
-// selectTargetsAfter is a step of selectTargets: it looks at the devices after an id, and returns
-// the last of them. After the last page there is none, and the campaign is in its next phase.
+// selectTargetsAfter is one step of selectTargets: it checks the page of devices after an ID and
+// returns the ID of the last one. After the last page it moves the campaign to the next phase and
+// returns "".
 func (s *Service) selectTargetsAfter(
 	ctx context.Context, tx *db.Tx, args rollout, after string,
 ) (last string, err error) {
@@ -117,7 +118,7 @@ func (s *Service) selectTargetsAfter(
 	return page[len(page)-1].DeviceID, err
 }
 
-// candidates are the next devices that a campaign may select, in the order of their ids.
+// candidates returns the next page of devices that the campaign may select, ordered by ID.
 func candidates(ctx context.Context, tx *db.Tx, c Campaign, after string) (page []Device, err error) {
 	query := `SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked'
 		WHERE d.device_id > ?`
@@ -128,7 +129,7 @@ func candidates(ctx context.Context, tx *db.Tx, c Campaign, after string) (page 
 	return page, tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(args, selectPage)...)
 }
 
-// requestNext asks the next devices of the stage to update.
+// requestNext asks the next page of the stage's devices to update.
 func (s *Service) requestNext(ctx context.Context, args rollout) (done, total int64, more bool, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		done, total, more, err = s.requestPage(ctx, tx, args)
@@ -222,7 +223,7 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 	return desiredChanged(ctx, tx, sites...)
 }
 
-// advanceCampaigns judges all running campaigns.
+// advanceCampaigns advances all running campaigns.
 func (s *Service) advanceCampaigns(ctx context.Context) error {
 	ctx = asSystem(ctx)
 	var ids []string
@@ -236,8 +237,8 @@ func (s *Service) advanceCampaigns(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// advanceCampaign does what the outcomes of a running campaign's devices ask for.
-// It looks first and takes the write lock only when there is something to do.
+// advanceCampaign carries out what the outcomes of a running campaign's devices call for. It checks
+// without a lock first, and takes the write lock only if there is something to do.
 func (s *Service) advanceCampaign(ctx context.Context, id string) error {
 	c, err := s.campaign(ctx, s.db, id, "")
 	if err != nil {
@@ -268,7 +269,8 @@ func (s *Service) advanceCampaign(ctx context.Context, id string) error {
 	})
 }
 
-// failLateDevices gives up on the devices that were asked too long ago.
+// failLateDevices fails the devices that were asked more than DeviceTimeoutSeconds ago and have not
+// finished.
 func (s *Service) failLateDevices(ctx context.Context, tx *db.Tx, c Campaign) error {
 	_, err := tx.Exec(
 		ctx,
@@ -279,7 +281,7 @@ func (s *Service) failLateDevices(ctx context.Context, tx *db.Tx, c Campaign) er
 	return err
 }
 
-// carryOut does what was decided about a campaign that is locked.
+// carryOut carries out a decision about a campaign, which the caller has locked.
 func (s *Service) carryOut(
 	ctx context.Context, tx *db.Tx, c Campaign, decision campaign.Decision, reason string,
 ) error {
@@ -314,7 +316,7 @@ func (s *Service) deviceDeadline(c Campaign) db.Time {
 	return db.At(s.now().Add(-time.Duration(c.DeviceTimeoutSeconds) * time.Second))
 }
 
-// lateDevices counts devices that were asked too long ago.
+// lateDevices counts the devices that failLateDevices would fail.
 func (s *Service) lateDevices(ctx context.Context, q db.Querier, c Campaign) (n int64, err error) {
 	if c.DeviceTimeoutSeconds == 0 || c.Status != campaign.Running {
 		return 0, nil
@@ -335,7 +337,8 @@ func (s *Service) decide(ctx context.Context, q db.Querier, c Campaign) (campaig
 	if err != nil {
 		return campaign.Wait, "", err
 	}
-	// Devices of later stages have stage -1 and wait; removed ones may be either.
+	// Devices of later stages have stage -1, so they are counted too. Removed devices may be in
+	// either group.
 	counts.Waiting = 0
 	soaked := time.Duration(-1)
 	if !c.StageMetAt.IsZero() {

@@ -16,15 +16,15 @@ import (
 
 const (
 	certificateValidity = 90 * 24 * time.Hour
-	// renewalGrace is how long after its certificate expired a site may still
-	// renew it: sites can be offline for weeks.
+	// renewalGrace is how long after its certificate expired a site may still renew it, since sites
+	// can be offline for weeks.
 	renewalGrace = 30 * 24 * time.Hour
-	// crlValidity is the life of a revocation list; it is renewed at half of it.
+	// crlValidity is the lifetime of a revocation list. Lists are renewed after half of it.
 	crlValidity = 24 * time.Hour
 )
 
-// issueCertificate signs a certificate for the site and notes it in site, whose
-// row the caller writes.
+// issueCertificate signs a certificate for the site and sets it in site. The caller writes the
+// site's row.
 func (s *Service) issueCertificate(
 	ctx context.Context, tx *db.Tx, site *Site, csr *x509.CertificateRequest,
 ) (*pki.Certificate, error) {
@@ -40,8 +40,8 @@ func (s *Service) issueCertificate(
 	return &cert, err
 }
 
-// RotateCertificate signs a new certificate for the calling site. The old one
-// stays valid until it expires, so that a lost answer harms nobody.
+// RotateCertificate signs a new certificate for the calling site. The old one stays valid until it
+// expires, so a lost response does no harm.
 func (s *Service) RotateCertificate(ctx context.Context, id, csrPEM string) (*pki.Certificate, error) {
 	if s.ca == nil {
 		return nil, errNoPKI
@@ -101,8 +101,8 @@ func (s *Service) revokeCertificates(ctx context.Context, tx *db.Tx, siteID stri
 	return s.writeCRL(ctx, tx)
 }
 
-// writeCRL makes a new revocation list. Certificates stay on it until they could
-// no longer be renewed either.
+// writeCRL writes a new revocation list. Certificates stay on it until they are too old to be
+// renewed.
 func (s *Service) writeCRL(ctx context.Context, tx *db.Tx) error {
 	number, err := take(ctx, tx, "crl", 1)
 	if err != nil {
@@ -150,8 +150,8 @@ func (s *Service) CRL(ctx context.Context) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(encoded)
 }
 
-// renewCRL makes a new list when there is none or when half its life is over, and
-// forgets certificates that no list needs any more.
+// renewCRL writes a new list if there is none or half the lifetime of the present one is over. It
+// also deletes certificates that no list needs any more.
 func (s *Service) renewCRL(ctx context.Context) error {
 	if s.ca == nil {
 		return nil
@@ -160,7 +160,7 @@ func (s *Service) renewCRL(ctx context.Context) error {
 		return err
 	}
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		// Whoever was first to lock the counter has made the list meanwhile.
+		// The first to lock the counter has already written the list.
 		var number int64
 		if err := tx.Get(ctx, &number, "SELECT value FROM counters WHERE name = 'crl'"+tx.ForUpdate()); err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *Service) renewCRL(ctx context.Context) error {
 	})
 }
 
-// freshCRL reports whether there is a list with more than half its life ahead.
+// freshCRL reports whether there is a list with more than half its lifetime left.
 func (s *Service) freshCRL(ctx context.Context, q db.Querier) (bool, error) {
 	var next db.Time
 	err := q.Get(ctx, &next, "SELECT next_update FROM crl WHERE one = 1")

@@ -9,12 +9,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// EnvPrefix precedes the names of the service's environment variables.
+// EnvPrefix is the prefix of the service's environment variables.
 const EnvPrefix = "EDGE"
 
-// Config are the service's settings. Each can be given as a flag, an environment
-// variable or in a file; the tags say how, and the table in the documentation is
-// made from them.
+// Config holds the service's settings. Each can be set by flag, environment variable or file, as
+// the tags say. The table in the documentation is generated from the tags.
 type Config struct {
 	Listen     string `key:"listen" default:"127.0.0.1:8080" help:"Address to serve HTTP on."`
 	Data       string `key:"data" default:".mainstay/edge" help:"Folder for the database, the certificate authority and the secret key."`
@@ -58,7 +57,7 @@ type Config struct {
 	OIDC OIDCConfig `prefix:"oidc"`
 }
 
-// OIDCConfig are the settings of single sign-on. It is on when an issuer is set.
+// OIDCConfig holds the settings of single sign-on, which is enabled if Issuer is set.
 type OIDCConfig struct {
 	Issuer       string   `key:"issuer" help:"URL of the OpenID Connect provider; turns single sign-on on."`
 	ClientID     string   `key:"client-id" help:"Client id at the provider."`
@@ -70,7 +69,7 @@ type OIDCConfig struct {
 	ConsoleURL   string   `key:"console-url" default:"/" help:"Where the browser goes after a login."`
 }
 
-// Validate reports settings that do not fit together.
+// Validate returns an error for invalid settings and for settings that contradict each other.
 func (c *Config) Validate() error {
 	if (c.AdminUsername == "") != (c.AdminPassword == "") {
 		return fault.InvalidField("admin-password", "must be given together with admin-username")
@@ -89,10 +88,10 @@ func (c *Config) Validate() error {
 	return c.server().Validate()
 }
 
-// minAdminPassword is in bytes.
+// minAdminPassword is the minimum length of the admin password in bytes.
 const minAdminPassword = 8
 
-// checkTokens holds the configured tokens against what tokens must be, and warns of short ones.
+// checkTokens returns an error for an invalid configured token, and warnings for short ones.
 func (c *Config) checkTokens() (warnings []string, err error) {
 	for _, t := range []struct{ field, token string }{
 		{"admin-token", c.AdminToken}, {"viewer-token", c.ViewerToken}, {"enrollment-token", c.EnrollmentToken},

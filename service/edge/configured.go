@@ -6,14 +6,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 )
 
-// configured are the credentials of the configuration, as far as they are kept: hashes. Those that
-// are not set are empty.
+// configured holds the credentials of the configuration as far as they are kept, which is as
+// hashes. Unset ones are empty.
 type configured struct {
 	username, passwordHash              string
 	adminToken, viewerToken, enrollment string // SHA-256
 }
 
-// configure takes the credentials of a configuration into use.
+// configure replaces the credentials with those of cfg.
 func (s *Service) configure(ctx context.Context, cfg Config) error {
 	hashed := func(token string) string {
 		if token == "" {
@@ -41,9 +41,9 @@ func (s *Service) configure(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// Reload takes the credentials of a changed configuration into use: those that it no longer has end
-// at once, with the streams that were opened with them. Sessions and stored tokens stay. All other
-// settings take a restart.
+// Reload applies the credentials of a changed configuration. Credentials that it no longer contains
+// end at once, together with the streams opened with them. Sessions and stored tokens stay valid.
+// All other settings require a restart.
 func (s *Service) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err

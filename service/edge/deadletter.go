@@ -18,11 +18,12 @@ import (
 // DeadLetterFilter selects dead letters; zero fields select all.
 type DeadLetterFilter struct {
 	SiteID, RouteID, Reason string
-	After                   string // the cursor of the last one seen
+	After                   string // the cursor of the last dead letter of the previous page
 	Limit                   int
 }
 
-// deadLetterCursor orders dead letters: newest first, then by id.
+// deadLetterCursor returns the list position of a dead letter. The order is newest first, then by
+// descending ID.
 func deadLetterCursor(d delivery.DeadLetter) string {
 	return strconv.FormatInt(d.CreatedAt.UnixMicro(), 10) + " " + d.ID
 }
@@ -50,7 +51,7 @@ func (s *Service) DeadLetters(ctx context.Context, f DeadLetterFilter) ([]delive
 	return letters, err
 }
 
-// DeadLetter reads one dead letter in scope.
+// DeadLetter returns one dead letter in scope.
 func (s *Service) DeadLetter(ctx context.Context, id string) (delivery.DeadLetter, error) {
 	return s.deadLetter(ctx, s.db, id, "")
 }
@@ -66,8 +67,8 @@ func (s *Service) deadLetter(ctx context.Context, q db.Querier, id, lock string)
 
 var errReplaying = fault.New(fault.Conflict, "the dead letter is being replayed already").WithCode("replaying")
 
-// ReplayDeadLetter queues a dead letter for delivery again, with all retries. It
-// stays in the list, as replaying, until its target took it.
+// ReplayDeadLetter queues a dead letter for delivery again, with all retries. It stays in the list
+// with status replaying until the target has accepted it.
 func (s *Service) ReplayDeadLetter(ctx context.Context, id string) (delivery.DeadLetter, error) {
 	var d delivery.DeadLetter
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -98,7 +99,7 @@ func (s *Service) ReplayDeadLetter(ctx context.Context, id string) (delivery.Dea
 	return d, err
 }
 
-// replayable refuses to replay over a route that cannot deliver.
+// replayable returns an error if a route is disabled or was deleted.
 func (s *Service) replayable(ctx context.Context, q db.Querier, routeID string) error {
 	var enabled bool
 	err := q.Get(ctx, &enabled, "SELECT enabled FROM routes WHERE id = ?", routeID)
@@ -117,7 +118,7 @@ func (s *Service) replayable(ctx context.Context, q db.Querier, routeID string) 
 	return nil
 }
 
-// replay makes deliveries of dead letters of one route.
+// replay adds deliveries for dead letters, which must all be of one route.
 func (s *Service) replay(ctx context.Context, tx *db.Tx, letters []delivery.DeadLetter) error {
 	now := db.At(s.now())
 	pending := make([]delivery.Pending, len(letters))
@@ -147,7 +148,7 @@ func (s *Service) replay(ctx context.Context, tx *db.Tx, letters []delivery.Dead
 	return delivery.Add(ctx, tx, pending, func(string) string { return letters[0].OrgID })
 }
 
-// DeleteDeadLetter gives up on a dead letter.
+// DeleteDeadLetter deletes a dead letter, unless it is being replayed.
 func (s *Service) DeleteDeadLetter(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		d, err := s.deadLetter(ctx, tx, id, tx.ForUpdate())
@@ -172,8 +173,8 @@ func (s *Service) DeleteDeadLetter(ctx context.Context, id string) error {
 	})
 }
 
-// bulkReplay are the arguments of the job that replays many dead letters. The
-// dead letters are those made in [From, To).
+// bulkReplay holds the arguments of the job that replays many dead letters: those created in [From,
+// To).
 type bulkReplay struct {
 	RouteID string `json:"route_id"`
 	FromUS  int64  `json:"from_us"` // microseconds since 1970
@@ -182,8 +183,9 @@ type bulkReplay struct {
 
 const bulkReplayKind = "deadletter.replay"
 
-// ReplayDeadLetters has a job replay the dead letters of a route that were made
-// within a span of time; zero ends are open. It reports how many matched.
+// ReplayDeadLetters enqueues a job that replays the dead letters of a route that were created in
+// [from, to). A zero from is unbounded, and a zero to means now. It returns the job's ID and how
+// many dead letters match.
 func (s *Service) ReplayDeadLetters(
 	ctx context.Context, routeID string, from, to time.Time,
 ) (jobID string, matched int64, err error) {
@@ -192,7 +194,7 @@ func (s *Service) ReplayDeadLetters(
 		return "", 0, err
 	}
 	if to.IsZero() {
-		to = s.now() // what dies again during the replay is not replayed once more
+		to = s.now() // letters that fail again during the replay are not replayed once more
 	}
 	if to.Before(from) {
 		return "", 0, fault.InvalidField("to", "is before from")
@@ -221,8 +223,8 @@ func (s *Service) ReplayDeadLetters(
 	return jobID, matched, err
 }
 
-// runBulkReplay replays page by page. A dead letter leaves the selection when it
-// is replayed, so running again after a crash continues where it stopped.
+// runBulkReplay replays page by page. Replayed dead letters no longer match the selection, so after
+// a crash a new run continues where the last one stopped.
 func (s *Service) runBulkReplay(ctx context.Context, job *jobs.Job, args bulkReplay) error {
 	const page = 500
 	var done int64

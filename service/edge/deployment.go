@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// Statuses of a deployment. All but pending and rolled_back are the agent's word.
+// Statuses of a deployment. All but pending and rolled_back are reported by the agent.
 const (
 	deploymentPending    = "pending"
 	deploymentRunning    = "running"
@@ -23,17 +23,17 @@ const (
 	deploymentRolledBack = "rolled_back"
 )
 
-// desiredStopped is the desired state of a deployment that is kept but not run.
+// desiredStopped is the desired state of a deployment that is kept but not running.
 const desiredStopped = "stopped"
 
-// Port is a container port, and the port of the host that leads to it.
+// Port is a container port and the host port that is mapped to it.
 type Port struct {
 	ContainerPort int    `json:"container_port"`
 	HostPort      int    `json:"host_port,omitempty"`
 	Protocol      string `json:"protocol"`
 }
 
-// HealthCheck is how the agent tells whether a container does its work.
+// HealthCheck is the health check of a container, which the agent runs.
 type HealthCheck struct {
 	Command            []string `json:"command"`
 	IntervalSeconds    int      `json:"interval_seconds"`
@@ -44,8 +44,8 @@ type HealthCheck struct {
 
 // Deployment is a container that a site should run.
 //
-// revision goes up with every change of what should run; the agent says in
-// observed_revision which one its status speaks of.
+// revision increases with every change of what should run. observed_revision is the revision that
+// the agent's last status refers to.
 type Deployment struct {
 	ID               string                     `db:"id"`
 	SiteID           string                     `db:"site_id"`
@@ -61,28 +61,28 @@ type Deployment struct {
 	Health           db.JSON[*HealthCheck]      `db:"health"`      // nil: none
 	Revision         int64                      `db:"revision"`
 	ObservedRevision int64                      `db:"observed_revision"`
-	PreviousImage    string                     `db:"previous_image"` // empty: nothing to go back to
+	PreviousImage    string                     `db:"previous_image"` // empty: nothing to roll back to
 	PreviousVersion  string                     `db:"previous_version"`
 	PreviousRun      db.JSON[*deploymentRun]    `db:"previous_run"` // nil: as now
 	Status           string                     `db:"status"`
 	Message          string                     `db:"message"`
-	Violates         bool                       `db:"violates"` // no policy pack allows the image any more
+	Violates         bool                       `db:"violates"` // the policy packs no longer allow the image
 	CreatedAt        db.Time                    `db:"created_at"`
 	UpdatedAt        db.Time                    `db:"updated_at"`
 
-	// Site is what is known of the site, for people: while it is not online, nobody knows how the
-	// container does.
+	// Site holds what is known about the site. While the site is not online, the container's state
+	// is unknown.
 	Site siteSeen `db:"-"`
 }
 
-// siteSeen is whether a site is heard of, and when it was last.
+// siteSeen is the status of a site and the time of its last heartbeat.
 type siteSeen struct {
 	ID         string  `db:"id"`
 	Status     string  `db:"status"`
 	LastSeenAt db.Time `db:"last_seen_at"`
 }
 
-// deploymentRun is how an image is run.
+// deploymentRun holds the settings with which an image is run.
 type deploymentRun struct {
 	Env     map[string]string `json:"env"`
 	Ports   []Port            `json:"ports"`
@@ -94,8 +94,8 @@ func (d *Deployment) run() *deploymentRun {
 	return &deploymentRun{Env: d.Env.V, Ports: d.Ports.V, Restart: d.Restart, Health: d.Health.V}
 }
 
-// keepPrevious notes what was there before a change, for a rollback, if the change
-// makes another container. What never ran does not displace what did.
+// keepPrevious stores the release before a change, for a rollback, if the change requires a new
+// container. A release that never ran does not replace one that did.
 func (d *Deployment) keepPrevious(was Deployment) {
 	same := d.Image == was.Image && d.Version == was.Version && reflect.DeepEqual(d.run(), was.run())
 	ran := was.Status != deploymentPending && was.Status != deploymentDenied
@@ -104,7 +104,7 @@ func (d *Deployment) keepPrevious(was Deployment) {
 	}
 }
 
-// goBack makes the previous release the present one.
+// goBack restores the previous release.
 func (d *Deployment) goBack() {
 	d.Image, d.Version = d.PreviousImage, d.PreviousVersion
 	if run := d.PreviousRun.V; run != nil {
@@ -113,12 +113,13 @@ func (d *Deployment) goBack() {
 	d.PreviousImage, d.PreviousVersion, d.PreviousRun.V = "", "", nil
 }
 
-// DeploymentInput is what a caller decides; nil fields of a change leave what is.
+// DeploymentInput holds the settings that a caller may choose. In a change, nil fields keep the
+// present value.
 type DeploymentInput struct {
 	Image, Version, DesiredState, PullPolicy, Restart *string
 	Env                                               map[string]string
 	Ports                                             []Port
-	Health                                            *HealthCheck // without a command: no check
+	Health                                            *HealthCheck // an empty command: no check
 }
 
 func (in DeploymentInput) apply(d *Deployment) {
@@ -174,7 +175,7 @@ func checkDeployment(d *Deployment) error {
 	return nil
 }
 
-// checkEnvName admits what POSIX calls a name.
+// checkEnvName accepts names as POSIX defines them, of at most 256 bytes.
 func checkEnvName(name string) error {
 	for i, c := range []byte(name) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -188,7 +189,7 @@ func checkEnvName(name string) error {
 	return nil
 }
 
-// CreateDeployment has a site run an image, if the policy packs allow it.
+// CreateDeployment deploys an image to a site, if the policy packs allow it.
 func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in DeploymentInput) (Deployment, error) {
 	now := db.At(s.now())
 	d := Deployment{
@@ -246,7 +247,7 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 	return d, err
 }
 
-// Deployments lists deployments in scope after the given id, with what is known of their sites.
+// Deployments lists deployments in scope after the given ID, with the state of their sites.
 func (s *Service) Deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
 	deployments, err := s.deployments(ctx, siteID, after, limit)
 	if err != nil {
@@ -267,7 +268,7 @@ func (s *Service) deployments(ctx context.Context, siteID, after string, limit i
 	return deployments, err
 }
 
-// addSites completes deployments with what is known of their sites.
+// addSites adds the state of their sites to deployments.
 func addSites(ctx context.Context, q db.Querier, deployments []Deployment) error {
 	if len(deployments) == 0 {
 		return nil
@@ -295,7 +296,7 @@ func addSites(ctx context.Context, q db.Querier, deployments []Deployment) error
 	return nil
 }
 
-// Deployment reads one deployment in scope, with what is known of its site.
+// Deployment returns one deployment in scope, with the state of its site.
 func (s *Service) Deployment(ctx context.Context, id string) (Deployment, error) {
 	d, err := s.deployment(ctx, s.db, id, "")
 	if err != nil {
@@ -315,7 +316,8 @@ func (s *Service) deployment(ctx context.Context, q db.Querier, id, lock string)
 	return d, db.NotFound(err, "no deployment %s", id)
 }
 
-// ownDeployment reads a deployment of the calling site; another site's is denied.
+// ownDeployment returns a deployment of the calling site. Those of other sites in the same org are
+// Denied, all others NotFound.
 func (s *Service) ownDeployment(ctx context.Context, tx *db.Tx, id string) (Deployment, error) {
 	var d Deployment
 	if err := tx.Get(ctx, &d, "SELECT * FROM deployments WHERE id = ?"+tx.ForUpdate(), id); err != nil {
@@ -362,8 +364,7 @@ func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus stri
 	return err
 }
 
-// PatchDeployment changes what should run. What ran before is kept, for a
-// rollback.
+// PatchDeployment changes what should run. The previous release is kept for a rollback.
 func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentInput) (Deployment, error) {
 	var d Deployment
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -401,7 +402,7 @@ func (s *Service) PatchDeployment(ctx context.Context, id string, in DeploymentI
 	return d, err
 }
 
-// checkChanged checks what a deployment is about to become.
+// checkChanged checks a changed deployment before it is stored.
 func (s *Service) checkChanged(ctx context.Context, tx *db.Tx, d *Deployment) error {
 	if err := checkDeployment(d); err != nil {
 		return err
@@ -410,14 +411,14 @@ func (s *Service) checkChanged(ctx context.Context, tx *db.Tx, d *Deployment) er
 	if err != nil {
 		return err
 	}
-	// What is to stop may stop, and what stays stopped may change, whatever the packs say.
+	// Stopping a deployment and changing a stopped one are allowed whatever the packs say.
 	if d.DesiredState == desiredStopped {
 		return nil
 	}
 	return s.mayRun(ctx, tx, d.SiteID, ref)
 }
 
-// DeleteDeployment takes a deployment away from its site.
+// DeleteDeployment deletes a deployment; its site stops running it.
 func (s *Service) DeleteDeployment(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		d, err := s.deployment(ctx, tx, id, tx.ForUpdate())
@@ -442,14 +443,14 @@ func (s *Service) DeleteDeployment(ctx context.Context, id string) error {
 	})
 }
 
-// AgentDeployment is a deployment as its agent sees it: policy packs may have
-// forbidden the image since it was deployed.
+// AgentDeployment is a deployment as its agent sees it. Allowed is false if the policy packs no
+// longer allow its image.
 type AgentDeployment struct {
 	Deployment
 	Allowed bool
 }
 
-// AgentDeployments lists what the calling site should run, after the given id.
+// AgentDeployments lists the calling site's deployments, after the given ID.
 func (s *Service) AgentDeployments(ctx context.Context, siteID, after string, limit int) ([]AgentDeployment, error) {
 	if err := ownSite(ctx, siteID); err != nil {
 		return nil, err
@@ -471,14 +472,14 @@ func (s *Service) AgentDeployments(ctx context.Context, siteID, after string, li
 	return shown, nil
 }
 
-// DeploymentReport is what an agent says of a deployment.
+// DeploymentReport is an agent's report on a deployment.
 type DeploymentReport struct {
 	SiteID, Status, Message string
 	ObservedRevision        *int64
 }
 
-// ReportDeployment notes how a deployment does on the calling site. A report on
-// an older revision says nothing of the present one, and changes its status no more.
+// ReportDeployment stores the calling site's report on a deployment. A report on an older revision
+// does not change the status, since it says nothing about the present one.
 func (s *Service) ReportDeployment(ctx context.Context, id string, rep DeploymentReport) (Deployment, error) {
 	if err := ownSite(ctx, rep.SiteID); err != nil {
 		return Deployment{}, err
@@ -496,7 +497,7 @@ func (s *Service) ReportDeployment(ctx context.Context, id string, rep Deploymen
 	return d, err
 }
 
-// applyReport is the transaction of ReportDeployment.
+// applyReport stores a report within the transaction of ReportDeployment.
 func (s *Service) applyReport(ctx context.Context, tx *db.Tx, d *Deployment, rep DeploymentReport) error {
 	if observed := rep.ObservedRevision; observed != nil {
 		if *observed > d.Revision {
@@ -509,7 +510,7 @@ func (s *Service) applyReport(ctx context.Context, tx *db.Tx, d *Deployment, rep
 		}
 		d.ObservedRevision = *observed
 		if d.ObservedRevision < d.Revision {
-			// It speaks of what was to run before. How the present revision does is not known yet.
+			// The report is on an earlier revision. The status of the present one is not known yet.
 			return s.writeDeployment(ctx, tx, d.Status, d)
 		}
 	}
@@ -531,8 +532,8 @@ func (s *Service) applyReport(ctx context.Context, tx *db.Tx, d *Deployment, rep
 	return s.writeDeployment(ctx, tx, was, d)
 }
 
-// RollbackDeployment goes back to the image that ran before, if there is one and
-// the policy packs allow it. It reports whether it did.
+// RollbackDeployment goes back to the previous release if there is one and the policy packs allow
+// its image. It reports whether it did.
 func (s *Service) RollbackDeployment(
 	ctx context.Context, id, siteID, reason string,
 ) (d Deployment, rolledBack bool, err error) {
@@ -572,7 +573,7 @@ func (s *Service) RollbackDeployment(
 	return d, rolledBack, err
 }
 
-// rollbackObstacle is why a deployment cannot go back to the image before, "" if it can.
+// rollbackObstacle returns why a deployment cannot be rolled back, or "" if it can.
 func rollbackObstacle(ctx context.Context, tx *db.Tx, d *Deployment) (string, error) {
 	if d.PreviousImage == "" {
 		return "nothing to roll back to", nil
@@ -588,7 +589,7 @@ func rollbackObstacle(ctx context.Context, tx *db.Tx, d *Deployment) (string, er
 	return "the image before is no longer allowed", nil
 }
 
-// rollBack goes back to the image before.
+// rollBack restores the previous release as a new revision.
 func (s *Service) rollBack(ctx context.Context, tx *db.Tx, d *Deployment, reason string) error {
 	was := d.Status
 	d.goBack()

@@ -8,12 +8,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// An agent learns with every heartbeat whether there is anything to pull: a
-// number of its site goes up with each change of a desired state, a deployment or
-// a policy pack. So ten thousand quiet sites cost their heartbeats and no more.
+// Every heartbeat tells the agent whether there is anything to pull: each site has a revision that
+// increases with every change of a desired state, a deployment or a policy pack. So ten thousand
+// sites without changes cost only their heartbeats.
 
-// desiredChanged raises the numbers of sites, in the transaction of the change.
-// Sites are locked in the same order everywhere, after everything else.
+// desiredChanged increases the revisions of sites, in the transaction of the change. To avoid
+// deadlocks, every transaction locks sites last and in the same order.
 func desiredChanged(ctx context.Context, tx *db.Tx, siteIDs ...string) error {
 	const page = 500
 	slices.Sort(siteIDs)
@@ -33,7 +33,7 @@ func desiredChanged(ctx context.Context, tx *db.Tx, siteIDs ...string) error {
 	return nil
 }
 
-// policyChanged raises the numbers of the sites that a pack binds.
+// policyChanged increases the revisions of the sites that a pack applies to.
 func policyChanged(ctx context.Context, tx *db.Tx, p PolicyPack) error {
 	if p.SiteID != "" {
 		return desiredChanged(ctx, tx, p.SiteID)
@@ -45,7 +45,7 @@ func policyChanged(ctx context.Context, tx *db.Tx, p PolicyPack) error {
 	return desiredChanged(ctx, tx, all...)
 }
 
-// desiredRevisions reads the numbers of sites; one without changes has none.
+// desiredRevisions returns the revisions of sites. Sites without changes are missing from the map.
 func desiredRevisions(ctx context.Context, q db.Querier, siteIDs []string) (map[string]int64, error) {
 	query, args, err := db.In("SELECT site_id, revision FROM desired_revisions WHERE site_id IN (?)", siteIDs)
 	if err != nil {

@@ -24,7 +24,7 @@ type Device struct {
 	OrgID           string  `db:"org_id"`
 	Name            string  `db:"name"`
 	Model           string  `db:"model"`
-	FirmwareVersion string  `db:"firmware_version"` // the last that was said of it, by whatever way
+	FirmwareVersion string  `db:"firmware_version"` // the last one reported, by registration, twin or update
 	Labels          Labels  `db:"labels"`
 	RegisteredAt    db.Time `db:"registered_at"`
 	LastSeenAt      db.Time `db:"last_seen_at"`
@@ -36,7 +36,7 @@ type Device struct {
 	ReportedVersion int64   `db:"reported_version"`
 	TwinUpdatedAt   db.Time `db:"twin_updated_at"`
 
-	// The update. OTARequest is JSON and empty when none was ever asked for.
+	// The update. OTARequest is JSON; it is empty if no update was ever requested.
 	OTARequest    string    `db:"ota_request"`
 	OTARequestID  string    `db:"ota_request_id"`
 	OTACampaignID string    `db:"ota_campaign_id"`
@@ -46,7 +46,7 @@ type Device struct {
 	OTAUpdatedAt  db.Time   `db:"ota_updated_at"`
 }
 
-// OTARequest is what a device is asked to install; it stands at desired.ota.
+// OTARequest is a request to install an update. It appears at desired.ota.
 type OTARequest struct {
 	RequestID   string    `json:"request_id"`
 	Version     string    `json:"version"`
@@ -58,7 +58,7 @@ type OTARequest struct {
 	CampaignID  string    `json:"campaign_id,omitempty"`
 }
 
-// OTAStatus is how far the device is; it stands at reported.ota.
+// OTAStatus is the progress of an update. It appears at reported.ota.
 type OTAStatus struct {
 	RequestID string    `json:"request_id"`
 	State     ota.State `json:"state"`
@@ -67,12 +67,12 @@ type OTAStatus struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// ShownDesired is the desired state with the update at "ota".
+// ShownDesired returns the desired state with the update at "ota".
 func (d *Device) ShownDesired() json.RawMessage {
 	return twin.With(json.RawMessage(d.Desired), json.RawMessage(d.OTARequest))
 }
 
-// ShownReported is the reported state with the update's status at "ota".
+// ShownReported returns the reported state with the update's status at "ota".
 func (d *Device) ShownReported() json.RawMessage {
 	if d.OTARequest == "" {
 		return json.RawMessage(d.Reported)
@@ -90,7 +90,7 @@ func (d *Device) otaStatus() OTAStatus {
 	}
 }
 
-// request is the update that the device was last asked for.
+// request returns the device's last update request.
 func (d *Device) request() (OTARequest, error) {
 	var req OTARequest
 	err := json.Unmarshal([]byte(d.OTARequest), &req)
@@ -103,8 +103,8 @@ type DeviceInput struct {
 	Labels                                 map[string]string
 }
 
-// RegisterDevice makes a device of the calling site known, or refreshes what is
-// known of it. An id that another site has is a conflict.
+// RegisterDevice registers a device of the calling site, or updates it if it exists. An ID that
+// belongs to another site is a conflict.
 func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device, created bool, err error) {
 	if err := checkNamed(in.Name, in.Labels); err != nil {
 		return d, false, err
@@ -144,7 +144,7 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 	return d, created, err
 }
 
-// addDevice makes a new device of the calling site.
+// addDevice stores a new device of the calling site.
 func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Device, error) {
 	caller, now := callerFrom(ctx), db.At(s.now())
 	if err := keepSite(ctx, tx, caller.SiteID); err != nil {
@@ -179,7 +179,7 @@ func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Dev
 	)
 }
 
-// Devices lists devices (and so twins) in scope after the given id.
+// Devices lists devices, with their twins, in scope after the given ID.
 func (s *Service) Devices(ctx context.Context, siteID, after string, limit int) ([]Device, error) {
 	where, args := callerFrom(ctx).scope().SQL()
 	if siteID != "" {
@@ -192,7 +192,7 @@ func (s *Service) Devices(ctx context.Context, siteID, after string, limit int) 
 	return devices, err
 }
 
-// Device reads one device in scope.
+// Device returns one device in scope.
 func (s *Service) Device(ctx context.Context, id string) (Device, error) {
 	return s.device(ctx, s.db, id, "")
 }
@@ -208,7 +208,7 @@ func (s *Service) device(ctx context.Context, q db.Querier, id, lock string) (De
 	return d, db.NotFound(err, "no device %s", id)
 }
 
-// DeleteDevice forgets a device and its twin; campaigns stop counting it.
+// DeleteDevice deletes a device and its twin. Campaigns stop counting it.
 func (s *Service) DeleteDevice(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		d, err := s.device(ctx, tx, id, tx.ForUpdate())
@@ -238,11 +238,11 @@ func (s *Service) DeleteDevice(ctx context.Context, id string) error {
 // DesiredInput replaces the desired state of a twin.
 type DesiredInput struct {
 	Desired         json.RawMessage
-	ExpectedVersion *int64 // another desired version is a conflict
-	IfMatch         string // another ETag is a failed precondition (RFC 9110, 13.1.1)
+	ExpectedVersion *int64 // if set and not the present desired version: a conflict
+	IfMatch         string // if set and without the present ETag: a failed precondition (RFC 9110, 13.1.1)
 }
 
-// meets refuses to replace a desired state that is no longer the one that was read.
+// meets returns an error if the desired state has changed since the caller read it.
 func (in DesiredInput) meets(d *Device) error {
 	etag := twin.ETag(d.DesiredVersion, d.ReportedVersion)
 	if in.IfMatch != "" && !matchesETag(in.IfMatch, etag) {
@@ -257,7 +257,7 @@ func (in DesiredInput) meets(d *Device) error {
 	return nil
 }
 
-// PutDesired replaces all of the desired state but "ota".
+// PutDesired replaces the desired state, except for "ota".
 func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (Device, error) {
 	desired, err := twin.Clean("desired", in.Desired)
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *Service) PutDesired(ctx context.Context, id string, in DesiredInput) (D
 	return d, err
 }
 
-// matchesETag holds an If-Match header, which may list several tags, against one.
+// matchesETag reports whether an If-Match header, which may list several tags, matches etag.
 func matchesETag(header, etag string) bool {
 	for _, candidate := range strings.Split(header, ",") {
 		if c := strings.TrimSpace(candidate); c == "*" || c == etag {
@@ -307,8 +307,8 @@ func matchesETag(header, etag string) bool {
 	return false
 }
 
-// ReportTwin merges a patch into the reported state of one of the calling site's
-// devices. version, if given, must be the present reported version.
+// ReportTwin merges a patch into the reported state of one of the calling site's devices. If
+// version is set, it must be the present reported version.
 func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessage, version *int64) (Device, error) {
 	var d Device
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -340,7 +340,7 @@ func (s *Service) ReportTwin(ctx context.Context, id string, patch json.RawMessa
 	return d, err
 }
 
-// checkArtifact checks what updates and campaigns have in common.
+// checkArtifact checks the fields that updates and campaigns have in common.
 func checkArtifact(version, rawURL string) error {
 	if err := text.Check("version", version); err != nil {
 		return err
@@ -355,8 +355,8 @@ func checkArtifact(version, rawURL string) error {
 	return nil
 }
 
-// RequestOTA asks a device to update. An update that it has under way for an
-// earlier request is superseded.
+// RequestOTA requests an update of a device. It supersedes an earlier update that is still in
+// progress.
 func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (Device, error) {
 	if err := checkArtifact(req.Version, req.URL); err != nil {
 		return Device{}, err
@@ -390,12 +390,11 @@ func (s *Service) RequestOTA(ctx context.Context, id string, req OTARequest) (De
 	return d, err
 }
 
-// writeOTARequest puts a request into a device's twin, in state pending, and
-// notes the move for the tallies, which the caller writes, as it does the sites'
-// numbers (desiredChanged).
+// writeOTARequest puts a request, in state pending, into a device's twin and adds the state change
+// to moves. The caller writes the tallies and calls desiredChanged for the site.
 func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req OTARequest, moves otaMoves) error {
 	if d.OTACampaignID != "" && !d.OTAState.Terminal() {
-		// The campaign that the device was in will not hear of its update again.
+		// The device's previous campaign will get no further reports on its update.
 		if err := settleCampaignDevice(
 			ctx, tx, d.OTACampaignID, d.DeviceID, d.OTARequestID, outcomeFailed, "superseded by another update",
 		); err != nil {
@@ -424,7 +423,7 @@ func (s *Service) writeOTARequest(ctx context.Context, tx *db.Tx, d *Device, req
 	return err
 }
 
-// OTA reads a device that has, or had, an update.
+// OTA returns a device that has, or had, an update.
 func (s *Service) OTA(ctx context.Context, id string) (Device, error) {
 	d, err := s.Device(ctx, id)
 	if err == nil && d.OTARequest == "" {

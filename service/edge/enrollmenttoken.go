@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
-// EnrollmentToken enrolls a few sites for a short time, so that a token which
-// stays behind in a shell's history or on a shipped disk opens nothing.
+// EnrollmentToken is a token that enrolls a few sites for a short time, so that a copy left in a
+// shell's history or on a shipped disk is useless.
 type EnrollmentToken struct {
 	ID        string  `db:"id"`
 	Hash      string  `db:"hash"`
@@ -23,7 +23,7 @@ type EnrollmentToken struct {
 	ExpiresAt db.Time `db:"expires_at"`
 }
 
-// CreateEnrollmentToken makes a token and returns it; only its hash is kept.
+// CreateEnrollmentToken creates a token and returns it in plain text. Only its hash is stored.
 func (s *Service) CreateEnrollmentToken(
 	ctx context.Context, name, orgID string, ttl time.Duration, maxUses int64,
 ) (t EnrollmentToken, token string, err error) {
@@ -82,7 +82,7 @@ func (s *Service) EnrollmentTokens(ctx context.Context, after string, limit int)
 	return tokens, err
 }
 
-// DeleteEnrollmentToken withdraws a token. Sites that it enrolled stay.
+// DeleteEnrollmentToken revokes a token. Sites that it enrolled stay enrolled.
 func (s *Service) DeleteEnrollmentToken(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		var t EnrollmentToken
@@ -105,9 +105,8 @@ func (s *Service) DeleteEnrollmentToken(ctx context.Context, id string) error {
 	})
 }
 
-// useEnrollmentToken takes one use of the token with this hash, in the
-// transaction of the enrollment. Tokens that are not of this kind have no uses to
-// take.
+// useEnrollmentToken uses up one use of the token with this hash, in the transaction of the
+// enrollment. It must be called only for tokens of this kind: others have no limited uses.
 func (s *Service) useEnrollmentToken(ctx context.Context, tx *db.Tx, hash string) error {
 	n, err := tx.Exec(
 		ctx, "UPDATE enrollment_tokens SET uses = uses + 1 WHERE hash = ? AND expires_at > ? AND uses < max_uses",

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	maxEventBytes = 1 << 20 // of an event, as of a request with one
+	maxEventBytes = 1 << 20 // maximum size of an event's payload, and of a request with one event
 	maxBatch      = 1000
 	maxEventID    = 128
 )
@@ -40,23 +40,23 @@ type Event struct {
 	ReceivedAt db.Time                    `db:"received_at"`
 }
 
-// EventInput is an event as a caller hands it over.
+// EventInput is an event as received from a caller.
 type EventInput struct {
-	EventID   string // made when empty
+	EventID   string // generated if empty
 	SiteID    string
 	Topic     string
 	Payload   json.RawMessage
 	Headers   map[string]string
-	EventTime *time.Time // the time of acceptance when nil
+	EventTime *time.Time // nil: the time of acceptance
 }
 
-// Receipt says that an event is durable.
+// Receipt confirms that an event is on disk.
 type Receipt struct {
 	EventID   string
 	Duplicate bool
 }
 
-// check refuses malformed events. at precedes the names of fields in faults.
+// check returns an error for a malformed event. at is the prefix of field names in errors.
 func (e *EventInput) check(at string) error {
 	if e.SiteID == "" {
 		return fault.InvalidField(at+"site_id", "is required")
@@ -107,7 +107,7 @@ func (s *Service) Ingest(ctx context.Context, in EventInput) (Receipt, error) {
 	return Receipt{EventID: row.EventID, Duplicate: duplicate}, ingestFault(err)
 }
 
-// IngestBatch accepts up to maxBatch events, all or none.
+// IngestBatch accepts 1 to maxBatch events, all or none.
 func (s *Service) IngestBatch(ctx context.Context, in []EventInput) ([]Receipt, error) {
 	if len(in) == 0 || len(in) > maxBatch {
 		return nil, fault.InvalidField("events", "must hold 1 to %d events", maxBatch)
@@ -135,8 +135,8 @@ func (s *Service) IngestBatch(ctx context.Context, in []EventInput) ([]Receipt, 
 	return receipts, nil
 }
 
-// ingestFault makes a failure that is nobody's fault one of persistence: the
-// caller must know that nothing was accepted.
+// ingestFault turns internal errors into StorageFailed, so that the caller knows that nothing was
+// accepted and the event must be sent again.
 func ingestFault(err error) error {
 	if err == nil || fault.KindOf(err) != fault.Internal {
 		return err
@@ -168,8 +168,8 @@ var errBacklog = fault.New(
 	"too many deliveries are waiting for their targets; try again later",
 ).WithCode("backlog_full").WithRetryAfter(5 * time.Second)
 
-// writeEvents stores events with the deliveries that routes want of them, and
-// reports which are duplicates. It numbers them in commit order.
+// writeEvents stores events with their deliveries and reports which ones are duplicates. Sequence
+// numbers are in commit order.
 func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) ([]bool, error) {
 	last, err := take(ctx, tx, "event", len(events))
 	if err != nil {
@@ -227,22 +227,23 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 	return duplicates, s.routeEvents(ctx, tx, routes, events, duplicates, now)
 }
 
-// eventMinutes counts accepted events. Retention deletes its rows together with the events.
+// eventMinutes counts accepted events per minute. Retention deletes its rows together with the
+// events.
 var eventMinutes = series.NewTable(series.Table{
 	Name: "event_minutes", Key: []string{"org_id"}, First: []string{"first_seq"}, Sums: []string{"events", "bytes"},
 })
 
 type eventMinute struct{ events, firstSeq, bytes int64 }
 
-// eventOverhead is about what an event takes besides its payload, in bytes.
+// eventOverhead is the approximate size of an event without its payload, in bytes.
 const eventOverhead = 400
 
-// insertEvents stores events, whose numbers follow one another, and returns the
-// numbers of those that were new; nil means all of them.
+// insertEvents stores events, which have consecutive sequence numbers, and returns the numbers of
+// those that were new. nil means all of them.
 func insertEvents(ctx context.Context, tx *db.Tx, events []*Event) (map[int64]bool, error) {
 	var inserted int64
 	for rest := events; len(rest) > 0; {
-		// Powers of two make few distinct statements, which stay prepared.
+		// Powers of two keep the number of distinct statements small, so they stay prepared.
 		n := min(maxInsert, 1<<(bits.Len(uint(len(rest)))-1))
 		args := make([]any, 0, n*insertColumns)
 		for _, e := range rest[:n] {
@@ -283,7 +284,7 @@ const (
 	insertColumns = 9
 )
 
-// insertEventsSQL has the statement that inserts so many events.
+// insertEventsSQL holds the INSERT statements by number of events.
 var insertEventsSQL = func() map[int]string {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	texts := map[int]string{}
@@ -347,7 +348,7 @@ type EventFilter struct {
 	SiteID  string
 	Minutes int
 	Topic   string // a pattern
-	Before  int64  // only events accepted before this number
+	Before  int64  // only events with a smaller sequence number
 	Limit   int
 }
 
@@ -365,7 +366,7 @@ func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	}
 	if f.Minutes > 0 {
 		since := s.now().Add(-time.Duration(f.Minutes) * time.Minute)
-		// The minutes' first numbers narrow the search; the time decides.
+		// first_seq of the minutes narrows the search; received_at decides.
 		where += " AND seq >= (SELECT COALESCE(MIN(first_seq), 9223372036854775807) FROM event_minutes WHERE minute >= ?) AND received_at >= ?"
 		args = append(args, db.At(since.Truncate(time.Minute)), db.At(since))
 	}
@@ -379,7 +380,7 @@ func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 			append(args, f.Limit)...)
 		return events, err
 	}
-	// LIKE would ask for an index we do not have; * becomes % and the rest is escaped.
+	// LIKE would need an index that the table does not have. * becomes %, and the rest is escaped.
 	like := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(f.Topic)
 	err := s.db.Select(
 		ctx,

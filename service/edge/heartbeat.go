@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// Heartbeat is what an agent tells with a sign of life; empty fields and nil
-// labels leave what is known.
+// Heartbeat is a heartbeat of an agent. An empty version and nil labels leave the stored ones
+// unchanged.
 type Heartbeat struct {
 	Version string
 	Labels  map[string]string
@@ -22,15 +22,15 @@ type Heartbeat struct {
 	at     time.Time
 }
 
-// HeartbeatReply is what the control plane answers.
+// HeartbeatReply is the response to a heartbeat.
 type HeartbeatReply struct {
 	Site             Site
 	RenewCertificate bool
 	DesiredRevision  int64 // see desired.go
 }
 
-// Heartbeat notes that the calling site lives. Sites beat by the thousand, so
-// their beats share transactions.
+// Heartbeat records a heartbeat of the calling site. Concurrent heartbeats share transactions,
+// since there may be thousands of sites.
 func (s *Service) Heartbeat(ctx context.Context, h Heartbeat) (HeartbeatReply, error) {
 	if err := text.Check("version", h.Version); err != nil {
 		return HeartbeatReply{}, err
@@ -44,21 +44,21 @@ func (s *Service) Heartbeat(ctx context.Context, h Heartbeat) (HeartbeatReply, e
 		return HeartbeatReply{}, err
 	}
 	site := reply.Site
-	if site.ID == "" || site.Status == siteRevoked { // deleted or revoked while we waited
+	if site.ID == "" || site.Status == siteRevoked { // deleted or revoked while this call waited
 		return HeartbeatReply{}, errBadToken
 	}
 	reply.RenewCertificate = !site.CertNotAfter.IsZero() && s.now().After(site.CertNotAfter.Add(-certificateValidity/3))
 	return reply, nil
 }
 
-// writeHeartbeats stores a batch of heartbeats and returns for each its site and
-// what the site's number is.
+// writeHeartbeats stores a batch of heartbeats. For each it returns the site and the site's desired
+// revision.
 func (s *Service) writeHeartbeats(ctx context.Context, tx *db.Tx, beats []Heartbeat) ([]HeartbeatReply, error) {
 	ids := make([]string, len(beats))
 	for i, h := range beats {
 		ids[i] = h.siteID
 	}
-	slices.Sort(ids) // every replica locks in the same order
+	slices.Sort(ids) // all replicas lock in the same order
 	ids = slices.Compact(ids)
 	query, args, err := db.In("SELECT * FROM sites WHERE id IN (?) ORDER BY id", ids)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h H
 	return err
 }
 
-// errNoPKI answers what needs the certificate authority when it is switched off.
+// errNoPKI is returned by operations that need the certificate authority while it is disabled.
 var errNoPKI = fault.New(
 	fault.Unavailable,
 	"the certificate authority is switched off; start the service with --pki=true",

@@ -11,12 +11,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// api translates between the contract and the domain, and does nothing else.
+// api translates between the contract and the domain. It contains no logic of its own.
 type api struct{ s *Service }
 
 var _ edgeapi.Server = api{}
 
-// openShell puts the contract's operations behind authorization and limits.
+// openShell creates the HTTP handler, which enforces authorization and limits for the contract's
+// operations.
 func (s *Service) openShell(deps Deps) error {
 	c, err := Contract()
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *Service) openShell(deps Deps) error {
 		Identify: s.identify,
 		Admit:    s.authorize,
 		Around:   s.limitCallers,
-		// Whoever signs in is counted by network: there is no caller yet.
+		// Logins are counted by network, since there is no caller yet.
 		Rates: map[string]shell.Rate{rateLogin: {PerSecond: 2, Burst: 120}},
 		Now:   s.now,
 		Body:  s.limitBatches,
@@ -55,10 +56,10 @@ func (s *Service) openShell(deps Deps) error {
 	return nil
 }
 
-// Handler answers all requests.
+// Handler returns the handler of all requests.
 func (s *Service) Handler() http.Handler { return s.shell.Handler() }
 
-// value is what a pointer points to, or zero.
+// value returns *p, or the zero value if p is nil.
 func value[T any](p *T) T {
 	var zero T
 	if p == nil {
@@ -67,10 +68,10 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// ref points to a copy of v.
+// ref returns a pointer to a copy of v.
 func ref[T any](v T) *T { return &v }
 
-// orEmpty makes a nil map an empty one, since the contract knows no null.
+// orEmpty returns an empty map for nil, since the contract does not allow null.
 func orEmpty[V any](m map[string]V) map[string]V {
 	if m == nil {
 		return map[string]V{}
@@ -85,7 +86,7 @@ func object(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-// GetVersion tells what is running.
+// GetVersion returns the running version.
 func (a api) GetVersion(context.Context, edgeapi.GetVersionRequestObject) (edgeapi.GetVersionResponseObject, error) {
 	b := telemetry.BuildInfo()
 	return edgeapi.GetVersion200JSONResponse{

@@ -52,7 +52,7 @@ func apiAuditEntry(e audit.Entry) edgeapi.AuditEntry {
 	}
 }
 
-// VerifyAudit recomputes the audit log's chain.
+// VerifyAudit verifies the hash chain of the audit log.
 func (a api) VerifyAudit(
 	ctx context.Context, _ edgeapi.VerifyAuditRequestObject,
 ) (edgeapi.VerifyAuditResponseObject, error) {
@@ -103,7 +103,7 @@ func (a api) VerifyAudit(
 	}, nil
 }
 
-// AcknowledgeAudit ends the alarm of breaks that are known.
+// AcknowledgeAudit acknowledges known breaks, which ends their alarm.
 func (a api) AcknowledgeAudit(
 	ctx context.Context, req edgeapi.AcknowledgeAuditRequestObject,
 ) (edgeapi.AcknowledgeAuditResponseObject, error) {

@@ -40,7 +40,7 @@ func (a api) GetMe(ctx context.Context, _ edgeapi.GetMeRequestObject) (edgeapi.G
 	}, nil
 }
 
-// oidcLogin sends the browser to the identity provider.
+// oidcLogin redirects the browser to the identity provider.
 func (a api) oidcLogin(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if a.s.oidc == nil {
 		return errNoOIDC
@@ -48,7 +48,7 @@ func (a api) oidcLogin(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	return a.s.oidc.Login(w, r)
 }
 
-// oidcCallback completes the login and sends the browser to the console.
+// oidcCallback completes the login and redirects the browser to the console.
 func (a api) oidcCallback(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if a.s.oidc == nil {
 		return errNoOIDC
@@ -79,7 +79,7 @@ func (a api) ListOrgs(ctx context.Context, req edgeapi.ListOrgsRequestObject) (e
 	return edgeapi.ListOrgs200JSONResponse{Body: out, Headers: edgeapi.ListOrgs200ResponseHeaders{Link: next}}, err
 }
 
-// redacted is what reads show in place of the hashes of tokens.
+// redacted replaces the hashes of tokens in responses.
 const redacted = "[redacted]"
 
 func apiOrg(o Org) edgeapi.Org {
@@ -93,7 +93,7 @@ func apiOrg(o Org) edgeapi.Org {
 	}
 }
 
-// CreateOrg makes an org with its tokens.
+// CreateOrg creates an org with its tokens.
 func (a api) CreateOrg(
 	ctx context.Context, req edgeapi.CreateOrgRequestObject,
 ) (edgeapi.CreateOrgResponseObject, error) {
@@ -105,7 +105,7 @@ func (a api) CreateOrg(
 		EnrollmentToken: tokens.Enrollment, AdminToken: tokens.Admin, ViewerToken: tokens.Viewer}, nil
 }
 
-// GetOrg reads one org.
+// GetOrg returns one org.
 func (a api) GetOrg(ctx context.Context, req edgeapi.GetOrgRequestObject) (edgeapi.GetOrgResponseObject, error) {
 	org, err := a.s.Org(ctx, req.Id)
 	if err != nil {

@@ -59,7 +59,7 @@ func apiHealth(h *HealthCheck) *edgeapi.HealthCheck {
 	}
 }
 
-// health completes a check with what the contract says of fields not given.
+// health fills in the contract's defaults for fields that are not set.
 func health(in *edgeapi.HealthCheck) *HealthCheck {
 	if in == nil {
 		return nil
@@ -102,7 +102,7 @@ func (a api) ListDeployments(
 	}, err
 }
 
-// CreateDeployment has a site run an image.
+// CreateDeployment deploys an image to a site.
 func (a api) CreateDeployment(
 	ctx context.Context, req edgeapi.CreateDeploymentRequestObject,
 ) (edgeapi.CreateDeploymentResponseObject, error) {
@@ -123,7 +123,7 @@ func (a api) CreateDeployment(
 	return edgeapi.CreateDeployment201JSONResponse(apiDeployment(d)), nil
 }
 
-// GetDeployment reads one deployment.
+// GetDeployment returns one deployment.
 func (a api) GetDeployment(
 	ctx context.Context, req edgeapi.GetDeploymentRequestObject,
 ) (edgeapi.GetDeploymentResponseObject, error) {
@@ -155,14 +155,14 @@ func (a api) PatchDeployment(
 	return edgeapi.PatchDeployment200JSONResponse(apiDeployment(d)), nil
 }
 
-// DeleteDeployment removes a deployment.
+// DeleteDeployment deletes a deployment.
 func (a api) DeleteDeployment(
 	ctx context.Context, req edgeapi.DeleteDeploymentRequestObject,
 ) (edgeapi.DeleteDeploymentResponseObject, error) {
 	return edgeapi.DeleteDeployment204Response{}, a.s.DeleteDeployment(ctx, req.Id)
 }
 
-// ListAgentDeployments lists what the calling site should run.
+// ListAgentDeployments lists the calling site's deployments.
 func (a api) ListAgentDeployments(
 	ctx context.Context, req edgeapi.ListAgentDeploymentsRequestObject,
 ) (edgeapi.ListAgentDeploymentsResponseObject, error) {
@@ -209,7 +209,7 @@ func apiAgentDeployment(d AgentDeployment) edgeapi.AgentDeployment {
 	}
 }
 
-// ReportDeploymentStatus notes how a deployment does.
+// ReportDeploymentStatus stores an agent's report on a deployment.
 func (a api) ReportDeploymentStatus(
 	ctx context.Context, req edgeapi.ReportDeploymentStatusRequestObject,
 ) (edgeapi.ReportDeploymentStatusResponseObject, error) {
@@ -226,7 +226,7 @@ func (a api) ReportDeploymentStatus(
 	return edgeapi.ReportDeploymentStatus200JSONResponse(apiDeployment(d)), nil
 }
 
-// RollbackDeployment goes back to the image before.
+// RollbackDeployment goes back to the previous release.
 func (a api) RollbackDeployment(
 	ctx context.Context, req edgeapi.RollbackDeploymentRequestObject,
 ) (edgeapi.RollbackDeploymentResponseObject, error) {
@@ -255,7 +255,7 @@ func apiPolicyPack(p PolicyPack) edgeapi.PolicyPack {
 	}
 }
 
-// ListPolicyPacks lists the packs that concern the caller.
+// ListPolicyPacks lists the packs that the caller may see.
 func (a api) ListPolicyPacks(
 	ctx context.Context, req edgeapi.ListPolicyPacksRequestObject,
 ) (edgeapi.ListPolicyPacksResponseObject, error) {
@@ -276,7 +276,7 @@ func (a api) ListPolicyPacks(
 	}, err
 }
 
-// ListAgentPolicyPacks lists the packs that bind the calling site.
+// ListAgentPolicyPacks lists the packs that apply to the calling site.
 func (a api) ListAgentPolicyPacks(
 	ctx context.Context, req edgeapi.ListAgentPolicyPacksRequestObject,
 ) (edgeapi.ListAgentPolicyPacksResponseObject, error) {
@@ -297,7 +297,7 @@ func (a api) ListAgentPolicyPacks(
 	}, err
 }
 
-// CheckImage tries an image against the packs.
+// CheckImage checks an image against the packs.
 func (a api) CheckImage(
 	ctx context.Context, req edgeapi.CheckImageRequestObject,
 ) (edgeapi.CheckImageResponseObject, error) {
@@ -317,7 +317,7 @@ func (a api) CheckImage(
 	return out, nil
 }
 
-// CreatePolicyPack makes a pack.
+// CreatePolicyPack creates a pack.
 func (a api) CreatePolicyPack(
 	ctx context.Context, req edgeapi.CreatePolicyPackRequestObject,
 ) (edgeapi.CreatePolicyPackResponseObject, error) {
@@ -336,7 +336,7 @@ func (a api) CreatePolicyPack(
 	return edgeapi.CreatePolicyPack201JSONResponse(apiPolicyPack(p)), nil
 }
 
-// GetPolicyPack reads one pack.
+// GetPolicyPack returns one pack.
 func (a api) GetPolicyPack(
 	ctx context.Context, req edgeapi.GetPolicyPackRequestObject,
 ) (edgeapi.GetPolicyPackResponseObject, error) {
@@ -361,7 +361,7 @@ func (a api) PatchPolicyPack(
 	return edgeapi.PatchPolicyPack200JSONResponse(apiPolicyPack(p)), nil
 }
 
-// DeletePolicyPack removes a pack.
+// DeletePolicyPack deletes a pack.
 func (a api) DeletePolicyPack(
 	ctx context.Context, req edgeapi.DeletePolicyPackRequestObject,
 ) (edgeapi.DeletePolicyPackResponseObject, error) {

@@ -67,7 +67,7 @@ func (a api) ListDevices(
 	}, err
 }
 
-// RegisterDevice makes a device known or refreshes it.
+// RegisterDevice registers a device or updates it.
 func (a api) RegisterDevice(
 	ctx context.Context, req edgeapi.RegisterDeviceRequestObject,
 ) (edgeapi.RegisterDeviceResponseObject, error) {
@@ -91,7 +91,7 @@ func (a api) RegisterDevice(
 	return edgeapi.RegisterDevice200JSONResponse(apiDevice(d)), nil
 }
 
-// GetDevice reads one device.
+// GetDevice returns one device.
 func (a api) GetDevice(
 	ctx context.Context, req edgeapi.GetDeviceRequestObject,
 ) (edgeapi.GetDeviceResponseObject, error) {
@@ -102,14 +102,14 @@ func (a api) GetDevice(
 	return edgeapi.GetDevice200JSONResponse(apiDevice(d)), nil
 }
 
-// DeleteDevice forgets a device.
+// DeleteDevice deletes a device.
 func (a api) DeleteDevice(
 	ctx context.Context, req edgeapi.DeleteDeviceRequestObject,
 ) (edgeapi.DeleteDeviceResponseObject, error) {
 	return edgeapi.DeleteDevice204Response{}, a.s.DeleteDevice(ctx, req.Id)
 }
 
-// GetOTA reads a device's update.
+// GetOTA returns a device's update.
 func (a api) GetOTA(ctx context.Context, req edgeapi.GetOTARequestObject) (edgeapi.GetOTAResponseObject, error) {
 	d, err := a.s.OTA(ctx, req.Id)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a api) GetOTA(ctx context.Context, req edgeapi.GetOTARequestObject) (edgea
 	return edgeapi.GetOTA200JSONResponse(out), err
 }
 
-// RequestOTA asks a device to update.
+// RequestOTA requests an update of a device.
 func (a api) RequestOTA(
 	ctx context.Context, req edgeapi.RequestOTARequestObject,
 ) (edgeapi.RequestOTAResponseObject, error) {
@@ -134,7 +134,7 @@ func (a api) RequestOTA(
 	return edgeapi.RequestOTA200JSONResponse(apiTwin(d)), nil
 }
 
-// ReportOTAStatus moves a device's update.
+// ReportOTAStatus stores the progress of a device's update.
 func (a api) ReportOTAStatus(
 	ctx context.Context, req edgeapi.ReportOTAStatusRequestObject,
 ) (edgeapi.ReportOTAStatusResponseObject, error) {
@@ -197,7 +197,7 @@ func (a api) ListAgentTwins(
 	}, err
 }
 
-// GetTwin reads one twin.
+// GetTwin returns one twin.
 func (a api) GetTwin(ctx context.Context, req edgeapi.GetTwinRequestObject) (edgeapi.GetTwinResponseObject, error) {
 	d, err := a.s.Device(ctx, req.Id)
 	if err != nil {
@@ -227,7 +227,7 @@ func (a api) PutDesired(
 	}, nil
 }
 
-// ReportTwin merges into a twin's reported state.
+// ReportTwin merges a patch into a twin's reported state.
 func (a api) ReportTwin(
 	ctx context.Context, req edgeapi.ReportTwinRequestObject,
 ) (edgeapi.ReportTwinResponseObject, error) {
@@ -316,7 +316,7 @@ func (a api) ListCampaigns(
 	}, err
 }
 
-// CreateCampaign drafts a campaign.
+// CreateCampaign creates a draft campaign.
 func (a api) CreateCampaign(
 	ctx context.Context, req edgeapi.CreateCampaignRequestObject,
 ) (edgeapi.CreateCampaignResponseObject, error) {
@@ -358,7 +358,7 @@ func (a api) CreateCampaign(
 	return edgeapi.CreateCampaign201JSONResponse(apiCampaign(c)), nil
 }
 
-// GetCampaign reads one campaign.
+// GetCampaign returns one campaign.
 func (a api) GetCampaign(
 	ctx context.Context, req edgeapi.GetCampaignRequestObject,
 ) (edgeapi.GetCampaignResponseObject, error) {
@@ -399,7 +399,7 @@ func (a api) ListCampaignDevices(
 	}, err
 }
 
-// StartCampaign begins a campaign.
+// StartCampaign starts a campaign.
 func (a api) StartCampaign(
 	ctx context.Context, req edgeapi.StartCampaignRequestObject,
 ) (edgeapi.StartCampaignResponseObject, error) {

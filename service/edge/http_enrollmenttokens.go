@@ -41,7 +41,7 @@ func (a api) ListEnrollmentTokens(
 	}, err
 }
 
-// CreateEnrollmentToken makes a token.
+// CreateEnrollmentToken creates a token.
 func (a api) CreateEnrollmentToken(
 	ctx context.Context, req edgeapi.CreateEnrollmentTokenRequestObject,
 ) (edgeapi.CreateEnrollmentTokenResponseObject, error) {
@@ -66,7 +66,7 @@ func (a api) CreateEnrollmentToken(
 	}, nil
 }
 
-// DeleteEnrollmentToken withdraws a token.
+// DeleteEnrollmentToken revokes a token.
 func (a api) DeleteEnrollmentToken(
 	ctx context.Context, req edgeapi.DeleteEnrollmentTokenRequestObject,
 ) (edgeapi.DeleteEnrollmentTokenResponseObject, error) {

@@ -76,8 +76,8 @@ func apiEvent(e Event) edgeapi.Event {
 	}
 }
 
-// payload is what is stored of an event's payload. What is not JSON, since somebody edited the
-// database, is shown as text: one such row must not hide the others.
+// payload returns a stored payload as JSON. If the database was edited and it is not valid JSON,
+// payload returns it as a JSON string, so that one such row does not hide the others.
 func payload(stored string) json.RawMessage {
 	if !json.Valid([]byte(stored)) {
 		return mustJSON(stored)
@@ -131,7 +131,7 @@ func (a api) ListRoutes(
 	return edgeapi.ListRoutes200JSONResponse{Body: out, Headers: edgeapi.ListRoutes200ResponseHeaders{Link: next}}, err
 }
 
-// CreateRoute makes a route and shows its secret, this once.
+// CreateRoute creates a route. Only this response contains its secret.
 func (a api) CreateRoute(
 	ctx context.Context, req edgeapi.CreateRouteRequestObject,
 ) (edgeapi.CreateRouteResponseObject, error) {
@@ -159,7 +159,7 @@ func (a api) CreateRoute(
 	return edgeapi.CreateRoute201JSONResponse(out), nil
 }
 
-// GetRoute reads one route.
+// GetRoute returns one route.
 func (a api) GetRoute(ctx context.Context, req edgeapi.GetRouteRequestObject) (edgeapi.GetRouteResponseObject, error) {
 	r, err := a.s.RouteWithHealth(ctx, req.Id)
 	if err != nil {
@@ -194,14 +194,14 @@ func (a api) PatchRoute(
 	return edgeapi.PatchRoute200JSONResponse(apiRoute(r)), nil
 }
 
-// DeleteRoute removes a route.
+// DeleteRoute deletes a route.
 func (a api) DeleteRoute(
 	ctx context.Context, req edgeapi.DeleteRouteRequestObject,
 ) (edgeapi.DeleteRouteResponseObject, error) {
 	return edgeapi.DeleteRoute204Response{}, a.s.DeleteRoute(ctx, req.Id)
 }
 
-// TestRoute sends a made-up event over a route.
+// TestRoute sends a test event to a route's target.
 func (a api) TestRoute(
 	ctx context.Context, req edgeapi.TestRouteRequestObject,
 ) (edgeapi.TestRouteResponseObject, error) {
@@ -225,7 +225,7 @@ func (a api) TestRoute(
 	return out, nil
 }
 
-// GetRouteStats tells how delivery over a route goes.
+// GetRouteStats returns the delivery statistics of a route.
 func (a api) GetRouteStats(
 	ctx context.Context, req edgeapi.GetRouteStatsRequestObject,
 ) (edgeapi.GetRouteStatsResponseObject, error) {
@@ -316,7 +316,7 @@ func (a api) ListDeadLetters(
 	}, err
 }
 
-// GetDeadLetter reads one dead letter.
+// GetDeadLetter returns one dead letter.
 func (a api) GetDeadLetter(
 	ctx context.Context, req edgeapi.GetDeadLetterRequestObject,
 ) (edgeapi.GetDeadLetterResponseObject, error) {
@@ -327,14 +327,14 @@ func (a api) GetDeadLetter(
 	return edgeapi.GetDeadLetter200JSONResponse(apiDeadLetter(d)), nil
 }
 
-// DeleteDeadLetter gives up on a dead letter.
+// DeleteDeadLetter deletes a dead letter.
 func (a api) DeleteDeadLetter(
 	ctx context.Context, req edgeapi.DeleteDeadLetterRequestObject,
 ) (edgeapi.DeleteDeadLetterResponseObject, error) {
 	return edgeapi.DeleteDeadLetter204Response{}, a.s.DeleteDeadLetter(ctx, req.Id)
 }
 
-// ReplayDeadLetter delivers a dead letter again.
+// ReplayDeadLetter queues a dead letter for delivery again.
 func (a api) ReplayDeadLetter(
 	ctx context.Context, req edgeapi.ReplayDeadLetterRequestObject,
 ) (edgeapi.ReplayDeadLetterResponseObject, error) {
@@ -345,7 +345,7 @@ func (a api) ReplayDeadLetter(
 	return edgeapi.ReplayDeadLetter202JSONResponse(apiDeadLetter(d)), nil
 }
 
-// ReplayDeadLetters delivers many dead letters again.
+// ReplayDeadLetters starts a job that queues many dead letters for delivery again.
 func (a api) ReplayDeadLetters(
 	ctx context.Context, req edgeapi.ReplayDeadLettersRequestObject,
 ) (edgeapi.ReplayDeadLettersResponseObject, error) {

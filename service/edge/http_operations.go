@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// GetOverview shows the caller's fleet at a glance.
+// GetOverview returns counts and rates of the caller's fleet.
 func (a api) GetOverview(
 	ctx context.Context, _ edgeapi.GetOverviewRequestObject,
 ) (edgeapi.GetOverviewResponseObject, error) {
@@ -70,7 +70,7 @@ func (a api) ListAlerts(
 	return edgeapi.ListAlerts200JSONResponse{Body: out, Headers: edgeapi.ListAlerts200ResponseHeaders{Link: next}}, err
 }
 
-// alertStatus is the status to select by; empty for all.
+// alertStatus returns the status to filter by, or "" for all.
 func alertStatus(asked string) string {
 	if asked == "all" {
 		return ""
@@ -78,7 +78,7 @@ func alertStatus(asked string) string {
 	return asked
 }
 
-// ListAlertGroups counts alerts by what they have in common.
+// ListAlertGroups counts alerts by kind, severity or site.
 func (a api) ListAlertGroups(
 	ctx context.Context, req edgeapi.ListAlertGroupsRequestObject,
 ) (edgeapi.ListAlertGroupsResponseObject, error) {
@@ -103,7 +103,7 @@ func (a api) ListAlertGroups(
 	})), nil
 }
 
-// AcknowledgeAlert records that the caller takes care of an alert.
+// AcknowledgeAlert records that the caller is handling an alert.
 func (a api) AcknowledgeAlert(
 	ctx context.Context, req edgeapi.AcknowledgeAlertRequestObject,
 ) (edgeapi.AcknowledgeAlertResponseObject, error) {
@@ -111,7 +111,7 @@ func (a api) AcknowledgeAlert(
 	return edgeapi.AcknowledgeAlert200JSONResponse(apiAlert(al)), err
 }
 
-// SilenceAlert has nobody notified of an alert until a time.
+// SilenceAlert suppresses notifications of an alert until the given time.
 func (a api) SilenceAlert(
 	ctx context.Context, req edgeapi.SilenceAlertRequestObject,
 ) (edgeapi.SilenceAlertResponseObject, error) {
@@ -201,7 +201,7 @@ func (a api) AddActivity(
 	return edgeapi.AddActivity200JSONResponse(list.Each(lines, apiActivity)), nil
 }
 
-// streamActivity serves activity lines as they come.
+// streamActivity streams activity lines to the client.
 func (a api) streamActivity(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	f := feed.Feed{Newest: a.s.newestActivity, Bell: &a.s.activityBell, Poll: streamPoll}
 	return f.Serve(w, r, func(ctx context.Context, after int64) ([]httpserve.Event, error) {
@@ -212,6 +212,6 @@ func (a api) streamActivity(w http.ResponseWriter, r *http.Request, caller Calle
 	})
 }
 
-// streamPoll is how soon a stream sees what another replica did; what this one
-// did wakes it at once.
+// streamPoll is how often a stream polls for lines that another replica added. Lines of this
+// replica wake it at once.
 const streamPoll = time.Second

@@ -30,7 +30,7 @@ func apiSite(s Site) edgeapi.Site {
 	return out
 }
 
-// Enroll makes a site.
+// Enroll enrolls a new site.
 func (a api) Enroll(ctx context.Context, req edgeapi.EnrollRequestObject) (edgeapi.EnrollResponseObject, error) {
 	b := req.Body
 	e, err := a.s.Enroll(ctx, EnrollRequest{
@@ -73,7 +73,7 @@ func (a api) ListSites(
 	return edgeapi.ListSites200JSONResponse{Body: out, Headers: edgeapi.ListSites200ResponseHeaders{Link: next}}, err
 }
 
-// GetSite reads one site.
+// GetSite returns one site.
 func (a api) GetSite(ctx context.Context, req edgeapi.GetSiteRequestObject) (edgeapi.GetSiteResponseObject, error) {
 	site, err := a.s.Site(ctx, req.Id)
 	if err != nil {
@@ -93,14 +93,14 @@ func (a api) PatchSite(
 	return edgeapi.PatchSite200JSONResponse(apiSite(site)), nil
 }
 
-// DeleteSite removes a site.
+// DeleteSite deletes a site.
 func (a api) DeleteSite(
 	ctx context.Context, req edgeapi.DeleteSiteRequestObject,
 ) (edgeapi.DeleteSiteResponseObject, error) {
 	return edgeapi.DeleteSite204Response{}, a.s.DeleteSite(ctx, req.Id)
 }
 
-// RevokeSite shuts a site out.
+// RevokeSite revokes a site.
 func (a api) RevokeSite(
 	ctx context.Context, req edgeapi.RevokeSiteRequestObject,
 ) (edgeapi.RevokeSiteResponseObject, error) {
@@ -127,7 +127,7 @@ func (a api) RotateCertificate(
 	}, nil
 }
 
-// GetCRL serves the revocation list.
+// GetCRL returns the revocation list, in DER or PEM.
 func (a api) GetCRL(ctx context.Context, req edgeapi.GetCRLRequestObject) (edgeapi.GetCRLResponseObject, error) {
 	list, err := a.s.CRL(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a api) GetCRL(ctx context.Context, req edgeapi.GetCRLRequestObject) (edgea
 	}, nil
 }
 
-// Heartbeat notes that the calling site lives.
+// Heartbeat records a heartbeat of the calling site.
 func (a api) Heartbeat(
 	ctx context.Context, req edgeapi.HeartbeatRequestObject,
 ) (edgeapi.HeartbeatResponseObject, error) {

@@ -16,8 +16,8 @@ func newRouteSealer(key []byte) (*auth.Sealer, error) {
 	return auth.NewSealer(key, "edge route secrets")
 }
 
-// keyFits holds a key against a database that knows no fingerprint yet: a route's secret opens with
-// the right one.
+// keyFits checks a key against a database that has no fingerprint of it yet: the right key opens
+// the secret of any route. used reports whether there is a route to check.
 func (s *Service) keyFits(ctx context.Context, key []byte) (used, fits bool, err error) {
 	var route struct {
 		ID     string `db:"id"`
@@ -38,11 +38,11 @@ func (s *Service) keyFits(ctx context.Context, key []byte) (used, fits bool, err
 	return true, err == nil, nil
 }
 
-// reasonKeyLost is why a route is disabled whose secret cannot be read any more.
+// reasonKeyLost is the reason for disabling a route whose secret can no longer be decrypted.
 const reasonKeyLost = "its secret was sealed with a key that is lost; give it a new secret and enable it"
 
 // disableUnreadable disables the routes whose secrets were sealed with a key that was replaced.
-// What they have pending becomes dead letters, which can be replayed.
+// Their pending deliveries become dead letters, which can be replayed.
 func (s *Service) disableUnreadable(ctx context.Context) error {
 	ctx = asSystem(ctx)
 	var ids []string
@@ -75,7 +75,8 @@ func (s *Service) disableUnreadable(ctx context.Context) error {
 // authorityName is the name of the certificate authority's fingerprint in the database.
 const authorityName = "pki-ca"
 
-// openAuthority loads the certificate authority, or makes one for a database that knows none.
+// openAuthority loads the certificate authority, or creates one if the database has no fingerprint
+// of one.
 func (s *Service) openAuthority(ctx context.Context, dir string) error {
 	known, err := keyring.Known(ctx, s.db, authorityName)
 	if err != nil {

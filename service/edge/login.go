@@ -13,7 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
-// Session is a login: a global admin or viewer for twelve hours.
+// Session is a login as global admin or viewer. It expires after twelve hours.
 type Session struct {
 	Token     string
 	Role      Role
@@ -22,8 +22,8 @@ type Session struct {
 
 var errBadLogin = fault.New(fault.Unauthenticated, "unknown username or wrong password")
 
-// Login exchanges the operator's username and password for a session. Attempts
-// are throttled by username and by address.
+// Login exchanges the operator's username and password for a session. Attempts are throttled by
+// network, and by username and network.
 func (s *Service) Login(ctx context.Context, username, password string) (Session, error) {
 	peer := shell.PeerOf(ctx)
 	address, from := peer.IP, peer.Network
@@ -54,7 +54,7 @@ func (s *Service) Login(ctx context.Context, username, password string) (Session
 func (s *Service) verifyPassword(ctx context.Context, username, password string) (bool, error) {
 	known := s.configured.Load()
 	if known.username == "" || subtle.ConstantTimeCompare([]byte(username), []byte(known.username)) != 1 {
-		// As much work as for a known name, so that the time tells nothing.
+		// Takes as long as for a known name, so that timing does not reveal which names exist.
 		return s.hasher.VerifyUnknown(ctx, password)
 	}
 	return s.hasher.VerifyPassword(ctx, known.passwordHash, password)
@@ -81,7 +81,7 @@ func (s *Service) openSession(ctx context.Context, subject string, role Role, me
 	return session, err
 }
 
-// Logout ends the calling session. Tokens that are not sessions cannot log out.
+// Logout ends the calling session. It fails with Conflict if the caller's token is not a session.
 func (s *Service) Logout(ctx context.Context) error {
 	caller := callerFrom(ctx)
 	if caller.Kind != KindSession {
@@ -103,9 +103,10 @@ var errNoOIDC = fault.New(
 	"single sign-on is not configured; set --oidc-issuer, --oidc-client-id and --oidc-redirect-url",
 ).WithCode("oidc_not_configured")
 
-// SignOn opens a session for whom the identity provider names, and returns where the browser goes
-// next: the console, with the session's token in the fragment, which is never sent to a server or
-// written to its logs. refusal is why the identity provider's answer admits nobody, nil if it does.
+// SignOn opens a session for a user whom the identity provider has authenticated. It returns the
+// URL to which the browser goes next: the console, with the session's token in the fragment, which
+// is never sent to a server or written to its logs. refusal is the reason why the user may not log
+// in, or nil.
 func (s *Service) SignOn(ctx context.Context, id auth.Identity, refusal error) (location string, err error) {
 	if refusal != nil {
 		if fault.Is(refusal, fault.Denied) {
@@ -129,7 +130,8 @@ func (s *Service) SignOn(ctx context.Context, id auth.Identity, refusal error) (
 	return s.cfg.OIDC.ConsoleURL + "#oidc_token=" + url.QueryEscape(session.Token), nil
 }
 
-// subjectOf is what a user of single sign-on is called here.
+// subjectOf returns the name of a single sign-on user: the email address if there is one, else the
+// provider's subject.
 func subjectOf(id auth.Identity) string {
 	if id.Email != "" {
 		return id.Email

@@ -11,18 +11,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// What is kept, and for how long, besides events, whose retention is configured.
-// The audit log is kept for ever.
+// Limits of what is kept. The retention of events is configured, and the audit log is kept forever.
 const (
 	keepActivity     = 100_000 // lines
 	keepDeadLetters  = 30 * 24 * time.Hour
 	keepResolved     = 30 * 24 * time.Hour // resolved alerts
 	keepRouteMinutes = 48 * time.Hour
 	keepFinishedJobs = 7 * 24 * time.Hour
-	retentionPage    = 2000 // rows a transaction deletes
+	retentionPage    = 2000 // rows deleted per transaction
 )
 
-// expire deletes what is older than it is kept, in small transactions.
+// expire deletes data past its retention, in small transactions.
 func (s *Service) expire(ctx context.Context) error {
 	now := s.now()
 	var errs []error
@@ -39,8 +38,9 @@ func (s *Service) expire(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// expireEvents deletes events that are too old or, oldest first, too many, but none that is still
-// to be delivered. Each page is found and deleted in one transaction.
+// expireEvents deletes events that are too old and, oldest first, those that exceed RetentionSize.
+// It never deletes events that are still to be delivered. Each page is selected and deleted in one
+// transaction.
 func (s *Service) expireEvents(ctx context.Context) error {
 	for {
 		var deleted int64
@@ -68,16 +68,16 @@ func (s *Service) expireEvents(ctx context.Context) error {
 	}
 }
 
-// retention is what is kept: the events from a number on, and the minutes from a time on.
+// retention is what to keep: events from a sequence number on, and event minutes from a time on.
 type retention struct {
 	event  int64
 	minute time.Time
 }
 
-// retentionCut finds what is kept. It reads the counter first. Events are numbered in the order in
-// which they are committed, so everything that is accepted while it reads on lies behind the
-// counter, and is kept. What lies before it is committed with its minutes and deliveries, and is
-// seen by the reads that follow.
+// retentionCut returns what to keep. It reads the counter first. Events are numbered in commit
+// order, so every event accepted after that has a higher number and is kept. Every event with a
+// lower number is committed, together with its minutes and deliveries, and visible to the reads
+// that follow.
 func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error) {
 	var cut retention
 	if err := tx.Get(ctx, &cut.event, "SELECT value + 1 FROM counters WHERE name = 'event'"); err != nil {
@@ -95,7 +95,7 @@ func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error
 		FirstSeq int64   `db:"first_seq"`
 		Bytes    int64   `db:"bytes"`
 	}
-	// A week has ten thousand minutes.
+	// A week has about ten thousand minutes.
 	if err := tx.Select(
 		ctx, &minutes,
 		"SELECT minute, MIN(first_seq) AS first_seq, CAST(SUM(bytes) AS BIGINT) AS bytes FROM event_minutes GROUP BY minute ORDER BY minute DESC",
@@ -105,7 +105,7 @@ func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error
 	pause(ctx, "minutes read")
 	now := s.now()
 	oldestKept, size, limit := now.Add(-s.cfg.RetentionAge), int64(0), int64(s.cfg.RetentionSize)
-	cut.minute = now.Add(-2 * time.Hour) // rates look back an hour
+	cut.minute = now.Add(-2 * time.Hour) // the overview's rates cover the last hour
 	kept := cut.event
 	for _, m := range minutes {
 		if m.Minute.Add(time.Minute).Before(oldestKept) {
@@ -114,10 +114,10 @@ func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error
 		if m.Minute.Before(cut.minute) {
 			cut.minute = m.Minute.Time
 		}
-		// The clocks of replicas differ, so a later minute may begin with an earlier number.
+		// The clocks of replicas differ, so a later minute may start with an earlier number.
 		first := min(kept, m.FirstSeq)
 		if size += m.Bytes; size > limit {
-			// Of a minute that does not fit as a whole, the newest events stay.
+			// If a minute does not fit as a whole, its newest events stay.
 			kept = first + int64(float64(kept-first)*float64(size-limit)/float64(m.Bytes))
 			break
 		}
@@ -129,7 +129,7 @@ func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error
 
 type pauseKey struct{}
 
-// pause stands between the steps of maintenance, where tests let others in.
+// pause is a hook between the steps of maintenance, where tests run concurrent changes.
 func pause(ctx context.Context, at string) {
 	if f, ok := ctx.Value(pauseKey{}).(func(at string)); ok {
 		f(at)
@@ -141,8 +141,8 @@ func (s *Service) expireDeadLetters(ctx context.Context) error {
 		var gone []string
 		err := s.db.Update(ctx, func(tx *db.Tx) error {
 			gone = nil
-			// The status is asked for twice: PostgreSQL looks at the outer condition again when it has
-			// waited for a replay that took the dead letter.
+			// The status is checked twice: PostgreSQL evaluates the outer condition again after it
+			// has waited for a replay that changed the dead letter.
 			if err := tx.Select(
 				ctx, &gone,
 				"DELETE FROM deadletters WHERE id IN (SELECT id FROM deadletters WHERE status = 'dead' AND created_at < ? ORDER BY created_at LIMIT ?) AND status = 'dead' RETURNING org_id",

@@ -11,17 +11,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// Org is a tenant. Its tokens see its own sites and what belongs to them.
+// Org is a tenant. Its tokens see only its own sites and their objects.
 type Org struct {
 	ID        string  `db:"id"`
 	Name      string  `db:"name"`
 	CreatedAt db.Time `db:"created_at"`
 }
 
-// OrgTokens are an org's credentials, known in plain text only when it is made.
+// OrgTokens are an org's credentials. They exist in plain text only when the org is created.
 type OrgTokens struct{ Enrollment, Admin, Viewer string }
 
-// CreateOrg makes an org and its three tokens.
+// CreateOrg creates an org and its three tokens.
 func (s *Service) CreateOrg(ctx context.Context, name string) (Org, OrgTokens, error) {
 	if err := text.Check("name", name); err != nil {
 		return Org{}, OrgTokens{}, err
@@ -62,22 +62,22 @@ func (s *Service) Orgs(ctx context.Context, after string, limit int) ([]Org, err
 	return orgs, err
 }
 
-// Org reads one org.
+// Org returns one org.
 func (s *Service) Org(ctx context.Context, id string) (Org, error) {
 	var org Org
 	err := s.db.Get(ctx, &org, "SELECT * FROM orgs WHERE id = ?", id)
 	return org, db.NotFound(err, "no org %s", id)
 }
 
-// reasonOrgDeleted is why a route is disabled whose org is gone. It needs nobody's attention.
+// reasonOrgDeleted is the reason for disabling the routes of a deleted org. It raises no alert.
 const reasonOrgDeleted = "its org was deleted"
 
-// DeleteOrg removes an org and its tokens, which stop working at once. Nothing acts in its name any
-// more: its routes are disabled, and what they have pending becomes dead letters; its campaigns are
-// aborted. Its sites keep running and are seen by global callers only.
+// DeleteOrg deletes an org and its tokens, which become invalid at once. Its routes are disabled,
+// their pending deliveries become dead letters, and its campaigns are aborted. Its sites keep
+// running, but only global callers see them.
 func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 	if _, err := s.Org(ctx, id); err != nil {
-		return err // before anything is locked
+		return err // fail before taking any locks
 	}
 	var routes []Route
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -108,7 +108,7 @@ func (s *Service) DeleteOrg(ctx context.Context, id string) error {
 	return nil
 }
 
-// holdRoutesOf is holdRoutes for the enabled routes of an org, which it returns.
+// holdRoutesOf calls holdRoutes for the enabled routes of an org and returns them.
 func (s *Service) holdRoutesOf(ctx context.Context, tx *db.Tx, orgID string) (routes []Route, err error) {
 	if err := s.holdRoutes(ctx, tx); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Service) holdRoutesOf(ctx context.Context, tx *db.Tx, orgID string) (ro
 	return routes, delivery.LockRoute(ctx, tx, ids...)
 }
 
-// removeOrg removes the rows of an org and of its tokens.
+// removeOrg deletes the rows of an org and of its tokens.
 func (s *Service) removeOrg(ctx context.Context, tx *db.Tx, id string) error {
 	n, err := tx.Exec(ctx, "DELETE FROM orgs WHERE id = ?", id)
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *Service) removeOrg(ctx context.Context, tx *db.Tx, id string) error {
 	return nil
 }
 
-// keepOrg refuses to make something for an org that was deleted since its token was looked at, and
-// keeps it from being deleted until the transaction ends. The operator's own things have no org.
+// keepOrg fails with errBadToken if the org was deleted since its token was checked, and prevents
+// its deletion until the transaction ends. Objects of the operator have no org (an empty ID).
 func keepOrg(ctx context.Context, tx *db.Tx, id string) error {
 	if id == "" {
 		return nil
@@ -162,7 +162,7 @@ func keepOrg(ctx context.Context, tx *db.Tx, id string) error {
 	return err
 }
 
-// abortCampaignsOf ends the campaigns of an org that is going away.
+// abortCampaignsOf aborts the campaigns of an org that is being deleted.
 func (s *Service) abortCampaignsOf(ctx context.Context, tx *db.Tx, orgID string) error {
 	var campaigns []Campaign
 	if err := tx.Select(

@@ -14,7 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// OTAReport is what an agent says of a device's update.
+// OTAReport is an agent's report on a device's update.
 type OTAReport struct {
 	RequestID string // empty: the current request
 	State     ota.State
@@ -22,22 +22,22 @@ type OTAReport struct {
 	Message   string
 }
 
-// otaReport is a report that waits to be written.
+// otaReport is a report in the queue of the batcher.
 type otaReport struct {
 	OTAReport
-	caller   Caller // whose report it is
+	caller   Caller // the reporting agent
 	deviceID string
 }
 
-// otaReported is what became of a report: the device as it is then, or why the
-// report was refused.
+// otaReported is the result of a report: the device after it, or the reason why the report was
+// refused.
 type otaReported struct {
 	device  Device
 	refusal error
 }
 
-// ReportOTA moves a device's update as far as the rules of package ota allow.
-// During a campaign reports come by the thousand, so they share transactions.
+// ReportOTA changes the state of a device's update as far as the rules of package ota allow.
+// Concurrent reports share transactions, since a campaign may cause thousands of them.
 func (s *Service) ReportOTA(ctx context.Context, id string, rep OTAReport) (Device, error) {
 	if err := checkLine("status.message", rep.Message); err != nil {
 		return Device{}, err
@@ -49,9 +49,9 @@ func (s *Service) ReportOTA(ctx context.Context, id string, rep OTAReport) (Devi
 	return done.device, done.refusal
 }
 
-// writeOTAReports writes a batch of reports; those of one device in their order.
+// writeOTAReports writes a batch of reports. Reports on the same device are written in order.
 func (s *Service) writeOTAReports(ctx context.Context, tx *db.Tx, reports []otaReport) ([]otaReported, error) {
-	// Every replica locks devices in the same order.
+	// All replicas lock devices in the same order.
 	order := make([]int, len(reports))
 	for i := range order {
 		order[i] = i
@@ -69,8 +69,7 @@ func (s *Service) writeOTAReports(ctx context.Context, tx *db.Tx, reports []otaR
 	return done, moves.tally(ctx, tx)
 }
 
-// writeOTAReport writes one report. What it is refused for is found before
-// anything is written.
+// writeOTAReport writes one report. It returns a refusal only before it has written anything.
 func (s *Service) writeOTAReport(
 	ctx context.Context, tx *db.Tx, rep *otaReport, moves otaMoves,
 ) (d Device, refusal, err error) {
@@ -86,7 +85,7 @@ func (s *Service) writeOTAReport(
 	}
 	was := d.OTAState
 	changed, refusal := ota.Check(rep.RequestID, rep.State, d.OTARequestID, was)
-	if refusal != nil || !changed && was.Terminal() { // said again; nothing is new
+	if refusal != nil || !changed && was.Terminal() { // a repeated report; nothing to store
 		return d, refusal, nil
 	}
 	d.OTAState, d.OTAMessage, d.OTAUpdatedAt = rep.State, rep.Message, db.At(s.now())
@@ -128,8 +127,8 @@ func (s *Service) writeOTAReport(
 	return d, nil, nil
 }
 
-// otaMoves adds up moves of updates between states, by org, so that a batch of
-// devices costs a tally or two and not one each.
+// otaMoves sums up state transitions of updates by org, so that a batch of devices takes one or two
+// tally changes instead of one per device.
 type otaMoves map[otaMove]int64
 
 type otaMove struct{ org, state string }
@@ -140,7 +139,7 @@ func (m otaMoves) move(org string, from, to ota.State) {
 }
 
 func (m otaMoves) tally(ctx context.Context, tx *db.Tx) error {
-	// In one order, as every replica locks the tallies in.
+	// All replicas lock the tallies in the same order.
 	order := func(a, b otaMove) int {
 		return cmp.Or(strings.Compare(a.org, b.org), strings.Compare(a.state, b.state))
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// Overview is the caller's fleet at a glance.
+// Overview summarizes the caller's fleet.
 type Overview struct {
 	GeneratedAt time.Time
 	Counts      map[string]map[string]int64 // kind -> state -> objects
-	Rates       []RateMinute                // the last 60 minutes that saw anything
+	Rates       []RateMinute                // the minutes of the last hour in which anything happened
 }
 
-// RateMinute is what happened in a minute.
+// RateMinute holds the counts of one minute.
 type RateMinute struct {
 	Minute         db.Time `db:"minute"`
 	Events         int64   `db:"events"`
@@ -27,8 +27,8 @@ type RateMinute struct {
 	DeadLettered   int64   `db:"dead_lettered"`
 }
 
-// Overview reads the tallies. It counts only what is few: what sites that are not online should
-// run, and what waits for a person.
+// Overview returns the overview, from the tallies. It counts rows only where there are few:
+// deployments on sites that are not online, and paused campaigns.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []RateMinute{}}
 	where, args := callerFrom(ctx).scope().SQL()
@@ -66,7 +66,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return o, err
 }
 
-// rates are the minutes of a window in which anything happened, within a scope.
+// rates returns the minutes of a window in which anything happened, within a scope.
 func (s *Service) rates(ctx context.Context, w series.Window, where string, args []any) ([]RateMinute, error) {
 	var accepted []struct {
 		Minute db.Time `db:"minute"`
@@ -92,14 +92,14 @@ func (s *Service) rates(ctx context.Context, w series.Window, where string, args
 	return rates, nil
 }
 
-// The states of the overview that no object has by itself.
+// States that exist only in the overview.
 const (
-	countUnknown = "unknown" // deployments: nobody has heard lately how they do
+	countUnknown = "unknown" // deployments whose site is not online
 	countPaused  = "paused"  // campaigns that wait for a person
 )
 
-// moveUnknown moves deployments whose agent is not heard of from the state that the agent last
-// told of to unknown.
+// moveUnknown counts deployments on offline and revoked sites as unknown instead of the status that
+// the agent last reported.
 func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) error {
 	where, args := callerFrom(ctx).scope().SQL()
 	var rows []struct {
@@ -118,7 +118,7 @@ func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) erro
 	return err
 }
 
-// movePaused moves campaigns that wait for a person from running to paused.
+// movePaused counts campaigns that wait for a person as paused instead of running.
 func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error {
 	where, args := callerFrom(ctx).scope().SQL()
 	var n int64
@@ -129,8 +129,8 @@ func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error
 	return err
 }
 
-// moveCount moves up to n objects from a state to another. The tallies were read a moment before, so
-// that they may hold less.
+// moveCount moves up to n objects from one state to another. The tallies were read a moment earlier
+// and may be lower than n.
 func moveCount(counts map[string]int64, from, to string, n int64) {
 	n = min(n, counts[from])
 	if n <= 0 {

@@ -56,7 +56,8 @@ func policiesOf(ctx context.Context, q db.Querier, siteID string) ([]PolicyPack,
 	return packs, err
 }
 
-// allowed reports whether packs, being all that apply, admit an image.
+// allowed reports whether an image may run. packs must be all packs that apply; if there are none,
+// every image may run.
 func allowed(packs []PolicyPack, ref image.Reference) bool {
 	for _, p := range packs {
 		if ref.Allowed(p.AllowedImages.V) {
@@ -66,7 +67,7 @@ func allowed(packs []PolicyPack, ref image.Reference) bool {
 	return len(packs) == 0
 }
 
-// mayRun refuses an image that no pack applying to the site allows.
+// mayRun returns an error if no pack that applies to the site allows the image.
 func (s *Service) mayRun(ctx context.Context, q db.Querier, siteID string, ref image.Reference) error {
 	packs, err := policiesOf(ctx, q, siteID)
 	if err != nil || allowed(packs, ref) {
@@ -77,19 +78,19 @@ func (s *Service) mayRun(ctx context.Context, q db.Querier, siteID string, ref i
 	).WithCode("image_not_allowed")
 }
 
-// ImageVerdict says whether an image may run, and which patterns admit it.
+// ImageVerdict tells whether an image may run, and which patterns match it.
 type ImageVerdict struct {
 	Image   string // canonical
 	Allowed bool
-	Packs   int // that apply
+	Packs   int // number of packs that apply
 	Matches []ImageMatch
 }
 
-// ImageMatch is a pattern of a pack that admits an image.
+// ImageMatch is a pattern of a pack that matches an image.
 type ImageMatch struct{ PackID, PackName, Pattern string }
 
-// CheckImage says what would happen if a site were to run an image. Without a
-// site, only packs for the whole fleet apply.
+// CheckImage reports whether a site may run an image. If siteID is empty, only packs for the whole
+// fleet apply.
 func (s *Service) CheckImage(ctx context.Context, name, siteID string) (ImageVerdict, error) {
 	ref, err := image.Parse("image", name)
 	if err != nil {
@@ -115,8 +116,7 @@ func (s *Service) CheckImage(ctx context.Context, name, siteID string) (ImageVer
 	return v, nil
 }
 
-// AgentPolicyPacks lists the enabled packs that bind the calling site, after the
-// given id.
+// AgentPolicyPacks lists the enabled packs that apply to the calling site, after the given ID.
 func (s *Service) AgentPolicyPacks(ctx context.Context, siteID, after string, limit int) ([]PolicyPack, error) {
 	if err := ownSite(ctx, siteID); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (s *Service) AgentPolicyPacks(ctx context.Context, siteID, after string, li
 	return packs, err
 }
 
-// CreatePolicyPack makes a pack. One for the whole fleet binds every org, so only
-// global admins may make it.
+// CreatePolicyPack creates a pack. Only global admins may create one for the whole fleet, since it
+// applies to every org.
 func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPack, error) {
 	if err := checkPolicyPack(&p); err != nil {
 		return p, err
@@ -169,8 +169,8 @@ func (s *Service) CreatePolicyPack(ctx context.Context, p PolicyPack) (PolicyPac
 	return p, err
 }
 
-// PolicyPacks lists the packs that concern the caller, after the given id: an
-// org's own, and those for the whole fleet.
+// PolicyPacks lists the packs that the caller may see, after the given ID: those in scope and those
+// for the whole fleet.
 func (s *Service) PolicyPacks(ctx context.Context, after string, limit int) ([]PolicyPack, error) {
 	where, args := callerFrom(ctx).scope().SQL()
 	packs := []PolicyPack{}
@@ -180,7 +180,7 @@ func (s *Service) PolicyPacks(ctx context.Context, after string, limit int) ([]P
 	return packs, err
 }
 
-// PolicyPack reads one pack that concerns the caller.
+// PolicyPack returns one pack that the caller may see.
 func (s *Service) PolicyPack(ctx context.Context, id string) (PolicyPack, error) {
 	return s.policyPack(ctx, s.db, id, "")
 }
@@ -194,7 +194,8 @@ func (s *Service) policyPack(ctx context.Context, q db.Querier, id, lock string)
 	return p, db.NotFound(err, "no policy pack %s", id)
 }
 
-// ownPolicyPack reads a pack that the caller may change.
+// ownPolicyPack returns a pack and locks it. It fails with Denied if the caller may see the pack
+// but not change it.
 func (s *Service) ownPolicyPack(ctx context.Context, tx *db.Tx, id string) (PolicyPack, error) {
 	p, err := s.policyPack(ctx, tx, id, tx.ForUpdate())
 	if err == nil && p.SiteID == "" && !callerFrom(ctx).Global() {
@@ -203,15 +204,15 @@ func (s *Service) ownPolicyPack(ctx context.Context, tx *db.Tx, id string) (Poli
 	return p, err
 }
 
-// PolicyPackInput changes a pack; nil leaves a field as it is.
+// PolicyPackInput holds the changes to a pack. Nil fields keep the present value.
 type PolicyPackInput struct {
 	Name          *string
 	Enabled       *bool
 	AllowedImages []string
 }
 
-// PatchPolicyPack changes a pack and raises its version. What already runs is
-// judged again: agents are told (AgentDeployments), operators get an alert.
+// PatchPolicyPack changes a pack and increases its version. Running deployments are checked again:
+// agents learn of it through AgentDeployments, operators through an alert.
 func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackInput) (PolicyPack, error) {
 	var p PolicyPack
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -257,7 +258,7 @@ func (s *Service) PatchPolicyPack(ctx context.Context, id string, in PolicyPackI
 	return p, err
 }
 
-// DeletePolicyPack removes a pack.
+// DeletePolicyPack deletes a pack.
 func (s *Service) DeletePolicyPack(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		p, err := s.ownPolicyPack(ctx, tx, id)

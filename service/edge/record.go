@@ -11,24 +11,24 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// entry is what a change tells the audit log; the caller comes from the context.
+// entry is an audit entry without the caller, which comes from the context.
 type entry struct {
 	Action, Target, SiteID, OrgID, Message string
 	Result                                 audit.Result
 	Detail                                 any
 }
 
-// record writes an audit entry in the transaction of the change it reports.
+// record writes an audit entry in the transaction of the change that it describes.
 func (s *Service) record(ctx context.Context, tx *db.Tx, e entry) error {
 	return s.audit.Append(ctx, tx, e.of(callerFrom(ctx)), e.Detail)
 }
 
-// deny writes an audit entry of an attempt that was denied, unless there were very many.
+// deny records a denied attempt in the audit log, unless there are too many of them.
 func (s *Service) deny(ctx context.Context, address string, e entry) error {
 	return s.audit.Deny(ctx, address, e.of(callerFrom(ctx)), e.Detail)
 }
 
-// AcknowledgeAudit records that the caller knows of the audit log's breaks up to an entry.
+// AcknowledgeAudit records that the caller acknowledges the breaks of the audit log up to an entry.
 func (s *Service) AcknowledgeAudit(ctx context.Context, through int64, note string) error {
 	if err := checkLine("note", note); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *Service) AcknowledgeAudit(ctx context.Context, through int64, note stri
 	})
 }
 
-// of completes what the caller says of itself.
+// of converts e to an audit entry by the caller c. Org and site default to the caller's.
 func (e entry) of(c Caller) audit.Entry {
 	actor := c.Subject
 	if c.Kind == KindNone {
@@ -57,18 +57,18 @@ func (e entry) of(c Caller) audit.Entry {
 	}
 }
 
-// take hands out n numbers of a counter and returns the last. Until the
-// transaction ends nobody else gets any, so numbers become visible in order.
+// take reserves n numbers of a counter and returns the last one. Nobody else can take any until the
+// transaction ends, so numbers become visible in order.
 func take(ctx context.Context, tx *db.Tx, counter string, n int) (int64, error) {
 	var last int64
 	err := tx.Get(ctx, &last, "UPDATE counters SET value = value + ? WHERE name = ? RETURNING value", n, counter)
 	return last, err
 }
 
-// newID makes an id that sorts by the time it was made (UUID version 7).
+// newID returns a new ID that sorts by creation time (UUID version 7).
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// timePtr is nil for the zero time.
+// timePtr returns a pointer to t, or nil for the zero time.
 func timePtr(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -76,7 +76,7 @@ func timePtr(t time.Time) *time.Time {
 	return &t
 }
 
-// mustJSON encodes what always encodes: maps and structs of plain values.
+// mustJSON encodes values that always can be encoded, such as maps and structs of plain values.
 func mustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
-// Route says which events go to which HTTP target.
+// Route sends matching events to an HTTP target.
 type Route struct {
 	ID             string  `db:"id"`
 	OrgID          string  `db:"org_id"` // empty: a global route, which sees every org's events
@@ -33,7 +33,7 @@ type Route struct {
 	RetryMax       int     `db:"retry_max"`
 	TimeoutSeconds int     `db:"timeout_seconds"`
 	Secret         string  `db:"secret"`         // sealed
-	BlockedReason  string  `db:"blocked_reason"` // why nothing is sent though it is enabled, a fault of ours
+	BlockedReason  string  `db:"blocked_reason"` // internal reason why nothing is sent although it is enabled
 	CreatedAt      db.Time `db:"created_at"`
 	UpdatedAt      db.Time `db:"updated_at"`
 }
@@ -45,13 +45,13 @@ func (r *Route) state() string {
 	return "disabled"
 }
 
-// matches reports whether an event goes over the route.
+// matches reports whether the route applies to an event.
 func (r *Route) matches(e *Event) bool {
 	return (r.OrgID == "" || r.OrgID == e.OrgID) && (r.SiteID == "" || r.SiteID == e.SiteID) &&
 		glob.Match(r.Topic, e.Topic)
 }
 
-// The bounds of what a route may ask for; the contract has them, too.
+// Limits of a route's settings. The contract has the same ones.
 const (
 	maxRouteRetries = 20
 	maxRouteTimeout = 60 // seconds
@@ -83,10 +83,10 @@ func (s *Service) checkRoute(ctx context.Context, q db.Querier, r *Route) error 
 	return err
 }
 
-// holdRoutes is the first step of every transaction that changes routes. It holds off ingest, which
-// has the counter of events for as long as its transactions take: events that are being accepted
-// have their deliveries before the change, and those to come see it. Then the routes' deliveries
-// are locked. Every transaction takes these locks in this order.
+// holdRoutes must be the first step of every transaction that changes routes. It blocks ingest,
+// whose transactions hold the counter of events: events being accepted get their deliveries before
+// the change, and later ones see it. Then it locks the routes' deliveries. All transactions take
+// these locks in this order.
 func (s *Service) holdRoutes(ctx context.Context, tx *db.Tx, ids ...string) error {
 	var event int64
 	if err := tx.Get(ctx, &event, "SELECT value FROM counters WHERE name = 'event'"+tx.ForUpdate()); err != nil {
@@ -99,20 +99,20 @@ func (s *Service) holdRoutes(ctx context.Context, tx *db.Tx, ids ...string) erro
 	return delivery.LockRoute(ctx, tx, ids...)
 }
 
-// keepRoutes keeps routes from being changed until the transaction ends.
+// keepRoutes prevents changes of routes until the transaction ends.
 func keepRoutes(ctx context.Context, tx *db.Tx) error {
 	var revision int64
 	return tx.Get(ctx, &revision, "SELECT value FROM counters WHERE name = 'routes'"+tx.ForShare())
 }
 
-// routesRevision grows with every change of a route.
+// routesRevision returns a number that grows with every change of a route.
 func (s *Service) routesRevision(ctx context.Context) (revision int64, err error) {
 	err = s.db.Get(ctx, &revision, "SELECT value FROM counters WHERE name = 'routes'")
 	return revision, err
 }
 
-// RouteInput is what a caller decides of a route. Nil fields of a change leave
-// what is there, nil fields of a new route take the defaults.
+// RouteInput holds the settings that a caller may choose. Nil fields keep the present value, or
+// take the default in a new route.
 type RouteInput struct {
 	Name, SiteID, Topic, TargetURL, Method, Secret *string
 	Enabled                                        *bool
@@ -136,7 +136,7 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// CreateRoute makes a route and returns it with its signing secret in plain text.
+// CreateRoute creates a route and returns it with its signing secret in plain text.
 func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string, error) {
 	r := Route{
 		ID:             newID(),
@@ -166,7 +166,7 @@ func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string
 	return r, secret, err
 }
 
-// addRoute adds the rows of a route. The transaction has begun with holdRoutes.
+// addRoute inserts the rows of a route. The transaction must have started with holdRoutes.
 func (s *Service) addRoute(ctx context.Context, tx *db.Tx, r Route) error {
 	if err := keepOrg(ctx, tx, r.OrgID); err != nil {
 		return err
@@ -211,16 +211,16 @@ func (s *Service) sealSecret(r *Route, secret string) error {
 	return nil
 }
 
-// RouteHealth is how deliveries over a route go.
+// RouteHealth is the state of a route's deliveries.
 type RouteHealth struct {
-	State         string  `db:"-"`           // as the contract has it
+	State         string  `db:"-"`           // as defined by the contract
 	LastStatus    int     `db:"last_status"` // of the last attempt
 	LastError     string  `db:"last_error"`  // of the last attempt that failed
 	LastSuccessAt db.Time `db:"last_success_at"`
 	LastFailureAt db.Time `db:"last_failure_at"`
 }
 
-// RouteWithHealth is a route and how its deliveries go.
+// RouteWithHealth is a route with the state of its deliveries.
 type RouteWithHealth struct {
 	Route
 	RouteHealth
@@ -229,7 +229,7 @@ type RouteWithHealth struct {
 const selectRoutesWithHealth = `SELECT r.*, COALESCE(st.last_status, 0) AS last_status, COALESCE(st.last_error, '') AS last_error, st.last_success_at, st.last_failure_at
 	FROM routes r LEFT JOIN route_stats st ON st.route_id = r.id WHERE `
 
-// judge sets the state of a route's deliveries.
+// judge sets State, and LastError if the route is blocked.
 func (r *RouteWithHealth) judge(breaker webhook.State) {
 	switch {
 	case !r.Enabled:
@@ -260,7 +260,7 @@ func (s *Service) Routes(ctx context.Context, after string, limit int) ([]RouteW
 	return routes, err
 }
 
-// RouteWithHealth reads one route in scope.
+// RouteWithHealth returns one route in scope, with the state of its deliveries.
 func (s *Service) RouteWithHealth(ctx context.Context, id string) (RouteWithHealth, error) {
 	var r RouteWithHealth
 	err := s.db.Get(ctx, &r, selectRoutesWithHealth+"r.id = ?", id)
@@ -274,7 +274,7 @@ func (s *Service) RouteWithHealth(ctx context.Context, id string) (RouteWithHeal
 	return r, nil
 }
 
-// Route reads one route in scope.
+// Route returns one route in scope.
 func (s *Service) Route(ctx context.Context, id string) (Route, error) {
 	return s.route(ctx, s.db, id, "")
 }
@@ -288,12 +288,12 @@ func (s *Service) route(ctx context.Context, q db.Querier, id, lock string) (Rou
 	return r, db.NotFound(err, "no route %s", id)
 }
 
-// PatchRoute changes a route. Disabling it makes dead letters of what it has
-// pending, so that nothing is lost and nothing waits unseen.
+// PatchRoute changes a route. If that disables it, its pending deliveries become dead letters, so
+// that nothing is lost and nothing waits unnoticed.
 func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Route, error) {
 	r, err := s.Route(ctx, id)
 	if err != nil {
-		return r, err // before anything is locked
+		return r, err // fail before taking any locks
 	}
 	more := false
 	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -331,8 +331,8 @@ func (s *Service) PatchRoute(ctx context.Context, id string, in RouteInput) (Rou
 	return r, err
 }
 
-// changeRoute stores a changed route. It reports whether deliveries of a disabled one are left for
-// buryRest. The transaction has begun with holdRoutes.
+// changeRoute stores a changed route. It reports whether a route that it disabled has deliveries
+// left for buryRest. The transaction must have started with holdRoutes.
 func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, message string) (more bool, err error) {
 	if _, err := tx.Exec(
 		ctx,
@@ -370,8 +370,8 @@ func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, mess
 	})
 }
 
-// buryRest makes dead letters of what is left of the deliveries of a route that was disabled or
-// deleted, page by page so that nobody waits long. Maintenance does what is left undone.
+// buryRest turns the remaining deliveries of a disabled or deleted route into dead letters, page by
+// page so that others do not wait long. On an error it stops, and maintenance does the rest.
 func (s *Service) buryRest(ctx context.Context, id, orgID string) {
 	for more := true; more; {
 		err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -388,7 +388,7 @@ func (s *Service) buryRest(ctx context.Context, id, orgID string) {
 	}
 }
 
-// buryPage is a step of buryRest. It does nothing once the route is enabled again.
+// buryPage is one step of buryRest. It does nothing if the route was enabled again.
 func (s *Service) buryPage(ctx context.Context, tx *db.Tx, id, orgID string) (more bool, err error) {
 	if err := keepRoutes(ctx, tx); err != nil {
 		return false, err
@@ -411,7 +411,7 @@ func (s *Service) buryPage(ctx context.Context, tx *db.Tx, id, orgID string) (mo
 	return delivery.BuryRoute(ctx, tx, id, orgID, reason, s.now())
 }
 
-// buryStray makes dead letters of deliveries whose route is disabled or gone. There are some after
+// buryStray turns deliveries of disabled and deleted routes into dead letters. There are some after
 // a crash in the middle of buryRest.
 func (s *Service) buryStray(ctx context.Context) error {
 	ids, err := delivery.Stray(ctx, s.db)
@@ -421,11 +421,11 @@ func (s *Service) buryStray(ctx context.Context) error {
 	for _, id := range ids {
 		s.buryRest(ctx, id, "")
 	}
-	// Of a route that is gone, nobody knows in whose count its deliveries were.
+	// buryRest cannot know to which org's tally the deliveries of a deleted route belonged.
 	return s.db.Update(ctx, func(tx *db.Tx) error { return delivery.Recount(ctx, tx) })
 }
 
-// routeGone disables a route whose target answered 410 Gone. The transaction has begun with
+// routeGone disables a route whose target answered 410 Gone. The transaction must have started with
 // holdRoutes.
 func (s *Service) routeGone(ctx context.Context, tx *db.Tx, id string) error {
 	ctx = asSystem(ctx)
@@ -447,14 +447,14 @@ func (s *Service) routeGone(ctx context.Context, tx *db.Tx, id string) error {
 		return err
 	}
 	_, err = s.changeRoute(ctx, tx, was, r, "route "+r.Name+" disabled: "+r.DisabledReason)
-	return err // maintenance buries what is left
+	return err // maintenance buries the remaining deliveries
 }
 
-// DeleteRoute removes a route; what it has pending becomes dead letters.
+// DeleteRoute deletes a route. Its pending deliveries become dead letters.
 func (s *Service) DeleteRoute(ctx context.Context, id string) error {
 	r, err := s.Route(ctx, id)
 	if err != nil {
-		return err // before anything is locked
+		return err // fail before taking any locks
 	}
 	more := false
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
@@ -475,7 +475,7 @@ func (s *Service) DeleteRoute(ctx context.Context, id string) error {
 	return err
 }
 
-// deleteRoute removes the rows of a route. The transaction has begun with holdRoutes.
+// deleteRoute deletes the rows of a route. The transaction must have started with holdRoutes.
 func (s *Service) deleteRoute(ctx context.Context, tx *db.Tx, r Route) error {
 	for _, statement := range []string{
 		"DELETE FROM routes WHERE id = ?", "DELETE FROM route_stats WHERE route_id = ?",
@@ -496,7 +496,7 @@ func (s *Service) deleteRoute(ctx context.Context, tx *db.Tx, r Route) error {
 	})
 }
 
-// TestRoute sends a made-up event to the route's target, once.
+// TestRoute sends one test event to the route's target, without retries.
 func (s *Service) TestRoute(ctx context.Context, id string, payload []byte) (webhook.Result, error) {
 	r, err := s.Route(ctx, id)
 	if err != nil {
@@ -523,7 +523,7 @@ func (s *Service) TestRoute(ctx context.Context, id string, payload []byte) (web
 	return res, err
 }
 
-// deliveryRoute is the route as the delivery engine wants it, its secret opened.
+// deliveryRoute converts a route for the delivery engine and decrypts its secret.
 func (s *Service) deliveryRoute(r Route) (delivery.Route, error) {
 	text, err := s.routeSecrets.Open(r.Secret, r.ID)
 	if err != nil {
@@ -548,7 +548,7 @@ func (s *Service) deliveryRoute(r Route) (delivery.Route, error) {
 	}, nil
 }
 
-// routeForDelivery reads a route for the delivery engine.
+// routeForDelivery returns a route for the delivery engine, or db.ErrNoRows if it does not exist.
 func (s *Service) routeForDelivery(ctx context.Context, id string) (delivery.Route, error) {
 	r, err := s.Route(asSystem(ctx), id)
 	if fault.Is(err, fault.NotFound) {
@@ -560,8 +560,8 @@ func (s *Service) routeForDelivery(ctx context.Context, id string) (delivery.Rou
 	return s.deliveryRoute(r)
 }
 
-// routeBlocked notes why nothing can be sent over a route although it is enabled, or that it can be
-// again when reason is empty.
+// routeBlocked records why nothing can be sent over a route although it is enabled. An empty reason
+// means that it works again.
 func (s *Service) routeBlocked(ctx context.Context, id, reason string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(
@@ -574,16 +574,16 @@ func (s *Service) routeBlocked(ctx context.Context, id, reason string) error {
 	})
 }
 
-// routeTable is the set of routes at some moment.
+// routeTable is a snapshot of all routes.
 type routeTable struct {
 	revision int64
 	all      []Route
-	org      map[string]string // route id -> org id
+	org      map[string]string // route ID -> org ID
 }
 
-// routing keeps the routes in memory for ingest, and reads them again whenever
-// the counter "routes" says that they changed, on whichever replica. The transaction must have taken
-// an event's number: then no change of routes is under way (holdRoutes).
+// routing caches the routes in memory for ingest. It reads them again whenever the counter "routes"
+// has changed, on any replica. The transaction must have taken an event number before, so that no
+// change of routes is in progress (holdRoutes).
 type routing struct {
 	mu    sync.Mutex
 	table *routeTable
@@ -610,7 +610,7 @@ func (rt *routing) current(ctx context.Context, tx *db.Tx) (*routeTable, error) 
 	return table, nil
 }
 
-// RouteStats are a route's numbers since it was made, and by the minute.
+// RouteStats holds a route's counts since its creation, and per minute.
 type RouteStats struct {
 	Pending        int64
 	Delivered      int64         `db:"delivered"`
@@ -624,7 +624,7 @@ type RouteStats struct {
 	Breaker        webhook.State `db:"-"`
 }
 
-// RouteMinute is a minute of a route's deliveries.
+// RouteMinute holds a route's counts of one minute.
 type RouteMinute struct {
 	Minute         db.Time `db:"minute"`
 	Delivered      int64   `db:"delivered"`
@@ -632,7 +632,7 @@ type RouteMinute struct {
 	DeadLettered   int64   `db:"dead_lettered"`
 }
 
-// RouteStats reads a route's numbers.
+// RouteStats returns a route's statistics, with those of the last minutes.
 func (s *Service) RouteStats(ctx context.Context, id string, minutes int) (RouteStats, error) {
 	if _, err := s.Route(ctx, id); err != nil {
 		return RouteStats{}, err

@@ -41,7 +41,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Deps is what the service needs besides its settings.
+// Deps holds the dependencies of the service.
 type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
@@ -60,14 +60,14 @@ type Service struct {
 	audit    *audit.Log
 	jobs     *jobs.Runner
 	delivery *delivery.Engine
-	ca       *pki.Authority // nil when switched off
-	oidc     *auth.OIDC     // nil when not configured
+	ca       *pki.Authority // nil if disabled
+	oidc     *auth.OIDC     // nil if not configured
 	hasher   *auth.Hasher
 	throttle *auth.Throttle
-	targets  webhook.Guard // where routes may lead
+	targets  webhook.Guard // restricts the targets of routes
 
 	routeSecrets *auth.Sealer
-	keyReplaced  bool // the routes' secrets may have been sealed with a lost one
+	keyReplaced  bool // the routes' secrets may be sealed with a lost key
 	configured   atomic.Pointer[configured]
 
 	tokens     tokenCache
@@ -79,7 +79,7 @@ type Service struct {
 	callers    *httpserve.Slots // requests in flight, by token
 	strangers  *httpserve.Slots // requests without credentials in flight, by network
 
-	deafUntil      time.Time // nobody could beat before; only markOffline changes it
+	deafUntil      time.Time // no heartbeats could be received before; changed only by markOffline
 	activityBell   feed.Bell
 	alerts         *alert.Alerts
 	alertNudge     chan struct{}
@@ -94,8 +94,8 @@ func Contract() (*contract.Contract, error) {
 	return contract.Load(edgeapi.Document, edgeapi.BasePath, access.Classes())
 }
 
-// New opens the database and everything else that can fail at start. Close must
-// be called when it succeeded.
+// New returns a Service with its database open. It does everything that can fail at start. The
+// caller must call Close.
 func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			return nil, err
 		}
 	}
-	s.tokens.enabled = s.db.Engine() == db.SQLite // the file is ours alone
+	s.tokens.enabled = s.db.Engine() == db.SQLite // no other process writes to the file
 	s.ingest = db.NewBatcher(s.db, 1000, s.writeEvents)
 	s.heartbeats = db.NewBatcher(s.db, 500, s.writeHeartbeats)
 	s.otaReports = db.NewBatcher(s.db, 200, s.writeOTAReports)
@@ -178,7 +178,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	return s, nil
 }
 
-// DatabaseFile is where the service keeps its data in a folder, unless it uses PostgreSQL.
+// DatabaseFile returns the path of the SQLite database in the data folder.
 func DatabaseFile(folder string) string { return filepath.Join(folder, "edge.db") }
 
 func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
@@ -194,17 +194,17 @@ func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
 	return d, nil
 }
 
-// Migration is a set of tables and who owns it.
+// Migration is a set of tables and the package that owns it.
 type Migration struct {
 	Owner string
 	Files fs.FS
 }
 
-// Migrations are all tables of the service, in the order in which to make them.
+// Migrations returns all migrations of the service, in the order in which to apply them.
 func Migrations() []Migration {
 	own, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // the folder is embedded
 	}
 	return []Migration{
 		{"audit", audit.Migrations()},
@@ -283,17 +283,17 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	return nil
 }
 
-// Close gives back what New opened. Run must have ended.
+// Close closes the database and idle connections. Run must have returned.
 func (s *Service) Close() error {
 	s.closeTransport()
 	return s.db.Close()
 }
 
-// Run does the service's background work until ctx ends, then finishes what is
-// under way. Requests need it running.
+// Run does the service's background work until ctx ends, then completes work in progress. The
+// Handler needs it running.
 func (s *Service) Run(ctx context.Context) error {
 	var work sync.WaitGroup
-	// Requests are still being answered while ctx ends; what they need ends last.
+	// Requests are still served while ctx ends, so what they depend on stops last.
 	serving, stopServing := context.WithCancel(context.Background())
 	var serve sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
@@ -331,7 +331,7 @@ func nudge(ch chan struct{}) {
 func (s *Service) nudgeAlerts()    { nudge(s.alertNudge) }
 func (s *Service) nudgeCampaigns() { nudge(s.campaignNudge) }
 
-// StandsOn says what the service keeps its state in.
+// StandsOn describes the service's storage: the database engine, and whether it has its own CA.
 func (s *Service) StandsOn() string {
 	on := s.db.Engine().String()
 	if s.ca == nil {
@@ -340,8 +340,8 @@ func (s *Service) StandsOn() string {
 	return on + ", own CA"
 }
 
-// Serve listens where the configuration says and answers requests until ctx ends.
-// ready is called with the URL once the service can be reached.
+// Serve listens as configured and serves requests until ctx ends. It calls ready with the URL once
+// the service is reachable.
 func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	server, err := httpserve.Listen(s.cfg.server(), s.Handler(), s.log)
 	if err != nil {

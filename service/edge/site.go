@@ -23,10 +23,10 @@ const (
 	siteRevoked = "revoked"
 )
 
-// Labels are key-value pairs that people sort things by.
+// Labels are key-value pairs chosen by users.
 type Labels = db.JSON[map[string]string]
 
-// Site is a place at the edge that runs an agent.
+// Site is a location at the edge that runs an agent.
 type Site struct {
 	ID           string  `db:"id"`
 	OrgID        string  `db:"org_id"`
@@ -40,23 +40,23 @@ type Site struct {
 	CertNotAfter db.Time `db:"cert_not_after"`
 }
 
-// Enrollment is what a new site needs to know.
+// Enrollment is the result of an enrollment.
 type Enrollment struct {
 	Site        Site
 	AgentToken  string
 	Certificate *pki.Certificate // nil without a CSR
 }
 
-// EnrollRequest asks for a site.
+// EnrollRequest is a request to enroll a site.
 type EnrollRequest struct {
 	Name, EnrollmentToken, CSR, Version string
 	Labels                              map[string]string
 }
 
-// Enroll makes a site for whoever holds the global or an org's enrollment token.
+// Enroll creates a site. It requires the global enrollment token, or one of an org's.
 func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, error) {
-	// Many sites may enroll at once behind one address. Guesses slow down guesses, and not a token
-	// that is good: there are too many to guess one.
+	// Many sites may enroll at once from one address. So only requests with a bad token are
+	// throttled; one with a good token never is. Tokens have too many values to be guessed.
 	orgID, counted, err := s.enrollmentOrg(ctx, req.EnrollmentToken)
 	if fault.Is(err, fault.Unauthenticated) {
 		guesses := "enroll " + shell.PeerOf(ctx).Network
@@ -124,8 +124,8 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	return e, err
 }
 
-// enrollmentOrg says whose site an enrollment token makes (empty is nobody's),
-// and whether the uses of the token are counted.
+// enrollmentOrg returns the org for which a token enrolls sites (empty: no org), and whether the
+// token's uses are limited.
 func (s *Service) enrollmentOrg(ctx context.Context, token string) (orgID string, counted bool, err error) {
 	hash := auth.HashToken(token)
 	if known := s.configured.Load(); known.enrollment != "" && auth.EqualHash(hash, known.enrollment) {
@@ -173,7 +173,7 @@ func (s *Service) Sites(ctx context.Context, status, after string, limit int) ([
 	return sites, err
 }
 
-// Site reads one site in scope.
+// Site returns one site in scope.
 func (s *Service) Site(ctx context.Context, id string) (Site, error) { return s.site(ctx, s.db, id) }
 
 func (s *Service) site(ctx context.Context, q db.Querier, id string) (Site, error) {
@@ -185,7 +185,7 @@ func (s *Service) site(ctx context.Context, q db.Querier, id string) (Site, erro
 	return site, db.NotFound(err, "no site %s", id)
 }
 
-// lockedSite reads one site in scope and holds it until the transaction ends.
+// lockedSite returns one site in scope and locks it until the transaction ends.
 func (s *Service) lockedSite(ctx context.Context, tx *db.Tx, id string) (Site, error) {
 	var site Site
 	err := tx.Get(ctx, &site, "SELECT * FROM sites WHERE id = ?"+tx.ForUpdate(), id)
@@ -195,8 +195,8 @@ func (s *Service) lockedSite(ctx context.Context, tx *db.Tx, id string) (Site, e
 	return site, db.NotFound(err, "no site %s", id)
 }
 
-// siteOrg finds the org of a site that the caller may speak of: an agent of its
-// own only (403 otherwise), others of those in scope (404 otherwise).
+// siteOrg returns the org of a site on whose behalf the caller may write. For agents that is only
+// their own site (otherwise 403), for others the sites in scope (otherwise 404).
 func (s *Service) siteOrg(ctx context.Context, siteID string) (string, error) {
 	caller := callerFrom(ctx)
 	if caller.Role == RoleAgent {
@@ -209,7 +209,7 @@ func (s *Service) siteOrg(ctx context.Context, siteID string) (string, error) {
 	return site.OrgID, err
 }
 
-// ownSite checks the site_id that an agent gave, which may be left out.
+// ownSite checks the site_id in an agent's request, which is optional.
 func ownSite(ctx context.Context, siteID string) error {
 	if own := callerFrom(ctx).SiteID; siteID != "" && siteID != own {
 		return fault.New(fault.Denied, "site_id: the token belongs to another site")
@@ -217,7 +217,7 @@ func ownSite(ctx context.Context, siteID string) error {
 	return nil
 }
 
-// PatchSite renames or relabels a site; nil leaves a field as it is.
+// PatchSite changes the name or labels of a site. Nil fields keep the present value.
 func (s *Service) PatchSite(ctx context.Context, id string, name *string, labels map[string]string) (Site, error) {
 	var site Site
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -250,7 +250,8 @@ func (s *Service) PatchSite(ctx context.Context, id string, name *string, labels
 	return site, err
 }
 
-// RevokeSite shuts a site out for good. Revoking it again changes nothing.
+// RevokeSite revokes a site permanently: its tokens and certificates become invalid. Revoking it
+// again changes nothing.
 func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
 	var site Site
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
@@ -273,7 +274,7 @@ func (s *Service) RevokeSite(ctx context.Context, id string) (Site, error) {
 	return site, err
 }
 
-// revokeSite shuts out a site that was not shut out before.
+// revokeSite revokes a site that is not revoked yet.
 func (s *Service) revokeSite(ctx context.Context, tx *db.Tx, site *Site) error {
 	tally.Move(tx, site.OrgID, tally.Site, site.Status, siteRevoked)
 	site.Status = siteRevoked
@@ -295,8 +296,8 @@ func (s *Service) revokeSite(ctx context.Context, tx *db.Tx, site *Site) error {
 	return err
 }
 
-// DeleteSite removes a site and all that belongs to it but its events and dead
-// letters, which are history.
+// DeleteSite deletes a site with its devices, deployments, policy packs and tokens. Its events and
+// dead letters remain as history.
 func (s *Service) DeleteSite(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		site, err := s.lockedSite(ctx, tx, id)
@@ -322,7 +323,7 @@ func (s *Service) DeleteSite(ctx context.Context, id string) error {
 	})
 }
 
-// removeSite removes the rows of a site and of what belongs to it.
+// removeSite deletes the rows of a site and of its objects.
 func (s *Service) removeSite(ctx context.Context, tx *db.Tx, site Site) error {
 	if err := s.revokeCertificates(ctx, tx, site.ID); err != nil {
 		return err
@@ -348,7 +349,7 @@ func (s *Service) removeSite(ctx context.Context, tx *db.Tx, site Site) error {
 	return nil
 }
 
-// counted is a table whose rows are counted by state: by one, or for devices by two.
+// counted is a table whose rows are counted in the tallies by state; devices by two states.
 type counted struct{ table, kind, state, kind2, state2 string }
 
 var (
@@ -363,8 +364,8 @@ var (
 	}
 )
 
-// deleteCounted deletes rows and takes those that it deleted out of the counts: what others change
-// at this moment cannot come in between.
+// deleteCounted deletes rows and subtracts exactly those from the tallies, so that concurrent
+// changes cannot make the tallies wrong.
 func deleteCounted(ctx context.Context, tx *db.Tx, c counted, condition string, args ...any) error {
 	var gone []struct {
 		OrgID  string `db:"org_id"`
@@ -386,8 +387,8 @@ func deleteCounted(ctx context.Context, tx *db.Tx, c counted, condition string, 
 	return nil
 }
 
-// keepSite refuses to make something for a site that was deleted since its token was looked at, and
-// keeps it from being deleted until the transaction ends.
+// keepSite fails with errBadToken if the site was deleted since its token was checked, and prevents
+// its deletion until the transaction ends.
 func keepSite(ctx context.Context, tx *db.Tx, id string) error {
 	var found string
 	err := tx.Get(ctx, &found, "SELECT id FROM sites WHERE id = ?"+tx.ForShare(), id)
@@ -397,7 +398,7 @@ func keepSite(ctx context.Context, tx *db.Tx, id string) error {
 	return err
 }
 
-// checkNamed checks what everything with a name and labels has in common.
+// checkNamed checks the name and labels of any object.
 func checkNamed(name string, labels map[string]string) error {
 	if err := text.Check("name", name); err != nil {
 		return err
@@ -416,9 +417,9 @@ func checkNamed(name string, labels map[string]string) error {
 	return nil
 }
 
-// markOffline turns sites offline that missed three heartbeats.
+// markOffline marks sites as offline that have missed three heartbeats.
 func (s *Service) markOffline(ctx context.Context) (err error) {
-	// While the control plane or its database was away, nobody could beat.
+	// While the control plane or its database was down, no heartbeats could be received.
 	defer func() {
 		if err != nil {
 			s.deafUntil = s.now()

@@ -17,8 +17,7 @@ var (
 	)
 )
 
-// Prefixes make a token found in the wild recognisable, for people and for
-// secret scanners.
+// Prefixes make leaked tokens recognizable for people and secret scanners.
 const (
 	prefixSession    = "mse_"
 	prefixAgent      = "mag_"
@@ -39,14 +38,14 @@ type tokenRow struct {
 	ExpiresAt db.Time `db:"expires_at"`
 }
 
-// issue stores a new token and returns it; only its hash is kept.
+// issue stores a new token and returns it. Only its hash is stored.
 func (s *Service) issue(ctx context.Context, tx *db.Tx, prefix string, row tokenRow) (string, error) {
 	token := auth.NewToken(prefix)
 	row.Hash, row.CreatedAt = auth.HashToken(token), db.At(s.now())
 	return token, tx.Insert(ctx, "tokens", row)
 }
 
-// callerByToken finds who a token belongs to, or errBadToken.
+// callerByToken returns the caller to whom a token belongs, or errBadToken.
 func (s *Service) callerByToken(ctx context.Context, token string) (Caller, error) {
 	return s.callerByHash(ctx, auth.HashToken(token))
 }
@@ -61,7 +60,7 @@ func (s *Service) callerByHash(ctx context.Context, hash string) (Caller, error)
 		if err != nil {
 			return Caller{}, err
 		}
-		if row.Kind == KindEnrollment { // it opens the enrollment, nothing else
+		if row.Kind == KindEnrollment { // valid for enrollment only
 			return Caller{}, errBadToken
 		}
 		c = Caller{Subject: row.Subject, Kind: row.Kind, Role: row.Role, OrgID: row.OrgID, SiteID: row.SiteID,
@@ -74,8 +73,8 @@ func (s *Service) callerByHash(ctx context.Context, hash string) (Caller, error)
 	return c, nil
 }
 
-// findToken reads a token. The lookup goes by the hash of 256 random bits, so its
-// timing says nothing of use; the comparison is in constant time all the same.
+// findToken returns the row of a token, or errBadToken. The lookup uses the hash of 256 random
+// bits, so its timing reveals nothing useful; the comparison takes constant time anyway.
 func findToken(ctx context.Context, q db.Querier, hash string) (tokenRow, error) {
 	var row tokenRow
 	err := q.Get(ctx, &row, "SELECT * FROM tokens WHERE hash = ?", hash)
@@ -91,7 +90,7 @@ func findToken(ctx context.Context, q db.Querier, hash string) (tokenRow, error)
 	return row, nil
 }
 
-// globalCaller holds a token against the global ones of the configuration.
+// globalCaller returns the caller for a global token of the configuration.
 func (s *Service) globalCaller(hash string) (Caller, bool) {
 	known := s.configured.Load()
 	if known.adminToken != "" && auth.EqualHash(hash, known.adminToken) {
@@ -103,16 +102,15 @@ func (s *Service) globalCaller(hash string) (Caller, bool) {
 	return Caller{}, false
 }
 
-// tokensChanged must be called in every transaction that takes tokens away.
+// tokensChanged must be called in every transaction that deletes or revokes tokens.
 func (s *Service) tokensChanged(tx *db.Tx) {
 	tx.OnCommit(func() {
 		s.tokens.clear()
-		s.activityBell.Ring() // streams ask again whether their callers may continue
+		s.activityBell.Ring() // streams check again whether their tokens are still valid
 	})
 }
 
-// deleteExpiredTokens keeps the tables from growing with every login and every
-// site.
+// deleteExpiredTokens deletes expired tokens, so that the tables do not grow with every login.
 func (s *Service) deleteExpiredTokens(ctx context.Context) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		now := db.At(s.now())
@@ -126,8 +124,8 @@ func (s *Service) deleteExpiredTokens(ctx context.Context) error {
 	})
 }
 
-// tokenCache remembers callers by token hash. It is used only when this process
-// is the database's only writer, so that a revoked token dies at once.
+// tokenCache caches callers by token hash. It is enabled only if this process is the only writer of
+// the database, so that revocation takes effect at once.
 type tokenCache struct {
 	enabled bool
 
@@ -136,7 +134,7 @@ type tokenCache struct {
 	generation uint64
 }
 
-// maxCachedTokens bounds the cache (about 300 bytes a caller).
+// maxCachedTokens limits the size of the cache (about 300 bytes per caller).
 const maxCachedTokens = 50_000
 
 func (t *tokenCache) get(hash string) (Caller, uint64, bool) {
@@ -146,7 +144,7 @@ func (t *tokenCache) get(hash string) (Caller, uint64, bool) {
 	return c, t.generation, ok
 }
 
-// put keeps a caller unless tokens were taken away since generation was read.
+// put caches a caller, unless tokens were deleted or revoked since generation was read.
 func (t *tokenCache) put(hash string, c Caller, generation uint64) {
 	if !t.enabled {
 		return

@@ -1,5 +1,5 @@
-// Package campaign holds the rules of staged updates as pure functions: what a
-// stage is, and what the outcomes of its devices mean. It knows no storage.
+// Package campaign holds the rules of staged updates as pure functions: how stages divide the
+// devices, and what the outcomes of the devices mean. It does no I/O.
 //
 //	        start                     last stage done
 //	draft ────────► running ────────────────────────────► completed
@@ -8,9 +8,9 @@
 //	  │             │
 //	  └──── abort ──┴──► aborted
 //
-// While it runs, a campaign may be paused: it waits for a person, who promotes
-// or aborts it. Devices that go away leave both sides of every fraction, so a
-// threshold means the same whatever happens to the fleet meanwhile.
+// A running campaign may be paused: it waits until a person promotes or aborts it. Removed devices
+// are left out of both the numerator and the denominator of every fraction, so a threshold means
+// the same whatever happens to the fleet.
 package campaign
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Status is where a campaign is.
+// Status is the status of a campaign.
 type Status string
 
 // The statuses.
@@ -52,69 +52,68 @@ func CheckStages(stages []int) error {
 	return nil
 }
 
-// Position places a device in a campaign's rollout: as good as random, and the
-// same however often it is asked.
+// Position returns a device's position in a campaign's rollout. It is effectively random, but
+// always the same for the same campaign and device.
 func Position(campaignID, deviceID string) string {
 	sum := sha256.Sum256([]byte(campaignID + "\x00" + deviceID))
 	return hex.EncodeToString(sum[:12])
 }
 
-// Upto is how many of total devices belong to the stages up to and including the
-// given one: its percentage, rounded up, and at least one device for each stage
-// as long as there are any.
+// Upto returns how many of total devices belong to the stages up to and including the given one:
+// its percentage, rounded up, and at least one device per stage as long as there are enough.
 func Upto(stages []int, stage int, total int64) int64 {
 	n := int64(math.Ceil(float64(total) * float64(stages[stage]) / 100))
 	return min(total, max(n, int64(stage)+1))
 }
 
-// Counts are a campaign's devices by outcome.
+// Counts holds the number of a campaign's devices by outcome.
 type Counts struct {
 	Waiting, Pending, InProgress, Succeeded, Failed, Removed int64
 }
 
-// Total counts the devices that count: all but the removed ones.
+// Total returns the number of devices without the removed ones.
 func (c Counts) Total() int64 { return c.Waiting + c.Pending + c.InProgress + c.Succeeded + c.Failed }
 
-// Plan is what a campaign's author decided.
+// Plan holds the settings that a campaign's author chose.
 type Plan struct {
 	SuccessThreshold float64 // share of the devices asked so far that must succeed
-	FailureThreshold float64 // share of failures that is too much
+	FailureThreshold float64 // share of failures above which the campaign pauses or aborts
 	MinDevices       int64   // devices that must have finished before failures are judged
 	Soak             time.Duration
 	AutoPromote      bool
 	AutoAbort        bool
 }
 
-// State is where a campaign is when it is judged.
+// State is the progress of a campaign on which Decide bases its decision.
 type State struct {
-	Asked      Counts // of the devices of all stages so far
+	Asked      Counts // the devices of all stages so far
 	FinalStage bool
 	Paused     bool
-	Soaked     time.Duration // since the stage met its success threshold
+	Soaked     time.Duration // time since the stage met its success threshold; negative: not met yet
 }
 
-// Decision is what is to be done with a running campaign.
+// Decision is the next step of a running campaign.
 type Decision uint8
 
 // The decisions.
 const (
 	Wait     Decision = iota
-	Met               // the stage has met its success threshold: the soak begins
+	Met               // the stage has met its success threshold: start the soak
 	Promote           // continue to the next stage
 	Pause             // wait for a person
-	Abort             // stop for good
-	Complete          // all is done
+	Abort             // end the campaign
+	Complete          // all devices are done
 )
 
-// Decide judges a stage whose devices have all been asked. The reason is for
-// people, when the decision is Pause or Abort.
+// Decide judges a stage whose devices have all been asked. It returns a reason, for people to read,
+// with Pause and Abort.
 func Decide(p Plan, s State) (d Decision, reason string) {
 	asked := s.Asked.Total()
 	finished := s.Asked.Succeeded + s.Asked.Failed
 	open := asked - finished
 	failed := share(s.Asked.Failed, asked)
 
-	// A last stage with fewer devices than MinDevices is judged when it is done.
+	// A last stage with fewer devices than MinDevices is judged once all of them have finished.
 	if failed > p.FailureThreshold && (finished >= p.MinDevices || open == 0) {
 		reason = fmt.Sprintf(
 			"%d of %d devices failed, more than %.4g %%", s.Asked.Failed, asked, 100*p.FailureThreshold,
@@ -142,7 +141,7 @@ func Decide(p Plan, s State) (d Decision, reason string) {
 	case s.FinalStage && open == 0:
 		return Complete, ""
 	case s.FinalStage:
-		return Wait, "" // the threshold is met, but some devices are still at it
+		return Wait, "" // the threshold is met, but some devices are still updating
 	case s.Soaked < 0:
 		return Met, ""
 	case p.AutoPromote && s.Soaked >= p.Soak:
@@ -151,7 +150,7 @@ func Decide(p Plan, s State) (d Decision, reason string) {
 	return Wait, ""
 }
 
-// share is n of total; of nothing, nothing.
+// share returns n/total, or 0 if both are 0.
 func share(n, total int64) float64 {
 	return float64(n) / float64(cmp.Or(total, 1))
 }

@@ -1,4 +1,4 @@
-// Package delivery brings accepted events to the HTTP targets of routes.
+// Package delivery delivers accepted events to the HTTP targets of routes.
 //
 // # The life of a delivery
 //
@@ -17,16 +17,16 @@
 // # Invariants
 //
 //   - A delivery row is written in the transaction that accepts its event, and
-//     goes away only in the transaction that records its outcome. So every
-//     accepted event is delivered at least once, or is a dead letter.
+//     deleted only in the transaction that records its outcome. So every accepted
+//     event is delivered at least once or becomes a dead letter.
 //   - A (route, site) pair is a lane: one request at a time, in the order of
-//     acceptance. Only a retry leaves the order.
-//   - Each route has its own worker, its own limit of concurrent requests and its
-//     own circuit breaker: a dead target delays nobody else.
-//   - The breaker saves requests; it does not keep events waiting longer than
+//     acceptance. Only retries leave the order.
+//   - Each route has its own worker, its own limit on concurrent requests and its
+//     own circuit breaker, so a dead target delays no other route.
+//   - The breaker saves requests. It does not keep events waiting longer than
 //     their retries could have taken (horizon).
-//   - Lanes are dealt out over shards, and every shard has one owner among the
-//     replicas at any time (shards.go). Without a crash nothing is sent twice.
-//   - An outcome that cannot be stored (disk full) is kept and stored later; the
-//     lane continues, the delivery is not sent again.
+//   - Lanes are distributed over shards, and at most one replica owns a shard at
+//     any time (shards.go). Without a crash nothing is sent twice.
+//   - An outcome that cannot be stored (disk full) is kept in memory and stored
+//     later. The lane continues, and the delivery is not sent again.
 package delivery

@@ -21,7 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// Route is what the engine needs to know of a route.
+// Route holds what the engine needs to know about a route.
 type Route struct {
 	ID        string
 	OrgID     string
@@ -31,38 +31,38 @@ type Route struct {
 	RetryMax  int // retries after the first attempt
 	Timeout   time.Duration
 	Secret    webhook.Secret
-	Blocked   bool // OnBlocked has noted a reason
+	Blocked   bool // OnBlocked has recorded a reason
 }
 
-// Config is what an Engine is made of.
+// Config holds the dependencies and settings of an Engine.
 type Config struct {
 	DB     *db.DB
 	Client *webhook.Client
-	// Route reads a route. A route that is gone is db.ErrNoRows.
+	// Route returns a route, or db.ErrNoRows if it does not exist.
 	Route func(ctx context.Context, id string) (Route, error)
-	// Revision is a number that grows with every change of a route, on whichever replica.
+	// Revision returns a number that grows with every change of a route on any replica.
 	Revision func(ctx context.Context) (int64, error)
-	// HoldRoutes comes before the changes of a transaction that changes routes.
+	// HoldRoutes locks routes. It runs before the changes of a transaction that changes routes.
 	HoldRoutes func(ctx context.Context, tx *db.Tx, routeIDs ...string) error
-	// OnGone disables a route whose target answered 410, in the transaction that
-	// records the answer.
+	// OnGone disables a route whose target answered 410. It runs in the transaction that records
+	// the answer.
 	OnGone func(ctx context.Context, tx *db.Tx, routeID string) error
-	// OnBlocked notes that a route cannot be used, for a reason of ours such as a secret that does not
-	// open, or, with an empty reason, that it can be used again.
+	// OnBlocked records that a route cannot be used for an internal reason, such as a secret that
+	// cannot be decrypted. An empty reason records that it can be used again.
 	OnBlocked func(ctx context.Context, routeID, reason string) error
-	// Concurrency is how many requests may be under way to one route's target.
+	// Concurrency is the maximum number of requests in flight to one route's target.
 	Concurrency int
-	// StopLimit is how long Run keeps trying to store outcomes after its context ended, since a full
-	// disk may refuse them for ever. 0 means 10 s.
+	// StopLimit is how long Run keeps trying to store outcomes after its context ends, since a full
+	// disk may refuse them indefinitely. 0 means 10 s.
 	StopLimit time.Duration
-	// Replica names this process among those on one database.
+	// Replica is the unique name of this process among those that share the database.
 	Replica  string
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time
 }
 
-// Engine makes deliveries until Run ends.
+// Engine makes deliveries while Run runs.
 type Engine struct {
 	Config
 	now                                 func() time.Time
@@ -72,19 +72,19 @@ type Engine struct {
 	metrics                             metrics
 	finding, storing, renewing, reading *telemetry.Trouble
 
-	poke     chan struct{} // somebody was marked in woken
-	looks    atomic.Int64  // at the revision of the routes
-	unstored atomic.Int64  // outcomes that were given up at the end
+	poke     chan struct{} // signals that woken has changed
+	looks    atomic.Int64  // number of reads of Config.Revision
+	unstored atomic.Int64  // outcomes that were never stored because the engine stopped
 
-	storingUntil context.Context // when it ends, outcomes that cannot be stored are given up
+	storingUntil context.Context // when it ends, the engine stops trying to store outcomes
 
 	mu       sync.Mutex
 	woken    map[string]bool   // routes with new deliveries; true: also with a replay
-	blocked  map[string]string // reasons that were noted
+	blocked  map[string]string // reasons recorded by OnBlocked
 	breakers map[string]*webhook.Breaker
 	workers  map[string]*worker
-	cursors  map[string]int64 // where the last worker of a route had read to
-	pauses   map[string]pause // that targets asked for
+	cursors  map[string]int64 // the cursor of each route's last worker
+	pauses   map[string]pause // pauses that targets asked for
 }
 
 type metrics struct {
@@ -92,7 +92,7 @@ type metrics struct {
 	latency  prometheus.Histogram
 }
 
-// New returns an engine; Run starts it.
+// New returns an engine. Run starts it.
 func New(cfg Config) *Engine {
 	e := &Engine{
 		Config:       cfg,
@@ -135,7 +135,7 @@ func New(cfg Config) *Engine {
 // Wake tells the engine that routes have new deliveries.
 func (e *Engine) Wake(routeIDs ...string) { e.wake(false, routeIDs...) }
 
-// Replay tells the engine that dead letters of routes are to be delivered again.
+// Replay tells the engine that routes have dead letters to deliver again.
 func (e *Engine) Replay(routeIDs ...string) { e.wake(true, routeIDs...) }
 
 func (e *Engine) wake(again bool, routeIDs ...string) {
@@ -154,8 +154,8 @@ func (e *Engine) pokeLocked() {
 	}
 }
 
-// Changed tells the engine that routes were changed, so that what their workers have
-// read ahead is read again.
+// Changed tells the engine that routes were changed, so that their workers discard what they have
+// read ahead and read it again.
 func (e *Engine) Changed(routeIDs ...string) {
 	e.mu.Lock()
 	for _, id := range routeIDs {
@@ -169,7 +169,7 @@ func (e *Engine) Changed(routeIDs ...string) {
 	e.wake(true, routeIDs...)
 }
 
-// follow finds out whether another replica changed routes. It does not know which, so that all
+// follow checks whether another replica has changed routes. It cannot know which ones, so all
 // workers read their routes again.
 func (e *Engine) follow(ctx context.Context, seen int64) (int64, error) {
 	defer e.looks.Add(1)
@@ -188,10 +188,10 @@ func (e *Engine) follow(ctx context.Context, seen int64) (int64, error) {
 	return revision, nil
 }
 
-// Looks is how often the engine has looked at Config.Revision.
+// Looks returns how often the engine has read Config.Revision.
 func (e *Engine) Looks() int64 { return e.looks.Load() }
 
-// Breaker is the state of a route's circuit breaker in this process.
+// Breaker returns the state of a route's circuit breaker in this process.
 func (e *Engine) Breaker(routeID string) webhook.State {
 	e.mu.Lock()
 	b := e.breakers[routeID]
@@ -202,13 +202,13 @@ func (e *Engine) Breaker(routeID string) webhook.State {
 	return b.State()
 }
 
-// pause is what a target asked for by Retry-After.
+// pause is a pause that a target asked for with Retry-After.
 type pause struct {
-	until time.Time // nothing is given up for want of an attempt until some time after this
-	hold  time.Time // nothing is sent until this: the target said that there are too many requests
+	until time.Time // no delivery expires without an attempt until some time after this
+	hold  time.Time // no requests until this: the target answered 429
 }
 
-// pause notes that a route's target asked for a pause. The zero time is none.
+// pause records that a route's target asked for a pause. A zero until means that it did not.
 func (e *Engine) pause(routeID string, until time.Time, hold bool) {
 	if until.IsZero() {
 		return
@@ -225,15 +225,15 @@ func (e *Engine) pause(routeID string, until time.Time, hold bool) {
 	e.pauses[routeID] = p
 }
 
-// pauseOf is the last pause that a route's target asked for.
+// pauseOf returns the last pause that a route's target asked for.
 func (e *Engine) pauseOf(routeID string) pause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pauses[routeID]
 }
 
-// paused is how long a route's target still wants no requests. A pause that is longer than a target
-// may ask for does not count: the clock was set back.
+// paused returns for how much longer a route's target wants no requests. A pause longer than
+// webhook.MaxRetryAfter is ignored, since it means that the clock was set back.
 func (e *Engine) paused(routeID string) time.Duration {
 	left := e.pauseOf(routeID).hold.Sub(e.now())
 	if left > webhook.MaxRetryAfter {
@@ -251,8 +251,8 @@ func (e *Engine) breakerLocked(routeID string) *webhook.Breaker {
 	return b
 }
 
-// Run delivers until ctx ends, then waits for the requests under way and stores
-// their outcomes. What cannot be stored by then is sent again after the next start.
+// Run delivers until ctx ends, then waits for the requests in flight and stores their outcomes.
+// Deliveries whose outcome cannot be stored by then are sent again after the next start.
 func (e *Engine) Run(ctx context.Context) {
 	var giveUp context.CancelFunc
 	e.storingUntil, giveUp = context.WithCancel(context.Background())
@@ -266,7 +266,7 @@ func (e *Engine) Run(ctx context.Context) {
 			)
 		}
 	}()
-	// Outcomes must still be stored while the last requests come in.
+	// Outcomes must still be stored while the last requests finish.
 	storing, stopStoring := context.WithCancel(context.Background())
 	var store sync.WaitGroup
 	store.Go(func() { routine.Keep(storing, e.Log, "delivery outcomes", e.outcomes.Run) })
@@ -274,22 +274,23 @@ func (e *Engine) Run(ctx context.Context) {
 	defer stopStoring()
 
 	if e.DB.Engine() == db.SQLite {
-		e.work(ctx, allShards()) // the only process: no shards to share
+		e.work(ctx, allShards()) // the only process: it owns all shards
 		return
 	}
 	e.shareShards(ctx)
 }
 
-// outcomesLinger is how long outcomes wait for others to share a transaction with. Meanwhile lanes go
-// on. After a crash, what waits is sent again, as what is under way.
+// outcomesLinger is how long an outcome waits for others to share a transaction with. Lanes do not
+// wait for it. After a crash, deliveries whose outcome was not stored are sent again, like requests
+// that were in flight.
 const outcomesLinger = 4 * time.Millisecond
 
-// pollInterval is how soon deliveries are found that nobody was woken for: those
-// that other replicas accepted, and those due again.
+// pollInterval is how often the engine looks for due deliveries that nothing woke it for: those
+// that other replicas accepted, and retries.
 const pollInterval = 250 * time.Millisecond
 
-// work runs a worker for every route that has something due in the given shards,
-// until ctx ends and all requests under way are settled.
+// work runs a worker for every route that has something due in the given shards. It returns when
+// ctx has ended and all requests in flight are settled.
 func (e *Engine) work(ctx context.Context, shards []int64) {
 	e.mu.Lock()
 	clear(e.cursors) // they were read with other shards
@@ -300,12 +301,12 @@ func (e *Engine) work(ctx context.Context, shards []int64) {
 	defer tick.Stop()
 	start := func(id string, again bool) {
 		if len(shards) == 0 {
-			return // others have them all
+			return // other replicas own all of them
 		}
 		if w := e.startWorker(id, shards, again); w != nil {
 			running.Go(func() {
 				defer e.endWorker(w)
-				// After a panic the engine starts a new worker, as soon as something is due.
+				// After a panic the engine starts a new worker as soon as something is due.
 				_ = routine.Run(e.Log, "delivery worker", func() { w.run(ctx) }) // logged
 			})
 		}
@@ -342,7 +343,7 @@ func (e *Engine) work(ctx context.Context, shards []int64) {
 	}
 }
 
-// dueRoutes are the routes with something due in the given shards.
+// dueRoutes returns the enabled routes that have something due in the given shards.
 func (e *Engine) dueRoutes(ctx context.Context, shards []int64) (due []string, err error) {
 	if len(shards) == 0 {
 		return nil, nil
@@ -359,8 +360,8 @@ func (e *Engine) dueRoutes(ctx context.Context, shards []int64) (due []string, e
 	return due, err
 }
 
-// startWorker returns a new worker for a route, or nudges the one that it has. again tells that
-// there may be retries or replays.
+// startWorker returns a new worker for a route. If the route has one already, it nudges that one
+// and returns nil. again means that there may be retries or replays.
 func (e *Engine) startWorker(routeID string, shards []int64, again bool) *worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -378,7 +379,7 @@ func (e *Engine) endWorker(w *worker) {
 	defer e.mu.Unlock()
 	delete(e.workers, w.routeID)
 	delete(e.cursors, w.routeID)
-	if len(w.wake) > 0 && !w.removed { // it was nudged after it had found nothing more to do
+	if len(w.wake) > 0 && !w.removed { // nudged after it had found nothing more to do
 		e.woken[w.routeID] = true
 		e.pokeLocked()
 	}
@@ -391,8 +392,8 @@ func (e *Engine) endWorker(w *worker) {
 	}
 }
 
-// usable notes whether a route can be used, when that changes. What hinders the database is logged
-// elsewhere, and passes.
+// usable records whether a route can be used, if that has changed. It ignores database failures,
+// which are logged elsewhere and are temporary.
 func (e *Engine) usable(ctx context.Context, routeID string, route Route, err error) {
 	reason := ""
 	if err != nil {
@@ -411,7 +412,7 @@ func (e *Engine) usable(ctx context.Context, routeID string, route Route, err er
 		e.Log.Error("delivery: a route cannot be used; its deliveries wait", "route", routeID, "error", err)
 	}
 	if e.OnBlocked(ctx, routeID, reason) != nil {
-		return // it is tried again with the next look at the route
+		return // tried again the next time the route is read
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -422,8 +423,8 @@ func (e *Engine) usable(ctx context.Context, routeID string, route Route, err er
 	e.blocked[routeID] = reason
 }
 
-// store records a verdict, however long the database refuses it: the request was
-// made and must not be made again. It gives up only when ctx ends, and reports whether it has.
+// store records a verdict. It retries for as long as the database refuses it, since the request was
+// made and must not be made again. It stops only when ctx ends, and reports whether it did.
 func (e *Engine) store(ctx context.Context, v verdict) (gaveUp bool) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		_, err := e.outcomes.Do(ctx, v)
@@ -443,11 +444,11 @@ func (e *Engine) store(ctx context.Context, v verdict) (gaveUp bool) {
 	}
 }
 
-// send makes one attempt and judges it.
+// send makes one attempt and returns its verdict.
 func (e *Engine) send(ctx context.Context, r Route, item item) verdict {
 	v, err := e.attempt(ctx, r, item)
 	if err != nil {
-		// A defect of ours, or a row that somebody changed. Trying again would not help.
+		// A bug, or a row that was edited by hand. Trying again would not help.
 		e.Log.Error(
 			"delivery: an event cannot be sent; it is a dead letter", "route", r.ID, "event", item.event.EventID,
 			"error", err,
@@ -476,8 +477,7 @@ func (e *Engine) attempt(ctx context.Context, r Route, item item) (v verdict, er
 	return v, errors.Join(err, panicked)
 }
 
-// Try sends an event to a route's target once, outside all queues, and reports
-// what came of it.
+// Try sends an event to a route's target once, bypassing all queues, and returns the result.
 func (e *Engine) Try(ctx context.Context, r Route, ev Event) webhook.Result {
 	req, err := request(r, ev, e.now())
 	if err != nil {
@@ -486,5 +486,5 @@ func (e *Engine) Try(ctx context.Context, r Route, ev Event) webhook.Result {
 	return e.Client.Send(ctx, req)
 }
 
-// isGone reports whether a route was removed.
+// isGone reports whether err means that a route was deleted.
 func isGone(err error) bool { return errors.Is(err, db.ErrNoRows) }

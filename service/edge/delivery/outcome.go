@@ -15,10 +15,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// maxErrorText is how much of a target's answer is kept with a dead letter.
+// maxErrorText is how many bytes of an error's text, which may hold the target's response, are kept
+// with a dead letter.
 const maxErrorText = 500
 
-// verdict is what becomes of a delivery after an attempt.
+// verdict is the outcome of a delivery's attempt.
 type verdict struct {
 	delivery Pending
 	route    Route
@@ -26,16 +27,16 @@ type verdict struct {
 	status   int
 	err      string
 
-	untried   bool // no request was made: it is given up unsent
+	untried   bool // no request was made: the delivery expired or its event is lost
 	delivered bool
 	retryAt   time.Time // when neither delivered nor dead
-	pause     time.Time // until then the target asked to be spared; zero: it did not
-	dead      Reason    // when given up
-	gone      bool      // the target wants no more: the route is disabled
+	pause     time.Time // the target asked for no requests until then; zero: it did not
+	dead      Reason    // set if the delivery becomes a dead letter
+	gone      bool      // the target answered 410: disable the route
 }
 
-// judge is the rule of package doc.go: what an attempt's result means for the
-// delivery. rnd gives the jitter of the retry schedule.
+// judge applies the rules of the package comment: it turns an attempt's result into a verdict. rnd
+// provides the jitter of the retry schedule.
 func judge(
 	p Pending, r Route, schedule backoff.Schedule, res webhook.Result, now time.Time, rnd func() float64,
 ) verdict {
@@ -62,7 +63,8 @@ func judge(
 	return v
 }
 
-// clip bounds the text of an error. PostgreSQL takes neither broken UTF-8 nor NUL.
+// clip limits the length of an error's text and makes it valid for PostgreSQL, which accepts
+// neither invalid UTF-8 nor NUL.
 func clip(text string) string {
 	if len(text) > maxErrorText {
 		text = text[:maxErrorText]
@@ -76,7 +78,7 @@ func (e *Engine) settle(ctx context.Context, tx *db.Tx, verdicts []verdict) ([]s
 	lock := LockRoute
 	for _, v := range verdicts {
 		byRoute[v.route.ID] = append(byRoute[v.route.ID], v)
-		if v.gone { // its route is disabled below
+		if v.gone { // the route is disabled below
 			lock = e.HoldRoutes
 		}
 	}
@@ -143,8 +145,8 @@ func (e *Engine) settleRoute(ctx context.Context, tx *db.Tx, vs []verdict) error
 	return nil
 }
 
-// lastFailure tells in the verdict on a delivery that was given up while its route's circuit was open
-// how the target failed.
+// lastFailure fills in the verdict on a delivery that expired while its route's circuit was open:
+// it adds the target's last status and error.
 func lastFailure(ctx context.Context, tx *db.Tx, v *verdict) error {
 	var last struct {
 		Status int    `db:"last_status"`
@@ -161,8 +163,8 @@ func lastFailure(ctx context.Context, tx *db.Tx, v *verdict) error {
 	return nil
 }
 
-// removeDelivered takes delivered rows away, with the dead letters of those that
-// were replays or were buried while the request was under way.
+// removeDelivered deletes delivered rows, together with the dead letters of replays and of
+// deliveries that were buried while their request was in flight.
 func removeDelivered(ctx context.Context, tx *db.Tx, route Route, delivered []verdict) error {
 	for len(delivered) > 0 {
 		n := min(500, len(delivered))
@@ -196,9 +198,9 @@ func removeDelivered(ctx context.Context, tx *db.Tx, route Route, delivered []ve
 	return nil
 }
 
-// bury turns one delivery into a dead letter, and reports how many new ones that
-// made: none when it is a replay, whose dead letter is there, or when the route
-// was disabled meanwhile.
+// bury turns one delivery into a dead letter. It returns how many new dead letters that created: 0
+// for a replay, whose dead letter exists already, and if the route was disabled while the request
+// was in flight.
 func bury(ctx context.Context, tx *db.Tx, v verdict) (int64, error) {
 	p, id := v.delivery, deadLetterID(v.route.ID, v.delivery.EventSeq)
 	gone, err := tx.Exec(ctx, "DELETE FROM deliveries WHERE route_id = ? AND event_seq = ?", p.RouteID, p.EventSeq)

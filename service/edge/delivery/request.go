@@ -10,9 +10,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// request makes the HTTP request for an event: its JSON as body, its own headers,
-// and the Standard Webhooks headers signed with the route's secret. It fails for an event that
-// has no JSON, which cannot be accepted but may have been changed in the database.
+// request builds the HTTP request for an event: its JSON as body, its own headers, and the Standard
+// Webhooks headers signed with the route's secret. It fails if the payload is not valid JSON.
+// Ingest refuses such events, but rows may have been changed in the database.
 func request(r Route, ev Event, now time.Time) (webhook.Request, error) {
 	body, err := json.Marshal(ev)
 	if err != nil {
@@ -24,8 +24,8 @@ func request(r Route, ev Event, now time.Time) (webhook.Request, error) {
 	}, nil
 }
 
-// messageID is the event id where Standard Webhooks can carry it, else a hash of
-// it: ids with a full stop would blur what is signed.
+// messageID returns the event ID if Standard Webhooks allows it, else a hash of it. An ID with a
+// full stop would make the signed text ambiguous.
 func messageID(eventID string) string {
 	if webhook.CheckID(eventID) == nil {
 		return eventID

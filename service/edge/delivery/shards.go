@@ -9,18 +9,16 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Replicas on one database share the shards by leases. Each replica says every
-// few seconds that it lives; the living, sorted by name, get every n-th shard
-// each. Leases go by the database's clock, since those of the replicas may differ.
-// A replica takes a shard only when nobody holds it, and gives one up only
-// after its last request on it was settled. A replica that cannot renew its
-// leases stops sending well before they run out; one that stays cut off from the
-// database for longer than a lease counts as crashed, and what it had under way
-// may be sent again by another.
+// Replicas on one database share the shards by leases. Each replica renews its presence every few
+// seconds; the live replicas, sorted by name, get every n-th shard each. Leases use the database's
+// clock, since those of the replicas may differ. A replica takes a shard only if nobody holds it,
+// and releases one only after its last request on it is settled. A replica that cannot renew its
+// leases stops sending well before they expire. One that is cut off from the database for longer
+// than a lease counts as crashed, and another replica may send again what it had in flight.
 const (
 	leaseTime     = 15 * time.Second
 	leaseRenewal  = 3 * time.Second
-	leaseDeadline = 9 * time.Second // without renewal for so long, stop
+	leaseDeadline = 9 * time.Second // stop if the leases were not renewed for this long
 )
 
 func allShards() []int64 {
@@ -31,10 +29,10 @@ func allShards() []int64 {
 	return all
 }
 
-// shareShards works on the shards that this replica holds until ctx ends.
+// shareShards works on the shards that this replica holds, until ctx ends.
 func (e *Engine) shareShards(ctx context.Context) {
 	var held []int64
-	stop := func() {}     // ends the work on held, and waits for it
+	stop := func() {}     // ends the work on held and waits for it
 	var renewed time.Time // by the monotonic clock
 	ticker := time.NewTicker(leaseRenewal)
 	defer ticker.Stop()
@@ -69,8 +67,8 @@ func (e *Engine) shareShards(ctx context.Context) {
 	}
 }
 
-// holding keeps the leases alive while stop waits for requests under way, which
-// may take longer than a lease lasts.
+// holding keeps renewing the leases while stop waits for requests in flight, which may take longer
+// than a lease.
 func (e *Engine) holding(ctx context.Context, stop func()) {
 	stopped := make(chan struct{})
 	routine.Go(e.Log, "delivery handover", func() { defer close(stopped); stop() })
@@ -97,8 +95,8 @@ func (e *Engine) startWork(ctx context.Context, shards []int64) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// renew says that this replica lives and holds on to its shards, and returns the
-// shards it should hold: its share, as far as they are free or its own.
+// renew renews this replica's presence and its leases. It returns the shards that the replica
+// should hold: those of its share that are free or already its own.
 func (e *Engine) renew(ctx context.Context) (want []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
@@ -147,7 +145,7 @@ func (e *Engine) renew(ctx context.Context) (want []int64, err error) {
 	return want, err
 }
 
-// share deals the shards out among the living replicas.
+// share returns a replica's share of the shards among the live replicas.
 func share(living []string, replica string) []int64 {
 	rank := slices.Index(living, replica)
 	var mine []int64
@@ -159,8 +157,8 @@ func share(living []string, replica string) []int64 {
 	return mine
 }
 
-// exchange gives up all shards but those wanted, and takes the wanted ones that
-// nobody holds. It must be called while nothing is being sent.
+// exchange releases all shards but those wanted, and takes the wanted ones that nobody holds. It
+// must not be called while requests are in flight.
 func (e *Engine) exchange(ctx context.Context, want []int64) (held []int64, err error) {
 	err = e.DB.Update(ctx, func(tx *db.Tx) error {
 		now, err := tx.Now(ctx)
@@ -199,8 +197,8 @@ func (e *Engine) exchange(ctx context.Context, want []int64) (held []int64, err 
 	return held, err
 }
 
-// leave frees the shards of a replica that ends, so that the others need not wait
-// for its leases to run out.
+// leave releases the shards of a replica that stops, so that the others need not wait for its
+// leases to expire.
 func (e *Engine) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

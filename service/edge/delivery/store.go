@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// Pending is a delivery that is still to be made.
+// Pending is a delivery that has not been made yet.
 type Pending struct {
 	RouteID      string  `db:"route_id"`
 	EventSeq     int64   `db:"event_seq"`
@@ -28,18 +28,17 @@ type Pending struct {
 	DeadLetterID string  `db:"dead_letter_id"`
 }
 
-// shardCount is into how many parts the lanes are dealt out. More replicas than
-// shards would leave some idle.
+// shardCount is the number of shards. With more replicas than shards, some would be idle.
 const shardCount = 32
 
-// ShardOf is the shard of a lane.
+// ShardOf returns the shard of a lane.
 func ShardOf(routeID, siteID string) int64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(routeID + "\x00" + siteID)) // never fails
 	return int64(h.Sum32() % shardCount)
 }
 
-// Event is what a target is sent. Its JSON is the body of the request.
+// Event is the event as sent to a target. Its JSON is the body of the request.
 type Event struct {
 	EventID    string            `json:"event_id"`
 	OrgID      string            `json:"org_id"`
@@ -68,7 +67,7 @@ const (
 	Replaying = "replaying"
 )
 
-// DeadLetter is a delivery that was given up, with a copy of its event.
+// DeadLetter is a delivery that failed for good, with a copy of its event.
 type DeadLetter struct {
 	ID          string                     `db:"id"`
 	OrgID       string                     `db:"org_id"`
@@ -91,17 +90,17 @@ type DeadLetter struct {
 	ReplayCount int                        `db:"replay_count"`
 }
 
-// deadLetterID names the dead letter of a delivery. A route has at most one for
-// an event, so a replay that fails comes back under the same id.
+// deadLetterID returns the ID of a delivery's dead letter. A route has at most one per event, so a
+// replay that fails keeps its ID.
 func deadLetterID(routeID string, seq int64) string { return fmt.Sprintf("%s-%d", routeID, seq) }
 
-// Add stores new deliveries, counted to the routes' orgs, in the transaction that
-// accepts their events.
+// Add stores new deliveries and adds them to the tallies of the routes' orgs, in the transaction
+// that accepts their events.
 func Add(ctx context.Context, tx *db.Tx, pending []Pending, orgOf func(routeID string) string) error {
 	const chunk, columns = 128, 8
 	byOrg := map[string]int64{}
 	for len(pending) > 0 {
-		// Powers of two make few distinct statements, which stay prepared.
+		// Powers of two keep the number of distinct statements small, so they stay prepared.
 		n := min(chunk, 1<<(bits.Len(uint(len(pending)))-1))
 		args := make([]any, 0, n*columns)
 		for _, p := range pending[:n] {
@@ -125,8 +124,8 @@ func Add(ctx context.Context, tx *db.Tx, pending []Pending, orgOf func(routeID s
 
 const deadLetterColumns = "id, org_id, route_id, event_seq, event_org_id, event_id, site_id, topic, payload, headers, event_time, received_at, attempts, last_status, last_error, reason, status, created_at, replay_count"
 
-// BuryEvents makes dead letters of accepted events at once, without an attempt:
-// what a disabled route would have got is not lost.
+// BuryEvents turns accepted events into dead letters of a route without an attempt, so that events
+// for a disabled route are not lost.
 func BuryEvents(
 	ctx context.Context, tx *db.Tx, routeID, orgID string, seqs []int64, reason Reason, now time.Time,
 ) error {
@@ -152,13 +151,14 @@ func BuryEvents(
 	return nil
 }
 
-// buryPage is how many deliveries of a route BuryRoute takes at once: more would hold up ingest,
+// buryPage is how many deliveries of a route BuryRoute takes at once. More would delay ingest,
 // which waits while routes change.
 const buryPage = 2000
 
-// BuryRoute makes dead letters of what a route has pending, because it was disabled or removed, and
-// reports whether there is more. The route must be locked (LockRoute), and nothing new may come to
-// it: callers hold off ingest, or have committed the change of the route before.
+// BuryRoute turns up to buryPage pending deliveries of a route into dead letters, because the route
+// was disabled or deleted. It reports whether there are more. The caller must have locked the route
+// (LockRoute) and must make sure that no new deliveries are added: it either holds off ingest or
+// has committed the change of the route before.
 func BuryRoute(
 	ctx context.Context, tx *db.Tx, routeID, orgID string, reason Reason, now time.Time,
 ) (more bool, err error) {
@@ -193,8 +193,8 @@ func BuryRoute(
 	return last != math.MaxInt64, countDead(ctx, tx, routeID, orgID, buried, now)
 }
 
-// LockRoute keeps others from changing deliveries and numbers of routes until the transaction ends.
-// It comes before any change of them, so that transactions do not deadlock over their rows.
+// LockRoute locks the deliveries and statistics of routes until the transaction ends. Transactions
+// must call it before they change any of them, so that they do not deadlock over the rows.
 func LockRoute(ctx context.Context, tx *db.Tx, routeIDs ...string) error {
 	if len(routeIDs) == 0 {
 		return nil
@@ -207,8 +207,9 @@ func LockRoute(ctx context.Context, tx *db.Tx, routeIDs ...string) error {
 	return tx.Select(ctx, &locked, query+tx.ForUpdate(), args...)
 }
 
-// OldestPending is the number of the oldest event that is still to be delivered, or the largest
-// number there is. A replay takes its event from its dead letter, and does not count.
+// OldestPending returns the sequence number of the oldest event that is still to be delivered, or
+// math.MaxInt64 if there is none. Replays do not count, since they take their event from the dead
+// letter.
 func OldestPending(ctx context.Context, q db.Querier) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for after := ""; ; {
@@ -233,10 +234,11 @@ func OldestPending(ctx context.Context, q db.Querier) (int64, error) {
 	}
 }
 
-// Stray lists the routes that have deliveries which nobody will make: the route is disabled or gone.
+// Stray returns the routes that have deliveries that will never be made because the route is
+// disabled or deleted.
 func Stray(ctx context.Context, q db.Querier) (routeIDs []string, err error) {
 	for after := ""; ; {
-		// One look at the index for each route, however many deliveries it has.
+		// One index lookup per route, however many deliveries it has.
 		var id *string
 		if err := q.Get(ctx, &id, "SELECT MIN(route_id) FROM deliveries WHERE route_id > ?", after); err != nil ||
 			id == nil {
@@ -254,10 +256,10 @@ func Stray(ctx context.Context, q db.Querier) (routeIDs []string, err error) {
 	}
 }
 
-// Recount sets the counts of pending deliveries to what there is.
+// Recount sets the tallies of pending deliveries to the actual counts.
 func Recount(ctx context.Context, tx *db.Tx) error {
-	// Transactions write their counts last. With the counts locked first, what another transaction
-	// changes is either seen below or added to the result after this one.
+	// Transactions write their tallies last. Since the tallies are locked first, a change by
+	// another transaction is either seen below or added to the result afterwards.
 	var locked []int64
 	if err := tx.Select(
 		ctx, &locked, "SELECT n FROM tallies WHERE kind = ? ORDER BY org_id, state"+tx.ForUpdate(), tally.Delivery,
@@ -288,13 +290,13 @@ func countDead(ctx context.Context, tx *db.Tx, routeID, orgID string, n int64, n
 	return addStats(ctx, tx, routeID, orgID, stats{dead: n}, now)
 }
 
-// Minutes counts the outcomes of each route.
+// Minutes counts the outcomes of each route per minute.
 var Minutes = series.NewTable(series.Table{
 	Name: "route_minutes", Key: []string{"route_id"}, First: []string{"org_id"},
 	Sums: []string{"delivered", "failed_attempts", "dead_lettered"},
 })
 
-// stats is what a batch of outcomes adds to a route's numbers.
+// stats is what a batch of outcomes adds to a route's statistics.
 type stats struct {
 	delivered, failed, dead  int64
 	lastStatus               int    // of the last attempt
@@ -309,7 +311,7 @@ func addStats(ctx context.Context, tx *db.Tx, routeID, orgID string, s stats, no
 	if err := Minutes.Add(ctx, tx, now, routeID, orgID, s.delivered, s.failed, s.dead); err != nil {
 		return err
 	}
-	// Without an attempt the last answer stays what it was, and without a failure the last error does.
+	// Without an attempt last_status does not change, and without a failure last_error does not.
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE route_stats SET delivered = delivered + ?, failed_attempts = failed_attempts + ?, dead_lettered = dead_lettered + ?,

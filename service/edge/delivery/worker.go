@@ -18,16 +18,17 @@ import (
 const (
 	// readAhead is how many deliveries a worker holds in memory.
 	readAhead = 128
-	// maxUnstored is how many outcomes may wait for the database before the worker
-	// holds back.
+	// maxUnstored is how many outcomes may wait for the database before the worker stops sending.
 	maxUnstored = 512
-	// maxAgain is how many retries and replays a worker reads at once, beside what is new.
+	// maxAgain is how many retries and replays a worker reads at once, in addition to new
+	// deliveries.
 	maxAgain = 32
-	// againInterval is how often it looks for them at most: every event that is accepted wakes it.
+	// againInterval is the shortest time between two reads of retries and replays, since every
+	// accepted event wakes the worker.
 	againInterval = 25 * time.Millisecond
-	// fairInterval is how often a worker with a backlog looks for sites that wait behind it, and
-	// fairPause how often while it could send more. It looks for fairSites sites and reads fairAhead
-	// deliveries or so in all, of each site at least fairLeast.
+	// fairInterval is how often a worker with a backlog looks for sites that wait behind it. It
+	// looks every fairPause instead while it could send more. It looks for up to fairSites sites
+	// and reads about fairAhead deliveries in all, but at least fairLeast per site.
 	fairInterval = 100 * time.Millisecond
 	fairPause    = 10 * time.Millisecond
 	fairSites    = 64
@@ -41,39 +42,39 @@ type item struct {
 	event Event
 }
 
-// worker makes the deliveries of one route, as long as there are any due. All of
-// its fields but the atomic ones belong to the goroutine of run.
+// worker makes the deliveries of one route while any are due. Only the goroutine of run may use its
+// fields, except for the atomic ones and wake.
 type worker struct {
 	engine  *Engine
 	routeID string
 	shards  []int64
 	route   Route
 	breaker *webhook.Breaker
-	removed bool // the route is gone
+	removed bool // the route was deleted
 
 	lanes    map[string]*lane
-	ready    []*lane // lanes with something queued and nothing under way
+	ready    []*lane // lanes with something queued and nothing in flight
 	queued   int
 	sending  int
-	known    map[int64]bool // queued, under way, or not stored yet
-	cursor   int64          // all deliveries up to this event were read once
-	unread   bool           // there may be deliveries that were not read yet
-	again    bool           // there may be retries and replays that are due
-	againAt  time.Time      // of the last look for them
-	retryAt  time.Time      // when the next retry falls due, as of the last look; zero: none is known
-	deep     bool           // there is more than was read ahead
-	fairAt   time.Time      // of the last look for sites behind the backlog
-	fairSite string         // it ended with this site
-	behind   bool           // it found some
+	known    map[int64]bool // queued, in flight, or not stored yet
+	cursor   int64          // all deliveries up to this event have been read once
+	unread   bool           // there may be deliveries that have not been read yet
+	again    bool           // there may be due retries and replays
+	againAt  time.Time      // time of the last read of them
+	retryAt  time.Time      // when the next retry is due, as of the last read; zero: none known
+	deep     bool           // there are more deliveries than were read ahead
+	fairAt   time.Time      // time of the last look for sites behind the backlog
+	fairSite string         // the last site of that look
+	behind   bool           // that look found deliveries
 	finished chan sent      // from the goroutines that send
 	stored   chan stored    // outcomes that are in the database
 
 	stale   atomic.Bool // the route was changed
-	recheck atomic.Bool // somebody knows of retries or replays
+	recheck atomic.Bool // there may be new retries or replays
 	wake    chan struct{}
 }
 
-// lane is what a route has to send of one site, in order.
+// lane holds what a route has to send for one site, in order.
 type lane struct {
 	queue []item
 	busy  bool
@@ -86,8 +87,8 @@ type sent struct {
 
 type stored struct {
 	seq     int64
-	retry   bool // the delivery is to be made again
-	unknown bool // after a panic, or at the end: the outcome may not be stored
+	retry   bool // the delivery must be made again
+	unknown bool // after a panic or a stop: the outcome may not be stored
 }
 
 func newWorker(e *Engine, routeID string, shards []int64) *worker {
@@ -98,7 +99,7 @@ func newWorker(e *Engine, routeID string, shards []int64) *worker {
 	}
 }
 
-// nudge tells a worker of new deliveries, and with again of retries or replays, too.
+// nudge tells a worker that there are new deliveries and, if again is set, also retries or replays.
 func (w *worker) nudge(again bool) {
 	if again {
 		w.recheck.Store(true)
@@ -109,8 +110,8 @@ func (w *worker) nudge(again bool) {
 	}
 }
 
-// run returns when nothing is due any more, when the route is off, or when ctx
-// ends; always after the outcome of every request under way was stored.
+// run returns when nothing is due any more, when the route is disabled or deleted, or when ctx
+// ends. It always stores the outcome of every request in flight before it returns.
 func (w *worker) run(ctx context.Context) {
 	var storing sync.WaitGroup
 	defer storing.Wait()
@@ -119,7 +120,7 @@ func (w *worker) run(ctx context.Context) {
 		more, wait := w.refill(ctx)
 		wait = w.dispatch(ctx, wait)
 		if !more && w.sending == 0 && len(w.known) == 0 && (wait <= 0 || wait > pollInterval) {
-			return // the engine starts a new worker when something falls due
+			return // the engine starts a new worker when something becomes due
 		}
 		timer := time.NewTimer(max(wait, time.Millisecond))
 		if wait <= 0 {
@@ -147,7 +148,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// drain waits for the requests under way; what is queued stays in the database.
+// drain waits for the requests in flight. Queued deliveries stay in the database.
 func (w *worker) drain(storing *sync.WaitGroup) {
 	for w.sending > 0 {
 		select {
@@ -167,8 +168,8 @@ func (w *worker) drain(storing *sync.WaitGroup) {
 	}
 }
 
-// refill reads ahead. It reports whether there may be more to read, and how long
-// until a retry falls due (0: none is known).
+// refill reads ahead. It reports whether there may be more to read, and returns the time until a
+// retry is due (0: none known).
 func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 	if w.stale.Swap(false) {
 		route, err := w.engine.Route(ctx, w.routeID)
@@ -203,8 +204,8 @@ func (w *worker) refill(ctx context.Context) (more bool, wait time.Duration) {
 	return w.unread || w.again || w.queued > 0, wait
 }
 
-// readMore reads what is due again, what is next unless enough is queued, and now and then what
-// waits behind a backlog.
+// readMore reads due retries and replays, then new deliveries unless enough are queued, and from
+// time to time deliveries of sites behind a backlog.
 func (w *worker) readMore(ctx context.Context) (err error) {
 	defer func() {
 		if ctx.Err() == nil {
@@ -224,7 +225,7 @@ func (w *worker) readMore(ctx context.Context) (err error) {
 			return err
 		}
 		w.again = len(items) == maxAgain
-		for _, it := range items { // before what was never tried
+		for _, it := range items { // ahead of deliveries that were never tried
 			l := w.lane(it)
 			fresh := slices.IndexFunc(l.queue, func(it item) bool { return it.Attempts == 0 && it.DeadLetterID == "" })
 			if fresh < 0 {
@@ -259,9 +260,9 @@ func (w *worker) readMore(ctx context.Context) (err error) {
 	return nil
 }
 
-// untilFair is how long a worker with a backlog waits between two looks for sites that wait behind it.
-// It looks often while there are such sites and the route could send more, although enough is queued:
-// what is queued waits for a few sites then.
+// untilFair returns how long a worker with a backlog waits between two looks for sites behind it.
+// The interval is short while there are such sites and the route could send more although enough is
+// queued, because then the queue belongs to only a few sites.
 func (w *worker) untilFair() time.Duration {
 	if w.behind && w.queued >= readAhead/2 && w.sending+len(w.ready) < w.engine.Concurrency {
 		return fairPause
@@ -277,7 +278,7 @@ func (w *worker) queue(items []item) {
 	}
 }
 
-// lane is the lane that an item is about to be added to.
+// lane returns the lane for an item that the caller is about to add to it.
 func (w *worker) lane(it item) *lane {
 	w.known[it.EventSeq] = true
 	w.queued++
@@ -292,7 +293,7 @@ func (w *worker) lane(it item) *lane {
 	return l
 }
 
-// forgetQueued drops what was read ahead for an older state of the route.
+// forgetQueued drops deliveries that were read ahead before the route changed.
 func (w *worker) forgetQueued() {
 	for site, l := range w.lanes {
 		for _, it := range l.queue {
@@ -318,8 +319,8 @@ type deliveryRow struct {
 	Lost       bool                       `db:"lost"`
 }
 
-// selectDeliveries reads deliveries with their events. An event is found in events or, for a replay,
-// in its dead letter.
+// selectDeliveries reads deliveries with their events. The event is in events or, for a replay, in
+// its dead letter.
 const selectDeliveries = `SELECT d.route_id, d.event_seq, d.shard, d.site_id, d.attempts, d.created_at, d.next_at, d.dead_letter_id,
 	COALESCE(l.event_org_id, e.org_id, '') AS org_id, COALESCE(l.event_id, e.event_id, '') AS event_id,
 	COALESCE(l.topic, e.topic, '') AS topic,
@@ -330,15 +331,16 @@ const selectDeliveries = `SELECT d.route_id, d.event_seq, d.shard, d.site_id, d.
 	LEFT JOIN deadletters l ON l.id = d.dead_letter_id AND d.dead_letter_id <> ''
 	WHERE d.route_id = ? `
 
-// Deliveries, as d, that were never tried, and retries and replays. Each kind has an index, which
-// the databases take for a query only if it says just this.
+// Conditions on deliveries d: never tried, and retries or replays. Each has a partial index, which
+// the databases use only if the query contains exactly this condition.
 const (
 	isNew   = "d.attempts = 0 AND d.dead_letter_id = ''"
 	isAgain = "(d.attempts > 0 OR d.dead_letter_id <> '')"
 )
 
-// readNext fetches deliveries that were never tried, in the order of acceptance. They are due, even
-// if a clock that ran ahead accepted them. full tells that there may be more.
+// readNext reads deliveries that were never tried, in the order of acceptance. It ignores next_at:
+// they are always due, even if a replica whose clock ran ahead accepted them. full reports whether
+// there may be more.
 func (w *worker) readNext(ctx context.Context) (items []item, full bool, err error) {
 	ours, shards := within(w.shards)
 	rows, err := w.read(ctx, selectDeliveries+"AND d.event_seq > ? AND "+isNew+ours+" ORDER BY d.event_seq LIMIT ?",
@@ -352,7 +354,7 @@ func (w *worker) readNext(ctx context.Context) (items []item, full bool, err err
 	return w.unknown(ctx, rows), len(rows) == readAhead, nil
 }
 
-// readAgain fetches retries and replays that are due, those first that are due longest.
+// readAgain reads due retries and replays, longest due first.
 func (w *worker) readAgain(ctx context.Context) ([]item, error) {
 	ours, shards := within(w.shards)
 	rows, err := w.read(ctx, selectDeliveries+"AND d.next_at <= ? AND "+isAgain+ours+" ORDER BY d.next_at LIMIT ?",
@@ -364,11 +366,12 @@ func (w *worker) readAgain(ctx context.Context) ([]item, error) {
 	return items[:min(len(items), maxAgain)], nil
 }
 
-// readBehind fetches the oldest new deliveries of some sites of which nothing is read: those whose
-// first delivery stands behind the backlog of others. It goes round the sites from call to call.
+// readBehind reads the oldest new deliveries of sites that have nothing queued because their first
+// delivery is behind the backlog of other sites. Each call continues with the next sites, round
+// robin.
 func (w *worker) readBehind(ctx context.Context) ([]item, error) {
 	var sites []string
-	// Each step of the recursion is one look at the index, however many deliveries a site has.
+	// Each step of the recursion is one index lookup, however many deliveries a site has.
 	if err := w.engine.DB.Select(ctx, &sites, `WITH RECURSIVE s(site_id) AS (
 			SELECT MIN(d.site_id) FROM deliveries d WHERE d.route_id = ? AND `+isNew+` AND d.site_id > ?
 			UNION ALL SELECT (SELECT MIN(d.site_id) FROM deliveries d WHERE d.route_id = ? AND `+isNew+` AND d.site_id > s.site_id) FROM s WHERE s.site_id IS NOT NULL)
@@ -410,7 +413,7 @@ func (w *worker) read(ctx context.Context, query string, args ...any) ([]deliver
 	return rows, err
 }
 
-// unknown makes items of the rows that are not queued, under way or being stored.
+// unknown returns items for the rows that are not queued, in flight or being stored.
 func (w *worker) unknown(ctx context.Context, rows []deliveryRow) []item {
 	items := make([]item, 0, len(rows))
 	for _, r := range rows {
@@ -418,8 +421,8 @@ func (w *worker) unknown(ctx context.Context, rows []deliveryRow) []item {
 			continue
 		}
 		if r.Lost {
-			// Somebody has deleted the event, or the dead letter that is replayed. There is nothing to
-			// send, and what cannot be read must not stop what can.
+			// The event, or the dead letter being replayed, was deleted from the database. There is
+			// nothing to send, and a row that cannot be read must not block the others.
 			w.engine.Log.Error(
 				"delivery: the event of a delivery is gone from the database", "route", w.routeID, "event_seq",
 				r.EventSeq,
@@ -451,8 +454,8 @@ func (w *worker) unknown(ctx context.Context, rows []deliveryRow) []item {
 	return items
 }
 
-// within is the condition that keeps a query on deliveries d within a replica's shards. A replica that
-// has all of them needs none.
+// within returns the condition that limits a query on deliveries d to a replica's shards. It is
+// empty if the replica owns all of them.
 func within(shards []int64) (condition string, args []any) {
 	if len(shards) == shardCount {
 		return "", nil
@@ -460,7 +463,7 @@ func within(shards []int64) (condition string, args []any) {
 	return " AND d.shard IN (?)", []any{shards}
 }
 
-// untilRetry is how long until the next retry falls due, 0 if none waits.
+// untilRetry returns the time until the next retry is due, or 0 if there is none.
 func (w *worker) untilRetry(ctx context.Context) time.Duration {
 	var next db.Time
 	now := w.engine.now()
@@ -477,9 +480,8 @@ func (w *worker) untilRetry(ctx context.Context) time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// dispatch starts as many requests as the route and its breaker allow, and
-// returns how long to wait at most before trying again (0: until something
-// happens).
+// dispatch starts as many requests as the route and its breaker allow. It returns the longest time
+// to wait before the next try (0: until something happens).
 func (w *worker) dispatch(ctx context.Context, wait time.Duration) time.Duration {
 	for len(w.ready) > 0 && w.sending < w.engine.Concurrency &&
 		len(w.known)-w.queued-w.sending < maxUnstored && ctx.Err() == nil {
@@ -510,13 +512,13 @@ func (w *worker) dispatch(ctx context.Context, wait time.Duration) time.Duration
 	return wait
 }
 
-// finish frees the lane of a request that ended, and has its outcome stored.
+// finish frees the lane of a finished request and stores its outcome in the background.
 func (w *worker) finish(s sent, storing *sync.WaitGroup) {
 	w.sending--
 	v := s.verdict
 	w.engine.pause(w.routeID, v.pause, v.status == http.StatusTooManyRequests)
 	if v.delivered || v.dead != "" && !v.gone && v.status != 0 && v.dead == Permanent {
-		w.breaker.Success() // the target is there, whatever it thinks of this event
+		w.breaker.Success() // the target works, even if it rejected this event
 	} else {
 		w.breaker.Failure(v.at)
 	}
@@ -536,19 +538,20 @@ func (w *worker) finish(s sent, storing *sync.WaitGroup) {
 	})
 }
 
-// expireInterval is how often a worker looks for deliveries past their horizon
-// while its breaker is open.
+// expireInterval is how often a worker looks for deliveries past their horizon while its breaker is
+// open.
 const expireInterval = time.Second
 
 const (
-	// maxHorizon bounds horizon. No route retries for longer, however it was configured.
+	// maxHorizon is the upper limit of horizon. No route retries for longer, however it is
+	// configured.
 	maxHorizon = 365 * 24 * time.Hour
-	// constantFrom is a retry from which on the waits of any schedule do not grow any more.
+	// constantFrom is the retry from which on the delays of any schedule no longer grow.
 	constantFrom = 63
 )
 
-// horizon is the longest that a delivery can take when every attempt times out
-// and every wait is as long as it may be.
+// horizon returns the longest time that a delivery can take: every attempt times out and every
+// delay is the longest possible.
 func horizon(r Route, schedule backoff.Schedule) time.Duration {
 	total := r.Timeout
 	for retry := range r.RetryMax {
@@ -564,17 +567,17 @@ func horizon(r Route, schedule backoff.Schedule) time.Duration {
 	return total
 }
 
-// expire gives up deliveries that waited for an open breaker longer than their
-// retries could have taken: a dead target's backlog becomes dead letters at the
-// pace it would without a breaker.
+// expire turns deliveries into dead letters that have waited for an open breaker longer than their
+// retries could have taken. So the backlog of a dead target becomes dead letters at the
+// same pace as without a breaker.
 func (w *worker) expire(ctx context.Context) {
 	now := w.engine.now()
 	var old []Pending
 	limit := horizon(w.route, w.engine.schedule)
 	if now.Sub(w.engine.pauseOf(w.routeID).until) < limit {
-		return // the target has asked for a pause, during which nothing could be tried
+		return // the target asked for a pause, during which nothing could be tried
 	}
-	// What waits for a retry of its own is not given up before that.
+	// A delivery that waits for a retry of its own does not expire before that.
 	if err := w.engine.DB.Select(
 		ctx,
 		&old,
@@ -583,7 +586,7 @@ func (w *worker) expire(ctx context.Context) {
 		db.At(now.Add(-limit)),
 		db.At(now),
 	); err != nil {
-		return // the next look comes in a second
+		return // tried again in a second
 	}
 	expired := false
 	for _, p := range old {
@@ -594,7 +597,7 @@ func (w *worker) expire(ctx context.Context) {
 		w.engine.store(ctx, verdict{delivery: p, route: w.route, at: now, dead: Exhausted, untried: true})
 	}
 	if expired {
-		w.stale.Store(true) // forget what was read ahead of these
+		w.stale.Store(true) // discard what was read ahead of these
 	}
 }
 

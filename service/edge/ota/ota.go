@@ -1,5 +1,5 @@
-// Package ota holds the rules of an over-the-air update of one device: the
-// states it passes through and the moves between them. It knows no storage.
+// Package ota holds the rules of an over-the-air update of one device: its states and the
+// transitions between them. It does no I/O.
 //
 //	pending ─► downloading ─► downloaded ─► installing ─► rebooting ─► verifying ─► succeeded
 //	   │                                        │             │            │
@@ -7,17 +7,17 @@
 //	   └─► already_installed                           ▼
 //	                                            rolling_back ─► rolled_back
 //
-// Besides the arrows:
+// Further rules:
 //
-//   - forward moves along the upper line may leave states out;
-//   - failed, canceled and timed_out can be reached from every active state;
-//   - reporting the present state again is not a move and always legal, so that an
-//     agent may repeat itself;
+//   - Transitions along the upper line may skip states.
+//   - failed, canceled and timed_out can be reached from every active state.
+//   - Reporting the present state again is no transition and always allowed, so that
+//     an agent may repeat a report.
 //   - succeeded, rejected, already_installed, failed, canceled, timed_out and
 //     rolled_back are terminal: only a new request leaves them.
 //
-// A report about another request than the current one is refused (Check), since
-// it speaks of an update that is no longer wanted.
+// Check refuses a report on another request than the current one, since that update
+// is no longer wanted.
 package ota
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// State is how far a device's update is.
+// State is the state of a device's update.
 type State string
 
-// The states, in the order of a smooth update, then the ways it can end.
+// The states: those of an update without problems in order, then the others.
 const (
 	Pending          State = "pending"
 	Downloading      State = "downloading"
@@ -50,7 +50,7 @@ const (
 // line is the upper line of the diagram.
 var line = []State{Pending, Downloading, Downloaded, Installing, Rebooting, Verifying, Succeeded}
 
-// States are all states.
+// States returns all states.
 func States() []State {
 	return append(slices.Clone(line), Rejected, AlreadyInstalled, Failed, Canceled, TimedOut, RollingBack, RolledBack)
 }
@@ -58,7 +58,7 @@ func States() []State {
 // Valid reports whether s is one of the states.
 func (s State) Valid() bool { return slices.Contains(States(), s) }
 
-// Terminal reports whether no move leaves s.
+// Terminal reports whether s has no transitions to other states.
 func (s State) Terminal() bool {
 	switch s {
 	case Succeeded, Rejected, AlreadyInstalled, Failed, Canceled, TimedOut, RolledBack:
@@ -70,8 +70,8 @@ func (s State) Terminal() bool {
 // Good reports whether the device runs the wanted version in this state.
 func (s State) Good() bool { return s == Succeeded || s == AlreadyInstalled }
 
-// CanMove reports whether a device may go from one state to another. Staying is
-// always possible.
+// CanMove reports whether a transition between two states is allowed. Staying in a
+// state always is.
 func CanMove(from, to State) bool {
 	switch {
 	case !from.Valid() || !to.Valid():
@@ -95,9 +95,9 @@ func CanMove(from, to State) bool {
 	return was >= 0 && is > was
 }
 
-// Check decides on a report: request is the id that the report names (empty
-// means the current one), current the id and the state that the device is in. It
-// reports whether the state changes.
+// Check checks a report. request and to are the request ID (empty: the current one) and the state
+// in the report; current and from are those of the device. It reports whether the state changes,
+// and fails if the report is on another request or the transition is not allowed.
 func Check(request string, to State, current string, from State) (changed bool, err error) {
 	if !to.Valid() {
 		return false, fault.InvalidField("status.state", "%q is not a state of an update", to)

@@ -1,9 +1,9 @@
-// Package tally counts objects by state in the transactions that change them, so
-// that the overview need not count rows.
+// Package tally maintains counts of objects by state in the transactions that change them, so that
+// the overview need not count rows.
 //
-// Many transactions change the same few counts. Add therefore only remembers what is to be added;
-// it is written right before the transaction commits, in one order, so that two transactions never
-// wait for each other's counts.
+// Many transactions change the same few counts. So Add only collects the changes; they are written
+// right before the transaction commits, in a fixed order, so that transactions cannot deadlock over
+// the counts.
 package tally
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Kinds of things that are counted. The states are those of the objects.
+// Kinds of objects that are counted. The states are those of the objects.
 const (
 	Org        = "org"
 	Site       = "site"
@@ -36,13 +36,12 @@ func (k key) compare(other key) int {
 	return cmp.Or(cmp.Compare(k.org, other.org), cmp.Compare(k.kind, other.kind), cmp.Compare(k.state, other.state))
 }
 
-// changes are what a transaction adds to the counts.
+// changes holds what a transaction adds to the counts.
 type changes map[key]int64
 
 type changesKey struct{}
 
-// Add counts delta objects into a state, or out of it when delta is negative, once the transaction
-// commits.
+// Add adds delta, which may be negative, to the count of a state when the transaction commits.
 func Add(tx *db.Tx, orgID, kind, state string, delta int64) {
 	c, begun := tx.Value(changesKey{}).(changes)
 	if !begun {
@@ -53,8 +52,8 @@ func Add(tx *db.Tx, orgID, kind, state string, delta int64) {
 	c[key{orgID, kind, state}] += delta
 }
 
-// Move takes one object from a state to another. An empty state stands for
-// outside: it is made or goes away.
+// Move moves one object from one state to another. An empty state means that the object is created
+// or deleted.
 func Move(tx *db.Tx, orgID, kind, from, to string) {
 	if from != "" {
 		Add(tx, orgID, kind, from, -1)

@@ -1,4 +1,4 @@
-// Package topic says what can be a topic.
+// Package topic checks the topics of events and routes.
 package topic
 
 import (
@@ -9,8 +9,8 @@ import (
 // MaxLength is the longest topic or topic pattern, in bytes.
 const MaxLength = 256
 
-// Check refuses what cannot be a topic or a pattern: empty or over-long text,
-// text that is not UTF-8, and control characters. field names it in the fault.
+// Check returns an error if s cannot be a topic or a pattern: if it is empty, longer than
+// MaxLength, not UTF-8 or contains control characters. field is the name of the field in the error.
 func Check(field, s string) error {
 	if s == "" {
 		return fault.InvalidField(field, "is required")

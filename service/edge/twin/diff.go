@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// Diff is what differs between two states, as it was and as it is: objects are compared member by
-// member, everything else as a whole. Both are objects, and empty when nothing differs.
+// Diff returns the differences between two states: the old and the new values. Objects are compared
+// member by member, everything else as a whole. Both results are objects, which are empty if
+// nothing differs.
 func Diff(was, is json.RawMessage) (before, after json.RawMessage, err error) {
 	var old, now map[string]json.RawMessage
 	if err := json.Unmarshal(was, &old); err != nil {
@@ -40,7 +41,7 @@ func Diff(was, is json.RawMessage) (before, after json.RawMessage, err error) {
 
 func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 
-// same compares values as they are written; what differs in white space only is the same.
+// same reports whether two values are equal apart from white space.
 func same(a, b json.RawMessage) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())

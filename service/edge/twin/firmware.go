@@ -7,14 +7,15 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
-// firmwareKeys are where a device reports its firmware, the first that it uses.
+// firmwareKeys are the keys under which devices report their firmware version, in order of
+// precedence.
 var firmwareKeys = []string{"firmware_version", "firmware"}
 
-// maxFirmware is how many characters a version may have, as with a registration.
+// maxFirmware is the maximum length of a version in characters, as for a registration.
 const maxFirmware = 128
 
-// Firmware is the version that a report names at one of its keys for it. What is not a version,
-// such as an object that a device keeps there for itself, says nothing.
+// Firmware returns the firmware version in a report. said is false if no key holds a valid version:
+// a device may use these keys for something else, such as an object.
 func Firmware(patch json.RawMessage) (version string, said bool) {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(patch, &object) != nil {

@@ -1,8 +1,8 @@
-// Package twin holds the rules of device twins: what desired and reported state
-// may look like, how reports are merged, and how a twin's ETag is made.
+// Package twin holds the rules of device twins: what desired and reported state may contain, how
+// reports are merged, and how a twin's ETag is computed.
 //
-// A device's update is shown as desired.ota and reported.ota. Those two keys
-// belong to the control plane: what users or agents send under them is dropped.
+// A device's update is shown as desired.ota and reported.ota. Those two keys belong to the control
+// plane: values that users or agents send for them are dropped.
 package twin
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/mergepatch"
 )
 
-// MaxBytes is the largest desired or reported state, as compact JSON.
+// MaxBytes is the maximum size of a desired or reported state as compact JSON, in bytes.
 const MaxBytes = 32 << 10
 
-// maxDepth keeps hostile documents from using up the stack of those who read them.
+// maxDepth limits nesting, so that a hostile document cannot exhaust the stack of its readers.
 const maxDepth = 64
 
 // OTAKey is the key that belongs to the control plane.
 const OTAKey = "ota"
 
-// Clean checks a state that a caller sent and returns it as compact JSON without
-// the key "ota". Its faults name field.
+// Clean checks a state that a caller sent and returns it as compact JSON without the key "ota".
+// field is the name of the field in errors.
 func Clean(field string, raw json.RawMessage) (json.RawMessage, error) {
 	if err := check(field, raw); err != nil {
 		return nil, err
@@ -59,13 +59,13 @@ func Merge(field string, reported, patch json.RawMessage) (json.RawMessage, erro
 	return limited(field, merged)
 }
 
-// With returns the state with the key "ota" set to value; an empty value leaves
-// the state as it is.
+// With returns the state with the key "ota" set to value. If value is empty, it returns the state
+// unchanged.
 func With(state json.RawMessage, value json.RawMessage) json.RawMessage {
 	if len(value) == 0 {
 		return state
 	}
-	// The stored state never has the key, so it can be put in front.
+	// The stored state never has this key, so it can be inserted at the front.
 	rest := bytes.TrimSpace(state)[1:]
 	comma := ","
 	if bytes.Equal(bytes.TrimSpace(rest), []byte("}")) {
@@ -74,13 +74,13 @@ func With(state json.RawMessage, value json.RawMessage) json.RawMessage {
 	return fmt.Appendf(nil, `{%q:%s%s%s`, OTAKey, value, comma, rest)
 }
 
-// ETag identifies a version of a twin.
+// ETag returns the entity tag for the versions of a twin.
 func ETag(desiredVersion, reportedVersion int64) string {
 	return fmt.Sprintf(`"%d-%d"`, desiredVersion, reportedVersion)
 }
 
 func check(field string, raw json.RawMessage) error {
-	if len(raw) > 4*MaxBytes { // white space may go, but not without end
+	if len(raw) > 4*MaxBytes { // allows for white space, within limits
 		return tooLarge(field)
 	}
 	depth := 0
@@ -88,7 +88,7 @@ func check(field string, raw json.RawMessage) error {
 	for {
 		tok, err := dec.Token()
 		if err != nil {
-			break // the end, or broken JSON, which decoding will find
+			break // the end, or invalid JSON, which decoding reports
 		}
 		switch tok {
 		case json.Delim('{'), json.Delim('['):
