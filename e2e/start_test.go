@@ -62,7 +62,7 @@ func TestASettingThatIsWrongStopsTheStartAndIsNamed(t *testing.T) {
 		"no PostgreSQL URL":       {args: serve("--database", "mysql://root:"+adminPassword+"@127.0.0.1/x"), names: "database"},
 		"PostgreSQL is not there": {args: serve("--database", "postgres://u:"+adminPassword+"@127.0.0.1:1/x"), names: "127.0.0.1:1"},
 		"issuer without a client": {args: serve("--oidc-issuer", "http://127.0.0.1:1", "--oidc-redirect-url", "http://127.0.0.1/cb", "--oidc-admin-groups", "a"), names: "oidc-client-id"},
-		"data is not a folder":       {args: []string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", file("x")}, names: "edge.yaml"},
+		"data is not a folder":    {args: []string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", file("x")}, names: "edge.yaml"},
 		"dev: unknown service":    {args: []string{"dev", "--data", t.TempDir(), "--only", "egde"}, names: "egde"},
 		"dev: unknown variable":   {env: []string{"EDGE_LISEN=x"}, args: []string{"dev", "--data", t.TempDir()}, names: "EDGE_LISEN"},
 	} {
