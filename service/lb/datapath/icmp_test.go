@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -291,6 +292,50 @@ func TestTheMTUOfTheWayToATunnelsEndIsLearned(t *testing.T) {
 				t.Error("what a router said ten minutes ago still counts")
 			}
 		})
+	}
+}
+
+func TestAnExpiredPathMTUStaysForgottenWhileOthersFollowPaths(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(b.vip(datapath.TCP, datapath.DSRIPIP, false, false))
+	big := tcp(client(false, 1000), vipAt(false, 80), ack, make([]byte, 1380)...)
+	end := b.sent(big).destination.Addr()
+	about := ip{source: node4, destination: end, protocol: ipipProtocol, payload: make([]byte, 100)}.bytes()
+	follow := func() {
+		if err := b.FollowPaths(); err != nil {
+			t.Error(err)
+		}
+	}
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					follow()
+				}
+			}
+		})
+	}
+	defer others.Wait()
+	defer close(done)
+	for round := range 50 {
+		b.run(icmp(hop4, node4, 3, 4, 1400, about[:28]))
+		follow()
+		if answer := b.sent(big); answer.inner != nil {
+			t.Fatalf("round %d: a packet larger than the reported MTU was sent", round)
+		}
+		if err := b.AgePaths(11 * time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		follow()
+		if answer := b.sent(big); answer.inner == nil {
+			t.Fatalf("round %d: an expired MTU came back", round)
+		}
 	}
 }
 

@@ -9,13 +9,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// pathLasts is how long a router's word counts that a packet was too big for the way to a tunnel's
-// end (as net.ipv4.route.mtu_expires). Ways get better again, and nobody tells.
+// pathLasts is how long a path MTU that a router reported for a tunnel endpoint is used (the default
+// of net.ipv4.route.mtu_expires). No message says that a path's MTU has grown again.
 const pathLasts = 10 * time.Minute
 
-// FollowPaths lowers the MTU of the ways to tunnels' ends as routers said, and raises it again when
-// that is long ago. Open does it every second.
+// FollowPaths lowers the MTU of the paths to tunnel endpoints to what routers reported, and raises it
+// again when a report is older than ten minutes. An open datapath calls it every second.
 func (d *Datapath) FollowPaths() error {
+	// The lock is held while the map is read. Otherwise a slow reader could apply what it read before
+	// a fast one did, and bring back an MTU that had already been raised.
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	now, err := ticks()
 	if err != nil {
 		return err
@@ -32,8 +36,6 @@ func (d *Datapath) FollowPaths() error {
 	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if len(learned) == 0 && len(d.paths) == 0 {
 		return nil
 	}
@@ -51,7 +53,7 @@ func (d *Datapath) FollowPaths() error {
 	return nil
 }
 
-// mtuTo is the longest packet that gets to a tunnel's end, of which the node's routes say mtu.
+// mtuTo is the largest packet that reaches the tunnel endpoint end; mtu is what the node's routes say.
 func (d *Datapath) mtuTo(end programAddress, mtu uint16) uint16 {
 	if learned, ok := d.paths[end]; ok && learned < mtu {
 		return learned
