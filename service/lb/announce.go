@@ -9,11 +9,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// toAnnounce are the addresses that BGP announces: those of which a VIP has a
-// healthy backend. Draining backends do not count, since new connections would find
-// nobody: other nodes serve them better. wanted is what is to be balanced, and
-// inKernel what the kernel balances; an address must be in both, so that no packet
-// is asked for that nobody would serve.
+// toAnnounce returns the addresses that BGP announces: those with at least one healthy backend.
+// Draining backends do not count, since they take no new connections, and other nodes can serve
+// those. wanted is what should be balanced and inKernel is what the kernel balances. An address
+// must have a healthy backend in both, so that the node attracts no packets that it cannot serve.
 func toAnnounce(wanted, inKernel []datapath.VIP) []netip.Addr {
 	healthy := healthyAddresses(wanted)
 	served := healthyAddresses(inKernel)
@@ -40,7 +39,8 @@ func healthyAddresses(vips []datapath.VIP) map[netip.Addr]bool {
 	return out
 }
 
-// carried are the addresses that a peer gets: those of a family that a session carries.
+// carried returns the addresses that at least one peer receives, given the families of the
+// sessions.
 func carried(addresses []netip.Addr, b *configfile.BGP) []netip.Addr {
 	if b == nil {
 		return nil
@@ -49,7 +49,7 @@ func carried(addresses []netip.Addr, b *configfile.BGP) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return !speaks.Carries(a) })
 }
 
-// speakerConfig is what the document says of BGP; nil if it says nothing.
+// speakerConfig converts the BGP section of the document. It returns nil if there is none.
 func speakerConfig(b *configfile.BGP) *bgp.Config {
 	if b == nil {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
 
-// EnvPrefix precedes the names of the service's environment variables.
+// EnvPrefix is the prefix of the service's environment variables.
 const EnvPrefix = "LB"
 
-// Config are the settings of the process. What is balanced stands in the document
-// that ConfigFile names (package configfile).
+// Config holds the settings of the process. What to balance is in the document that ConfigFile
+// names (package configfile).
 type Config struct {
 	ConfigFile    string `key:"config" help:"YAML document with interface, VIPs and BGP; it is loaded again when it changes and on SIGHUP."`
 	Listen        string `key:"listen" help:"Address of the API, instead of the document's apiListen."`
@@ -40,7 +40,7 @@ type Config struct {
 	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
 }
 
-// maxInFlight is how many requests are served at once.
+// maxInFlight is the maximum number of requests in flight.
 const maxInFlight = 256
 
 var errNoDocument = fault.InvalidField(
@@ -48,7 +48,7 @@ var errNoDocument = fault.InvalidField(
 	"is required: the document with interface and VIPs, for example --config /etc/mainstay/lb.yaml",
 )
 
-// Validate reports settings that do not fit together.
+// Validate returns an error for invalid settings and for settings that contradict each other.
 func (c *Config) Validate() error {
 	if c.ConfigFile == "" {
 		return errNoDocument
@@ -84,7 +84,8 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// server is how the API listens. apiListen is the document's.
+// server returns the configuration of the API's HTTP server. apiListen is the address in the
+// document, which Listen overrides.
 func (c *Config) server(apiListen string) httpserve.Config {
 	listen := c.Listen
 	if listen == "" {
@@ -102,7 +103,7 @@ func (c *Config) server(apiListen string) httpserve.Config {
 	}
 }
 
-// names are those that this node is asked for by.
+// names returns the names by which clients may address this node.
 func (c *Config) names() []string {
 	var names []string
 	if name, err := os.Hostname(); err == nil {
@@ -114,7 +115,7 @@ func (c *Config) names() []string {
 	return names
 }
 
-// settingOf names in faults of the HTTP server the settings as they are called here.
+// settingOf replaces the HTTP server's setting names in faults by those of this service.
 func settingOf(err error) error {
 	f := (*fault.Error)(nil)
 	if errors.As(err, &f) && f.Field == "client-ca" {
@@ -123,7 +124,7 @@ func settingOf(err error) error {
 	return err
 }
 
-// readDocument reads the document that the settings name.
+// readDocument reads the document that ConfigFile names.
 func readDocument(c Config) (*configfile.Config, error) {
 	if c.ConfigFile == "" {
 		return nil, errNoDocument

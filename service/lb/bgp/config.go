@@ -9,23 +9,24 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Config is what is spoken and with whom.
+// Config holds the settings of a Speaker.
 type Config struct {
 	LocalASN uint32
 	RouterID netip.Addr // IPv4
-	// Communities mark every announcement: ASN in the upper half, value in the lower.
+	// Communities are added to every announcement: ASN in the upper half, value in the lower.
 	Communities []uint32
-	// LargeCommunities do so with three numbers each (RFC 8092).
+	// LargeCommunities are added too; each has three numbers (RFC 8092).
 	LargeCommunities [][3]uint32
-	// NextHop4 and NextHop6 are announced as the next hop of all routes of their
-	// family. Without one, it is the local address of each session, and routes of that
-	// family go only to peers that are connected over it.
+	// NextHop4 and NextHop6 are announced as the next hop of all routes of their family. If one is
+	// not set, each session uses its own local address, and routes of that family go only to peers
+	// that are connected over it.
 	NextHop4, NextHop6 netip.Addr
-	// GracefulRestart is how long routers keep the routes after the process ended or died, so that
-	// the next one can take over (RFC 4724): whole seconds, at most 4095; 0 has them dropped at once.
+	// GracefulRestart is how long routers keep the routes after the process has ended or died, so
+	// that the next one can take over (RFC 4724). It is in whole seconds, at most 4095; 0 makes
+	// routers drop the routes at once.
 	GracefulRestart time.Duration
-	// Restarting says that an earlier process announced routes, and that what it forwarded is
-	// forwarded still. Sessions that are new tell the routers so.
+	// Restarting means that an earlier process announced routes and that forwarding has continued
+	// since. New sessions tell the routers so.
 	Restarting bool
 	Peers      []Peer
 }
@@ -33,11 +34,11 @@ type Config struct {
 // Peer is a router to connect to.
 type Peer struct {
 	Address  netip.Addr
-	Port     uint16 // 0 is 179
-	ASN      uint32 // the node's own for iBGP
-	Password string // of TCP MD5, at most 80 bytes; empty is none
-	// HoldTime is proposed to the peer, which may want less: whole seconds, at least 3.
-	// Keepalives are sent three times as often.
+	Port     uint16 // 0 means 179
+	ASN      uint32 // the node's own ASN for iBGP
+	Password string // for TCP MD5, at most 80 bytes; empty means none
+	// HoldTime is proposed to the peer, which may lower it: whole seconds, 3 to 65535. Keepalives
+	// are sent three times per hold time.
 	HoldTime time.Duration
 }
 
@@ -45,15 +46,16 @@ const (
 	defaultPort  = 179
 	minHoldTime  = 3 * time.Second
 	maxHoldTime  = 65535 * time.Second
-	maxPassword  = 80 // TCP_MD5SIG_MAXKEYLEN; the kernel would take a part of more
+	maxPassword  = 80 // TCP_MD5SIG_MAXKEYLEN; the kernel would use only a part of a longer one
 	connectRetry = 5  // seconds
 	// deferral is how long a restarted speaker waits for the other sessions to come up before it
-	// tells a router that it has told all its routes, in seconds.
+	// sends a router End-of-RIB, in seconds.
 	deferral   = 5
 	maxRestart = 4095 * time.Second // 12 bits of the capability
 )
 
-// check reports the first setting with which sessions would not come up, or not as meant.
+// check returns an error for the first setting with which sessions would not come up or not work as
+// intended.
 func (c *Config) check() error {
 	switch {
 	case c.LocalASN == 0:
@@ -92,13 +94,13 @@ func (p Peer) check(prefix string) error {
 	return nil
 }
 
-// families says which routes a peer gets: those of the session's own family, and the
-// others if their next hop is known.
+// families reports which routes a peer receives: those of the session's own family, and those of
+// the other one if their next hop is set.
 func (c *Config) families(p Peer) (ipv4, ipv6 bool) {
 	return p.Address.Is4() || c.NextHop4.IsValid(), p.Address.Is6() || c.NextHop6.IsValid()
 }
 
-// Carries says whether a peer gets an address of this family.
+// Carries reports whether any peer receives addresses of this family.
 func (c *Config) Carries(address netip.Addr) bool {
 	return slices.ContainsFunc(c.Peers, func(p Peer) bool {
 		ipv4, ipv6 := c.families(p)
@@ -106,7 +108,7 @@ func (c *Config) Carries(address netip.Addr) bool {
 	})
 }
 
-// sameMarks says whether announcements look the same.
+// sameMarks reports whether two configurations have the same communities and next hops.
 func sameMarks(a, b *Config) bool {
 	return slices.Equal(a.Communities, b.Communities) && slices.Equal(a.LargeCommunities, b.LargeCommunities) &&
 		a.NextHop4 == b.NextHop4 && a.NextHop6 == b.NextHop6

@@ -12,7 +12,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/server"
 )
 
-// host is the host route of an address, as it is announced or withdrawn.
+// host returns the host route of an address, to be announced or withdrawn.
 func (c *Config) host(address netip.Addr) (*apiutil.Path, error) {
 	prefix, err := bgp.NewIPAddrPrefix(netip.PrefixFrom(address, address.BitLen()))
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *Config) host(address netip.Addr) (*apiutil.Path, error) {
 	return &apiutil.Path{Family: family, Nlri: prefix, Age: time.Now().Unix(), Attrs: attributes}, nil
 }
 
-// neighbor is a peer in the words of the engine.
+// neighbor converts a peer for the BGP library.
 func (c *Config) neighbor(p Peer) *api.Peer {
 	port := p.Port
 	if port == 0 {
@@ -84,8 +84,8 @@ func (c *Config) neighbor(p Peer) *api.Peer {
 	return peer
 }
 
-// maxRoutes is how many routes of a family a peer may announce. The engine keeps a copy of each,
-// though nothing uses it.
+// maxRoutes is how many routes of a family a peer may announce. The library keeps a copy of each,
+// although nothing uses it.
 const maxRoutes = 10000
 
 func unicast(afi api.Family_Afi) *api.AfiSafi {
@@ -96,8 +96,8 @@ func unicast(afi api.Family_Afi) *api.AfiSafi {
 	}
 }
 
-// takeNothing makes the engine refuse all routes but the speaker's own. Without it, it
-// would pass on to each peer what it learned from the others.
+// takeNothing makes the library reject all routes but the speaker's own. Otherwise it would pass on
+// to each peer what it learned from the others.
 func takeNothing(ctx context.Context, engine *server.BgpServer) error {
 	policy := &api.Policy{Name: "own-routes", Statements: []*api.Statement{{
 		Name:       "own-routes",

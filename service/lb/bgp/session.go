@@ -22,20 +22,20 @@ type Session struct {
 	ASN  uint32
 	// State is idle, active, opensent, openconfirm or established.
 	State string
-	// Since is when the session was established, or else when it was lost or the peer
-	// was configured.
+	// Since is when the session was established, or else when it was lost or, if it never was
+	// established, when the peer was configured.
 	Since time.Time
-	// Reason is why the session was lost, empty if it never was.
+	// Reason is why the session was last lost; empty if it never was.
 	Reason string
 }
 
-// Established is the state of a session over which routes are announced.
+// Established is the state of a session over which routes are exchanged.
 const Established = "established"
 
-// Established says whether the peer has the routes.
+// Established reports whether the session is established, so that the peer has the routes.
 func (s Session) Established() bool { return s.State == Established }
 
-// Sessions are those with all configured peers, ordered by address.
+// Sessions returns the sessions with all configured peers, ordered by address.
 func (s *Speaker) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Speaker) Sessions() []Session {
 	return sessions
 }
 
-// observe takes in what the engine says of a session.
+// observe handles a peer event of the BGP library.
 func (s *Speaker) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
 	if event.Type != apiutil.PEER_EVENT_STATE {
 		return
@@ -72,7 +72,7 @@ func (s *Speaker) move(state apiutil.PeerState) (after, before Session, ok bool)
 	defer s.mu.Unlock()
 	p := s.peers[state.NeighborAddress]
 	if p == nil {
-		return Session{}, Session{}, false // removed meanwhile
+		return Session{}, Session{}, false // removed in the meantime
 	}
 	before = p.session
 	tooMany := state.AdminState == api.PeerState_ADMIN_STATE_PFX_CT
@@ -100,7 +100,7 @@ func (s *Speaker) pardon(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.engine == nil || s.peers[p.Address] != p {
-		return // the peer was removed meanwhile
+		return // the peer was removed in the meantime
 	}
 	request := &api.EnablePeerRequest{Address: p.Address.String()}
 	if err := s.engine.EnablePeer(context.Background(), request); err != nil {

@@ -19,23 +19,23 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Speaker speaks BGP. It is safe for concurrent use.
+// Speaker announces addresses by BGP. It is safe for concurrent use.
 type Speaker struct {
 	log       *slog.Logger
 	onSession func(Session)
-	// pardonAfter is how long a peer that announced too many routes is left alone.
+	// pardonAfter is how long to wait before retrying a peer that announced too many routes.
 	pardonAfter time.Duration
 
 	mu     sync.Mutex
 	closed bool
-	config *Config // nil while there is nobody to speak to
+	config *Config // nil while no peers are configured
 	peers  map[netip.Addr]*peer
-	wanted map[netip.Addr]bool // what Announce was told last
+	wanted map[netip.Addr]bool // from the last Announce
 
-	// Only while config is not nil.
+	// Set only while config is not nil.
 	engine    *server.BgpServer
 	unwatch   context.CancelFunc
-	announced map[netip.Addr]bool // what the engine was told
+	announced map[netip.Addr]bool // what was passed to the engine
 }
 
 // peer is a configured peer.
@@ -46,9 +46,8 @@ type peer struct {
 	session    Session
 }
 
-// New returns a Speaker that speaks to nobody yet. onSession, which may be nil, is
-// told of every change of a session's state, in order, but not of peers that are
-// removed; it must be quick.
+// New returns a Speaker without peers. onSession, which may be nil, is called for every change of a
+// session's state, in order, but not when a peer is removed. It must return quickly.
 func New(log *slog.Logger, onSession func(Session)) *Speaker {
 	if onSession == nil {
 		onSession = func(Session) {}
@@ -66,8 +65,8 @@ const pardonAfter = 5 * time.Minute
 
 var errClosed = errors.New("the speaker is closed")
 
-// Configure changes what is spoken and with whom; nil ends all sessions. It does not
-// wait for sessions. A configuration that is wrong changes nothing.
+// Configure replaces the configuration; nil ends all sessions. It does not wait for sessions to
+// come up. An invalid configuration changes nothing.
 func (s *Speaker) Configure(config *Config) error {
 	if config != nil {
 		if err := config.check(); err != nil {
@@ -99,7 +98,7 @@ func (s *Speaker) Configure(config *Config) error {
 	return errors.Join(s.announce(again), s.meet())
 }
 
-// Announce makes the announced addresses exactly these.
+// Announce replaces the set of announced addresses.
 func (s *Speaker) Announce(addresses []netip.Addr) error {
 	wanted := make(map[netip.Addr]bool, len(addresses))
 	for _, a := range addresses {
@@ -120,9 +119,9 @@ func (s *Speaker) Announce(addresses []netip.Addr) error {
 	return s.announce(false)
 }
 
-// Close withdraws everything and ends the sessions. It returns when peers were told,
-// or when ctx ends. With graceful restart it tells nobody: the sessions end with the
-// process, which must end soon, and routers keep the routes for the next one.
+// Close withdraws all routes and ends the sessions. It returns when the peers are notified or ctx
+// ends. With graceful restart it notifies nobody: the sessions end with the process, which must end
+// soon, and routers keep the routes for the next process.
 func (s *Speaker) Close(ctx context.Context) error {
 	if s.leave() {
 		return nil
@@ -142,7 +141,8 @@ func (s *Speaker) Close(ctx context.Context) error {
 	}
 }
 
-// leave closes the speaker without a word, if that is what the configuration says.
+// leave closes the speaker without notifying peers if graceful restart is configured. It reports
+// whether it did.
 func (s *Speaker) leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Speaker) leave() bool {
 	return true
 }
 
-// start starts the engine. The caller holds mu, as it does for all that follow.
+// start starts the engine. The caller must hold mu, also for all methods below.
 func (s *Speaker) start(config *Config) error {
 	engine := server.NewBgpServer(server.LoggerOption(slog.New(warnings{s.log.Handler()}), nil))
 	routine.Go(s.log, "bgp engine", engine.Serve)
@@ -194,12 +194,12 @@ func (s *Speaker) stop() {
 		}
 	}
 	s.unwatch()
-	s.engine.Stop() // peers get a Cease; it waits until that is sent, a second each at most
+	s.engine.Stop() // sends a Cease to peers and waits until it is sent, at most a second each
 	clear(s.peers)
 	s.config, s.engine, s.announced = nil, nil, nil
 }
 
-// announce tells the engine what differs from what it was told, or with again, all.
+// announce passes changes since the last call to the engine, or with again everything.
 func (s *Speaker) announce(again bool) error {
 	var added, removed []*apiutil.Path
 	for a := range s.wanted {
@@ -236,8 +236,8 @@ func (s *Speaker) announce(again bool) error {
 	return nil
 }
 
-// meet makes the engine's peers those of the configuration. A peer that changed is
-// another one.
+// meet updates the engine's peers to match the configuration. A peer whose settings changed is
+// removed and added again.
 func (s *Speaker) meet() error {
 	for address, known := range s.peers {
 		i := slices.IndexFunc(s.config.Peers, func(p Peer) bool { return p.Address == address })
@@ -277,19 +277,19 @@ func (s *Speaker) meet() error {
 	return nil
 }
 
-// warnings passes on what is a warning or worse: the engine tells every step of its
-// sessions, and what matters of that is logged here.
+// warnings drops records below the level of warnings: the engine logs every step of its sessions,
+// and this package logs the relevant ones itself.
 type warnings struct{ slog.Handler }
 
-// Enabled is false below a warning.
+// Enabled returns false for levels below warning.
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }
 
-// WithAttrs keeps the bound.
+// WithAttrs keeps the minimum level.
 func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return warnings{w.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup keeps the bound.
+// WithGroup keeps the minimum level.
 func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Community marks announcements: two numbers of 16 bits (RFC 1997), or three of 32
-// bits if it is a large one (RFC 8092).
+// Community is a BGP community: two numbers of 16 bits (RFC 1997), or three of 32 bits if it is a
+// large one (RFC 8092).
 type Community struct {
 	Large bool
 	Parts [3]uint32
 }
 
-// wellKnown are the names of IANA's registry of well-known communities.
+// wellKnown holds well-known communities of IANA's registry.
 var wellKnown = []struct {
 	name  string
 	value uint16 // the first part is 65535
@@ -65,10 +65,10 @@ func parseCommunity(text string) (Community, error) {
 	return c, nil
 }
 
-// Value is the number of a community that is not large.
+// Value returns the number of a community that is not large.
 func (c Community) Value() uint32 { return c.Parts[0]<<16 | c.Parts[1] }
 
-// String is how the community is written in the document.
+// String returns the community as written in the document.
 func (c Community) String() string {
 	if c.Large {
 		return fmt.Sprintf("%d:%d:%d", c.Parts[0], c.Parts[1], c.Parts[2])
@@ -81,7 +81,8 @@ func (c Community) String() string {
 	return fmt.Sprintf("%d:%d", c.Parts[0], c.Parts[1])
 }
 
-// maxCommunities leaves room in an update, which has at most 4096 bytes.
+// maxCommunities is low enough to leave room for routes in a BGP update, which has at most 4096
+// bytes.
 const maxCommunities = 64
 
 func (b *BGP) validate(p *problems) {
@@ -141,7 +142,7 @@ func (b *BGP) validate(p *problems) {
 // maxPassword is TCP_MD5SIG_MAXKEYLEN, in bytes.
 const maxPassword = 80
 
-// checkPassword says what is wrong without saying what it is.
+// checkPassword returns an error for an invalid password. The error does not contain the password.
 func checkPassword(s string) error {
 	if s == "" || len(s) > maxPassword {
 		return fmt.Errorf("must have 1 to %d characters", maxPassword)
@@ -154,7 +155,7 @@ func checkPassword(s string) error {
 	return nil
 }
 
-// readPasswords reads the files that peers name for their passwords.
+// readPasswords reads the peers' password files.
 func readPasswords(folder string, b *BGP, p *problems) {
 	for i := range b.Peers {
 		peer := &b.Peers[i]

@@ -11,18 +11,18 @@ import (
 // The limits of a document.
 const (
 	MaxFileSize = 16 << 20 // bytes
-	MaxVIPs     = 4096     // each port of a list counts
-	// MaxBackendInterfaces bounds Config.BackendInterfaces.
+	MaxVIPs     = 4096     // each port of a list counts as one
+	// MaxBackendInterfaces is the maximum length of Config.BackendInterfaces.
 	MaxBackendInterfaces = 63
-	// MaxBackends bounds the backends of all VIPs together.
+	// MaxBackends is the maximum number of backends of all VIPs together.
 	MaxBackends = 65535
-	// MaxRangeBlocks bounds what the ranges of all VIPs take in the kernel's trie. A
-	// range takes at most 30 blocks, one that is aligned to a power of two takes one.
+	// MaxRangeBlocks is the maximum number of blocks that the ranges of all VIPs take in the
+	// kernel's trie. A range takes at most 30 blocks; one aligned to a power of two takes one.
 	MaxRangeBlocks = datapath.MaxBlocks
 )
 
-// Config is a document. The tags say how it is written: key, default, bounds
-// (inclusive) and, for the reference, what it means.
+// Config is a document. The tags define its syntax: key, default, bounds (inclusive) and, for the
+// reference, the meaning.
 type Config struct {
 	Interface         string       `key:"interface" required:"true" help:"Network interface on which packets for the VIPs arrive."`
 	BackendInterfaces []string     `key:"backendInterfaces" help:"More interfaces to attach to: those that backends are reached by, if not the first one. A backend behind an interface that is not named is down, since its replies would pass the load balancer by."`
@@ -36,10 +36,10 @@ type Config struct {
 	BGP               *BGP         `key:"bgp" help:"Announce the addresses of VIPs by BGP. A VIP's address is announced while a VIP of that address has a healthy backend."`
 }
 
-// Interfaces are all that the program is attached to.
+// Interfaces returns all interfaces that the program is attached to.
 func (c *Config) Interfaces() []string { return append([]string{c.Interface}, c.BackendInterfaces...) }
 
-// XDPMode is how the program is attached.
+// XDPMode is the way in which the program is attached.
 type XDPMode string
 
 // The modes of XDP.
@@ -49,7 +49,7 @@ const (
 	XDPAuto    XDPMode = "auto"
 )
 
-// VIP is an address and the ports at which it is balanced.
+// VIP is a virtual address with the ports that are balanced.
 type VIP struct {
 	Address         netip.Addr        `key:"address" required:"true" help:"The virtual address."`
 	Port            uint16            `key:"port" min:"1" help:"The port. Exactly one of port, portRange and ports is given."`
@@ -64,7 +64,7 @@ type VIP struct {
 	Backends        []Backend         `key:"backends" help:"Where packets go. No two of one VIP have the same address and port."`
 }
 
-// Affinity is what keeps flows together.
+// Affinity determines which flows stay together.
 type Affinity string
 
 // The affinities.
@@ -73,7 +73,7 @@ const (
 	ClientIPAffinity Affinity = "clientIP"
 )
 
-// CheckType is how a backend is probed.
+// CheckType is the type of a health check.
 type CheckType string
 
 // The types of checks.
@@ -84,7 +84,7 @@ const (
 	CheckNone  CheckType = "none"
 )
 
-// HealthCheck is how the backends of a VIP are probed.
+// HealthCheck holds the settings of the health checks of a VIP's backends.
 type HealthCheck struct {
 	Type     CheckType         `key:"type" default:"tcp" help:"tcp connects, http and https send a GET request (certificates are not verified), none takes backends for healthy always."`
 	Port     uint16            `key:"port" min:"1" help:"Port to probe. Default: the backend's port; the first port of a range."`
@@ -97,7 +97,7 @@ type HealthCheck struct {
 	Fall     int               `key:"fall" default:"3" min:"1" max:"100" help:"Failures in a row that make it down. The first probe of all decides alone."`
 }
 
-// Backend is where packets of a VIP go.
+// Backend is a backend of a VIP.
 type Backend struct {
 	Address netip.Addr   `key:"address" required:"true" help:"The backend's address. In the modes nat and dsr of the VIP's family."`
 	Port    uint16       `key:"port" min:"1" help:"The backend's port. Default: the VIP's port. Not with a range, whose ports are kept, and no other than the VIP's in the dsr modes, which rewrite nothing."`
@@ -105,7 +105,7 @@ type Backend struct {
 	Weight  uint16       `key:"weight" default:"1" min:"1" max:"1000" help:"Share of new flows, in proportion to the other backends."`
 }
 
-// BGP is the node's speaker and its peers.
+// BGP holds the settings of the node's speaker and its peers.
 type BGP struct {
 	LocalASN        uint32        `key:"localASN" required:"true" min:"1" help:"This node's AS number."`
 	RouterID        netip.Addr    `key:"routerID" required:"true" ipv4:"true" help:"Router id, an IPv4 address."`
@@ -116,7 +116,7 @@ type BGP struct {
 	Peers           []Peer        `key:"peers" help:"The peers, which are connected to; nothing listens."`
 }
 
-// Peer is a BGP neighbour.
+// Peer is a BGP peer.
 type Peer struct {
 	Address      netip.Addr    `key:"address" required:"true" help:"The peer's address."`
 	ASN          uint32        `key:"asn" required:"true" min:"1" help:"The peer's AS number."`
@@ -126,7 +126,7 @@ type Peer struct {
 	HoldTime     time.Duration `key:"holdTime" default:"90s" min:"3s" max:"65535s" help:"Hold time in whole seconds; keepalives are sent three times as often."`
 }
 
-// Secret is text that is not printed.
+// Secret is text that must not be printed.
 type Secret string
 
 const redacted = "[redacted]"

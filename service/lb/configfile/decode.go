@@ -10,11 +10,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds how many values a document may have once its aliases stand for
-// what they name. The largest node that is allowed has fewer.
+// maxNodes is the maximum number of values in a document after its aliases are expanded. The
+// largest valid document has fewer.
 const maxNodes = 1 << 19
 
-// maxItems bounds a list; no list may have more than all backends together.
+// maxItems is the maximum length of a list, since no list may be longer than the number of all
+// backends.
 const maxItems = MaxBackends
 
 // decoder reads YAML into structs by their tags: key, default, required, min, max.
@@ -23,7 +24,7 @@ type decoder struct {
 	nodes int
 }
 
-// object reads a mapping into the struct v. path is where it stands.
+// object reads a mapping into the struct v, which is at path.
 func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
 		d.p.addAt(n.Line, path, "must be keys with values, not %s", describe(n))
@@ -41,7 +42,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 		case key.Tag == "!!merge":
 			d.p.addAt(key.Line, path, "merge keys (<<) are not supported; write the values out")
 		case !slices.Contains(fields, key.Value):
-			if len(key.Value) > 64 { // nobody's misspelling
+			if len(key.Value) > 64 { // too long to be a misspelling
 				d.p.addAt(key.Line, path, "unknown key %s", quoted(key.Value))
 			} else {
 				d.p.addAt(key.Line, at, "unknown key%s", nearest(key.Value, fields))
@@ -70,11 +71,11 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// setDefaults fills in what was not given.
+// setDefaults sets the defaults of v.
 func setDefaults(v reflect.Value, tag reflect.StructTag) {
 	if text := tag.Get("default"); text != "" {
 		if err := setScalar(v, text, ""); err != nil {
-			panic(fmt.Sprintf("configfile: %s: the default %v", tag.Get("key"), err)) // part of the program
+			panic(fmt.Sprintf("configfile: %s: the default %v", tag.Get("key"), err)) // a bug in the tags
 		}
 	}
 	if v.Kind() == reflect.Struct && isObject(v.Type()) {
@@ -142,10 +143,10 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag, p
 	}
 }
 
-// isObject tells structs with keys from those that are single values.
+// isObject distinguishes structs with keys from structs that are single values.
 func isObject(t reflect.Type) bool { return t.Kind() == reflect.Struct && len(keysOf(t)) > 0 }
 
-// keysOf are the keys of a struct, in order.
+// keysOf returns the keys of a struct, in order.
 func keysOf(t reflect.Type) (keys []string) {
 	for i := range t.NumField() {
 		if key := t.Field(i).Tag.Get("key"); key != "" {
@@ -162,7 +163,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// describe says what stands where something else should.
+// describe describes the kind of a node, for errors.
 func describe(n *yaml.Node) string {
 	switch n = resolve(n); {
 	case n.Kind == yaml.MappingNode:

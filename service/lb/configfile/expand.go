@@ -6,13 +6,13 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// Service is one VIP as the datapath knows it: one port or one range.
+// Service is one VIP in the datapath's terms: one port or one range.
 type Service struct {
 	datapath.VIPKey
 	Mode           datapath.Mode
 	SNAT           bool
 	ClientAffinity bool
-	RateLimit      uint32 // new flows a second; 0 is no limit
+	RateLimit      uint32 // new flows per second; 0 means no limit
 	Check          HealthCheck
 	Endpoints      []Endpoint
 }
@@ -22,13 +22,13 @@ type Endpoint struct {
 	datapath.BackendKey
 	MAC    datapath.MAC // zero: to be resolved
 	Weight uint16
-	// Probe is where the backend is probed: in the dsr modes the VIP's address, which
-	// must be reached through the backend. It is zero without a check.
+	// Probe is the address to probe. In the dsr modes it is the VIP's address, which must be
+	// reached through the backend. It is zero if there is no check.
 	Probe netip.AddrPort
 }
 
-// Expand lists the VIPs in the order of the document, with one for each port of a
-// list. The document must have been accepted.
+// Expand lists the VIPs in the order of the document, with one for each port of a list. The
+// document must be valid.
 func (c *Config) Expand() []Service {
 	var services []Service
 	for i := range c.VIPs {

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Load reads, checks and completes the document in a file: passwords that it names
-// files for are read too. Its errors are faults of kind Invalid.
+// Load reads and validates the document in a file, including the password files that it names. Its
+// errors are faults of kind Invalid.
 func Load(path string) (*Config, error) {
 	raw, err := Read(path)
 	if err != nil {
@@ -21,8 +21,8 @@ func Load(path string) (*Config, error) {
 	return ParseIn(filepath.Dir(path), raw)
 }
 
-// ParseIn is Parse, and reads the files that the document names for passwords.
-// Relative ones begin at folder.
+// ParseIn is like Parse, but also reads the password files that the document names. Relative paths
+// start at folder.
 func ParseIn(folder string, raw []byte) (*Config, error) {
 	c, p := parseDocument(raw)
 	if c != nil && c.BGP != nil {
@@ -34,9 +34,8 @@ func ParseIn(folder string, raw []byte) (*Config, error) {
 	return c, nil
 }
 
-// Parse reads and checks a document. It opens no other file: a peer's password
-// that is in one stays empty. Its error is a fault of kind Invalid with a line for
-// each problem.
+// Parse reads and validates a document. It opens no other files: the password of a peer with a
+// password file stays empty. Its error is a fault of kind Invalid with one line per problem.
 func Parse(raw []byte) (*Config, error) {
 	c, p := parseDocument(raw)
 	if err := p.fault(); err != nil {
@@ -45,7 +44,7 @@ func Parse(raw []byte) (*Config, error) {
 	return c, nil
 }
 
-// parseDocument returns a Config that may be used if there are no problems.
+// parseDocument returns a Config, which is valid only if there are no problems.
 func parseDocument(raw []byte) (*Config, *problems) {
 	p := &problems{}
 	if len(raw) > MaxFileSize {
@@ -61,7 +60,7 @@ func parseDocument(raw []byte) (*Config, *problems) {
 	case err != nil:
 		text := strings.TrimPrefix(err.Error(), "yaml: ")
 		if strings.Contains(text, "anchor") {
-			// YAML's own text repeats the value, which may be a password.
+			// YAML's error repeats the value, which may be a password.
 			text = "a value begins with * and does not name an anchor; put it in quotes"
 		}
 		p.add("", "the document is not valid YAML: %s", text)
@@ -75,7 +74,7 @@ func parseDocument(raw []byte) (*Config, *problems) {
 	c := &Config{}
 	d := &decoder{p: p}
 	d.object(p.root, reflect.ValueOf(c).Elem(), "")
-	if len(p.all) == 0 { // what was not read cannot be told from what was not given
+	if len(p.all) == 0 { // a value that could not be read looks like one that is not set
 		c.validate(p)
 	}
 	return c, p

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// PortRange is all ports from First to Last. The zero PortRange is none.
+// PortRange is the range of ports from First to Last, both included. The zero PortRange means none.
 type PortRange struct{ First, Last uint16 }
 
 func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// IsZero says whether there is no range.
+// IsZero reports whether there is no range.
 func (r PortRange) IsZero() bool { return r == PortRange{} }
 
 func (r PortRange) overlaps(o PortRange) bool { return r.First <= o.Last && o.First <= r.Last }

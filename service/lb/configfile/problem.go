@@ -13,14 +13,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
-// maxTold is how many problems a fault lists.
+// maxTold is the maximum number of problems that a fault lists.
 const maxTold = 50
 
-// problems collects what is wrong in a document.
+// problems collects the problems of a document.
 type problems struct {
 	root *yaml.Node // to find lines; nil when there is no document
 	all  []problem
-	more int // beyond maxTold
+	more int // number of problems beyond maxTold
 }
 
 type problem struct {
@@ -28,7 +28,7 @@ type problem struct {
 	line       int
 }
 
-// add notes a problem with what is at path.
+// add records a problem at a path.
 func (p *problems) add(path, format string, args ...any) {
 	line := 0
 	if len(p.all) < maxTold {
@@ -45,13 +45,12 @@ func (p *problems) addAt(line int, path, format string, args ...any) {
 	p.all = append(p.all, problem{path, fmt.Sprintf(format, args...), line})
 }
 
-// fault is nil when nothing is wrong.
+// fault returns all problems as one fault, or nil if there are none.
 func (p *problems) fault() error {
 	if len(p.all) == 0 {
 		return nil
 	}
-	// What decoding found comes before what does not fit together; people read files
-	// from top to bottom.
+	// Problems of decoding come before those of validation; people read files from top to bottom.
 	slices.SortStableFunc(p.all, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	lines := make([]string, len(p.all))
 	for i, one := range p.all {
@@ -79,8 +78,8 @@ func (p problem) String() string {
 	return told
 }
 
-// lineOf is the line of what is at a path such as vips[2].backends[0].port, or of
-// the nearest thing around it that exists.
+// lineOf returns the line of a path such as vips[2].backends[0].port, or of its nearest parent that
+// exists. It returns 0 if there is no document.
 func lineOf(root *yaml.Node, path string) int {
 	if root == nil {
 		return 0
@@ -96,7 +95,7 @@ func lineOf(root *yaml.Node, path string) int {
 	return line
 }
 
-// child finds a key or an index, and its line; nil if there is none.
+// child returns the value at a key or index with its line, or nil if there is none.
 func child(n *yaml.Node, step string) (*yaml.Node, int) {
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -113,7 +112,7 @@ func child(n *yaml.Node, step string) (*yaml.Node, int) {
 	return nil, 0
 }
 
-// resolve follows an alias to what it stands for.
+// resolve returns the node to which an alias refers, or n itself.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -121,7 +120,8 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// nearest is a half sentence that names the known word most like word, or all of them.
+// nearest returns the end of a sentence that suggests the known word closest to word, or lists all
+// of them.
 func nearest(word string, known []string) string {
 	if best := text.Nearest(word, known); best != "" {
 		return "; did you mean " + best + "?"
@@ -129,7 +129,7 @@ func nearest(word string, known []string) string {
 	return "; known are " + strings.Join(known, ", ")
 }
 
-// quoted is a value from the document, safe to print and not too long.
+// quoted returns a value of the document in quotes, escaped and shortened to 64 bytes.
 func quoted(s string) string {
 	const most = 64
 	if len(s) > most {

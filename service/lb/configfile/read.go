@@ -10,14 +10,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Read reads a regular file of at most MaxFileSize bytes. It never blocks: a pipe would block the
-// reload, and with it the shutdown of the process.
+// Read reads a regular file of at most MaxFileSize bytes. It never blocks: a pipe would otherwise
+// block the reload, and with it the shutdown of the process.
 func Read(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator chooses the path
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, unreadable(path, err)
@@ -38,8 +38,8 @@ func Read(path string) ([]byte, error) {
 	return raw, nil
 }
 
-// impatient reads a file that was opened with O_NONBLOCK. Some files in /proc claim to be regular and
-// block all the same, and os.File would wait for them.
+// impatient reads a file that was opened with O_NONBLOCK. Some files in /proc claim to be regular
+// but block anyway, and os.File would wait for them.
 type impatient struct{ *os.File }
 
 // Read fails with EAGAIN if it would have to wait.
@@ -53,7 +53,7 @@ func (f impatient) Read(b []byte) (n int, err error) {
 		for readErr = syscall.EINTR; errors.Is(readErr, syscall.EINTR); {
 			n, readErr = syscall.Read(int(fd), b) //nolint:gosec // a file's number is small
 		}
-		return true // whatever it is: false would wait
+		return true // always true: false would wait
 	})
 	switch {
 	case err != nil:

@@ -11,9 +11,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// Row is a key of the document.
+// Row is a key in the reference of the document.
 type Row struct {
-	Key     string // with its path, as in vips[].backends[].port
+	Key     string // empty if there is none, or "required"
 	Type    string
 	Default string // empty when there is none, or "required"
 	Meaning string // one or more sentences
@@ -95,10 +95,10 @@ func span(tag reflect.StructTag) string {
 	case highest != "":
 		return " Allowed: at most " + highest + "."
 	}
-	return "" // a lower bound alone is 1, which says itself
+	return "" // a lower bound alone is always 1, which needs no mention
 }
 
-// Markdown is the reference as a table.
+// Markdown returns the reference as a Markdown table.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| key | type | default | what it means |\n|---|---|---|---|\n")

@@ -14,8 +14,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// setScalar reads the text of a single value into v. tag is YAML's type of it,
-// empty for a default. The errors end a sentence that begins with the path.
+// setScalar parses a single value and stores it in v. tag is its YAML type, empty for a default.
+// The errors complete a sentence that starts with the path.
 func setScalar(v reflect.Value, text, tag string) error {
 	parsed, err := parse(v.Type(), text, tag)
 	if err != nil {
@@ -83,8 +83,8 @@ func parse(t reflect.Type, text, tag string) (any, error) {
 	panic(fmt.Sprintf("configfile: a %s cannot be read", t)) // part of the program
 }
 
-// parseInt reads a whole number that is not negative. Text in quotes is accepted,
-// since what writes the file may not know better.
+// parseInt parses a whole number that is not negative. It accepts numbers in quotes, since programs
+// that generate the file may quote them.
 func parseInt(text, tag string, bits int) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, bits)
 	switch {
@@ -106,8 +106,7 @@ func oneOf[T ~string](text string, words ...T) (T, error) {
 	return "", fmt.Errorf("must be %s, not %s", strings.Join(names, ", "), quoted(text))
 }
 
-// parseAddress reads an address as it is meant on the wire: without a zone, and
-// IPv4 as IPv4.
+// parseAddress parses an address without a zone. IPv4-mapped addresses become IPv4 addresses.
 func parseAddress(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	switch {
@@ -135,7 +134,7 @@ func parseMAC(text string) (datapath.MAC, error) {
 	return mac, nil
 }
 
-// inBounds holds a value against its min and max tags.
+// inBounds checks a value against its min and max tags.
 func inBounds(v reflect.Value, tag reflect.StructTag) error {
 	lowest, highest := tag.Get("min"), tag.Get("max")
 	if lowest == "" && highest == "" {
