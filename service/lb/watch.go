@@ -125,7 +125,7 @@ func (d *document) look() {
 		d.seen.Size() == info.Size() {
 		return
 	}
-	raw, err := configfile.Read(d.path)
+	raw, err := document.Read(d.path, configfile.MaxFileSize)
 	if err != nil {
 		d.seen, d.content = nil, sha256.Sum256([]byte("unreadable: "+err.Error()))
 		return
