@@ -46,7 +46,7 @@ type Service struct {
 	startedAt  time.Time
 	apiListen  string
 	controller *controller
-	document   *document
+	document   *watchedFile
 	history    *history
 	gate       *gate
 	shell      *shell.Shell[caller]
@@ -92,7 +92,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	c.prober = probe.New(probe.Options{Log: deps.Log, Dial: c.dialProbe, OnChange: c.healthChanged, OnProbe: m.probed})
 	s.controller = c
-	s.document = &document{path: cfg.ConfigFile, now: deps.Now, log: deps.Log, metrics: m,
+	s.document = &watchedFile{path: cfg.ConfigFile, now: deps.Now, log: deps.Log, metrics: m,
 		adopt: func(d *configfile.Config) error { return c.adopt(d, cfg.Listen != "") }}
 	if err := s.document.begin(); err != nil {
 		return nil, err

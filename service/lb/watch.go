@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
@@ -23,8 +24,8 @@ const (
 	settledAfter = 2 * time.Second
 )
 
-// document is the file with the configuration, and how loading it went.
-type document struct {
+// watchedFile is the file with the configuration document, and the result of loading it.
+type watchedFile struct {
 	path    string
 	now     func() time.Time
 	log     *slog.Logger
@@ -44,7 +45,7 @@ type document struct {
 }
 
 // begin loads the file for the first time.
-func (d *document) begin() error {
+func (d *watchedFile) begin() error {
 	d.look()
 	d.loaded = d.content
 	return d.load()
@@ -52,7 +53,7 @@ func (d *document) begin() error {
 
 // load reads the file and puts it into force. A file that cannot be leaves
 // everything as it was.
-func (d *document) load() error {
+func (d *watchedFile) load() error {
 	var cfg *configfile.Config
 	err := routine.Call(d.log, "document", func() (err error) {
 		if cfg, err = configfile.Load(d.path); err != nil {
@@ -79,7 +80,7 @@ func (d *document) load() error {
 
 // state is when the configuration in force was loaded, and what is wrong with the
 // file as it is now.
-func (d *document) state() (loadedAt time.Time, err error, errAt time.Time) {
+func (d *watchedFile) state() (loadedAt time.Time, err error, errAt time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.loadedAt, d.err, d.errAt
@@ -87,7 +88,7 @@ func (d *document) state() (loadedAt time.Time, err error, errAt time.Time) {
 
 // watch loads the document when it has changed, and whenever reload gets a value,
 // until ctx ends. Failures are kept in the state.
-func (d *document) watch(ctx context.Context, reload <-chan struct{}) {
+func (d *watchedFile) watch(ctx context.Context, reload <-chan struct{}) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -115,7 +116,7 @@ func (d *document) watch(ctx context.Context, reload <-chan struct{}) {
 }
 
 // look brings content up to date; a file that cannot be read has a content too.
-func (d *document) look() {
+func (d *watchedFile) look() {
 	info, err := os.Stat(d.path)
 	if err != nil {
 		d.seen, d.content = nil, sha256.Sum256([]byte("unreadable: "+err.Error()))
@@ -125,7 +126,7 @@ func (d *document) look() {
 		d.seen.Size() == info.Size() {
 		return
 	}
-	raw, err := configfile.Read(d.path)
+	raw, err := document.Read(d.path, configfile.MaxFileSize)
 	if err != nil {
 		d.seen, d.content = nil, sha256.Sum256([]byte("unreadable: "+err.Error()))
 		return

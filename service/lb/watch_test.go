@@ -20,7 +20,7 @@ import (
 // look as if from the future, so each look reads them.
 type watched struct {
 	*testing.T
-	*document
+	*watchedFile
 	dir    string
 	reload chan struct{}
 
@@ -32,7 +32,7 @@ type watched struct {
 func watch(t *testing.T, text string) *watched {
 	t.Helper()
 	w := &watched{T: t, dir: t.TempDir(), reload: make(chan struct{})}
-	w.document = &document{
+	w.watchedFile = &watchedFile{
 		path:    filepath.Join(w.dir, "lb.yaml"),
 		now:     time.Now,
 		log:     slog.New(slog.DiscardHandler),

@@ -5,11 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +16,7 @@ import (
 	"aead.dev/minisign"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
@@ -26,36 +24,24 @@ import (
 // MaxFileSize is the maximum size of a document, in bytes.
 const MaxFileSize = 1 << 20
 
+// maxTokenFile is the maximum size of a file with a token, in bytes.
+const maxTokenFile = 64 << 10
+
 // Load reads, completes and validates the document in a file. Tokens are stored only as hashes. An
 // empty path is an empty document.
 func Load(path string) (*Config, error) {
 	if path == "" {
 		return Parse(nil)
 	}
-	f, err := os.Open(path) //nolint:gosec // the operator chooses the path
+	raw, err := document.Read(path, MaxFileSize)
 	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	if len(raw) > MaxFileSize {
-		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", path, MaxFileSize)
+		return nil, err
 	}
 	c, err := parse(raw, filepath.Dir(path))
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%s: %s", path, fault.From(err).Message)
 	}
 	return c, nil
-}
-
-func unreadable(path string, err error) error {
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		err = pathErr.Err
-	}
-	return fault.New(fault.Invalid, "cannot read %s: %v", path, err)
 }
 
 // Parse is like Load for a text. Relative paths in it are relative to the working folder.
@@ -68,11 +54,11 @@ func parse(raw []byte, folder string) (*Config, error) {
 	if err := decoder.Decode(c); err != nil {
 		return nil, malformed(err)
 	}
-	p := &problems{}
+	p := &document.Problems{}
 	c.readTokens(folder, p)
 	c.complete()
 	c.check(p)
-	return c, p.fault()
+	return c, p.Fault()
 }
 
 // malformed returns where a text is malformed. The library's own message would show the surrounding
@@ -100,25 +86,8 @@ func malformed(err error) error {
 	return fault.Wrap(fault.Invalid, err, "this is not valid TOML")
 }
 
-// problems collects errors.
-type problems struct{ lines []string }
-
-func (p *problems) add(path, format string, args ...any) {
-	p.lines = append(p.lines, path+": "+fmt.Sprintf(format, args...))
-}
-
-func (p *problems) fault() error {
-	switch len(p.lines) {
-	case 0:
-		return nil
-	case 1:
-		return fault.New(fault.Invalid, "%s", p.lines[0])
-	}
-	return fault.New(fault.Invalid, "%d problems:\n%s", len(p.lines), strings.Join(p.lines, "\n"))
-}
-
 // readTokens replaces tokens with their hashes.
-func (c *Config) readTokens(folder string, p *problems) {
+func (c *Config) readTokens(folder string, p *document.Problems) {
 	for i := range c.Auth.Tokens {
 		t := &c.Auth.Tokens[i]
 		path := fmt.Sprintf("auth.tokens[%d]", i)
@@ -130,7 +99,7 @@ func (c *Config) readTokens(folder string, p *problems) {
 			}
 		}
 		if given != 1 {
-			p.add(path, "give exactly one of token, sha256 and file")
+			p.Add(path, "give exactly one of token, sha256 and file")
 			continue
 		}
 		if t.File != "" {
@@ -138,9 +107,9 @@ func (c *Config) readTokens(folder string, p *problems) {
 			if !filepath.IsAbs(file) {
 				file = filepath.Join(folder, file)
 			}
-			raw, err := os.ReadFile(file) //nolint:gosec // the operator names it
+			raw, err := document.Read(file, maxTokenFile)
 			if err != nil {
-				p.add(path+".file", "%s", fault.From(unreadable(file, err)).Message)
+				p.Add(path+".file", "%s", fault.From(err).Message)
 				continue
 			}
 			from = path + ".file"
@@ -149,13 +118,14 @@ func (c *Config) readTokens(folder string, p *problems) {
 		if t.SHA256 != "" {
 			t.SHA256 = strings.ToLower(t.SHA256)
 			if sum, err := hex.DecodeString(t.SHA256); err != nil || len(sum) != 32 {
-				p.add(path+".sha256", "must be 64 hexadecimal digits, as sha256sum prints them")
+				p.Add(path+".sha256", "must be 64 hexadecimal digits, as sha256sum prints them")
 			}
 			continue
 		}
 		warning, err := auth.CheckToken(from, t.Token)
 		if err != nil {
-			p.lines = append(p.lines, fault.From(err).Message)
+			f := fault.From(err)
+			p.Add(from, "%s", strings.TrimPrefix(f.Message, from+": "))
 		}
 		if warning != "" {
 			c.Warnings = append(c.Warnings, warning)
@@ -186,52 +156,52 @@ func (c *Config) complete() {
 // MaxTenant is the maximum length of a tenant's name, in bytes.
 const MaxTenant = 63
 
-func (c *Config) check(p *problems) {
+func (c *Config) check(p *document.Problems) {
 	c.Policy.check(p)
 	c.Auth.check(p)
 	if c.Jailer.UID < 1000 || c.Jailer.UID > 1<<30 {
-		p.add("jailer.uid", "must be from 1000 to %d", 1<<30)
+		p.Add("jailer.uid", "must be from 1000 to %d", 1<<30)
 	}
 	if c.Jailer.GID < 1 {
-		p.add("jailer.gid", "must be at least 1")
+		p.Add("jailer.gid", "must be at least 1")
 	}
 	if c.Jailer.Enforce && !c.Jailer.Enabled {
-		p.add("jailer.enforce", "needs jailer.enabled")
+		p.Add("jailer.enforce", "needs jailer.enabled")
 	}
 	c.Network.check(p)
 	if (c.Storage.LVMVolumeGroup == "") != (c.Storage.LVMThinPool == "") {
-		p.add("storage.lvm_thin_pool", "must be given together with lvm_volume_group")
+		p.Add("storage.lvm_thin_pool", "must be given together with lvm_volume_group")
 	}
 	if s := c.Storage.NBDServer; s != "" && strings.Count(s, "%s") != 1 {
-		p.add("storage.nbd_server", "must hold %%s once, for the VM's id")
+		p.Add("storage.nbd_server", "must hold %%s once, for the VM's id")
 	}
 	for i, key := range c.Images.PublicKeys {
 		var k minisign.PublicKey
 		if err := k.UnmarshalText([]byte(key)); err != nil {
-			p.add(fmt.Sprintf("images.public_keys[%d]", i), "is not a minisign public key")
+			p.Add(fmt.Sprintf("images.public_keys[%d]", i), "is not a minisign public key")
 		}
 	}
 	if c.Images.RequireSigned && len(c.Images.PublicKeys) == 0 {
-		p.add("images.require_signed", "needs images.public_keys")
+		p.Add("images.require_signed", "needs images.public_keys")
 	}
 	if c.Images.MaxGiB < 1 || c.Images.MaxGiB > 1<<20 {
-		p.add("images.max_gib", "must be from 1 to %d", 1<<20)
+		p.Add("images.max_gib", "must be from 1 to %d", 1<<20)
 	}
 }
 
-func (pol *Policy) check(p *problems) {
+func (pol *Policy) check(p *document.Problems) {
 	for path, n := range map[string]int64{
 		"max_vcpus": int64(pol.MaxVCPUs), "max_memory_mib": int64(pol.MaxMemoryMiB),
 		"max_disk_gib": int64(pol.MaxDiskGiB), "max_ttl_seconds": pol.MaxTTLSeconds,
 	} {
 		if n < 0 || n > 1<<40 {
-			p.add("policy."+path, "must be 0, which is no limit, or more")
+			p.Add("policy."+path, "must be 0, which is no limit, or more")
 		}
 	}
 	known := []string{backend.QEMU, backend.Firecracker, backend.CloudHypervisor, backend.Sandbox}
 	for i, name := range pol.AllowedBackends {
 		if !slices.Contains(known, name) {
-			p.add(
+			p.Add(
 				fmt.Sprintf("policy.allowed_backends[%d]", i), "there is no backend %q; there are: %s", name,
 				strings.Join(known, ", "),
 			)
@@ -239,7 +209,7 @@ func (pol *Policy) check(p *problems) {
 	}
 	for i, dir := range pol.AllowedImageDirs {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-			p.add(fmt.Sprintf("policy.allowed_image_dirs[%d]", i), "must be an absolute path without . and ..")
+			p.Add(fmt.Sprintf("policy.allowed_image_dirs[%d]", i), "must be an absolute path without . and ..")
 		}
 	}
 	seen := map[string]bool{}
@@ -248,46 +218,46 @@ func (pol *Policy) check(p *problems) {
 		path := fmt.Sprintf("policy.tenants[%d]", i)
 		checkTenant(path+".tenant", t.Tenant, p)
 		if t.Tenant == "" {
-			p.add(path+".tenant", "is required")
+			p.Add(path+".tenant", "is required")
 		}
 		if seen[t.Tenant] {
-			p.add(path+".tenant", "%q has limits already", t.Tenant)
+			p.Add(path+".tenant", "%q has limits already", t.Tenant)
 		}
 		seen[t.Tenant] = true
 		if t.MaxVCPUsTotal < 0 || t.MaxMemoryMiBTotal < 0 || t.MaxVMsTotal < 0 {
-			p.add(path, "limits must be 0, which is none, or more")
+			p.Add(path, "limits must be 0, which is none, or more")
 		}
 	}
 }
 
-func checkTenant(path, tenant string, p *problems) {
+func checkTenant(path, tenant string, p *document.Problems) {
 	if len(tenant) > MaxTenant || strings.ContainsFunc(tenant, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		p.add(path, "must be at most %d printable characters without spaces", MaxTenant)
+		p.Add(path, "must be at most %d printable characters without spaces", MaxTenant)
 	}
 }
 
-func (a *Auth) check(p *problems) {
+func (a *Auth) check(p *document.Problems) {
 	if (a.RateLimitRPS != 0) != (a.RateLimitBurst != 0) {
-		p.add("auth.rate_limit_burst", "must be given together with rate_limit_rps")
+		p.Add("auth.rate_limit_burst", "must be given together with rate_limit_rps")
 	}
 	if !(a.RateLimitRPS >= 0 && a.RateLimitRPS <= 1e6) {
-		p.add("auth.rate_limit_rps", "must be from 0 to a million")
+		p.Add("auth.rate_limit_rps", "must be from 0 to a million")
 	}
 	if a.RateLimitBurst < 0 || a.RateLimitBurst > 1e6 {
-		p.add("auth.rate_limit_burst", "must be from 0 to a million")
+		p.Add("auth.rate_limit_burst", "must be from 0 to a million")
 	}
 	names, hashes := map[string]bool{}, map[string]bool{}
 	for i := range a.Tokens {
 		t := &a.Tokens[i]
 		path := fmt.Sprintf("auth.tokens[%d]", i)
 		if t.Name == "" || len(t.Name) > 128 {
-			p.add(path+".name", "must be 1 to 128 bytes")
+			p.Add(path+".name", "must be 1 to 128 bytes")
 		}
 		if names[t.Name] {
-			p.add(path+".name", "%q is given twice", t.Name)
+			p.Add(path+".name", "%q is given twice", t.Name)
 		}
 		if hashes[t.SHA256] && t.SHA256 != "" {
-			p.add(path, "another entry has the same token")
+			p.Add(path, "another entry has the same token")
 		}
 		names[t.Name], hashes[t.SHA256] = true, true
 		checkTenant(path+".tenant", t.Tenant, p)
@@ -296,7 +266,7 @@ func (a *Auth) check(p *problems) {
 		cc := &a.ClientCertificates[i]
 		path := fmt.Sprintf("auth.client_certificates[%d]", i)
 		if cc.CommonName == "" {
-			p.add(path+".common_name", "is required")
+			p.Add(path+".common_name", "is required")
 		}
 		checkTenant(path+".tenant", cc.Tenant, p)
 	}
@@ -304,22 +274,22 @@ func (a *Auth) check(p *problems) {
 		return
 	}
 	if u, err := url.Parse(a.OIDC.Issuer); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		p.add("auth.oidc.issuer", "must be a URL such as https://id.example.com")
+		p.Add("auth.oidc.issuer", "must be a URL such as https://id.example.com")
 	}
 	if a.OIDC.Audience == "" {
-		p.add("auth.oidc.audience", "is required: without it, tokens for other services would be accepted")
+		p.Add("auth.oidc.audience", "is required: without it, tokens for other services would be accepted")
 	}
 }
 
-func (n *Network) check(p *problems) {
+func (n *Network) check(p *document.Problems) {
 	for path, name := range map[string]string{"network.bridge": n.Bridge} {
 		if !ValidDevice(name) {
-			p.add(path, "must be 1 to 15 letters, digits, dots, dashes and underscores")
+			p.Add(path, "must be 1 to 15 letters, digits, dots, dashes and underscores")
 		}
 	}
 	for i, name := range n.Bridges {
 		if !ValidDevice(name) {
-			p.add(
+			p.Add(
 				fmt.Sprintf("network.allowed_bridges[%d]", i),
 				"must be 1 to 15 letters, digits, dots, dashes and underscores",
 			)
@@ -327,11 +297,11 @@ func (n *Network) check(p *problems) {
 	}
 	subnet, err := netip.ParsePrefix(n.Subnet)
 	if err != nil || !subnet.Addr().Is4() || subnet.Masked() != subnet || subnet.Bits() < 8 || subnet.Bits() > 29 {
-		p.add("network.subnet", "must be an IPv4 network of 8 to 29 bits, such as 10.87.0.0/16")
+		p.Add("network.subnet", "must be an IPv4 network of 8 to 29 bits, such as 10.87.0.0/16")
 	}
 	for i, server := range n.DNS {
 		if addr, err := netip.ParseAddr(server); err != nil || !addr.Is4() {
-			p.add(fmt.Sprintf("network.dns[%d]", i), "must be an IPv4 address")
+			p.Add(fmt.Sprintf("network.dns[%d]", i), "must be an IPv4 address")
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/document"
 )
 
 // Community is a BGP community: two numbers of 16 bits (RFC 1997), or three of 32 bits if it is a
@@ -85,55 +87,55 @@ func (c Community) String() string {
 // bytes.
 const maxCommunities = 64
 
-func (b *BGP) validate(p *problems) {
+func (b *BGP) validate(p *document.Problems) {
 	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() || b.RouterID.IsMulticast() || isBroadcast(b.RouterID) {
-		p.add("bgp.routerID", "must be an IPv4 address of one machine, not %s", b.RouterID)
+		p.Add("bgp.routerID", "must be an IPv4 address of one machine, not %s", b.RouterID)
 	}
 	if b.NextHop4.IsValid() && (!b.NextHop4.Is4() || !isUnicast(b.NextHop4)) {
-		p.add("bgp.nextHop4", "must be an IPv4 address of this node, not %s", b.NextHop4)
+		p.Add("bgp.nextHop4", "must be an IPv4 address of this node, not %s", b.NextHop4)
 	}
 	if b.NextHop6.IsValid() && (!b.NextHop6.Is6() || !isUnicast(b.NextHop6)) {
-		p.add("bgp.nextHop6", "must be an IPv6 address of this node, not %s", b.NextHop6)
+		p.Add("bgp.nextHop6", "must be an IPv6 address of this node, not %s", b.NextHop6)
 	} else if needsZone(b.NextHop6) {
-		p.add("bgp.nextHop6", noZone, b.NextHop6)
+		p.Add("bgp.nextHop6", noZone, b.NextHop6)
 	}
 	if b.GracefulRestart%time.Second != 0 {
-		p.add("bgp.gracefulRestart", "must be whole seconds, not %s", b.GracefulRestart)
+		p.Add("bgp.gracefulRestart", "must be whole seconds, not %s", b.GracefulRestart)
 	}
 	if len(b.Peers) == 0 {
-		p.add("bgp.peers", "needs at least one peer")
+		p.Add("bgp.peers", "needs at least one peer")
 	}
 	if len(b.Communities) > maxCommunities {
-		p.add("bgp.communities", "are %d; there may be %d", len(b.Communities), maxCommunities)
+		p.Add("bgp.communities", "are %d; there may be %d", len(b.Communities), maxCommunities)
 		return
 	}
 	for i, c := range b.Communities {
 		if slices.Contains(b.Communities[:i], c) {
-			p.add(fmt.Sprintf("bgp.communities[%d]", i), "is given twice")
+			p.Add(fmt.Sprintf("bgp.communities[%d]", i), "is given twice")
 		}
 	}
 	seen := map[netip.Addr]int{}
 	for i, peer := range b.Peers {
 		at := fmt.Sprintf("bgp.peers[%d].", i)
 		if first, twice := seen[peer.Address]; twice {
-			p.add(at+"address", "%s is also the address of bgp.peers[%d]", peer.Address, first)
+			p.Add(at+"address", "%s is also the address of bgp.peers[%d]", peer.Address, first)
 		}
 		seen[peer.Address] = i
 		switch {
 		case peer.Address.IsUnspecified() || peer.Address.IsMulticast() || isBroadcast(peer.Address):
-			p.add(at+"address", "must be the address of a machine, not %s", peer.Address)
+			p.Add(at+"address", "must be the address of a machine, not %s", peer.Address)
 		case needsZone(peer.Address):
-			p.add(at+"address", noZone, peer.Address)
+			p.Add(at+"address", noZone, peer.Address)
 		}
 		if peer.HoldTime%time.Second != 0 {
-			p.add(at+"holdTime", "must be whole seconds, not %s", peer.HoldTime)
+			p.Add(at+"holdTime", "must be whole seconds, not %s", peer.HoldTime)
 		}
 		switch {
 		case peer.Password != "" && peer.PasswordFile != "":
-			p.add(at+"passwordFile", "cannot be combined with password; keep one of them")
+			p.Add(at+"passwordFile", "cannot be combined with password; keep one of them")
 		case peer.Password != "":
 			if err := checkPassword(string(peer.Password)); err != nil {
-				p.add(at+"password", "%v", err)
+				p.Add(at+"password", "%v", err)
 			}
 		}
 	}
@@ -156,7 +158,7 @@ func checkPassword(s string) error {
 }
 
 // readPasswords reads the peers' password files.
-func readPasswords(folder string, b *BGP, p *problems) {
+func readPasswords(folder string, b *BGP, p *document.Problems) {
 	for i := range b.Peers {
 		peer := &b.Peers[i]
 		if peer.PasswordFile == "" || peer.Password != "" {
@@ -167,14 +169,14 @@ func readPasswords(folder string, b *BGP, p *problems) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)
 		}
-		raw, err := Read(path)
+		raw, err := document.Read(path, MaxFileSize)
 		if err != nil {
-			p.add(at, "%v", err)
+			p.Add(at, "%v", err)
 			continue
 		}
 		text := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
 		if err := checkPassword(text); err != nil {
-			p.add(at, "what %s holds %v", path, err)
+			p.Add(at, "what %s holds %v", path, err)
 			continue
 		}
 		peer.Password = Secret(text)

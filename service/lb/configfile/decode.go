@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/mainstay-infra/mainstay/kit/document"
 )
 
 // maxNodes is the maximum number of values in a document after its aliases are expanded. The
@@ -20,14 +22,14 @@ const maxItems = MaxBackends
 
 // decoder reads YAML into structs by their tags: key, default, required, min, max.
 type decoder struct {
-	p     *problems
+	p     *document.Problems
 	nodes int
 }
 
 // object reads a mapping into the struct v, which is at path.
 func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		d.p.addAt(n.Line, path, "must be keys with values, not %s", describe(n))
+		d.p.AddAt(n.Line, path, "must be keys with values, not %s", describe(n))
 		return
 	}
 	given := map[string]*yaml.Node{}
@@ -35,20 +37,20 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
-			d.p.addAt(key.Line, path, "a key must be a word, not %s", describe(key))
+			d.p.AddAt(key.Line, path, "a key must be a word, not %s", describe(key))
 			continue
 		}
 		switch at := join(path, key.Value); {
 		case key.Tag == "!!merge":
-			d.p.addAt(key.Line, path, "merge keys (<<) are not supported; write the values out")
+			d.p.AddAt(key.Line, path, "merge keys (<<) are not supported; write the values out")
 		case !slices.Contains(fields, key.Value):
 			if len(key.Value) > 64 { // too long to be a misspelling
-				d.p.addAt(key.Line, path, "unknown key %s", quoted(key.Value))
+				d.p.AddAt(key.Line, path, "unknown key %s", quoted(key.Value))
 			} else {
-				d.p.addAt(key.Line, at, "unknown key%s", nearest(key.Value, fields))
+				d.p.AddAt(key.Line, at, "unknown key%s", nearest(key.Value, fields))
 			}
 		case given[key.Value] != nil:
-			d.p.addAt(key.Line, at, "is given twice, first in line %d", given[key.Value].Line)
+			d.p.AddAt(key.Line, at, "is given twice, first in line %d", given[key.Value].Line)
 		default:
 			given[key.Value] = value
 		}
@@ -65,7 +67,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		if tag.Get("required") == "true" {
-			d.p.addAt(n.Line, join(path, name), "is required")
+			d.p.AddAt(n.Line, join(path, name), "is required")
 		}
 		setDefaults(v.Field(i), tag)
 	}
@@ -90,7 +92,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pa
 	n = resolve(n)
 	if d.nodes++; d.nodes > maxNodes {
 		if d.nodes == maxNodes+1 {
-			d.p.addAt(n.Line, path, "the document has more than %d values; are its aliases meant?", maxNodes)
+			d.p.AddAt(n.Line, path, "the document has more than %d values; are its aliases meant?", maxNodes)
 		}
 		return
 	}
@@ -109,11 +111,11 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pa
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string) {
 	if n.Kind != yaml.SequenceNode {
-		d.p.addAt(n.Line, path, "must be a list, not %s", describe(n))
+		d.p.AddAt(n.Line, path, "must be a list, not %s", describe(n))
 		return
 	}
 	if len(n.Content) > maxItems {
-		d.p.addAt(n.Line, path, "has %d items, which is more than %d", len(n.Content), maxItems)
+		d.p.AddAt(n.Line, path, "has %d items, which is more than %d", len(n.Content), maxItems)
 		return
 	}
 	items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -128,7 +130,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pat
 
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		d.p.addAt(n.Line, path, "must be a single value, not %s", describe(n))
+		d.p.AddAt(n.Line, path, "must be a single value, not %s", describe(n))
 		return
 	}
 	err := setScalar(v, n.Value, n.Tag)
@@ -139,7 +141,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag, p
 		err = fmt.Errorf("must be an IPv4 address, not %s", quoted(n.Value))
 	}
 	if err != nil {
-		d.p.addAt(n.Line, path, "%v", err)
+		d.p.AddAt(n.Line, path, "%v", err)
 	}
 }
 

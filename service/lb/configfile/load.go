@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/mainstay-infra/mainstay/kit/document"
 )
 
 // Load reads and validates the document in a file, including the password files that it names. Its
 // errors are faults of kind Invalid.
 func Load(path string) (*Config, error) {
-	raw, err := Read(path)
+	raw, err := document.Read(path, MaxFileSize)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +30,7 @@ func ParseIn(folder string, raw []byte) (*Config, error) {
 	if c != nil && c.BGP != nil {
 		readPasswords(folder, c.BGP, p)
 	}
-	if err := p.fault(); err != nil {
+	if err := p.Fault(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -38,24 +40,24 @@ func ParseIn(folder string, raw []byte) (*Config, error) {
 // password file stays empty. Its error is a fault of kind Invalid with one line per problem.
 func Parse(raw []byte) (*Config, error) {
 	c, p := parseDocument(raw)
-	if err := p.fault(); err != nil {
+	if err := p.Fault(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
 // parseDocument returns a Config, which is valid only if there are no problems.
-func parseDocument(raw []byte) (*Config, *problems) {
-	p := &problems{}
+func parseDocument(raw []byte) (*Config, *document.Problems) {
+	p := &document.Problems{}
 	if len(raw) > MaxFileSize {
-		p.add("", "the document is larger than %d bytes", MaxFileSize)
+		p.Add("", "the document is larger than %d bytes", MaxFileSize)
 		return nil, p
 	}
-	var document yaml.Node
+	var parsed yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	switch err := dec.Decode(&document); {
+	switch err := dec.Decode(&parsed); {
 	case errors.Is(err, io.EOF):
-		p.add("", "the document is empty; it needs at least the key interface")
+		p.Add("", "the document is empty; it needs at least the key interface")
 		return nil, p
 	case err != nil:
 		text := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -63,18 +65,19 @@ func parseDocument(raw []byte) (*Config, *problems) {
 			// YAML's error repeats the value, which may be a password.
 			text = "a value begins with * and does not name an anchor; put it in quotes"
 		}
-		p.add("", "the document is not valid YAML: %s", text)
+		p.Add("", "the document is not valid YAML: %s", text)
 		return nil, p
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		p.add("", "the file has a second document, or what follows the first is not valid YAML")
+		p.Add("", "the file has a second document, or what follows the first is not valid YAML")
 		return nil, p
 	}
-	p.root = document.Content[0]
+	root := parsed.Content[0]
+	p.Line = func(path string) int { return lineOf(root, path) }
 	c := &Config{}
 	d := &decoder{p: p}
-	d.object(p.root, reflect.ValueOf(c).Elem(), "")
-	if len(p.all) == 0 { // a value that could not be read looks like one that is not set
+	d.object(root, reflect.ValueOf(c).Elem(), "")
+	if p.None() { // a value that could not be read looks like one that is not set
 		c.validate(p)
 	}
 	return c, p

@@ -10,37 +10,38 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
 // validate checks what must fit together. Single values are right already.
-func (c *Config) validate(p *problems) {
+func (c *Config) validate(p *document.Problems) {
 	if !validInterface(c.Interface) {
-		p.add("interface", "must be the name of a network interface, as in eth0, not %s", quoted(c.Interface))
+		p.Add("interface", "must be the name of a network interface, as in eth0, not %s", quoted(c.Interface))
 	}
 	for i, name := range c.BackendInterfaces {
 		at := fmt.Sprintf("backendInterfaces[%d]", i)
 		switch {
 		case !validInterface(name):
-			p.add(at, "must be the name of a network interface, as in eth1, not %s", quoted(name))
+			p.Add(at, "must be the name of a network interface, as in eth1, not %s", quoted(name))
 		case name == c.Interface || slices.Contains(c.BackendInterfaces[:i], name):
-			p.add(at, "names %s a second time", name)
+			p.Add(at, "names %s a second time", name)
 		}
 	}
 	if len(c.BackendInterfaces) > MaxBackendInterfaces {
-		p.add("backendInterfaces", "are %d; there can be at most %d", len(c.BackendInterfaces), MaxBackendInterfaces)
+		p.Add("backendInterfaces", "are %d; there can be at most %d", len(c.BackendInterfaces), MaxBackendInterfaces)
 	}
 	c.validateSources(p)
 	if err := CheckListen(c.APIListen); err != nil {
-		p.add("apiListen", "%v", err)
+		p.Add("apiListen", "%v", err)
 	}
 	source := func(key string, a netip.Addr, right bool, family string) {
 		if a.IsValid() && (!right || !isUnicast(a)) {
-			p.add(key, "must be an %s address of this node, not %s", family, a)
+			p.Add(key, "must be an %s address of this node, not %s", family, a)
 		} else if needsZone(a) {
-			p.add(key, noZone, a)
+			p.Add(key, noZone, a)
 		}
 	}
 	source("tunnelSource", c.TunnelSource, c.TunnelSource.Is4(), "IPv4")
@@ -51,26 +52,26 @@ func (c *Config) validate(p *problems) {
 	c.validateVIPs(p)
 }
 
-func (c *Config) validateSources(p *problems) {
+func (c *Config) validateSources(p *document.Problems) {
 	families := map[bool]int{}
 	for i, a := range c.SNATSources {
 		at := fmt.Sprintf("snatSources[%d]", i)
 		switch {
 		case !isUnicast(a):
-			p.add(at, "must be an address of this node, not %s", a)
+			p.Add(at, "must be an address of this node, not %s", a)
 		case slices.Contains(c.SNATSources[:i], a):
-			p.add(at, "names %s a second time", a)
+			p.Add(at, "names %s a second time", a)
 		case slices.ContainsFunc(c.VIPs, func(v VIP) bool { return v.Address == a }):
-			p.add(at, "%s is a VIP's address", a)
+			p.Add(at, "%s is a VIP's address", a)
 		}
 		families[a.Is6()]++
 	}
 	if max(families[false], families[true]) > datapath.MaxSources {
-		p.add("snatSources", "can have at most %d of each IP family", datapath.MaxSources)
+		p.Add("snatSources", "can have at most %d of each IP family", datapath.MaxSources)
 	}
 }
 
-func (c *Config) validateVIPs(p *problems) {
+func (c *Config) validateVIPs(p *document.Problems) {
 	vips, pairs, blocks := 0, 0, 0
 	for i := range c.VIPs {
 		v := &c.VIPs[i]
@@ -82,13 +83,13 @@ func (c *Config) validateVIPs(p *problems) {
 		}
 	}
 	if vips > MaxVIPs {
-		p.add("vips", "are %d, each port of a list counted; a node has at most %d", vips, MaxVIPs)
+		p.Add("vips", "are %d, each port of a list counted; a node has at most %d", vips, MaxVIPs)
 	}
 	if pairs > MaxBackends {
-		p.add("vips", "have %d backends in all; a node has at most %d", pairs, MaxBackends)
+		p.Add("vips", "have %d backends in all; a node has at most %d", pairs, MaxBackends)
 	}
 	if blocks > MaxRangeBlocks {
-		p.add(
+		p.Add(
 			"vips",
 			"have ranges that take %d blocks in all; a node has at most %d. Ranges that begin and end at powers of two, as in 8192-16383, take the fewest",
 			blocks, MaxRangeBlocks,
@@ -97,9 +98,9 @@ func (c *Config) validateVIPs(p *problems) {
 	c.refuseConflicts(p)
 }
 
-func (v *VIP) validate(p *problems, c *Config, at string) {
+func (v *VIP) validate(p *document.Problems, c *Config, at string) {
 	if !isUnicast(v.Address) {
-		p.add(at+".address", "must be a unicast address that is not loopback, not %s", v.Address)
+		p.Add(at+".address", "must be a unicast address that is not loopback, not %s", v.Address)
 	}
 	given := 0
 	for _, is := range []bool{v.Port != 0, !v.PortRange.IsZero(), len(v.Ports) > 0} {
@@ -108,10 +109,10 @@ func (v *VIP) validate(p *problems, c *Config, at string) {
 		}
 	}
 	if given != 1 {
-		p.add(at, "needs exactly one of port, portRange and ports")
+		p.Add(at, "needs exactly one of port, portRange and ports")
 	}
 	if v.SNAT && v.Mode != datapath.NAT {
-		p.add(at+".snat", "is for mode nat only; in mode %s backends reply to the client themselves", v.Mode)
+		p.Add(at+".snat", "is for mode nat only; in mode %s backends reply to the client themselves", v.Mode)
 	}
 	v.HealthCheck.validate(p, v, at+".healthCheck")
 	for i := range v.Backends {
@@ -121,7 +122,7 @@ func (v *VIP) validate(p *problems, c *Config, at string) {
 }
 
 // refuseTwins finds backends that are the same at one of the VIP's ports.
-func (v *VIP) refuseTwins(p *problems, at string) {
+func (v *VIP) refuseTwins(p *document.Problems, at string) {
 	ports := v.Ports
 	if len(ports) == 0 {
 		ports = []uint16{v.Port} // 0 for a range, which keeps ports
@@ -135,7 +136,7 @@ func (v *VIP) refuseTwins(p *problems, at string) {
 			key := datapath.BackendKey{Address: b.Address, Port: cmp.Or(b.Port, port)}
 			first, twice := seen[key]
 			if twice && first != i {
-				p.add(fmt.Sprintf("%s.backends[%d]", at, i), "is the same backend as backends[%d]", first)
+				p.Add(fmt.Sprintf("%s.backends[%d]", at, i), "is the same backend as backends[%d]", first)
 				break
 			}
 			seen[key] = i
@@ -143,12 +144,12 @@ func (v *VIP) refuseTwins(p *problems, at string) {
 	}
 }
 
-func (h *HealthCheck) validate(p *problems, v *VIP, at string) {
+func (h *HealthCheck) validate(p *document.Problems, v *VIP, at string) {
 	if h.Type == CheckNone {
 		return
 	}
 	if v.Protocol == datapath.UDP && h.Port == 0 {
-		p.add(
+		p.Add(
 			at,
 			"a VIP of protocol udp needs a choice: type: none, or the port of a tcp, http or https check on the backends",
 		)
@@ -158,7 +159,7 @@ func (h *HealthCheck) validate(p *problems, v *VIP, at string) {
 	check.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), max(h.Port, 1))
 	if err := check.Validate(); err != nil {
 		f := fault.From(err)
-		p.add(at+"."+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
+		p.Add(at+"."+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
 	}
 }
 
@@ -177,38 +178,38 @@ func (h *HealthCheck) Probe() probe.Check {
 	}
 }
 
-func (b *Backend) validate(p *problems, c *Config, v *VIP, at string) {
+func (b *Backend) validate(p *document.Problems, c *Config, v *VIP, at string) {
 	sameFamily := b.Address.Is4() == v.Address.Is4()
 	switch {
 	case !isUnicast(b.Address) || isReserved(b.Address):
-		p.add(at+".address", "must be the address of a machine, not %s", b.Address)
+		p.Add(at+".address", "must be the address of a machine, not %s", b.Address)
 	case b.Address == v.Address:
-		p.add(at+".address", "is the VIP's own address")
+		p.Add(at+".address", "is the VIP's own address")
 	case !v.Mode.Tunnels() && !sameFamily:
-		p.add(
+		p.Add(
 			at+".address",
 			"must be of the VIP's family (%s) in mode %s, not %s; the modes dsr-ipip and dsr-gre may mix them",
 			familyOf(v.Address), v.Mode, b.Address,
 		)
 	case v.Mode.Tunnels() && b.Address.Is4() && !c.TunnelSource.IsValid():
-		p.add(at+".address", "mode %s towards an IPv4 backend needs tunnelSource", v.Mode)
+		p.Add(at+".address", "mode %s towards an IPv4 backend needs tunnelSource", v.Mode)
 	case v.Mode.Tunnels() && b.Address.Is6() && !c.TunnelSource6.IsValid():
-		p.add(at+".address", "mode %s towards an IPv6 backend needs tunnelSource6", v.Mode)
+		p.Add(at+".address", "mode %s towards an IPv6 backend needs tunnelSource6", v.Mode)
 	}
 	switch {
 	case b.Port == 0:
 	case !v.PortRange.IsZero():
-		p.add(at+".port", "must be left out: the ports of a range are kept")
+		p.Add(at+".port", "must be left out: the ports of a range are kept")
 	case v.Mode != datapath.NAT && b.Port != v.Port:
-		p.add(at+".port", "must be the VIP's port or left out: mode %s does not rewrite ports", v.Mode)
+		p.Add(at+".port", "must be the VIP's port or left out: mode %s does not rewrite ports", v.Mode)
 	}
 	if !b.MAC.IsZero() && v.Mode != datapath.DSR {
-		p.add(at+".mac", "is for mode dsr only, not %s", v.Mode)
+		p.Add(at+".mac", "is for mode dsr only, not %s", v.Mode)
 	}
 }
 
 // refuseConflicts finds VIPs that are the same, and ranges that overlap.
-func (c *Config) refuseConflicts(p *problems) {
+func (c *Config) refuseConflicts(p *document.Problems) {
 	type place struct {
 		address  netip.Addr
 		protocol datapath.Protocol
@@ -222,7 +223,7 @@ func (c *Config) refuseConflicts(p *problems) {
 	claim := func(v *VIP, port uint16, at string) {
 		name := datapath.VIPKey{Address: v.Address, Port: port, Protocol: v.Protocol}.String()
 		if first, taken := names[name]; taken {
-			p.add(at, "%s is the same VIP as %s; a VIP is named by its first port", name, first)
+			p.Add(at, "%s is the same VIP as %s; a VIP is named by its first port", name, first)
 			return
 		}
 		names[name] = at
@@ -246,7 +247,7 @@ func (c *Config) refuseConflicts(p *problems) {
 		widest := 0 // of those before, the one that reaches furthest
 		for i := 1; i < len(spans); i++ {
 			if spans[i].First != spans[widest].First && spans[i].overlaps(spans[widest].PortRange) {
-				p.add(spans[i].at+".portRange", "%s overlaps with %s of %s, of the same address and protocol (%s, %s)",
+				p.Add(spans[i].at+".portRange", "%s overlaps with %s of %s, of the same address and protocol (%s, %s)",
 					spans[i], spans[widest], spans[widest].at, where.address, where.protocol)
 			}
 			if spans[i].Last > spans[widest].Last {

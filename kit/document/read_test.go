@@ -1,4 +1,4 @@
-package configfile_test
+package document_test
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
 
 func TestOnlyRegularFilesAreReadAndNothingIsWaitedFor(t *testing.T) {
@@ -38,20 +38,15 @@ func TestOnlyRegularFilesAreReadAndNothingIsWaitedFor(t *testing.T) {
 		dir: "not a regular file", "/dev/zero": "not a regular file", "/dev/tty": "cannot read",
 		at("kmsg"): "cannot read", // also where it may not be opened
 	} {
-		for what, read := range map[string]func() error{
-			"document": func() error { _, err := configfile.Load(name); return err },
-			"password": func() error { _, err := configfile.ParseIn(dir, []byte(bgp("passwordFile: "+name))); return err },
-		} {
-			done := make(chan error, 1)
-			go func() { done <- read() }()
-			select {
-			case err := <-done:
-				if err == nil || !strings.Contains(err.Error(), want) || !fault.Is(err, fault.Invalid) {
-					t.Errorf("%s as %s: %v, want %q", name, what, err, want)
-				}
-			case <-time.After(time.Minute):
-				t.Errorf("%s as %s: it is waited for", name, what)
+		done := make(chan error, 1)
+		go func() { _, err := document.Read(name, 1<<20); done <- err }()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), want) || !fault.Is(err, fault.Invalid) {
+				t.Errorf("%s: %v, want %q", name, err, want)
 			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s: reading blocks", name)
 		}
 	}
 }
@@ -63,7 +58,10 @@ func TestALongFileIsReadWhole(t *testing.T) {
 	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := configfile.Read(path); err != nil || string(got) != want {
+	if got, err := document.Read(path, int64(len(want))); err != nil || string(got) != want {
 		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+	if _, err := document.Read(path, int64(len(want))-1); err == nil || !strings.Contains(err.Error(), "is larger than") {
+		t.Errorf("a file that is too large: %v", err)
 	}
 }

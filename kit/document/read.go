@@ -1,4 +1,4 @@
-package configfile
+package document
 
 import (
 	"errors"
@@ -10,9 +10,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Read reads a regular file of at most MaxFileSize bytes. It never blocks: a pipe would otherwise
-// block the reload, and with it the shutdown of the process.
-func Read(path string) ([]byte, error) {
+// Read returns the content of a regular file of at most limit bytes. It never blocks: a pipe would
+// otherwise block a reload, and with it the shutdown of the process. Its errors are faults of kind
+// Invalid that name the path.
+func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator chooses the path
 	if err != nil {
 		return nil, unreadable(path, err)
@@ -25,15 +26,15 @@ func Read(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fault.New(fault.Invalid, "cannot read %s: it is not a regular file", path)
 	}
-	raw, err := io.ReadAll(io.LimitReader(impatient{f}, MaxFileSize+1))
+	raw, err := io.ReadAll(io.LimitReader(impatient{f}, limit+1))
 	if errors.Is(err, syscall.EAGAIN) {
 		return nil, fault.New(fault.Invalid, "cannot read %s: reading it would block", path)
 	}
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	if len(raw) > MaxFileSize {
-		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", path, MaxFileSize)
+	if int64(len(raw)) > limit {
+		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", path, limit)
 	}
 	return raw, nil
 }
