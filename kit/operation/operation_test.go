@@ -155,7 +155,7 @@ func TestWhatFailsFailsForGoodWithoutInnerDetails(t *testing.T) {
 		o    operation.Operation
 		want string
 	}{
-		{inner, "internal error; the daemon's log has the details under operation " + inner.ID},
+		{inner, "internal error; the service's log has the details under operation " + inner.ID},
 		{plain, "the paint is dry"},
 	} {
 		if o := s.await(c.o); words.Of(&o) != "broken" || o.Job.Error != c.want || o.Job.Attempt != 1 {

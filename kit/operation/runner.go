@@ -20,6 +20,9 @@ import (
 // Life is how long an operation is kept after it has ended.
 const Life = 24 * time.Hour
 
+// expirePage is how many rows Expire deletes in one transaction.
+const expirePage = 500
+
 // queue is the only queue of operations.
 const queue = "operations"
 
@@ -144,7 +147,7 @@ func publicText(err error, operation string) string {
 	if f.Kind != fault.Internal {
 		return f.Message
 	}
-	return f.Message + "; the daemon's log has the details under operation " + operation
+	return f.Message + "; the service's log has the details under operation " + operation
 }
 
 // Await waits until an operation has ended, at most limit, and reads it again.
@@ -182,13 +185,19 @@ func (r *Runner) CleanUp(ctx context.Context, o *Operation) error {
 }
 
 // Expire deletes operations that ended more than Life ago.
+//
+// Rows of operations go first: without its row an operation is not found, while a row without its job
+// could not be read.
 func (r *Runner) Expire(ctx context.Context) error {
-	if _, err := jobs.DeleteFinished(ctx, r.db, r.now().Add(-Life), 500); err != nil {
+	before := r.now().Add(-Life)
+	if _, err := r.db.DeletePages(
+		ctx, expirePage,
+		`DELETE FROM operations WHERE id IN (SELECT operations.id FROM jobs JOIN operations ON operations.id = jobs.id
+			WHERE jobs.finished_at IS NOT NULL AND jobs.finished_at < ? LIMIT ?)`,
+		db.At(before),
+	); err != nil {
 		return err
 	}
-	return r.db.Update(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx,
-			"DELETE FROM operations WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = operations.id)")
-		return err
-	})
+	_, err := jobs.DeleteFinished(ctx, r.db, before, expirePage)
+	return err
 }

@@ -16,12 +16,13 @@ var (
 	errBadKey = fault.New(
 		fault.Invalid, "the handshake of a WebSocket has one header Sec-WebSocket-Key, of 16 bytes in base64",
 	)
+	errBody = fault.New(fault.Invalid, "the handshake of a WebSocket has no body")
 	errForeignPage = fault.New(fault.Denied, "a page of another site may not open a socket here").WithCode("browser")
 )
 
 // CheckUpgrade returns why a request cannot become a WebSocket, or nil if it can. It applies the
-// rules of RFC 6455 section 4.2.1 that the library checks when it responds. Call it before anything
-// is spent or recorded for a socket. Its faults are of kind UpgradeRequired, Invalid or, for a page
+// rules of RFC 6455 section 4.2.1 that the library checks when it responds, and refuses requests with
+// a body. Call it before anything is spent or recorded for a socket. Its faults are of kind UpgradeRequired, Invalid or, for a page
 // of another site, Denied.
 func CheckUpgrade(r *http.Request) error {
 	switch keys := r.Header.Values("Sec-WebSocket-Key"); {
@@ -31,6 +32,8 @@ func CheckUpgrade(r *http.Request) error {
 		return errNoUpgrade
 	case len(keys) != 1 || !isKey(strings.TrimSpace(keys[0])):
 		return errBadKey
+	case r.ContentLength != 0: // the server would wait for the body when the connection is taken over
+		return errBody
 	}
 	// Commands send no Origin; browsers always do.
 	if origin := r.Header.Get("Origin"); origin != "" {

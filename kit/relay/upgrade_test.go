@@ -30,6 +30,16 @@ func handshake(t *testing.T, header ...string) *http.Request {
 	return r
 }
 
+func TestAHandshakeWithABodyIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, length := range map[string]int64{"chunked": -1, "of a known length": 5} {
+		r := with(handshake(t), func(r *http.Request) { r.ContentLength = length })
+		if err := relay.CheckUpgrade(r); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // The library's refusals have its own body, and come after a ticket was spent.
 func TestExactlyWhatTheLibraryRefusesIsRefusedBefore(t *testing.T) {
 	t.Parallel()
