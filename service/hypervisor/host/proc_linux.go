@@ -42,24 +42,3 @@ func memoryOfHost() int {
 	}
 	return 0
 }
-
-// descendants returns the pids of all processes below one.
-func descendants(pid int) []int {
-	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	if err != nil {
-		return nil
-	}
-	var all []int
-	for _, list := range lists {
-		raw, err := os.ReadFile(list) //nolint:gosec // of /proc
-		if err != nil {
-			continue // the process has ended
-		}
-		for field := range strings.FieldsSeq(string(raw)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				all = append(append(all, child), descendants(child)...)
-			}
-		}
-	}
-	return all
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/process"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/network"
@@ -64,7 +65,7 @@ func (h *Host) Confine(ctx context.Context, r *record.VM, instance backend.Insta
 		return nil
 	}
 	err := h.groups.Create(r.ID, limitsOf(r))
-	for _, pid := range append([]int{instance.PID()}, descendants(instance.PID())...) {
+	for _, pid := range append([]int{instance.PID()}, process.Descendants(instance.PID())...) {
 		if err == nil {
 			err = h.groups.Add(r.ID, pid)
 		}

@@ -5,10 +5,8 @@ package qemu
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -183,74 +181,21 @@ func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteClo
 	name := map[backend.Channel]string{
 		backend.AgentChannel: agentSocket, backend.ConsoleChannel: serialSocket, backend.ScreenChannel: vncSocket,
 	}[c]
-	conn, err := dial(ctx, i.folder, name, i.process.PID)
+	conn, err := process.Dial(ctx, filepath.Join(i.folder, runFolder), name, i.process.PID)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fault.New(fault.Conflict, "the VM has no %s", c).WithCode("no_" + string(c))
 	}
 	return conn, err
 }
 
-// dial connects to a socket. It fails unless the process listens on it, since something else may
-// have been put in its place.
-func dial(ctx context.Context, folder, name string, pid int) (net.Conn, error) {
-	run, err := openRun(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = run.Close() }() // it was only a place to begin
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", within(run, name))
-	if err != nil {
-		return nil, err
-	}
-	if err := listensBehind(conn, pid); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
-}
-
-// openRun opens QEMU's run folder. Paths below it use the descriptor, so that they are short enough
-// for sockets wherever the data is.
-func openRun(folder string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(folder, runFolder), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-}
-
-func within(run *os.File, name string) string {
-	return fmt.Sprintf("/proc/self/fd/%d/%s", run.Fd(), name)
-}
-
-// listensBehind checks that a process listens on the connected socket.
-func listensBehind(conn net.Conn, pid int) error {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var peer *unix.Ucred
-	var credErr error
-	if err := raw.Control(
-		func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) },
-	); err != nil { //nolint:gosec // a file's number is small
-		return err
-	}
-	if credErr != nil {
-		return credErr
-	}
-	if int(peer.Pid) != pid {
-		return fmt.Errorf("process %d listens on the VM's socket, not its own process %d", peer.Pid, pid)
-	}
-	return nil
-}
-
 // dialMonitor connects to the monitor of a QEMU process.
-func dialMonitor(ctx context.Context, folder string, p *process.Process, wait bool) (*qmp.Client, error) {
-	run, err := openRun(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = run.Close() }() // it was only a place to begin
-	return qmp.Dial(
-		ctx, within(run, qmpSocket),
-		qmp.Options{Wait: wait, Check: func(conn net.Conn) error { return listensBehind(conn, p.PID) }},
-	)
+func dialMonitor(ctx context.Context, folder string, p *process.Process, wait bool) (monitor *qmp.Client, err error) {
+	err = process.InFolder(filepath.Join(folder, runFolder), qmpSocket, func(path string) error {
+		check := func(conn net.Conn) error { return process.CheckListener(conn, p.PID) }
+		monitor, err = qmp.Dial(ctx, path, qmp.Options{Wait: wait, Check: check})
+		return err
+	})
+	return monitor, err
 }
 
 // Metrics reads the process's usage from the host and the disk counters from QEMU.

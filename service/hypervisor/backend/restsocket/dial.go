@@ -4,55 +4,13 @@ package restsocket
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
-
-// dial connects to a socket in a run folder. It fails unless the process with this PID listens on
-// it, since something else may have been put in its place.
-func dial(ctx context.Context, run, name string, pid int) (net.Conn, error) {
-	folder, err := os.OpenFile(run, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = folder.Close() }() // it was only a place to begin
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), name))
-	if err != nil {
-		return nil, err
-	}
-	if err := listensBehind(conn, pid); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
-}
-
-// listensBehind checks that a process listens on the connected socket.
-func listensBehind(conn net.Conn, pid int) error {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var peer *unix.Ucred
-	var credErr error
-	err = raw.Control(
-		func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) },
-	) //nolint:gosec // a file's number is small
-	if err = errors.Join(err, credErr); err != nil {
-		return err
-	}
-	if int(peer.Pid) != pid {
-		return fmt.Errorf("process %d listens on the VM's socket, not its own process %d", peer.Pid, pid)
-	}
-	return nil
-}
 
 // vsockLimit is the timeout for forwarding a connection to the guest, whose processors may be
 // paused.

@@ -349,7 +349,7 @@ func (v *VM) Close() (err error) {
 }
 
 func (v *VM) dialSocket(ctx context.Context, name string) (net.Conn, error) {
-	return dial(ctx, v.run, name, v.process.PID)
+	return process.Dial(ctx, v.run, name, v.process.PID)
 }
 
 // Socket connects to one of the program's sockets.

@@ -78,7 +78,7 @@ type agentStream struct {
 	in, out *os.File // of the agent
 
 	cmd     *exec.Cmd
-	said    tail
+	said    firstBytes
 	started sync.Once
 	reason  error // why it did not start, once started is done; nil if it did
 
@@ -134,24 +134,24 @@ func (s *agentStream) Close() error {
 	return errors.Join(s.in.Close(), s.out.Close())
 }
 
-// tail keeps the beginning of what is written to it and discards the rest.
-type tail struct {
+// firstBytes keeps the first 4 KiB that are written to it and discards the rest.
+type firstBytes struct {
 	mu   sync.Mutex
 	kept bytes.Buffer
 }
 
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (f *firstBytes) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	const most = 4096
-	t.kept.Write(b[:min(len(b), max(0, most-t.kept.Len()))])
+	f.kept.Write(b[:min(len(b), max(0, most-f.kept.Len()))])
 	return len(b), nil
 }
 
-func (t *tail) bytes() []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return bytes.Clone(t.kept.Bytes())
+func (f *firstBytes) bytes() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return bytes.Clone(f.kept.Bytes())
 }
 
 func (i *Instance) dialConsole() (io.ReadWriteCloser, error) {
