@@ -18,12 +18,13 @@
 //
 // # Ownership of state
 //
-//   - Service holds what New made of the settings. It is never changed, so it needs no lock.
-//   - controller holds everything that changes while the node runs, behind one lock that nobody else
-//     takes: the document in force, the inputs of the plan, and what was last passed to the kernel,
-//     the prober and the speaker. Changing an input wakes run; only run carries changes out.
-//   - document holds what is known about the file: when it was loaded, and its error if it was refused.
-//   - plane, prober and speaker have their own state and know nothing of the controller's.
+//   - Service holds the state that New builds from the settings. It never changes and needs no lock.
+//   - controller holds everything that changes while the node runs, behind one lock that only it
+//     takes: the current document, the inputs of the plan, and what was last passed to the kernel,
+//     the prober and the speaker. Changing an input wakes run; only run applies changes.
+//   - watchedFile holds the state of the configuration file: when it was loaded, and its error if it
+//     was refused.
+//   - plane, prober and speaker have their own state and do not know the controller's.
 //
 // # States of a backend, for each VIP that it serves
 //
