@@ -287,7 +287,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	default:
 	}
 	if ctx.Err() != nil && errors.Is(workloadErr, context.Canceled) {
-		return nil // it was asked to end before it had begun
+		return nil // ctx ended before it had started
 	}
 	return workloadErr
 }

@@ -63,8 +63,8 @@ func (s *suspect) refusedAgain(seq int64) bool {
 
 func (s *suspect) isSuspected() bool { return s.refusals >= suspectAfter }
 
-// newcomers is added while only a newcomer can show whether the server accepts
-// others, and nil otherwise.
+// newcomers returns added if only a new event can show whether the server accepts others, and
+// otherwise nil.
 func (s *suspect) newcomers(added <-chan struct{}) <-chan struct{} {
 	if s.isSuspected() && s.alone {
 		return added

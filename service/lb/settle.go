@@ -112,7 +112,9 @@ func (c *controller) settle(ctx context.Context) {
 		announced = toAnnounce(wanted, inKernel)
 	}
 	speakErr := c.announce(announced, cfg.BGP)
-	if news { // after the kernel, through which some backends are probed, and after the addresses that new sessions start with
+	// After the kernel, through which some backends are probed, and after the addresses that new
+	// sessions start with.
+	if news {
 		c.tell(cfg)
 	}
 

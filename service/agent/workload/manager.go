@@ -165,7 +165,7 @@ func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.Client, strin
 				m.cfg.Log.Error("read deployments; it is tried again", "error", err)
 			}
 		}
-		_ = routine.Run(m.cfg.Log, "leftover containers", func() { m.removeLeftovers(ctx) }) // logged; the next round repeats it
+		_ = routine.Run(m.cfg.Log, "leftover containers", func() { m.removeLeftovers(ctx) }) // logged
 		select {
 		case <-ctx.Done():
 			return nil

@@ -318,7 +318,7 @@ func (w *worker) hold(ctx context.Context, r row, c podman.Listed) (time.Duratio
 	if err := w.m.podman.StartContainer(ctx, c.ID); err != nil { // no effect if it is running
 		return 0, err
 	}
-	if d := r.Desired.V; r.Status != "failed" || r.Revision != d.Revision { // the agent stopped before it stored the status
+	if d := r.Desired.V; r.Status != "failed" || r.Revision != d.Revision { // it was not stored yet
 		return w.m.cfg.Look, w.say(
 			ctx, d, "failed", oneLine(cmp.Or(r.Rollback, "version "+d.Version+" had failed here before")),
 		)
