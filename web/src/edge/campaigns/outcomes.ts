@@ -6,7 +6,7 @@ import { outcomeTones } from '../states';
 
 export const outcomes = ['succeeded', 'failed', 'in_progress', 'pending', 'waiting', 'removed'] as const;
 
-/** The parts of a progress bar. Devices that have not been asked yet are left empty. */
+/** The parts of a progress bar. Devices that have not started are left empty. */
 export function outcomeParts(campaign: Pick<Campaign, 'counts'>): Part[] {
   return (['succeeded', 'failed', 'in_progress'] as const).map((o) => ({ label: words(o), value: campaign.counts[o], tone: outcomeTones[o] }));
 }

@@ -1,4 +1,4 @@
-/** The actions on a device: update, delete. */
+/** The actions on a device: update, forget. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { useConfirm } from '../../ui/confirm';
