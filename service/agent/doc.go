@@ -28,8 +28,8 @@
 //
 // # Invariants
 //
-//   - An event or change that a local program was told is accepted survives kill -9 and power loss,
-//     and is sent until the control plane has responded to it.
+//   - Events and changes that were acknowledged to a local program survive kill -9 and power loss.
+//     They are sent until the control plane has responded.
 //   - Only heartbeats are sent until one has been answered. After that, each loop waits for a
 //     random time, so that the agents of a fleet do not all reconnect in the same moment.
 //   - The identity is one file that is replaced as a whole, so key and certificate always match. If

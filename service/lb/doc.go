@@ -5,10 +5,10 @@
 //
 //	service.go     New, Run and Serve
 //	config.go      settings of the process; configfile/: the document
-//	controller.go  the owner of all changing state; settle.go: applies changes of it
+//	controller.go  owns all changing state; settle.go: applies its changes
 //	plan.go        the rules: what the datapath should do, as a pure function
 //	announce.go    the addresses that BGP announces
-//	watch.go       loading the document, and again when it changes
+//	watch.go       loads the document, and again whenever it changes
 //	key.go         keys of the API; gate.go: authentication, authorization, audit lines
 //	http.go        the HTTP handler; http_api.go: translation of the contract
 //	snapshot.go    the state of the node at one moment; metrics.go: the same for Prometheus

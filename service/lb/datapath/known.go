@@ -22,8 +22,8 @@ const (
 // state is the content of the kernel's maps. It serves to write only differences.
 type state struct {
 	host      programHost
-	vips      map[string]*knownVIP // whether the ID at this index is used by a VIP
-	ids       []bool               // taken ids of VIPs
+	vips      map[string]*knownVIP // by name
+	ids       []bool               // whether a VIP has the ID at this index
 	places    []programMember
 	mtus      map[uint16]uint16       // by place: the MTU of the node's route to the backend
 	origins   map[programOrigin]bool  // sources of the replies of NAT VIPs
@@ -37,10 +37,10 @@ type knownVIP struct {
 	id      uint32
 	flags   uint32
 	limit   uint32
-	members map[BackendKey]uint16
-	tabled  bool    // this process has written its hash table
-	table   []share // the content of the hash table
-	routed  bool    // packets find it, under key
+	members map[BackendKey]uint16 // the place of each backend
+	tabled  bool                  // this process has written its hash table
+	table   []share               // the content of the hash table
+	routed  bool                  // packets find it, under key
 }
 
 // share is a backend's share of a hash table.
