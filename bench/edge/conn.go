@@ -80,7 +80,7 @@ const (
 	noStamp   = "1000000000000000000"
 )
 
-// post prepares a POST request. If the body contains stampMark, at stamps it.
+// post prepares a POST request. If the body contains stampMark, request.at stamps it.
 func post(addr, path, token, body string) request {
 	auth := ""
 	if token != "" {

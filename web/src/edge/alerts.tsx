@@ -60,7 +60,7 @@ function Handled({ alert: a }: { alert: Alert }) {
   );
 }
 
-/** The length of a shift. */
+/** The proposed duration of a silence: a shift. */
 const proposedMs = 8 * 3600_000;
 
 /** The actions on an alert, and the dialog for their input. */

@@ -21,7 +21,7 @@ export function uptime(vm: Pick<VM, 'state' | 'started_at'>, now: number): strin
   return duration(Math.max(0, (now - Date.parse(vm.started_at)) / 1000));
 }
 
-/** The free part of a resource, at least 0. If it is overcommitted, the note says by how much. */
+/** The free part of a resource, at least 0. If more was given than exists, the note says how much. */
 export function left(all: number, free: number, text: (n: number) => string): { value: string; note: string; bad: boolean } {
   const over = free < 0;
   return { value: text(Math.max(0, free)), note: over ? `overcommitted: ${text(all - free)} given of ${text(all)}` : `of ${text(all)}`, bad: over };

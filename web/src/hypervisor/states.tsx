@@ -24,7 +24,7 @@ const verbs: Record<State, readonly Verb[]> = {
   starting: ['stop', 'delete'],
   running: ['stop', 'pause', 'clone', 'delete'],
   paused: ['resume', 'stop', 'clone', 'delete'],
-  // Stopping again allows to force it.
+  // A second stop can be forced.
   stopping: ['stop', 'delete'],
   // A deletion may have been interrupted when the daemon stopped.
   deleting: ['delete'],

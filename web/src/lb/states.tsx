@@ -27,7 +27,7 @@ export function tally(backends: readonly Pick<Backend, 'state'>[]): Tally {
   return { total: backends.length, healthy: of('healthy'), draining: of('draining'), down: of('down') };
 }
 
-/** A VIP without a healthy backend refuses new connections. */
+/** A VIP without a healthy backend takes no new connections. */
 export function vipTone(t: Tally): Tone {
   return t.healthy === 0 ? 'bad' : t.healthy < t.total ? 'warn' : 'ok';
 }

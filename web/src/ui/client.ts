@@ -37,9 +37,9 @@ interface ErrorParts {
 }
 
 /**
- * The parts of an error's body, for all services: `{error: {code, message, …}}`, `{error: message,
- * code, …}`, `{error: message}`, `{detail: message}`, `{success: false, data: null, error:
- * message}`.
+ * The parts of an error's body, for all services: `{error: {code, message, …}}`,
+ * `{error: message, code, …}`, `{error: message}`, `{detail: message}`,
+ * `{success: false, data: null, error: message}`.
  */
 function partsOf(body: unknown): ErrorParts | undefined {
   if (typeof body !== 'object' || body === null) return undefined;

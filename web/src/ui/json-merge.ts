@@ -20,7 +20,7 @@ export interface Merge {
 }
 
 /**
- * Applies the changes from base to mine to theirs. Objects are merged by key. All other values,
+ * Merges the changes between base and mine into theirs. Objects are merged by key. All other values,
  * including arrays, are merged as a whole.
  */
 export function mergeJson(base: Json, mine: Json, theirs: Json, path = ''): Merge {

@@ -30,7 +30,8 @@ function lastOf(s: Series, unit: string): string {
 }
 
 /**
- * The minimum width of the time axis, so that a plot that has just started does not move too fast.
+ * The minimum width of the time axis in seconds, so that a plot that has just started does not move
+ * too fast.
  */
 const shortestSeconds = 60;
 
