@@ -20,8 +20,8 @@ export interface Merge {
 }
 
 /**
- * Merges the changes between base and mine into theirs. Objects are merged by key. All other values,
- * including arrays, are merged as a whole.
+ * Merges the changes between base and mine into theirs. Objects are merged by key. All other
+ * values, including arrays, are merged as a whole.
  */
 export function mergeJson(base: Json, mine: Json, theirs: Json, path = ''): Merge {
   if (equalJson(mine, theirs) || equalJson(mine, base)) return { merged: theirs, conflicts: [] };
