@@ -1,12 +1,11 @@
-// Package e2e tests the mainstay program from outside: real processes, real
-// databases, real file systems, killed and filled up in earnest.
+// Package e2e tests the mainstay program from outside: with real processes, databases and file
+// systems, by killing processes and by filling disks.
 //
-// It is a module of its own, so that what only tests need stays out of the
-// product's dependencies. Run it with
+// It is a separate module, so that dependencies of tests alone stay out of the product. Run it with
 //
 //	go test ./...
 //
-// MAINSTAY_KILLS or -kills sets how often the crash tests kill the server,
-// MAINSTAY_BINARY names a program to test instead of building one, and
-// MAINSTAY_REQUIRE=all fails the tests that would be skipped for want of an engine.
+// MAINSTAY_KILLS or -kills sets how often the crash tests kill the server. MAINSTAY_BINARY names a
+// program to test instead of building one. MAINSTAY_REQUIRE=all fails tests that would otherwise be
+// skipped because an engine is missing.
 package e2e

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// call asks the product's API for something, for all that is not load.
+// call sends a request to the product's API. It is for everything except load.
 func (p *process) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -47,10 +47,10 @@ func (p *process) call(ctx context.Context, method, path string, in, out any) er
 // object is a JSON object under construction.
 type object = map[string]any
 
-// site is a site that the load speaks for.
+// site holds the credentials of a site in the load.
 type site struct{ id, token string }
 
-// enroll makes a site over the API.
+// enroll creates a site through the API.
 func (p *process) enroll(ctx context.Context, name string) (site, error) {
 	var e struct {
 		SiteID     string `json:"site_id"`
@@ -62,12 +62,12 @@ func (p *process) enroll(ctx context.Context, name string) (site, error) {
 
 const eventsPath = "/api/v1/events"
 
-// eventBody is an event with a payload of 200 bytes.
+// eventBody returns an event with a payload of 200 bytes.
 func eventBody(siteID string) string {
 	return fmt.Sprintf(`{"site_id":%q,"topic":"line/temperature","payload":%s}`, siteID, payload())
 }
 
-// payload is a JSON object of 200 bytes that says when it was sent.
+// payload returns a JSON object of 200 bytes with the time at which it was sent.
 func payload() string {
 	head, tail := `{`+stampMark+noStamp+`,"text":"`, `"}`
 	return head + strings.Repeat("x", 200-len(head)-len(tail)) + tail

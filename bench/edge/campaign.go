@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// campaignSection measures a rollout to a large fleet, and what ingest feels of it.
+// campaignSection measures a rollout to a large fleet, and its effect on ingest.
 func campaignSection(ctx context.Context, o options, r *report) (err error) {
-	// A connection for each site, as in the field: with few of them, slow answers
-	// would delay the sending of later events and count many times.
+	// Use a connection for each site, as in the field. With fewer, a slow response would delay
+	// later events and count several times.
 	const sites, connections, lightRate = 200, 200, 200
 	devices := 100_000
 	if o.quick {
@@ -106,8 +106,8 @@ type campaignState struct {
 	Counts  struct{ Pending, Total int }
 }
 
-// rollout does one step of a campaign under load. It returns how long the step
-// took until all its devices were asked, and after how long it was answered.
+// rollout does one step of a campaign under load. It returns the time until all devices of the step
+// had been asked, and the time until the request was answered.
 func (p *process) rollout(
 	ctx context.Context, id, action string, light load,
 ) (took, answered time.Duration, during result, err error) {
@@ -117,7 +117,7 @@ func (p *process) rollout(
 	done := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		res, _ := light.run(loading) // ends by being stopped
+		res, _ := light.run(loading) // it is stopped, so an error is expected
 		done <- res
 	}()
 	var c campaignState
@@ -125,7 +125,7 @@ func (p *process) rollout(
 	answered = time.Since(begin)
 	for err == nil && c.Rollout.Phase != "idle" {
 		select {
-		case <-time.After(250 * time.Millisecond): // a read counts the campaign's devices, which is work too
+		case <-time.After(250 * time.Millisecond): // not more often, since each read counts the campaign's devices
 		case <-ctx.Done():
 		}
 		err = p.call(ctx, "GET", "/ota/campaigns/"+id, nil, &c)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// conn is a kept-alive HTTP/1.1 connection that does no more than a load
-// generator needs: it knows Content-Length, which all that is measured sends.
+// conn is a kept-alive HTTP/1.1 connection with just the features that the load generator needs. It
+// relies on Content-Length, which all measured servers send.
 type conn struct {
 	c   net.Conn
 	buf []byte
@@ -68,8 +68,8 @@ func (c *conn) roundTrip(request []byte) (status int, err error) {
 
 func (c *conn) close() { _ = c.c.Close() }
 
-// request is a prepared HTTP request. If stamp is positive, the time at which it
-// is sent is written there, as 19 digits of nanoseconds.
+// request is a prepared HTTP request. If stamp is positive, it is the offset at which the time of
+// sending is written, as 19 digits of nanoseconds.
 type request struct {
 	bytes []byte
 	stamp int
@@ -80,7 +80,7 @@ const (
 	noStamp   = "1000000000000000000"
 )
 
-// post prepares a POST. A body with stampMark gets stamped.
+// post prepares a POST request. If the body contains stampMark, request.at stamps it.
 func post(addr, path, token, body string) request {
 	auth := ""
 	if token != "" {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// deliverySection measures how fast and how late events reach a target.
+// deliverySection measures throughput and latency of deliveries to a target.
 func deliverySection(ctx context.Context, o options, r *report) (err error) {
 	const sites, burstConnections, directConnections = 32, 64, 16
 	events, lightRate := 20_000, 200

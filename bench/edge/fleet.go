@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// patient keeps sites that send no heartbeats from going offline meanwhile.
+// patient keeps sites that send no heartbeats from going offline during a measurement.
 const patient = "--heartbeat-interval=1h"
 
 var fleetPaths = []string{"/overview", "/sites?limit=100", "/devices?limit=100"}
 
-// fleetSection measures what the size of the fleet costs its readers.
+// fleetSection measures how the size of the fleet affects reads.
 func fleetSection(ctx context.Context, o options, r *report) error {
 	const sites = 200
 	small, large, requests := 1_000, 100_000, 300

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// heartbeatSection measures what a large fleet of silent sites costs: each has a
-// connection of its own, as agents do, and beats once an interval.
+// heartbeatSection measures the cost of a large fleet of idle sites. Each has its own connection,
+// as agents do, and sends one heartbeat per interval.
 func heartbeatSection(ctx context.Context, o options, r *report) (err error) {
 	sites, interval, rounds := 10_000, 30*time.Second, 2
 	if o.quick {
@@ -73,7 +73,7 @@ func heartbeatSection(ctx context.Context, o options, r *report) (err error) {
 	return ctx.Err()
 }
 
-// beat lets every site beat once, evenly spread over the interval.
+// beat sends one heartbeat for every site, evenly spread over the interval.
 func beat(ctx context.Context, p *process, sites []site, conns []*conn, interval time.Duration) result {
 	var (
 		mu  sync.Mutex

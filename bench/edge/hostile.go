@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// hostileSection measures what clients notice of an attack: connections that send the head of a
-// request and then a byte of its body now and then, some without credentials, some with a token
-// that leaked, and as many streams of that token as it can get.
+// hostileSection measures the effect of an attack on other clients. The attack consists of
+// connections that send the head of a request and then a byte of its body from time to time, some
+// without credentials, some with a leaked token, and of as many streams as that token can open.
 func hostileSection(ctx context.Context, o options, r *report) (err error) {
 	clients, hostile := 200, 5000
 	if o.quick {
@@ -83,11 +83,11 @@ func hostileSection(ctx context.Context, o options, r *report) (err error) {
 	return ctx.Err()
 }
 
-// trickle keeps a connection that sends head and then a byte a second.
+// trickle keeps a connection open that sends head and then one byte per second.
 func trickle(ctx context.Context, addr, head string) {
 	more := "x"
 	if strings.HasPrefix(head, "GET") {
-		more = "" // a stream is only read
+		more = "" // a stream only reads
 	}
 	for ctx.Err() == nil {
 		c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
@@ -102,7 +102,7 @@ func trickle(ctx context.Context, addr, head string) {
 	}
 }
 
-// healthz times a probe over a connection of its own.
+// healthz measures a probe over its own connection.
 func healthz(addr string) (time.Duration, error) {
 	began := time.Now()
 	c, err := dial(addr)

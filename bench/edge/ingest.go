@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// measurement is a load's result with what it cost the measured process.
+// measurement is the result of a load, with the processor time of the measured process.
 type measurement struct {
 	result
 	cpu time.Duration
 }
 
-// perRequest is the measured process's processor time for one request.
+// perRequest returns the processor time of the measured process per request.
 func (m *measurement) perRequest() time.Duration {
 	if m.requests == 0 {
 		return 0
@@ -24,15 +24,15 @@ func (m *measurement) perRequest() time.Duration {
 	return m.cpu / time.Duration(m.requests)
 }
 
-// contender is one of the things that ingest is compared between.
+// contender is one of the servers that are compared.
 type contender struct {
 	name  string
 	start func(dir string) (*process, error)
 	load  func(p *process, connections int) (measurement, error)
 }
 
-// ingestSection measures durable ingest against the same handler without
-// storage, JetStream, and the disk.
+// ingestSection compares durable ingest with the same handler without storage, with JetStream, and
+// with the disk.
 func ingestSection(ctx context.Context, o options, r *report) error {
 	contenders := []contender{
 		{"Mainstay edge, durable", func(dir string) (*process, error) { return startProduct(ctx, o, dir) },
@@ -100,7 +100,7 @@ func ingestSection(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// measure runs one contender on a fresh folder.
+// measure runs one contender on a new folder.
 func (c contender) measure(o options, connections int) (_ measurement, err error) {
 	dir, err := os.MkdirTemp(o.dir, "ingest-")
 	if err != nil {
@@ -124,7 +124,7 @@ func eventLoad(ctx context.Context, o options, p *process, connections int, s si
 	return measurement{res, p.cpu() - before}, err
 }
 
-// diskRate appends 4 KiB and syncs, over and over.
+// diskRate returns how often per second 4 KiB can be appended and synced.
 func diskRate(o options) (float64, error) {
 	f, err := os.Create(filepath.Join(o.dir, "disk"))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// result is what a load saw.
+// result is the result of a load.
 type result struct {
 	requests  int
 	errors    int
@@ -21,7 +21,7 @@ func (r *result) rate() float64 { return float64(r.requests) / r.elapsed.Seconds
 
 func (r *result) quantile(q float64) time.Duration { return quantile(r.latencies, q) }
 
-// quantile expects sorted values.
+// quantile returns a quantile of sorted values.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -33,13 +33,13 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 type load struct {
 	addr        string
 	connections int
-	want        int                 // status; anything else is an error
-	request     func(i int) request // of connection i; called once, the bytes are then its own
-	pace        time.Duration       // between a connection's requests; 0 sends as fast as answers come
-	total       int                 // requests of all connections; 0 continues until the duration is over
+	want        int                 // expected status; anything else is an error
+	request     func(i int) request // called once for each connection i, which then owns the bytes
+	pace        time.Duration       // interval of a connection's requests; 0 sends the next one after each response
+	total       int                 // requests of all connections; 0 continues until the end of duration
 	warmup      time.Duration       // not counted
 	duration    time.Duration       // ends the load when total is 0
-	started     func()              // called when counting begins
+	started     func()              // called when the measurement starts
 }
 
 // run sends the load.
@@ -101,8 +101,8 @@ func (l load) drive(ctx context.Context, i int, c *conn, begin, end time.Time, q
 		sent := time.Now()
 		if l.pace > 0 {
 			time.Sleep(next.Sub(sent))
-			// What is late counts from when it was due; a stall must not hide the
-			// requests that it kept from being sent.
+			// The latency of a late request counts from when it was due. Otherwise a stall would
+			// hide the requests that it delayed.
 			sent = next
 			next = next.Add(l.pace)
 		}

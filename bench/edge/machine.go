@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// header says where and how the numbers came about.
+// header reports where and how the numbers were measured.
 func (r *report) header(dir string) {
 	r.say("# Edge control plane: measurements\n")
 	command := "go run ./edge"
@@ -46,7 +46,7 @@ func cpuModel() string {
 
 func kernel() string { return runtime.GOOS + " " + firstLine("/proc/sys/kernel/osrelease") }
 
-// fileSystem is the type of the innermost mount that holds dir.
+// fileSystem returns the type of the innermost mount that contains dir.
 func fileSystem(dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func firstLine(path string) string {
 	return line
 }
 
-// fileLimit is how many files, and so connections, this process may have open.
+// fileLimit returns how many files, and so connections, this process may have open.
 func fileLimit() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

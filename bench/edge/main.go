@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	duration time.Duration
 	warmup   time.Duration
 	rounds   int
 	quick    bool
-	dir      string // everything that is written goes below it
-	product  string // the built binary
+	dir      string // folder for all files that are written
+	product  string // path of the built binary
 }
 
 var sections = []struct {
@@ -105,8 +105,8 @@ func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// buildProduct builds in the product's own module, so that it stands on the
-// versions that it is shipped with, not on those that the comparisons bring.
+// buildProduct builds the product in its own module, so that it uses the versions of dependencies
+// that it is shipped with, not those of the benchmark module.
 func buildProduct(ctx context.Context, out string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// natsLoad publishes to JetStream, each client waiting for the acknowledgement
-// before its next message, as the connections of the other loads do.
+// natsLoad publishes to JetStream. Each client waits for the acknowledgement before its next
+// message, like the connections of the other loads.
 func natsLoad(ctx context.Context, o options, p *process, clients int) (measurement, error) {
 	streams := make([]nats.JetStreamContext, clients)
 	for i := range streams {

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// process is a server that is measured.
+// process is a measured server.
 type process struct {
 	cmd  *exec.Cmd
 	addr string // host:port
 	logs chan struct{}
 }
 
-// Credentials of the product under measurement.
+// Credentials of the measured product.
 const (
 	adminToken      = "bench-admin-token"
 	enrollmentToken = "bench-enrollment-token"
 )
 
-// startProduct runs the product on a data folder.
+// startProduct runs the product with a data folder.
 func startProduct(ctx context.Context, o options, dir string, flags ...string) (*process, error) {
 	args := append(
 		[]string{"serve", "edge", "--listen", "127.0.0.1:0", "--data", dir, "--allow-private-targets"}, flags...)
@@ -48,8 +48,8 @@ func startReference(ctx context.Context, kind, dir string) (*process, error) {
 
 var listening = regexp.MustCompile(`listening.* url=\w+://(\S+)`)
 
-// startProcess waits until the process says where it listens. Its own process
-// group keeps a Ctrl-C from ending it before the measurement has.
+// startProcess starts a process and waits until it logs its address. The process has its own
+// process group, so that Ctrl-C does not end it before the measurement.
 func startProcess(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	logs, err := cmd.StderrPipe()
@@ -67,7 +67,7 @@ func startProcess(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 		for s := bufio.NewScanner(logs); s.Scan(); {
 			if m := listening.FindStringSubmatch(s.Text()); m != nil {
 				addr <- m[1]
-			} else if shown++; shown <= 5 && !strings.Contains(s.Text(), "level=INFO") { // the first few tell enough
+			} else if shown++; shown <= 5 && !strings.Contains(s.Text(), "level=INFO") { // the first few are enough
 				fmt.Fprintln(os.Stderr, "  server:", s.Text())
 			}
 		}
@@ -85,7 +85,7 @@ func startProcess(ctx context.Context, cmd *exec.Cmd) (*process, error) {
 	return nil, errors.Join(ctx.Err(), err, p.stop())
 }
 
-// stop ends the process, the hard way if it takes too long.
+// stop terminates the process, and kills it if that takes too long.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(25*time.Second, func() { _ = p.cmd.Process.Kill() })
@@ -98,13 +98,13 @@ func (p *process) stop() error {
 	return nil
 }
 
-// cpu is the processor time that the process has used.
+// cpu returns the processor time that the process has used.
 func (p *process) cpu() time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the name before it may hold spaces
+	_, rest, _ := strings.Cut(string(b), ") ") // the name before it may contain spaces
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0

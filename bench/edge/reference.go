@@ -27,14 +27,14 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
 )
 
-// The references that this program can serve as.
+// The references that this program can run as.
 const (
 	referenceStack = "stack" // the product's HTTP handler without storage
 	referenceBare  = "bare"  // net/http and encoding/json
 	referenceNATS  = "nats"  // JetStream that syncs every message
 )
 
-// What the stack reference knows instead of a database.
+// Fixed credentials of the stack reference, which has no database.
 const (
 	referenceSite  = "0199a000-0000-7000-8000-000000000000"
 	referenceToken = "mag_0123456789012345678901234567890123456789012"
@@ -53,8 +53,7 @@ func serveReference(ctx context.Context, kind, dir string) error {
 	return fmt.Errorf("there is no reference %q", kind)
 }
 
-// dropper answers events as if it had stored them. All other operations are nil;
-// nobody calls them.
+// dropper answers events as if it had stored them. All other operations are nil and never called.
 type dropper struct{ edgeapi.Server }
 
 func (dropper) IngestEvent(
@@ -79,7 +78,7 @@ func (dropper) IngestEvent(
 	return edgeapi.IngestEvent202JSONResponse{EventId: id}, nil
 }
 
-// serveStack puts together what the product's handler is made of, as it does.
+// serveStack assembles the product's handler from the same parts as the product.
 func serveStack(ctx context.Context, log *slog.Logger) error {
 	c, err := edge.Contract()
 	if err != nil {
@@ -124,10 +123,11 @@ func serveStack(ctx context.Context, log *slog.Logger) error {
 	return srv.Run(ctx)
 }
 
-// callKey stands for the product's own, which is what a request carries.
+// callKey stands in for the product's context key, so that requests carry a value as in the
+// product.
 type callKey struct{}
 
-// serveBare decodes an event and says yes: about the least that Go needs for it.
+// serveBare decodes an event and accepts it: about the minimum that Go needs.
 func serveBare(ctx context.Context, log *slog.Logger) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,8 +157,8 @@ func serveBare(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// serveNATS runs JetStream with the durability that the product promises: a
-// message is on disk before it is acknowledged.
+// serveNATS runs JetStream with the durability that the product promises: messages are on disk
+// before they are acknowledged.
 func serveNATS(ctx context.Context, log *slog.Logger, dir string) error {
 	srv, err := server.NewServer(&server.Options{
 		Host:       "127.0.0.1",

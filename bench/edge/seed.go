@@ -15,9 +15,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
-// openStopped opens the database of a server that does not run. A hundred
-// thousand registrations are as many transactions; writing their rows at once
-// leaves the same state in a fraction of the time, but for the audit log.
+// openStopped opens the database of a stopped server. A hundred thousand registrations are as many
+// transactions. Writing their rows at once results in the same state, except for the audit log, in
+// a fraction of the time.
 func openStopped(ctx context.Context, dir string) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Config{Path: filepath.Join(dir, "edge.db")})
 	if err != nil {
@@ -85,7 +85,7 @@ func seedSites(ctx context.Context, dir string, n int) (_ []site, err error) {
 	return sites, err
 }
 
-// seedDevices registers the devices numbered from up to to, spread over sites.
+// seedDevices registers the devices with numbers from from to to-1, distributed over the sites.
 func seedDevices(ctx context.Context, dir string, sites []site, from, to int) (err error) {
 	d, err := openStopped(ctx, dir)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// simulationSection measures the product under a whole fleet as `mainstay edge
-// simulate` plays it, in a process of its own, on the same machine: enrollments
-// with certificates, heartbeats, events, and a campaign over all devices to the
-// last outcome. A probe beats and reads the overview all the while.
+// simulationSection measures the product under a whole fleet, simulated by `mainstay edge simulate`
+// in its own process on the same machine: enrollments with certificates, heartbeats, events, and a
+// campaign over all devices until the last one has ended. During all phases, a probe sends
+// heartbeats and reads the overview.
 func simulationSection(ctx context.Context, o options, r *report) (err error) {
 	sites, devices, steady := 10_000, 100_000, time.Minute
 	if o.quick {
@@ -45,7 +45,7 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 	simulator := &process{cmd: fleet}
 	defer func() {
 		_ = fleet.Process.Signal(os.Interrupt)
-		_ = fleet.Wait() // ended by us
+		_ = fleet.Wait() // we ended it
 	}()
 
 	m := &phases{p: p, simulator: simulator, probe: self}
@@ -97,7 +97,7 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 			return false, p.call(ctx, "POST", "/ota/campaigns/"+c.ID+"/start", nil, &c)
 		}
 		err := p.call(ctx, "GET", "/ota/campaigns/"+c.ID, nil, &c)
-		// The last stage is met before its last device has ended, so count devices.
+		// The last stage is complete before its last device has ended, so count devices.
 		return c.Status != "running" && c.Counts.Succeeded+c.Counts.Failed >= c.Counts.Total, err
 	}); err != nil {
 		return err
@@ -122,14 +122,14 @@ func simulationSection(ctx context.Context, o options, r *report) (err error) {
 	return nil
 }
 
-// phases measures one phase after the other.
+// phases measures the phases of a simulation.
 type phases struct {
 	p, simulator *process
 	probe        site
 	rows         [][]string
 }
 
-// measure runs the probe until done says so.
+// measure runs the probe until done returns true.
 func (m *phases) measure(ctx context.Context, name string, done func(context.Context) (bool, error)) error {
 	probing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -171,8 +171,7 @@ func (m *phases) measure(ctx context.Context, name string, done func(context.Con
 	return errors.Join(beatErr, overviewErr)
 }
 
-// ask makes one request after the other, ten a second, and returns how long the
-// answers took, shortest first.
+// ask sends one request after the other, ten per second, and returns the sorted response times.
 func (m *phases) ask(ctx context.Context, method, path, token string) ([]time.Duration, error) {
 	var took []time.Duration
 	for {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// target is where deliveries arrive. It notes how long each was under way.
+// target receives deliveries and records the latency of each.
 type target struct {
 	addr string
 	srv  *http.Server
@@ -20,8 +20,8 @@ type target struct {
 	last     time.Time
 	body     []byte // of the last delivery
 	underway []time.Duration
-	arrived  chan struct{} // tells that something arrived
-	gate     chan struct{} // requests wait until it is closed; nil: none
+	arrived  chan struct{} // receives a value when a delivery has arrived
+	gate     chan struct{} // requests wait until it is closed; nil means no wait
 }
 
 func newTarget() (*target, error) {
@@ -37,7 +37,7 @@ func newTarget() (*target, error) {
 
 func (t *target) close() { _ = t.srv.Close() }
 
-// hold has requests wait from now on; open lets them and all later ones continue.
+// hold makes requests wait from now on. open releases them and ends the waiting.
 func (t *target) hold() (open func()) {
 	gate := make(chan struct{})
 	t.mu.Lock()
@@ -82,14 +82,14 @@ func (t *target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// count is how many deliveries arrived since the last take.
+// count returns how many deliveries have arrived since the last take.
 func (t *target) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.underway)
 }
 
-// take returns, sorted, how long deliveries were under way, and begins anew.
+// take returns the sorted latencies of deliveries, and resets them.
 func (t *target) take() (underway []time.Duration, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// daemon is a hypervisor daemon under test.
+// daemon is a measured hypervisor daemon.
 type daemon struct {
 	url  string
 	data string
@@ -71,19 +71,19 @@ func (b *bench) start(ctx context.Context, name string, args ...string) (*daemon
 	}
 }
 
-// stop ends the daemon and its VMs.
+// stop deletes the VMs and stops the daemon.
 func (d *daemon) stop() error {
 	var vms []struct{ ID string }
 	if err := d.call("GET", "/v1/vms?limit=1000", nil, &vms); err == nil {
 		for _, vm := range vms {
-			_ = d.call("DELETE", "/v1/vms/"+vm.ID, nil, nil) // its folder goes with the run
+			_ = d.call("DELETE", "/v1/vms/"+vm.ID, nil, nil) // its folder is removed at the end of the run
 		}
 	}
 	_ = d.cmd.Process.Signal(os.Interrupt)
 	return d.cmd.Wait()
 }
 
-// call sends a request, which must succeed.
+// call sends a request and returns an error unless it succeeds.
 func (d *daemon) call(method, path string, body, into any) error {
 	var r io.Reader
 	if body != nil {
@@ -116,7 +116,7 @@ func (d *daemon) call(method, path string, body, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// operation begins something long, and waits for its end.
+// operation starts a long-running operation and waits until it has succeeded.
 func (d *daemon) operation(method, path string, body any) error {
 	var op struct{ ID, State, Error string }
 	if err := d.call(method, path, body, &op); err != nil {
@@ -133,7 +133,7 @@ func (d *daemon) operation(method, path string, body any) error {
 	return nil
 }
 
-// answers waits until the agent of a VM does.
+// answers waits until the agent of a VM responds.
 func (d *daemon) answers(ctx context.Context, id string) error {
 	for ctx.Err() == nil {
 		if err := d.call("POST", "/v1/vms/"+id+"/agent/ping", object{}, nil); err == nil {
@@ -144,7 +144,7 @@ func (d *daemon) answers(ctx context.Context, id string) error {
 	return ctx.Err()
 }
 
-// memory is what the daemon holds of the host's, in bytes: resident, without files.
+// memory returns the daemon's resident anonymous memory, in bytes.
 func (d *daemon) memory() (int64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {

@@ -1,11 +1,10 @@
 //go:build linux
 
-// Command hypervisor measures the hypervisor daemon against what it stands on, in the same
-// run on the same machine: QEMU started by hand with the same arguments, runsc run by hand,
-// qemu-img, and itself with more VMs.
+// Command hypervisor compares the hypervisor daemon with the tools that it uses, in the same run on
+// the same machine: with QEMU started by hand with the same arguments, with runsc run by hand, with
+// qemu-img, and with itself at a larger number of VMs.
 //
-// It takes root, the programs in bin (make build), qemu-system-x86_64, qemu-img, runsc and
-// busybox.
+// It needs root, the programs in bin (make build), qemu-system-x86_64, qemu-img, runsc and busybox.
 package main
 
 import (
@@ -34,7 +33,7 @@ var sections = []struct {
 	run  func(context.Context, *bench) error
 }{{"boot", boot}, {"sandbox", sandboxes}, {"list", lists}, {"fleet", fleets}, {"backup", backups}}
 
-// bench is a run, with a folder that is removed at its end.
+// bench is a run, with a folder that is removed at the end.
 type bench struct {
 	options
 	dir string
@@ -76,14 +75,14 @@ func (b *bench) run(ctx context.Context, chosen []string) (err error) {
 	return nil
 }
 
-// middle is the median.
+// middle returns the median.
 func middle(all []time.Duration) time.Duration {
 	all = slices.Clone(all)
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// compare prints how long ours took against theirs.
+// compare prints our times next to theirs.
 func compare(what string, ours, theirs []time.Duration, their string) {
 	fmt.Printf(
 		"%-44s %8s (%s to %s)   %s %s (%s to %s)   %.2f times\n", what, ms(middle(ours)), ms(slices.Min(ours)),

@@ -21,8 +21,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/seed"
 )
 
-// boot compares the time from the request to the agent's first answer with that of the
-// same QEMU command started by hand. Either finds out by asking again and again.
+// boot compares the time from the request to the agent's first response with that of the same QEMU
+// command started by hand. Both are measured by polling.
 func boot(ctx context.Context, b *bench) error {
 	built, err := demo.Build(
 		ctx, demo.Options{Folder: filepath.Join(b.dir, "guest"), Agent: filepath.Join(b.bin, "mainstay-guest")},
@@ -83,7 +83,7 @@ func boot(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		if round > 0 { // the first one warms the host's caches
+		if round > 0 { // the first round warms the host's caches
 			ours, theirs = append(ours, took), append(theirs, hand)
 		}
 	}
@@ -91,7 +91,7 @@ func boot(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// byHand runs QEMU with the arguments that the daemon gave it, in a folder like a VM's.
+// byHand runs QEMU with the arguments that the daemon used, in a folder like a VM's.
 func (b *bench) byHand(ctx context.Context, d *daemon, command []string) (time.Duration, error) {
 	folder, err := os.MkdirTemp(b.dir, "hand-")
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *bench) byHand(ctx context.Context, d *daemon, command []string) (time.D
 			_, rest, _ := strings.Cut(a, "seed.iso")
 			a = "driver=file,filename=" + disk + rest
 		}
-		// Nobody needs the monitor here.
+		// The monitor is not used here.
 		args[i] = strings.Replace(a, "wait=on", "wait=off", 1)
 	}
 	cmd := exec.Command(command[0], args...)
@@ -140,7 +140,7 @@ func (b *bench) byHand(ctx context.Context, d *daemon, command []string) (time.D
 	return 0, ctx.Err()
 }
 
-// busyboxRoot is a root file system for sandboxes.
+// busyboxRoot creates a root file system for sandboxes.
 func (b *bench) busyboxRoot() (string, error) {
 	root := filepath.Join(b.dir, "rootfs")
 	for _, dir := range []string{"bin", "tmp", "proc", "dev", "run", "sys"} {
@@ -159,8 +159,8 @@ func (b *bench) busyboxRoot() (string, error) {
 	return root, os.WriteFile(filepath.Join(root, "bin", "busybox"), raw, 0o755)
 }
 
-// sandboxes compares the time from the request to a program's end in a sandbox with that
-// of the same program by runsc run.
+// sandboxes compares the time from the request to the end of a program in a sandbox with that of
+// the same program under runsc run.
 func sandboxes(ctx context.Context, b *bench) error {
 	root, err := b.busyboxRoot()
 	if err != nil {
@@ -232,7 +232,7 @@ func sandboxes(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// runsc runs a program by hand.
+// runsc runs a program with runsc directly.
 func (b *bench) runsc(ctx context.Context, root string) (time.Duration, error) {
 	bundle, err := os.MkdirTemp(b.dir, "bundle-")
 	if err != nil {
@@ -256,7 +256,7 @@ func (b *bench) runsc(ctx context.Context, root string) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// lists compares a page of the list at few and at many VMs.
+// lists compares the time of a list page with few and with many VMs.
 func lists(ctx context.Context, b *bench) error {
 	d, err := b.start(ctx, "list")
 	if err != nil {
@@ -320,8 +320,8 @@ func lists(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// fleets measures how many VMs a second are made across ten daemons, against one of them
-// asked directly.
+// fleets compares the rate at which VMs are created across ten daemons with the rate of one of them
+// alone.
 func fleets(ctx context.Context, b *bench) error {
 	registry, err := b.start(ctx, "registry", "--heartbeat-interval", "500ms")
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// connections compares new connections a second with haproxy's in TCP mode: one
-// HTTP request each, made by wrk, to two backends on a flat network.
+// connections compares new connections per second with haproxy's in TCP mode: one HTTP request
+// each, sent by wrk, to two backends on a flat network.
 func connections(ctx context.Context, o options) error {
 	folder, err := os.MkdirTemp("", "mainstay-bench-")
 	if err != nil {

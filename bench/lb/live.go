@@ -35,7 +35,7 @@ const (
 	outDevice = "y0"
 )
 
-// line is generator, node and sink in a row, joined by two cables.
+// line is generator, node and sink in a row, connected by two veth pairs.
 type line struct {
 	lab                   *netlab.Lab
 	generator, node, sink *netlab.Host
@@ -60,7 +60,7 @@ func newLine() (l *line, err error) {
 		l.node.Sysctl("net/ipv4/ip_forward", "1"),
 		l.node.Sysctl("net/ipv4/conf/all/rp_filter", "0"),
 		l.node.Sysctl("net/ipv4/conf/"+inDevice+"/rp_filter", "0"),
-		// A veth takes redirected frames only with GRO, or a program of its own.
+		// A veth accepts redirected frames only with GRO or its own program.
 		l.node.GRO(inDevice, true),
 		l.sink.GRO(outDevice, true),
 		l.node.Route(netip.PrefixFrom(vipAddress, 32), sinkAddress),
@@ -68,7 +68,7 @@ func newLine() (l *line, err error) {
 	if err != nil {
 		return l, err
 	}
-	// Nobody shall ask for addresses in between.
+	// Avoid neighbour resolution during the measurement.
 	mac, err := l.sink.MAC(outDevice)
 	if err != nil {
 		return l, err
@@ -88,7 +88,7 @@ func newLine() (l *line, err error) {
 	return l, l.load()
 }
 
-// load makes the generator and the sink.
+// load loads the programs of generator and sink.
 func (l *line) load() error {
 	spec, err := loadTraffic()
 	if err != nil {
@@ -149,8 +149,8 @@ func (l *line) received() (n uint64, err error) {
 // liveFrames is BPF_F_TEST_XDP_LIVE_FRAMES.
 const liveFrames = 1 << 1
 
-// send sends packets as fast as one core can, which also does all the work of the
-// node and the sink, and returns the rate and the part that arrived.
+// send sends packets as fast as possible on one core, which also does all the work of the node and
+// the sink. It returns the rate, and the fraction of packets that arrived.
 func (l *line) send(packets int) (perSecond, arrived float64, err error) {
 	before, err := l.received()
 	if err != nil {
@@ -175,7 +175,7 @@ func (l *line) send(packets int) (perSecond, arrived float64, err error) {
 	return float64(after-before) / took.Seconds(), float64(after-before) / float64(packets), nil
 }
 
-// way is a way through the node.
+// way is a way for packets through the node.
 type way struct {
 	name  string
 	start func(*line) (stop func() error, err error)
@@ -236,7 +236,8 @@ func live(ctx context.Context, o options) error {
 	return nil
 }
 
-// nftables translates to the sink, by connection tracking, as kube-proxy's rules do.
+// nftables translates destinations to the sink, with connection tracking, as the rules of
+// kube-proxy do.
 func nftables(l *line) (func() error, error) {
 	rules := fmt.Sprintf(
 		"table ip bench {\n chain pre {\n  type nat hook prerouting priority -100;\n  iifname %q ip daddr %s udp dport 80 dnat to numgen inc mod 2 map { 0 : %s, 1 : %s }\n }\n}\n",
@@ -277,7 +278,7 @@ func balanced(attach string, mode datapath.Mode) func(*line) (func() error, erro
 			VIPKey: datapath.VIPKey{Address: vipAddress, Port: 80, LastPort: 80, Protocol: datapath.UDP},
 			Mode:   mode,
 		}
-		for i := range 2 { // the second differs by what nobody looks at
+		for i := range 2 { // the second differs only in an address that is never used
 			b := datapath.Backend{
 				BackendKey: datapath.BackendKey{Address: sinkAddress, Port: 80},
 				Weight:     1,

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command lb measures the load balancer against its peers on one machine: the
-// kernel's own routing and nftables for packets, haproxy for connections.
+// Command lb compares the load balancer with alternatives on one machine: with the kernel's own
+// routing and nftables for packets, and with haproxy for connections.
 //
-// Everything runs in network namespaces joined by veth pairs, so the numbers compare
-// ways through one kernel on the same cores; they do not tell what a network card
-// would do. It takes root, and nft, haproxy and wrk.
+// Everything runs in network namespaces connected by veth pairs. So the numbers compare ways
+// through one kernel on the same cores; they do not predict results with network cards. It needs
+// root, nft, haproxy and wrk.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 type options struct {
 	packets int // of one live run
 	rounds  int
-	seconds int // of one run of connections
+	seconds int // of one connections run
 	vips    int
 }
 
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// spread is the middle of several measurements, with the least and the greatest.
+// spread returns the median, the minimum and the maximum of several measurements.
 func spread(all []float64) (middle, least, greatest float64) {
 	slices.Sort(all)
 	return all[len(all)/2], all[0], all[len(all)-1]

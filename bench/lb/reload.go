@@ -18,7 +18,7 @@ import (
 
 const backendsEach = 10
 
-// reload times changes of many VIPs, while packets go through one more and are counted.
+// reload measures changes of many VIPs while packets go through another VIP and are counted.
 func reload(ctx context.Context, o options) error {
 	lab := netlab.New()
 	defer lab.Close()
@@ -134,7 +134,7 @@ func manyVIPs(n int, hop datapath.NextHop) (vips []datapath.VIP) {
 	return vips
 }
 
-// echoes sends numbered packets to the VIP and counts those that come back.
+// echoes sends numbered packets to the VIP and counts those that return.
 func echoes(client, backend *netlab.Host) (result func() (sent, lost int64), stop func(), err error) {
 	to := netip.AddrPortFrom(vipAddress, 80)
 	var server *net.UDPConn
@@ -185,7 +185,7 @@ func echoes(client, backend *netlab.Host) (result func() (sent, lost int64), sto
 	stop = func() {
 		close(done)
 		<-stopped
-		time.Sleep(200 * time.Millisecond) // for the last answers
+		time.Sleep(200 * time.Millisecond) // for the last replies
 		_ = c.Close()
 		_ = server.Close()
 	}

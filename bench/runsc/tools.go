@@ -1,9 +1,8 @@
 //go:build tools
 
-// Package runsc pins gVisor's runsc, which the tests and benchmarks of the
-// sandbox backend run, at one version. Nothing of the product imports it: it is
-// a module of its own so that the product's list of dependencies stays what the
-// product ships. build.sh makes the program of it.
+// Package runsc pins the version of gVisor's runsc for the tests and benchmarks of the sandbox
+// backend. The product does not import it. It is a separate module to keep gVisor out of the
+// product's dependencies. build.sh builds the program.
 package runsc
 
 import _ "gvisor.dev/gvisor/runsc"

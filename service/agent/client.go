@@ -16,12 +16,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
-// trust are the authorities that servers are verified with: the system's, those of
-// the file, and the one that enrollment named.
+// trust returns the authorities that server certificates are verified with: the system's, those of
+// the file, and the one from enrollment.
 func trust(caFile string, id *Identity) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a box without any
+		pool = x509.NewCertPool() // a machine without system certificates
 	}
 	if caFile != "" {
 		pem, err := os.ReadFile(caFile)
@@ -38,8 +38,8 @@ func trust(caFile string, id *Identity) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// newTransport makes connections to the control plane. They speak HTTP/1.1: there
-// are few of them, and one that is dead is closed with the request that finds out.
+// newTransport creates the transport for the control plane. It uses HTTP/1.1: there are few
+// connections, and a dead one is closed with the request that fails on it.
 func (a *Agent) newTransport(id *Identity) (*http.Transport, error) {
 	pool, err := trust(a.cfg.CA, id)
 	if err != nil {
@@ -59,8 +59,7 @@ func (a *Agent) newTransport(id *Identity) (*http.Transport, error) {
 		WriteBufferSize:       4 << 10,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool,
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-				// An expired certificate would end the handshake; the token is enough to
-				// renew it.
+				// An expired certificate would abort the handshake. The token suffices to renew it.
 				if id == nil || id.certificate == nil || a.serverNow().After(id.notAfter()) {
 					return &tls.Certificate{}, nil
 				}
@@ -72,13 +71,13 @@ func (a *Agent) newTransport(id *Identity) (*http.Transport, error) {
 // session is a client of the control plane for one identity.
 type session struct {
 	api       *edgeapi.Client
-	id        *Identity // nil: nobody yet
+	id        *Identity // nil: not enrolled yet
 	transport http.RoundTripper
 }
 
 func (s *session) site() string { return s.id.SiteID }
 
-// newSession makes a client for an identity; nil is for enrolling.
+// newSession creates a client for an identity. nil is for enrolling.
 func (a *Agent) newSession(id *Identity) (*session, error) {
 	server, err := a.cfg.serverURL()
 	if err != nil {
@@ -111,7 +110,7 @@ func (s *session) close() {
 	}
 }
 
-// explain says what an error of a request means to the person who has to mend it.
+// explain describes the error of a request to the person who has to fix it.
 func explain(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

@@ -13,10 +13,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// EnvPrefix begins the names of the agent's environment variables.
+// EnvPrefix is the prefix of the agent's environment variables.
 const EnvPrefix = "AGENT"
 
-// Config are the settings of the agent.
+// Config holds the settings of the agent.
 type Config struct {
 	Server          string        `key:"server" help:"URL of the edge control plane."`
 	EnrollmentToken string        `key:"enrollment-token" secret:"true" help:"Token that enrolls this site; needed until it is enrolled."`
@@ -43,13 +43,13 @@ type Config struct {
 	AccessLog string `key:"access-log" default:"errors" help:"Local requests to log: all, errors or off."`
 }
 
-// The ways to treat a full outbox.
+// The values of OutboxFull.
 const (
 	fullRefuse     = "refuse"
 	fullDropOldest = "drop-oldest"
 )
 
-// Validate reports the first wrong setting.
+// Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
 	if _, err := c.serverURL(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// checkHook reports why the hook's program cannot be run.
+// checkHook returns an error if the hook's program cannot be run.
 func (c Config) checkHook() error {
 	if c.OTAHook == "" {
 		return nil
@@ -103,8 +103,8 @@ func (c Config) checkHook() error {
 	return nil
 }
 
-// serverURL is the control plane's root. Plain HTTP is for this machine, or for
-// those who ask for it.
+// serverURL returns the root URL of the control plane. Plain HTTP is allowed only to this machine,
+// or with AllowHTTP.
 func (c Config) serverURL() (*url.URL, error) {
 	if c.Server == "" {
 		return nil, fault.InvalidField(

@@ -1,22 +1,22 @@
-// Package agent is the program at an edge site: it stands between the devices and
-// programs there and the edge control plane, over a link that is often bad.
+// Package agent is the program at an edge site. It connects the devices and programs there with the
+// edge control plane, over a link that is often bad.
 //
-// # What is where
+// # Files
 //
-//	service.go    New, Run and Serve: what the agent is made of
-//	config.go     its settings
-//	identity.go   site id, token, key and certificate: the file that holds them
-//	enroll.go     getting an identity, and renewing its certificate
-//	client.go     requests to the control plane; answer/: which answers are believed
-//	link.go       whether there is a link; heartbeat.go: the loop that finds out
-//	forward.go    events go out; suspect.go: one of them is refused
-//	report.go     how far updates are
-//	sync.go       devices and patches go out; pull.go: what is desired comes in
+//	service.go    New, Run and Serve: assembling the agent
+//	config.go     settings
+//	identity.go   site ID, token, key and certificate, and the file that holds them
+//	enroll.go     enrollment, and renewal of the certificate
+//	client.go     requests to the control plane; answer/: checks of its responses
+//	link.go       state of the link; heartbeat.go: the loop that maintains it
+//	forward.go    sending events; suspect.go: handling events that are refused
+//	report.go     sending reports of updates
+//	sync.go       sending devices and patches; pull.go: fetching the desired state
 //	http.go       the local API (api/agent)
-//	listen.go     where it is served, and to whom
-//	status.go     how everything is; doctor.go: what keeps it from working
-//	outbox/ twin/ ota/ workload/   what is kept and done without a link
-//	store/                         how it is kept
+//	listen.go     listeners of the local API, and who may use them
+//	status.go     the agent's status; doctor.go: diagnosis of problems
+//	outbox/ twin/ ota/ workload/   the work at the site, which continues without a link
+//	store/                         the database
 //
 // # States of the link
 //
@@ -28,16 +28,16 @@
 //
 // # Invariants
 //
-//   - What a local program was told is accepted survives kill -9 and the loss of
-//     power, and is sent until the control plane has answered it.
-//   - Nothing but heartbeats is sent until one was answered. Each loop waits a random
-//     while after that, so that a fleet does not come back in one moment.
-//   - The identity is one file, replaced as a whole, so key and certificate always
-//     belong together. If the agent dies between the answer to an enrollment and its
-//     storing, it enrolls a second site; the first stays offline and can be deleted.
-//   - An answer counts only if it is as the contract says. Events are deleted only for
-//     receipts that name them.
-//   - Once the control plane has revoked the site, nothing is sent but a question every
-//     hour, and nothing that was kept is given up. Every other refusal is asked again.
-//   - What is stored can be deleted also on a full disk: space is kept for it.
+//   - Events and changes that were acknowledged to a local program survive kill -9 and power loss.
+//     They are sent until the control plane has responded.
+//   - Only heartbeats are sent until one has been answered. After that, each loop waits for a
+//     random time, so that the agents of a fleet do not all reconnect in the same moment.
+//   - The identity is one file that is replaced as a whole, so key and certificate always match. If
+//     the agent dies after an enrollment but before it has stored the identity, it enrolls a second
+//     site; the first one stays offline and can be deleted.
+//   - A response counts only if it matches the contract. Events are deleted only after a receipt
+//     that names them.
+//   - Once the control plane has revoked the site, the agent only asks every hour whether that is
+//     still so, and keeps everything that it has stored. After any other refusal, it retries.
+//   - Stored data can be deleted even on a full disk: space is reserved for that.
 package agent

@@ -19,36 +19,36 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
-// Verdict is how a check ended.
+// Verdict is the result of a check.
 type Verdict string
 
 // The verdicts.
 const (
 	Good    Verdict = "ok"
-	Warning Verdict = "warning" // something will not work, or not for long
-	Problem Verdict = "problem" // the agent does not do its work
+	Warning Verdict = "warning" // something does not work, or soon will not
+	Problem Verdict = "problem" // the agent cannot do its work
 )
 
-// Check is one thing that was looked at.
+// Check is one check with its result.
 type Check struct {
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
 	Detail  string  `json:"detail"`
-	// Next is what to do; empty when all is well.
+	// Next tells the operator what to do. It is empty if the verdict is Good.
 	Next string `json:"next,omitempty"`
 }
 
 const (
 	doctorTimeout = 10 * time.Second
-	minFree       = 64 << 20 // bytes free on disk, beside the outbox
+	minFree       = 64 << 20 // bytes free on disk, in addition to the outbox
 	expiryWarning = 14 * 24 * time.Hour
 )
 
-// Diagnose looks at everything that the agent needs with these settings. It changes
-// nothing but that it makes the data folder, and works whether or not the agent runs.
+// Diagnose checks everything that the agent needs with these settings. It changes nothing, except
+// that it creates the data folder. It works whether or not the agent is running.
 func Diagnose(ctx context.Context, cfg Config, now func() time.Time) []Check {
 	if cfg.Name == "" {
-		cfg.Name, _ = os.Hostname() // what is missing is named by Validate
+		cfg.Name, _ = os.Hostname() // if that fails, Validate reports it
 	}
 	checks := []Check{}
 	add := func(name string, v Verdict, next, detail string, args ...any) {
@@ -98,7 +98,7 @@ func diagnoseFolder(cfg Config, add adder) {
 		add("disk space", Warning, "", "cannot be told: %v", err)
 		return
 	}
-	// Its types differ between systems, and no disk has 8 EiB.
+	// The types of its fields differ between systems. No disk has 8 EiB.
 	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // see above
 	taken := int64(0)
 	if info, err := os.Stat(filepath.Join(cfg.Data, "agent.db")); err == nil {
@@ -130,7 +130,7 @@ func diagnoseDatabase(cfg Config, add adder) {
 	)
 }
 
-// diagnoseRunning passes on what the running agent wants a person to look at.
+// diagnoseRunning adds the alerts of the running agent.
 func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(cfg.Data, agentapi.Socket))
@@ -143,7 +143,7 @@ func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 		rest.WithHTTPClient(&http.Client{Transport: transport}),
 	)
 	if err != nil {
-		return // the URL is a good one
+		return // the URL is always valid
 	}
 	s, err := answer.Decode[agentapi.Status](answer.Read(client.GetStatus(ctx)))
 	switch {
@@ -153,7 +153,7 @@ func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 		add("agent", Good, "", "runs, and is %s", s.Link.State)
 	default:
 		for _, alert := range s.Alerts {
-			if alert.Code != "database_damaged" { // the check before has said so
+			if alert.Code != "database_damaged" { // an earlier check has reported it
 				add("agent", Problem, "see `mainstay agent status` and the runbook", "%s", alert.Message)
 			}
 		}

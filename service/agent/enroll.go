@@ -20,7 +20,7 @@ import (
 
 const requestTimeout = 30 * time.Second
 
-// newKey makes a key and a certificate request for it, both in PEM.
+// newKey creates a key and a certificate request for it, both in PEM.
 func newKey(name string) (key, csr string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -30,8 +30,8 @@ func newKey(name string) (key, csr string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("encode the key: %w", err)
 	}
-	// The control plane decides what stands in the certificate; this is for people
-	// who look at the request.
+	// The control plane decides on the content of the certificate. The name is for people who
+	// inspect the request.
 	request, err := x509.CreateCertificateRequest(
 		rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, private,
 	)
@@ -42,8 +42,9 @@ func newKey(name string) (key, csr string, err error) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})), nil
 }
 
-// enroll makes a site of this agent. It does not ask for a site before there is room for its identity,
-// and asks for no other while one could not be kept: each would use up an enrollment token.
+// enroll registers this agent as a new site. Each attempt uses up an enrollment token, so enroll
+// first reserves disk space for the identity, and does not request another site as long as a
+// received identity could not be stored.
 func (a *Agent) enroll(ctx context.Context) error {
 	if a.unkept != nil {
 		return a.keep(*a.unkept)
@@ -85,14 +86,14 @@ func (a *Agent) enroll(ctx context.Context) error {
 	if err := id.check(); err != nil {
 		return err
 	}
-	// The devices are to be this site's, if they were another one's before.
+	// Devices that belonged to another site before must be registered for this one.
 	if err := a.twins.RegisterAll(ctx); err != nil {
 		a.log.Warn("devices are not registered again", "error", err)
 	}
 	return a.keep(id)
 }
 
-// keep makes an identity that the control plane has just given the agent's own.
+// keep stores an identity that the control plane has just issued.
 func (a *Agent) keep(id Identity) error {
 	a.unkept = &id
 	if err := a.withReserve(func() error { return a.identity.put(id) }); err != nil {
@@ -103,7 +104,7 @@ func (a *Agent) keep(id Identity) error {
 	return nil
 }
 
-// withReserve writes a small file, on a full disk with room from the reserve.
+// withReserve writes a small file. If the disk is full, it releases space from the reserve.
 func (a *Agent) withReserve(write func() error) error {
 	err := write()
 	for errors.Is(err, syscall.ENOSPC) && a.db.Give() {
@@ -120,8 +121,7 @@ func (id *Identity) notAfterText() string {
 	return k.notAfter().Format(time.RFC3339)
 }
 
-// renew replaces key and certificate. The old ones stay valid, so nothing is lost
-// if the answer is.
+// renew replaces key and certificate. The old ones stay valid, so a lost response does no harm.
 func (a *Agent) renew(ctx context.Context, s *session) error {
 	key, csr, err := newKey(s.site())
 	if err != nil {

@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// A batch that does not get through in forwardTimeout is made smaller; a single
-	// event cannot be, and has loneTimeout.
+	// If a batch does not get through within forwardTimeout, the next one is smaller. A single
+	// event cannot be split, so it has loneTimeout.
 	forwardTimeout = time.Minute
 	loneTimeout    = 15 * time.Minute
 )
 
-// forward sends events in the order of their acceptance until ctx ends, a batch at
-// a time.
+// forward sends events in the order of their acceptance, in batches, until ctx ends.
 func (a *Agent) forward(ctx context.Context) {
 	retry := a.newBackoff()
 	f := newForwarder(a)
@@ -73,10 +72,10 @@ func newForwarder(a *Agent) *forwarder {
 	return &forwarder{Agent: a, window: window{events: outbox.MaxBatch, bytes: maxForwardBytes}}
 }
 
-// forwardBatch sends a batch and takes out of the outbox what was settled by it.
+// forwardBatch sends a batch, and removes from the outbox the events whose fate is settled.
 func (f *forwarder) forwardBatch(ctx context.Context, s *session, batch []outbox.Stored) error {
 	if f.suspect.isSuspected() && f.suspect.seq == batch[0].Seq {
-		batch = batch[:1] // with others it would only be refused again
+		batch = batch[:1] // in a batch, it would only be refused again
 	}
 	err := f.sendEvents(ctx, s, batch)
 	if err == nil {
@@ -101,18 +100,17 @@ func (f *forwarder) forwardBatch(ctx context.Context, s *session, batch []outbox
 	if len(batch) == 1 {
 		return f.examine(ctx, s, &batch[0], err)
 	}
-	// The batch is made smaller until the culprit is alone.
+	// Shrink the batch until it contains only the refused event.
 	if r.Status >= 500 {
-		f.window.shrink(batch, 8) // it may be the server, too, so few attempts must do
+		f.window.shrink(batch, 8) // it may also be the server's fault, so make few attempts
 		return err
 	}
 	f.window.shrink(batch, 2)
 	return nil
 }
 
-// examine deals with the oldest event after it was refused alone. It is set aside
-// only if others are accepted, so that a server that refuses everything costs
-// nothing but time.
+// examine handles the oldest event after it was refused alone. It sets the event aside only if the
+// server accepts others, so that no event is lost to a server that refuses everything.
 func (f *forwarder) examine(ctx context.Context, s *session, e *outbox.Stored, refusal error) error {
 	if !f.suspect.refusedAgain(e.Seq) {
 		return refusal
@@ -124,7 +122,7 @@ func (f *forwarder) examine(ctx context.Context, s *session, e *outbox.Stored, r
 	if !found {
 		return refusal
 	}
-	// The last question, at a moment when the server does accept events.
+	// Try it once more, at a moment when the server does accept events.
 	var r *answer.Refusal
 	switch err := f.sendEvents(ctx, s, []outbox.Stored{*e}); {
 	case err == nil:
@@ -137,8 +135,8 @@ func (f *forwarder) examine(ctx context.Context, s *session, e *outbox.Stored, r
 	return f.settle(ctx, func() error { return f.outbox.Refuse(ctx, *e, r.Error()) })
 }
 
-// anotherIsAccepted sends events that follow the suspected one, each alone, until
-// one is accepted or it has tried a few.
+// anotherIsAccepted sends events that follow the suspected one, each alone. It reports whether one
+// was accepted, and stops after maxProbes attempts.
 func (f *forwarder) anotherIsAccepted(ctx context.Context, s *session, seq int64) (bool, error) {
 	for range maxProbes {
 		e, err := f.outbox.After(ctx, seq, f.suspect.probed)
@@ -147,7 +145,7 @@ func (f *forwarder) anotherIsAccepted(ctx context.Context, s *session, seq int64
 		}
 		if e == nil {
 			f.suspect.alone = f.suspect.probed == 0
-			f.suspect.probed = 0 // from the beginning, the next time
+			f.suspect.probed = 0 // start over the next time
 			return false, nil
 		}
 		f.suspect.alone = false
@@ -165,8 +163,8 @@ func (f *forwarder) anotherIsAccepted(ctx context.Context, s *session, seq int64
 	return false, nil
 }
 
-// settle repeats what stores the result of an answered batch until it is stored:
-// sending the batch again would be the worse way to overcome a full disk.
+// settle retries store until it succeeds or ctx ends. Sending the batch again would be a worse way
+// to deal with a full disk.
 func (a *Agent) settle(ctx context.Context, store func() error) error {
 	retry := backoff.Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second, Rand: a.random}
 	for {
@@ -183,7 +181,7 @@ func (a *Agent) settle(ctx context.Context, store func() error) error {
 
 var eventField = regexp.MustCompile(`^events\.(\d+)\.`)
 
-// namedEvent is the index in a field such as "events.17.topic".
+// namedEvent returns the index in a field such as "events.17.topic".
 func namedEvent(field string) (int, bool) {
 	m := eventField.FindStringSubmatch(field)
 	if m == nil {
@@ -198,8 +196,8 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
-// sendEvents sends a batch. It returns nil only if the control plane has named each
-// event of it in a receipt.
+// sendEvents sends a batch. It returns nil only if the control plane has sent a receipt for each
+// event.
 func (a *Agent) sendEvents(ctx context.Context, s *session, batch []outbox.Stored) error {
 	body := edgeapi.EventBatch{Events: make([]edgeapi.EventInput, len(batch))}
 	for i := range batch {
@@ -218,7 +216,7 @@ func (a *Agent) sendEvents(ctx context.Context, s *session, batch []outbox.Store
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // a payload full of < would grow beyond what the server takes
+	encoder.SetEscapeHTML(false) // escaping could make a payload with many < larger than the server accepts
 	if err := encoder.Encode(body); err != nil {
 		return err
 	}
@@ -237,8 +235,8 @@ func (a *Agent) sendEvents(ctx context.Context, s *session, batch []outbox.Store
 	return checkReceipts(batch, receipts)
 }
 
-// checkReceipts holds the receipts against the events that were sent. A receipt says
-// that the control plane has the event, as a new one or as a duplicate.
+// checkReceipts compares the receipts with the events that were sent. A receipt means that the
+// control plane has the event, whether it is new or a duplicate.
 func checkReceipts(batch []outbox.Stored, receipts []edgeapi.EventReceipt) error {
 	if len(receipts) != len(batch) {
 		return answer.NewInvalid("it has %d receipts for %d events", len(receipts), len(batch))
@@ -251,8 +249,8 @@ func checkReceipts(batch []outbox.Stored, receipts []edgeapi.EventReceipt) error
 	return nil
 }
 
-// mishap deals with an error of a request: it waits as long as the next one should
-// be delayed, or until early yields, and reports false if ctx ended meanwhile.
+// mishap handles the error of a request. It waits until the next attempt is due or early receives a
+// value, and reports false if ctx ends first.
 func (a *Agent) mishap(ctx context.Context, err error, retry *backoff.Backoff, early <-chan struct{}) bool {
 	if ctx.Err() != nil {
 		return false
@@ -263,9 +261,9 @@ func (a *Agent) mishap(ctx context.Context, err error, retry *backoff.Backoff, e
 	var invalid *answer.Invalid
 	switch {
 	case errors.As(err, &noAnswer) && !isTimeout(err):
-		a.link.fail(err) // a heartbeat decides when it continues
+		a.link.fail(err) // the next heartbeat decides when to continue
 	case errors.As(err, &refused) && (refused.EndsSite() || refused.Status == http.StatusUnauthorized):
-		a.link.fail(err) // a heartbeat finds out what that means
+		a.link.fail(err) // the next heartbeat finds out what that means
 	case errors.As(err, &invalid):
 		a.log.Warn(
 			"an answer is not believed; the request is tried again",

@@ -15,26 +15,26 @@ import (
 
 const (
 	heartbeatTimeout = 20 * time.Second
-	heartbeatJitter  = 0.1 // of the interval, to both sides
+	heartbeatJitter  = 0.1 // fraction of the interval, in both directions
 	minInterval      = time.Second
 	maxInterval      = time.Hour
-	// A clock that is further off than this is worth a line in the log.
+	// A clock difference greater than notableSkew is logged.
 	notableSkew = 30 * time.Second
-	// renewRetry is how long a renewal that failed is left alone.
+	// renewRetry is the wait after a failed renewal.
 	renewRetry = 10 * time.Minute
-	// revokedRecheck is the time between two questions whether a revoked site is still
-	// revoked: the control plane may be restored from a backup.
+	// revokedRecheck is the time between two checks whether a revoked site is still revoked. The
+	// control plane may be restored from a backup.
 	revokedRecheck = time.Hour
 	// unknownPatience is how long the control plane must not have known the site before
 	// --enroll-again enrolls a new one.
 	unknownPatience = 10 * time.Minute
 )
 
-// errRevoked says that the control plane has revoked this site.
+// errRevoked means that the control plane has revoked this site.
 var errRevoked = errors.New("the control plane has revoked this site")
 
-// keepLink enrolls, sends heartbeats and renews the certificate until ctx ends. It
-// alone decides whether there is a link.
+// keepLink enrolls, sends heartbeats and renews the certificate until ctx ends. Other loops can
+// report a failure, but only keepLink restores the link.
 func (a *Agent) keepLink(ctx context.Context) {
 	retry := a.newBackoff()
 	var s *session
@@ -69,8 +69,8 @@ func (a *Agent) keepLink(ctx context.Context) {
 			if err = a.enroll(ctx); ctx.Err() != nil {
 				return
 			}
-			// A control plane that refuses what it has just enrolled is not to be flooded
-			// with sites.
+			// If the control plane refuses the site that it has just enrolled, do not flood it with
+			// new sites.
 			if err == nil &&
 				!backoff.Sleep(ctx, time.Second+time.Duration(a.random()*float64(min(a.nextBeat(), a.cfg.RetryMax)))) {
 				return
@@ -80,7 +80,7 @@ func (a *Agent) keepLink(ctx context.Context) {
 		switch {
 		case err == nil && a.identity.get() != id:
 			retry.Reset()
-			continue // the first heartbeat of a new identity
+			continue // send the first heartbeat of the new identity
 		case err == nil:
 			retry.Reset()
 			wait = a.nextBeat()
@@ -98,7 +98,7 @@ func (a *Agent) keepLink(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-a.link.lost:
-			// Another loop could not reach the server. It is not asked at once, either.
+			// Another loop could not reach the server. Wait before the next heartbeat, too.
 			timer.Stop()
 			if !backoff.Sleep(ctx, retry.Next(0)) {
 				return
@@ -110,8 +110,8 @@ func (a *Agent) keepLink(ctx context.Context) {
 	}
 }
 
-// wantsNewSite reports whether a new site is to be enrolled in the place of this
-// one. The old identity stays until that has succeeded.
+// wantsNewSite reports whether to enroll a new site in place of this one. The old identity stays
+// until that has succeeded.
 func (a *Agent) wantsNewSite(revoked bool) bool {
 	if !a.cfg.EnrollAgain || a.enrollmentToken == "" {
 		return false
@@ -134,7 +134,7 @@ func (a *Agent) goneOffline(err error, wait time.Duration) {
 	a.link.set(Offline, explain(err))
 }
 
-// nextBeat is the interval with its jitter.
+// nextBeat returns the heartbeat interval with jitter.
 func (a *Agent) nextBeat() time.Duration {
 	a.link.mu.Lock()
 	interval := a.link.interval
@@ -142,7 +142,7 @@ func (a *Agent) nextBeat() time.Duration {
 	return time.Duration(float64(interval) * (1 + heartbeatJitter*(2*a.random()-1)))
 }
 
-// beat sends one heartbeat and takes in what its answer says.
+// beat sends one heartbeat and handles the reply.
 func (a *Agent) beat(ctx context.Context, s *session) error {
 	version := telemetry.BuildInfo().Version
 	limited, cancel := context.WithTimeout(ctx, heartbeatTimeout)
@@ -166,7 +166,7 @@ func (a *Agent) beat(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	// The answer was made somewhere between; the middle is the best guess.
+	// The server's time lies somewhere between the two; the middle is the best estimate.
 	received := a.now()
 	skew := reply.ServerTime.Sub(sent.Add(received.Sub(sent) / 2))
 	if before := a.link.clockSkew(); skew.Abs() > notableSkew && (before == nil || before.Abs() <= notableSkew) {
@@ -186,7 +186,7 @@ func (a *Agent) beat(ctx context.Context, s *session) error {
 	return nil
 }
 
-// checkReply holds what the contract cannot say about the answer to a heartbeat.
+// checkReply checks conditions on a heartbeat reply that the contract cannot express.
 func checkReply(reply edgeapi.HeartbeatReply, site string) error {
 	if reply.SiteId != site {
 		return answer.NewInvalid(
@@ -201,14 +201,14 @@ func checkReply(reply edgeapi.HeartbeatReply, site string) error {
 	return nil
 }
 
-// heartbeatInterval is the interval that the server asks for, within bounds.
+// heartbeatInterval returns the interval that the server requests, from minInterval to maxInterval.
 func heartbeatInterval(seconds int) time.Duration {
 	seconds = min(seconds, int(maxInterval/time.Second)) // before the multiplication, which could overflow
 	return max(time.Duration(seconds)*time.Second, minInterval)
 }
 
-// notKnown returns err, the answer to a heartbeat, or errRevoked if the control plane
-// has revoked the site. An answer of 401 alone is not final: a control plane that was
+// notKnown handles the error of a heartbeat. It returns errRevoked if the control plane has revoked
+// the site, and otherwise err. A response of 401 alone is not final: a control plane that was
 // restored from a backup may know the site again in an hour.
 func (a *Agent) notKnown(ctx context.Context, s *session, err error) error {
 	var r *answer.Refusal
@@ -217,13 +217,14 @@ func (a *Agent) notKnown(ctx context.Context, s *session, err error) error {
 		return err
 	}
 	if r.Code == "" {
-		return err // a proxy's own 401
+		return err // from a proxy
 	}
 	if !r.EndsSite() {
 		if a.unknownSince.IsZero() {
 			a.unknownSince = a.now()
 		}
-		// The contract has a revoked site hear so when it asks for a new certificate.
+		// According to the contract, a request to renew the certificate of a revoked site is
+		// refused with site_revoked.
 		renewal := a.renew(ctx, s)
 		if !errors.As(renewal, &r) || !r.EndsSite() {
 			return fmt.Errorf("the control plane does not know this site, and is asked again; "+
@@ -234,11 +235,11 @@ func (a *Agent) notKnown(ctx context.Context, s *session, err error) error {
 	return errRevoked
 }
 
-// revoked notes that the control plane has revoked the site.
+// revoked records that the control plane has revoked the site.
 func (a *Agent) revoked(s *session, r *answer.Refusal) {
 	a.link.set(Refused, r.Error())
 	if s.id.Refused != "" {
-		return // that is not news
+		return // already known
 	}
 	a.log.Error(
 		"the control plane has revoked this site; nothing is sent but a question every hour, and what is kept stays. "+
@@ -251,6 +252,6 @@ func (a *Agent) revoked(s *session, r *answer.Refusal) {
 	id := *s.id
 	id.Refused = r.Error()
 	if err := a.identity.put(id); err != nil {
-		a.log.Error("that the site is revoked could not be stored", "error", err) // the next heartbeat finds out again
+		a.log.Error("that the site is revoked could not be stored", "error", err) // the next heartbeat detects it again
 	}
 }

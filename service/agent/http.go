@@ -14,23 +14,23 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/twin"
 )
 
-// Limits that keep the agent small, whatever programs send.
+// Limits that keep memory use low, whatever programs send.
 const (
 	maxInFlight = 128
-	maxBody     = 160 << 10 // bytes, unless the contract says otherwise: a patch of 32 KiB, white space and all
-	// Bodies of events share so much memory; those below the second bound are not
-	// counted, since maxInFlight bounds them well enough.
-	bodyBudget     = 5 << 18 // as x-body in the contract: a payload of 1 MiB and what is around it
+	maxBody     = 160 << 10 // bytes, unless the contract says otherwise: room for a patch of 32 KiB with white space
+	// The bodies of events share bodyBudget bytes of memory. Bodies smaller than countedFrom are
+	// not counted, since maxInFlight limits them sufficiently.
+	bodyBudget     = 5 << 18 // as x-body in the contract: a payload of 1 MiB with its envelope
 	countedFrom    = 4 << 10
 	bodyBudgetUnit = 16 << 10
 )
 
-// local translates between the contract and the domain, and does nothing else.
+// local translates between the contract and the domain. It contains no logic of its own.
 type local struct{ a *Agent }
 
 var _ agentapi.Server = local{}
 
-// openShell puts the contract's operations behind their limits.
+// openShell registers the contract's operations behind their limits.
 func (a *Agent) openShell(deps Deps) error {
 	c, err := Contract()
 	if err != nil {
@@ -60,10 +60,10 @@ func (a *Agent) openShell(deps Deps) error {
 	return nil
 }
 
-// Handler answers local requests.
+// Handler returns the handler of local requests.
 func (a *Agent) Handler() http.Handler { return a.shell.Handler() }
 
-// limitEvents lets operations with large bodies wait until there is room.
+// limitEvents makes operations with large bodies wait for memory.
 func (a *Agent) limitEvents(op *contract.Operation, next http.Handler) http.Handler {
 	if op.MaxBody <= maxBody {
 		return next
@@ -71,7 +71,7 @@ func (a *Agent) limitEvents(op *contract.Operation, next http.Handler) http.Hand
 	return a.rationed(next)
 }
 
-// rationed lets requests wait until there is room for their body.
+// rationed makes requests wait until there is memory for their body.
 func (a *Agent) rationed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		size := r.ContentLength
@@ -92,16 +92,16 @@ func (a *Agent) rationed(next http.Handler) http.Handler {
 
 // ration is a number of units that requests share.
 type ration struct {
-	units chan struct{} // holds what is taken
-	turn  chan struct{} // held by the one request that is taking
+	units chan struct{} // holds one value for each unit in use
+	turn  chan struct{} // held by the request that is taking units
 }
 
 func newRation(units int) *ration {
 	return &ration{units: make(chan struct{}, units), turn: make(chan struct{}, 1)}
 }
 
-// take waits for n units. Requests take one after the other, so that two that each
-// have a part never wait for each other.
+// take waits for n units. Requests take units one after the other, so that two requests that each
+// hold a part cannot wait for each other.
 func (q *ration) take(ctx context.Context, n int) (release func(), err error) {
 	taken := 0
 	release = func() {
@@ -143,7 +143,7 @@ func event(e agentapi.EventInput) outbox.Event {
 	}
 }
 
-// SendEvent accepts one event.
+// SendEvent accepts an event.
 func (l local) SendEvent(
 	ctx context.Context, req agentapi.SendEventRequestObject,
 ) (agentapi.SendEventResponseObject, error) {
@@ -154,7 +154,7 @@ func (l local) SendEvent(
 	return agentapi.SendEvent202JSONResponse{EventId: receipts[0].EventID, Duplicate: receipts[0].Duplicate}, nil
 }
 
-// SendEvents accepts many events, all or none.
+// SendEvents accepts several events, all or none.
 func (l local) SendEvents(
 	ctx context.Context, req agentapi.SendEventsRequestObject,
 ) (agentapi.SendEventsResponseObject, error) {
@@ -173,7 +173,7 @@ func (l local) SendEvents(
 	return out, nil
 }
 
-// ListRefusedEvents lists the events that are set aside.
+// ListRefusedEvents lists the refused events that were set aside.
 func (l local) ListRefusedEvents(
 	ctx context.Context, req agentapi.ListRefusedEventsRequestObject,
 ) (agentapi.ListRefusedEventsResponseObject, error) {
@@ -205,7 +205,7 @@ func apiRefused(e outbox.Refused) agentapi.RefusedEvent {
 	}
 }
 
-// selected are the ids that a selection names; none stand for all.
+// selected returns the IDs of a selection. No IDs mean all events.
 func selected(s *agentapi.EventSelection) ([]string, error) {
 	if value(s.All) == (len(value(s.EventIds)) > 0) {
 		return nil, fault.InvalidField("event_ids", "name events, or set all to true; one of the two")
@@ -213,7 +213,7 @@ func selected(s *agentapi.EventSelection) ([]string, error) {
 	return value(s.EventIds), nil
 }
 
-// RetryRefusedEvents has refused events sent again.
+// RetryRefusedEvents queues refused events again.
 func (l local) RetryRefusedEvents(
 	ctx context.Context, req agentapi.RetryRefusedEventsRequestObject,
 ) (agentapi.RetryRefusedEventsResponseObject, error) {
@@ -245,7 +245,7 @@ func (l local) DiscardRefusedEvents(
 	return agentapi.DiscardRefusedEvents200JSONResponse{Events: n}, nil
 }
 
-// RegisterDevice notes a device.
+// RegisterDevice registers a device.
 func (l local) RegisterDevice(
 	ctx context.Context, req agentapi.RegisterDeviceRequestObject,
 ) (agentapi.RegisterDeviceResponseObject, error) {
@@ -292,7 +292,7 @@ func (l local) ListTwins(
 	return agentapi.ListTwins200JSONResponse{Body: out, Headers: agentapi.ListTwins200ResponseHeaders{Link: next}}, err
 }
 
-// GetTwin reads one twin.
+// GetTwin returns a twin.
 func (l local) GetTwin(ctx context.Context, req agentapi.GetTwinRequestObject) (agentapi.GetTwinResponseObject, error) {
 	t, err := l.a.twins.Get(ctx, req.Device)
 	if err != nil {
@@ -301,7 +301,7 @@ func (l local) GetTwin(ctx context.Context, req agentapi.GetTwinRequestObject) (
 	return agentapi.GetTwin200JSONResponse(apiTwin(t)), nil
 }
 
-// PatchReported merges into a device's reported state.
+// PatchReported merges a patch into a device's reported state.
 func (l local) PatchReported(
 	ctx context.Context, req agentapi.PatchReportedRequestObject,
 ) (agentapi.PatchReportedResponseObject, error) {
@@ -311,7 +311,7 @@ func (l local) PatchReported(
 	return agentapi.PatchReported202Response{}, l.a.twins.Patch(ctx, req.Device, *req.Body)
 }
 
-// GetStatus tells how the agent is.
+// GetStatus returns the status of the agent.
 func (l local) GetStatus(
 	ctx context.Context, _ agentapi.GetStatusRequestObject,
 ) (agentapi.GetStatusResponseObject, error) {

@@ -18,24 +18,23 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/answer"
 )
 
-// Identity is who the agent is to the control plane.
+// Identity identifies the agent to the control plane.
 type Identity struct {
 	SiteID     string    `json:"site_id"`
 	OrgID      string    `json:"org_id"`
 	AgentToken string    `json:"agent_token"`
 	EnrolledAt time.Time `json:"enrolled_at"`
-	// Empty when the control plane has no certificate authority.
+	// The certificate fields are empty if the control plane has no certificate authority.
 	CertificatePEM string `json:"certificate_pem,omitempty"`
 	KeyPEM         string `json:"key_pem,omitempty"`
 	CAPEM          string `json:"ca_pem,omitempty"`
-	// Refused is why the control plane will have nothing to do with this site any
-	// more; empty while it has.
+	// Refused is why the control plane has revoked this site; empty if it has not.
 	Refused string `json:"refused,omitempty"`
 
-	certificate *tls.Certificate // nil without one
+	certificate *tls.Certificate // nil if there is none
 }
 
-// prepare checks what was read and parses the certificate.
+// prepare checks the fields and parses the certificate.
 func (id *Identity) prepare() error {
 	if id.SiteID == "" || id.AgentToken == "" {
 		return errors.New("site_id or agent_token is missing")
@@ -56,8 +55,8 @@ func (id *Identity) prepare() error {
 	return nil
 }
 
-// check holds an identity that the control plane has just given against what it is
-// used for. A wrong one would take the place of one that works.
+// check validates an identity that the control plane has just issued. An invalid one would replace
+// one that works.
 func (id Identity) check() error {
 	for _, text := range []string{id.SiteID, id.AgentToken} {
 		if text == "" || len(text) > maxIdentityText ||
@@ -94,10 +93,10 @@ func (id Identity) check() error {
 	return nil
 }
 
-// maxIdentityText bounds site ids and tokens, in bytes.
+// maxIdentityText is the maximum length of site IDs and tokens, in bytes.
 const maxIdentityText = 1024
 
-// notAfter is when the certificate ends; zero without one.
+// notAfter returns when the certificate expires, or zero if there is none.
 func (id *Identity) notAfter() time.Time {
 	if id == nil || id.certificate == nil {
 		return time.Time{}
@@ -105,7 +104,7 @@ func (id *Identity) notAfter() time.Time {
 	return id.certificate.Leaf.NotAfter
 }
 
-// renewalDue reports whether two thirds of the certificate's life are over.
+// renewalDue reports whether two thirds of the certificate's lifetime have passed.
 func (id *Identity) renewalDue(now time.Time) bool {
 	if id.certificate == nil {
 		return false
@@ -119,10 +118,10 @@ type keeper struct {
 	path string
 
 	mu      sync.Mutex
-	current *Identity // nil before the first enrollment; never changed in place
+	current *Identity // nil before the first enrollment; never modified in place
 }
 
-// openKeeper reads the identity, if there is one.
+// openKeeper reads the identity if there is one.
 func openKeeper(data string) (*keeper, error) {
 	k := &keeper{path: filepath.Join(data, "identity.json")}
 	text, err := os.ReadFile(k.path)
@@ -151,14 +150,14 @@ func parseIdentity(text []byte) (*Identity, error) {
 	return &id, id.prepare()
 }
 
-// get returns the identity; nil before the first enrollment.
+// get returns the identity, or nil before the first enrollment.
 func (k *keeper) get() *Identity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current
 }
 
-// put makes id the identity. When it returns nil, id is on disk.
+// put replaces the identity. When it returns nil, id is on disk.
 func (k *keeper) put(id Identity) error {
 	if err := id.prepare(); err != nil {
 		return fault.Wrap(fault.Invalid, err, "the control plane gave an identity that cannot be used")
@@ -167,7 +166,7 @@ func (k *keeper) put(id Identity) error {
 		return err
 	}
 	if before := k.get(); before != nil && before.SiteID != id.SiteID {
-		// The site may be known again one day, if the control plane is restored.
+		// Keep the old identity: if the control plane is restored, it may know that site again.
 		if err := writeIdentity(strings.TrimSuffix(k.path, ".json")+".previous.json", *before); err != nil {
 			return err
 		}
@@ -181,16 +180,17 @@ func (k *keeper) put(id Identity) error {
 	return nil
 }
 
-// identityRoom is more than an identity and the one before it take.
+// identityRoom is the disk space that is reserved for an identity. It is more than an identity and
+// its predecessor take.
 const identityRoom = 64 << 10
 
-// secureRoom takes room for an identity, which put uses.
+// secureRoom reserves disk space for an identity. put releases it.
 func (k *keeper) secureRoom() error {
 	if info, err := os.Stat(k.path + ".room"); err == nil && info.Size() == identityRoom {
 		return nil
 	}
 	room := make([]byte, identityRoom)
-	_, _ = rand.Read(room) // some file systems take no room for zeros
+	_, _ = rand.Read(room) // some file systems allocate no space for zeros
 	return durable.Replace(k.path+".room", room, 0o600)
 }
 

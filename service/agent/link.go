@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LinkState is how it stands between the agent and the control plane.
+// LinkState is the state of the link to the control plane.
 type LinkState string
 
 // The states; see the package comment.
@@ -18,23 +18,23 @@ const (
 	Refused    LinkState = "refused"
 )
 
-// link is what all loops know of the way to the control plane.
+// link is the state of the link, shared by all loops.
 type link struct {
 	now func() time.Time
 
 	mu       sync.Mutex
 	state    LinkState
 	since    time.Time
-	lastBeat time.Time // when a heartbeat was last answered; zero: never
+	lastBeat time.Time // when a heartbeat was last answered; zero means never
 	lastErr  string
-	skew     *time.Duration // the server's clock minus ours; nil: unknown
+	skew     *time.Duration // the server's clock minus ours; nil means unknown
 	session  *session       // of the current identity
 	up       chan struct{}  // closed while online
 	interval time.Duration
-	revision int64 // of what is desired, as the server last said
+	revision int64 // of the desired state, as last reported by the server
 
-	lost     chan struct{} // a loop has found that there is no link
-	advanced chan struct{} // revision has changed
+	lost     chan struct{} // receives a value when a loop has lost the link
+	advanced chan struct{} // receives a value when revision has changed
 }
 
 func newLink(now func() time.Time) *link {
@@ -49,7 +49,7 @@ func newLink(now func() time.Time) *link {
 	}
 }
 
-// to enters a state; the caller holds mu.
+// to enters a state. The caller holds mu.
 func (l *link) to(s LinkState, why string) {
 	l.lastErr = why
 	if s == l.state {
@@ -76,7 +76,7 @@ func (l *link) set(s LinkState, why string) {
 	l.to(s, why)
 }
 
-// answered notes an answered heartbeat.
+// answered records an answered heartbeat.
 func (l *link) answered(s *session, interval, skew time.Duration, revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +89,8 @@ func (l *link) answered(s *session, interval, skew time.Duration, revision int64
 	}
 }
 
-// fail is called by loops that could not reach the control plane: nothing more is
-// sent until a heartbeat is answered.
+// fail records that a loop could not reach the control plane. Nothing else is sent until a
+// heartbeat is answered.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +100,8 @@ func (l *link) fail(err error) {
 	}
 }
 
-// wait returns a session once there is a link. Whoever had to wait then waits a
-// little longer, at random, so that loops and agents do not all begin at once.
+// wait returns a session once there is a link. A caller that had to wait for the link then waits a
+// short random time, so that loops and agents do not all start at once.
 func (l *link) wait(ctx context.Context, random func() float64) (*session, error) {
 	for {
 		l.mu.Lock()
@@ -128,7 +128,7 @@ func (l *link) wait(ctx context.Context, random func() float64) (*session, error
 	}
 }
 
-// maxSpread bounds the random wait after a link came back.
+// maxSpread is the maximum random wait after the link is restored.
 const maxSpread = 10 * time.Second
 
 // online returns the session, and whether there is a link.
@@ -144,14 +144,14 @@ func (l *link) wantedRevision() int64 {
 	return l.revision
 }
 
-// clockSkew is how far the server's clock is ahead of ours; nil: unknown.
+// clockSkew returns how far the server's clock is ahead of ours, or nil if that is unknown.
 func (l *link) clockSkew() *time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.skew
 }
 
-// signal makes a channel of capacity 1 yield.
+// signal sends to a channel of capacity 1 unless a value is already pending.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	maxSocketPath = 107 // bytes, what sockaddr_un holds besides its end
+	maxSocketPath = 107 // bytes, the size of sockaddr_un's path without its terminator
 	drainTimeout  = 10 * time.Second
 )
 
-// doors are where local programs come in.
+// doors are the listeners for local programs.
 type doors struct {
 	log     *slog.Logger
 	socket  *http.Server
@@ -32,7 +32,7 @@ type doors struct {
 	handler http.Handler
 }
 
-// listen opens the socket, and the loopback address if there is one.
+// listen opens the socket, and the loopback address if one is set.
 func (a *Agent) listen() (*doors, error) {
 	path := filepath.Join(a.cfg.Data, agentapi.Socket)
 	if len(path) > maxSocketPath {
@@ -40,7 +40,7 @@ func (a *Agent) listen() (*doors, error) {
 			"data", "is too long: the path of a socket, %s, may have %d bytes", path, maxSocketPath,
 		)
 	}
-	// Nobody listens on what is there: the database's lock is ours.
+	// We hold the database's lock, so no other agent listens on an existing socket.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot remove the old socket %s", path)
 	}
@@ -76,7 +76,7 @@ func (a *Agent) listen() (*doors, error) {
 
 const maxHeaderBytes = 16 << 10
 
-// names are the socket's path and the address's URL.
+// names returns the socket's path and the URL of the loopback address.
 func (d *doors) names() []string {
 	names := []string{d.unix.Addr().String()}
 	if d.tcp != nil {
@@ -85,7 +85,7 @@ func (d *doors) names() []string {
 	return names
 }
 
-// serve answers requests until ctx ends or one of the doors fails, and drains.
+// serve handles requests until ctx ends or a listener fails. Then it drains.
 func (d *doors) serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -116,14 +116,14 @@ func (d *doors) serveSocket(ctx context.Context) error {
 	defer cancel()
 	err := d.socket.Shutdown(limited)
 	if err != nil {
-		_ = d.socket.Close() // whoever is left is cut off
+		_ = d.socket.Close() // cut off the remaining requests
 	}
 	<-served //nolint:errcheck // after Shutdown it is always ErrServerClosed
 	return err
 }
 
-// refuseForeign keeps browsers from reaching the API through a name that leads
-// here (DNS rebinding). The socket needs none of it: browsers cannot reach it.
+// refuseForeign keeps browsers from reaching the API through a name that resolves to this machine
+// (DNS rebinding). The socket does not need it, since browsers cannot reach it.
 func (a *Agent) refuseForeign(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -145,7 +145,7 @@ func (a *Agent) refuseForeign(next http.Handler) http.Handler {
 	})
 }
 
-// refuseBrowsers refuses what a web page sends.
+// refuseBrowsers refuses requests of web pages.
 func (a *Agent) refuseBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, sent := r.Header["Origin"]; sent {

@@ -17,10 +17,10 @@ import (
 // pageSize is small because a twin can have 64 KiB and the agent little memory.
 const pageSize = 20
 
-// maxPages bounds a list: a site has fewer than a million devices.
+// maxPages limits the length of a list. A site has fewer than a million devices.
 const maxPages = 1_000_000 / pageSize
 
-// pull takes in what is desired of the site.
+// pull fetches the desired state of the site.
 func (a *Agent) pull(ctx context.Context, s *session) error {
 	limit := pageSize
 	devices := map[string]bool{}
@@ -78,7 +78,7 @@ func foreignItem(what, id, site string) error {
 	return answer.NewInvalid("a %s (%.128q) of site %.128q is in the list", what, id, site)
 }
 
-// checkTwin holds what the contract cannot say about a twin.
+// checkTwin checks conditions on a twin that the contract cannot express.
 func checkTwin(t edgeapi.Twin) error {
 	if t.DeviceId == "" || strings.ContainsRune(t.DeviceId, 0) {
 		return answer.NewInvalid("a twin has the device id %.128q", t.DeviceId)

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/ota"
 )
 
-// reportUpdates tells how far updates are, in order, until ctx ends.
+// reportUpdates sends reports of updates, in order, until ctx ends.
 func (a *Agent) reportUpdates(ctx context.Context) {
 	retry := a.newBackoff()
 	for {
@@ -57,7 +57,7 @@ func (a *Agent) reportUpdate(ctx context.Context, s *session, r *ota.Report) err
 	}
 	var refused *answer.Refusal
 	if errors.As(err, &refused) && refused.Final() {
-		// Another request has taken its place, it has ended there, or the device is gone.
+		// Another request has replaced it, it has ended there, or the device was removed.
 		a.log.Warn(
 			"an update is not wanted any more", "device", r.DeviceID, "request", r.RequestID, "state",
 			string(r.State), "reason", refused.Error(),

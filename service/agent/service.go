@@ -29,17 +29,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/workload"
 )
 
-// Deps is what the agent needs besides its settings.
+// Deps holds the dependencies of the agent.
 type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
-	// Transport makes requests to the control plane; nil: over the network, with the
-	// site's certificate.
+	// Transport makes requests to the control plane. nil means over the network, with the site's
+	// certificate.
 	Transport http.RoundTripper
-	// Rand is in [0, 1); nil: at random.
+	// Rand returns a number in [0, 1). nil means a random one.
 	Rand func() float64
-	// RetryMin is the shortest wait after a failed request; 0: a second.
+	// RetryMin is the shortest wait after a failed request; 0 means one second.
 	RetryMin time.Duration
 }
 
@@ -65,15 +65,15 @@ type Agent struct {
 	shell  *shell.Shell[struct{}]
 	bodies *ration // memory for the bodies of requests
 
-	forwardError atomic.Pointer[string] // why events are not passed on; empty when they are
-	// Used by keepLink alone.
+	forwardError atomic.Pointer[string] // why events are not forwarded; empty if they are
+	// Only keepLink uses the fields below.
 	renewNotBefore time.Time
-	unknownSince   time.Time // since when heartbeats are answered with 401; zero: they are not
-	unkept         *Identity // was given, and could not be written yet
+	unknownSince   time.Time // since when heartbeats have been answered with 401; zero if they are not
+	unkept         *Identity // a new identity that could not be stored yet
 }
 
-// AccessLocal is the one access class of the contract: whoever reaches the socket
-// or the loopback address.
+// AccessLocal is the only access class of the contract: anyone who can reach the socket or the
+// loopback address.
 const AccessLocal = "local"
 
 // Contract loads the contract of the local API.
@@ -81,8 +81,8 @@ func Contract() (*contract.Contract, error) {
 	return contract.Load(agentapi.Document, agentapi.BasePath, []string{AccessLocal})
 }
 
-// New opens the data folder and everything else that can fail at start. Close must
-// be called when it succeeded.
+// New opens the data folder and everything else that can fail at start. If it succeeds, the caller
+// must call Close.
 func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if cfg.Name == "" {
 		if cfg.Name, err = os.Hostname(); err != nil {
@@ -118,7 +118,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
 	}
-	// The database first: its lock keeps a second agent off the folder.
+	// Open the database first: its lock keeps other agents out of the folder.
 	if a.db, err = store.Open(ctx, cfg.Data); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	return a, nil
 }
 
-// openIdentity reads the identity, or makes sure that one can be got.
+// openIdentity reads the identity, or checks that the settings allow to enroll.
 func (a *Agent) openIdentity() (err error) {
 	if a.identity, err = openKeeper(a.cfg.Data); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (a *Agent) openIdentity() (err error) {
 	return nil
 }
 
-// artifactClient fetches the artifacts of updates. They are on other servers than
-// the control plane, which are not shown the site's certificate.
+// artifactClient creates the client that downloads the artifacts of updates. It does not present
+// the site's certificate, since artifacts are on other servers than the control plane.
 func artifactClient(caFile string) (*http.Client, error) {
 	pool, err := trust(caFile, nil)
 	if err != nil {
@@ -238,12 +238,13 @@ func (a *Agent) registerMetrics() {
 	})
 }
 
-// newBackoff is for one loop's requests to the control plane.
+// newBackoff returns the backoff for one loop's requests to the control plane.
 func (a *Agent) newBackoff() backoff.Backoff {
 	return backoff.Backoff{Min: a.retryMin, Max: a.cfg.RetryMax, MaxAsked: a.cfg.RetryAfterMax, Rand: a.random}
 }
 
-// serverNow is the time as the control plane sees it, as far as that is known.
+// serverNow returns the current time by the control plane's clock, or by our own clock if that is
+// unknown.
 func (a *Agent) serverNow() time.Time {
 	if skew := a.link.clockSkew(); skew != nil {
 		return a.now().Add(*skew)
@@ -251,11 +252,11 @@ func (a *Agent) serverNow() time.Time {
 	return a.now()
 }
 
-// Close gives back what New opened. Run must have ended.
+// Close closes what New has opened. Run must have returned.
 func (a *Agent) Close() error { return a.db.Close() }
 
-// Run talks to the control plane and does the work at the site until ctx ends.
-// Local requests need it running.
+// Run communicates with the control plane and does the work at the site until ctx ends. Local
+// requests are answered only while it runs.
 func (a *Agent) Run(ctx context.Context) error {
 	var accepting, work sync.WaitGroup
 	serving, stopServing := context.WithCancel(context.Background())
@@ -286,12 +287,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	default:
 	}
 	if ctx.Err() != nil && errors.Is(workloadErr, context.Canceled) {
-		return nil // it was asked to end before it had begun
+		return nil // ctx ended before it had started
 	}
 	return workloadErr
 }
 
-// server is the control plane as deployments reach it.
+// server returns the control plane's client for deployments.
 func (a *Agent) server() (api *edgeapi.Client, site string, online bool) {
 	s, online := a.link.online()
 	if s == nil {
@@ -300,8 +301,8 @@ func (a *Agent) server() (api *edgeapi.Client, site string, online bool) {
 	return s.api, s.site(), online
 }
 
-// Serve listens on the socket and the loopback address and works until ctx ends.
-// ready is called once local programs can reach the agent.
+// Serve listens on the socket and the loopback address, and runs the agent until ctx ends. It calls
+// ready once local programs can reach the agent.
 func (a *Agent) Serve(ctx context.Context, ready func(listening []string)) error {
 	doors, err := a.listen()
 	if err != nil {
@@ -316,7 +317,7 @@ func (a *Agent) Serve(ctx context.Context, ready func(listening []string)) error
 	var ended error
 	var work sync.WaitGroup
 	work.Go(func() {
-		defer stopServing() // without Run, requests would wait for ever
+		defer stopServing() // without Run, requests would wait forever
 		ended = routine.Call(a.log, "agent", func() error { return <-done })
 	})
 	err = doors.serve(serving) // drains before it returns
@@ -325,6 +326,6 @@ func (a *Agent) Serve(ctx context.Context, ready func(listening []string)) error
 	return errors.Join(err, ended)
 }
 
-// ErrDamaged is what ends an agent whose database has turned out to be damaged. The
-// next New sets it aside and begins with a new one.
+// ErrDamaged is returned if the database has turned out to be damaged. The next New sets it aside
+// and creates a new one.
 var ErrDamaged = store.ErrDamaged

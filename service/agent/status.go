@@ -10,10 +10,10 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
-// shownUpdates bounds the updates in the status.
+// shownUpdates is the maximum number of updates in the status.
 const shownUpdates = 100
 
-// status gathers how everything is.
+// status collects the status of all parts.
 func (a *Agent) status(ctx context.Context) (agentapi.Status, error) {
 	s := agentapi.Status{Version: telemetry.BuildInfo().Version, Name: a.cfg.Name, Server: a.cfg.Server,
 		Updates: []agentapi.Update{}, Deployments: []agentapi.Deployment{}, Alerts: []agentapi.Alert{}}
@@ -82,7 +82,7 @@ func (a *Agent) status(ctx context.Context) (agentapi.Status, error) {
 	return s, err
 }
 
-// alerts are what a person should look at.
+// alerts returns the problems that a person should look at.
 func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
 	all := []agentapi.Alert{}
 	add := func(code, format string, args ...any) {

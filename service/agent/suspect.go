@@ -8,25 +8,24 @@ import (
 )
 
 const (
-	// What one request holds at most, and the least to which a slow link brings it.
+	// The maximum size of a request, and the minimum to which it shrinks on a slow link, in bytes.
 	maxForwardBytes = 1 << 20
 	minForwardBytes = 8 << 10
 	growAfter       = 4
-	// An event that was refused so often, alone, is suspected.
+	// An event that was refused this many times, alone, is suspected.
 	suspectAfter = 3
-	// So many events that follow a suspected one are tried, one by one, before the
+	// The maximum number of events after a suspected one that are tried, one by one, before the
 	// next wait.
 	maxProbes = 8
 )
 
-// window is how much the next batch may hold. It shrinks where requests are too
-// much for the link or the server, and grows again, more slowly, with successes:
-// on a link that breaks after some kilobytes every batch that is too large costs a
-// connection.
+// window limits the size of the next batch. It shrinks if requests are too large for the link or
+// the server, and grows again, more slowly, with successes: on a link that breaks after some
+// kilobytes, every batch that is too large costs a connection.
 type window struct {
 	events    int
 	bytes     int64
-	successes int // in a row, at this size
+	successes int // in a row, at the current size
 }
 
 func (w *window) grow() {
@@ -35,7 +34,7 @@ func (w *window) grow() {
 	}
 }
 
-// shrink divides the window after a batch failed as a whole.
+// shrink divides the window by by after a batch has failed as a whole.
 func (w *window) shrink(batch []outbox.Stored, by int) {
 	bytes := int64(0)
 	for _, e := range batch {
@@ -44,16 +43,16 @@ func (w *window) shrink(batch []outbox.Stored, by int) {
 	w.events, w.bytes, w.successes = max(1, len(batch)/by), max(min(w.bytes, bytes)/int64(by), minForwardBytes), 0
 }
 
-// suspect is the oldest event after it was refused, alone, without being named. The
-// zero value is nobody.
+// suspect is the oldest event, after it was refused alone without being named in the error. The
+// zero suspect means that there is none.
 type suspect struct {
 	seq      int64
 	refusals int  // in a row
-	probed   int  // how many of the events behind it were refused, too
-	alone    bool // there is none behind it
+	probed   int  // number of the following events that were refused too
+	alone    bool // no event follows it
 }
 
-// refusedAgain counts a refusal, and reports whether the event is suspected now.
+// refusedAgain counts a refusal, and reports whether the event is now suspected.
 func (s *suspect) refusedAgain(seq int64) bool {
 	if s.seq != seq {
 		*s = suspect{seq: seq}
@@ -64,8 +63,8 @@ func (s *suspect) refusedAgain(seq int64) bool {
 
 func (s *suspect) isSuspected() bool { return s.refusals >= suspectAfter }
 
-// newcomers is added while only a newcomer can show whether the server accepts
-// others, and nil otherwise.
+// newcomers returns added if only a new event can show whether the server accepts others, and
+// otherwise nil.
 func (s *suspect) newcomers(added <-chan struct{}) <-chan struct{} {
 	if s.isSuspected() && s.alone {
 		return added
@@ -73,8 +72,8 @@ func (s *suspect) newcomers(added <-chan struct{}) <-chan struct{} {
 	return nil
 }
 
-// mayBeTheEvent tells whether an event can be the reason for a refusal, rather than
-// the state of the server or of what is in between.
+// mayBeTheEvent reports whether an event can be the reason for a refusal, rather than the state of
+// the server or of a proxy.
 func mayBeTheEvent(r *answer.Refusal) bool {
 	switch r.Status {
 	case http.StatusBadRequest,

@@ -12,12 +12,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/answer"
 )
 
-// pullEvery is how often the desired state is pulled although nothing changed.
+// pullEvery is the time between two pulls of the desired state if it has not changed.
 const pullEvery = 10 * time.Minute
 
-// syncDevices sends registrations and patches and pulls what is desired until ctx
-// ends. All of it is one loop, so that a device that was registered a moment ago
-// is not taken for one that has vanished.
+// syncDevices sends registrations and patches and pulls the desired state until ctx ends. It is one
+// loop, so that a device that has just been registered is not mistaken for one that was removed.
 func (a *Agent) syncDevices(ctx context.Context) {
 	retry := a.newBackoff()
 	var pulled struct {
@@ -30,7 +29,7 @@ func (a *Agent) syncDevices(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		// What was pulled is as new as the revision that was known before.
+		// The pulled state is at least as new as the revision that was known before.
 		revision := a.link.wantedRevision()
 		var registered bool
 		if registered, err = a.sendDevices(ctx, s); err == nil {
@@ -64,7 +63,7 @@ func (a *Agent) syncDevices(ctx context.Context) {
 	}
 }
 
-// sendDevices sends what programs here said of devices.
+// sendDevices sends the registrations and patches of local programs.
 func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, err error) {
 	for after := ""; ; {
 		p, err := a.twins.NextRegistration(ctx, after)
@@ -144,7 +143,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 	}
 }
 
-// tell makes one request. A refusal for good is not an error, but its text.
+// tell makes one request. If the refusal is final, tell returns its text instead of an error.
 func (a *Agent) tell(ctx context.Context, request func(context.Context) error) (refused string, err error) {
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -156,7 +155,7 @@ func (a *Agent) tell(ctx context.Context, request func(context.Context) error) (
 	return "", err
 }
 
-// tellDropped adds a line to the fleet's activity if events were dropped.
+// tellDropped adds an entry to the fleet's activity log if events were dropped.
 func (a *Agent) tellDropped(ctx context.Context, s *session) error {
 	n, err := a.outbox.Untold(ctx)
 	if err != nil || n == 0 {

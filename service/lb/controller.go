@@ -18,16 +18,15 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// retryEvery is how long the controller waits before it tries again what failed: to
-// open the plane, to apply, to announce. As often it looks after the interfaces, should news of
-// them have been lost.
+// retryEvery is the time between two attempts at what failed: opening the plane, applying,
+// announcing. The interfaces are checked as often, in case notifications about them were lost.
 const retryEvery = 10 * time.Second
 
-// applyWait bounds how long a change waits until the kernel has it.
+// applyWait is the maximum time that a request waits for the kernel to take its change.
 const applyWait = 10 * time.Second
 
-// controller owns all state of the node. Whoever changes something changes the
-// inputs and wakes run, which alone talks to plane, prober and speaker.
+// controller owns all state of the node. Methods change the inputs and wake run; only run talks to
+// plane, prober and speaker.
 type controller struct {
 	log     *slog.Logger
 	open    func(context.Context, PlaneOptions) (Plane, Hops, error)
@@ -38,26 +37,27 @@ type controller struct {
 	wake    chan struct{} // has a value when run has something to do
 
 	mu  sync.Mutex
-	cfg *configfile.Config // in force
+	cfg *configfile.Config // the current document
 	in  inputs
 	ids backendIDs
-	// checked are the backends that are probed.
+	// checked holds the backends that are probed.
 	checked map[probe.ID]bool
-	// Changes are counted; settled is closed, and replaced, when run has caught up.
+	// changes numbers the changes. When run has caught up, it closes settled and replaces it.
 	changes, settledChanges uint64
 	settled                 chan struct{}
 	applyErr                error // of the last attempt
 	speakErr                error
-	plane                   Plane // nil until there is a VIP and it could be opened
-	planeErr                error // why it could not be, or is cut off from the interface
+	plane                   Plane // nil until there is a VIP and opening has succeeded
+	planeErr                error // why opening failed, or why the plane is cut off from its interface
 	hops                    Hops
 	inKernel                []datapath.VIP
-	counters                datapath.Counters // the last that could be read
+	counters                datapath.Counters // from the last successful read
 	announced               []netip.Addr
 
-	// Run's own.
-	given *configfile.Config // what prober, speaker and hops were last told of
-	// tookOver: the kernel was balancing when the plane was opened, and the speaker was not told yet.
+	// The fields below are used only by run.
+	given *configfile.Config // the document that prober, speaker and hops last received
+	// tookOver means that the kernel was already balancing when the plane was opened, and that the
+	// speaker has not been configured with that yet.
 	tookOver  bool
 	resolving sync.WaitGroup
 }
@@ -73,7 +73,8 @@ func (c *controller) init() {
 	}
 }
 
-// changed notes that the inputs are others. The lock is held.
+// changed records that the inputs have changed, and returns the number of the change. The caller
+// holds the lock.
 func (c *controller) changed() (number uint64) {
 	c.changes++
 	select {
@@ -83,8 +84,8 @@ func (c *controller) changed() (number uint64) {
 	return c.changes
 }
 
-// adopt puts a configuration into force, or says why that takes a restart.
-// listenFixed tells that the API's address is not the document's matter.
+// adopt makes cfg the current configuration. It returns an error if that takes a restart.
+// listenFixed means that the address of the API does not come from the document.
 func (c *controller) adopt(cfg *configfile.Config, listenFixed bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +104,7 @@ func (c *controller) adopt(cfg *configfile.Config, listenFixed bool) error {
 	return nil
 }
 
-// needsRestart refuses what the running parts cannot change.
+// needsRestart returns an error for the first change that takes a restart of the process.
 func needsRestart(old, next *configfile.Config, attached, listenFixed bool) error {
 	for _, setting := range []struct {
 		key       string
@@ -144,8 +145,8 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
-// carryHealth keeps what is known of the backends that stay. Backends that were not
-// checked before were taken for healthy.
+// carryHealth returns the known health of the backends that stay. Backends that were not checked
+// before count as healthy.
 func carryHealth(known map[probe.ID]health, old, next []configfile.Service) map[probe.ID]health {
 	before := maps.Clone(known)
 	for i := range old {
@@ -163,8 +164,8 @@ func carryHealth(known map[probe.ID]health, old, next []configfile.Service) map[
 	return before
 }
 
-// forgetRemoved drops drains and weights of backends that are configured no more.
-// The lock is held.
+// forgetRemoved drops drains and weights of backends that are no longer configured. The caller
+// holds the lock.
 func (c *controller) forgetRemoved() {
 	ids, pairs := map[int]bool{}, map[probe.ID]bool{}
 	for _, id := range c.in.ids {
@@ -179,7 +180,7 @@ func (c *controller) forgetRemoved() {
 	maps.DeleteFunc(c.in.weights, func(id probe.ID, _ uint16) bool { return !pairs[id] })
 }
 
-// checkedIn are the backends that services have probed.
+// checkedIn returns the backends that are probed for services.
 func checkedIn(services []configfile.Service) map[probe.ID]bool {
 	ids := map[probe.ID]bool{}
 	for i := range services {
@@ -193,7 +194,7 @@ func checkedIn(services []configfile.Service) map[probe.ID]bool {
 	return ids
 }
 
-// healthChanged is told by the prober.
+// healthChanged records a result of the prober.
 func (c *controller) healthChanged(id probe.ID, healthy bool, reason string) {
 	c.mu.Lock()
 	wanted := c.checked[id]
@@ -203,7 +204,7 @@ func (c *controller) healthChanged(id probe.ID, healthy bool, reason string) {
 	}
 	c.mu.Unlock()
 	if !wanted {
-		return // removed at this moment
+		return // removed in the meantime
 	}
 	level, text := slog.LevelInfo, "backend is healthy"
 	if !healthy {
@@ -214,7 +215,7 @@ func (c *controller) healthChanged(id probe.ID, healthy bool, reason string) {
 	)
 }
 
-// drain starts or ends an operator's drain, and returns once the kernel knows.
+// drain starts or ends an operator's drain. It returns once the kernel has the change.
 func (c *controller) drain(ctx context.Context, id int, on bool) error {
 	c.mu.Lock()
 	if !c.hasBackend(id) {
@@ -231,8 +232,8 @@ func (c *controller) drain(ctx context.Context, id int, on bool) error {
 	return c.await(ctx, number)
 }
 
-// setWeight overrides a backend's weight at one VIP, or at all that it serves now if
-// vip is empty; 0 goes back to the document's. It returns once the kernel knows.
+// setWeight overrides a backend's weight at one VIP, or at all VIPs that it serves now if vip is
+// empty. A weight of 0 restores the document's. It returns once the kernel has the change.
 func (c *controller) setWeight(ctx context.Context, id int, weight uint16, vip string) error {
 	name, err := canonicalName(vip)
 	if err != nil {
@@ -270,7 +271,7 @@ func (c *controller) setWeight(ctx context.Context, id int, weight uint16, vip s
 	return c.await(ctx, number)
 }
 
-// canonicalName is a VIP's name as VIPs print theirs. Empty stays empty.
+// canonicalName returns the name of a VIP in canonical form. An empty name stays empty.
 func canonicalName(vip string) (string, error) {
 	if vip == "" {
 		return "", nil
@@ -284,7 +285,7 @@ func canonicalName(vip string) (string, error) {
 
 func noBackend(id int) error { return fault.New(fault.NotFound, "no backend has the id %d", id) }
 
-// hasBackend says whether the id is in use. The lock is held.
+// hasBackend reports whether the ID is in use. The caller holds the lock.
 func (c *controller) hasBackend(id int) bool {
 	for _, known := range c.in.ids {
 		if known == id {
@@ -294,7 +295,7 @@ func (c *controller) hasBackend(id int) bool {
 	return false
 }
 
-// setOrchestratorDrains replaces what one orchestrator drains.
+// setOrchestratorDrains replaces the drains of one orchestrator.
 func (c *controller) setOrchestratorDrains(source string, backends []datapath.BackendKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,7 +311,8 @@ func (c *controller) setOrchestratorDrains(source string, backends []datapath.Ba
 	c.changed()
 }
 
-// await waits until run has dealt with a change, and says if the kernel refused it.
+// await waits until run has handled a change. It returns an error if the kernel refused the change,
+// or if that takes longer than applyWait.
 func (c *controller) await(ctx context.Context, number uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWait)
 	defer cancel()
@@ -338,8 +340,8 @@ func (c *controller) await(ctx context.Context, number uint64) error {
 	}
 }
 
-// dialProbe connects for checks in the dsr modes. A backend whose way is not known
-// yet, as at the start, is waited for.
+// dialProbe connects for health checks in the DSR modes. If the next hop of the backend is not
+// known yet, as after a start, dialProbe waits for it until ctx ends.
 func (c *controller) dialProbe(ctx context.Context, id probe.ID, address netip.AddrPort) (net.Conn, error) {
 	for {
 		c.mu.Lock()
@@ -361,13 +363,14 @@ func (c *controller) dialProbe(ctx context.Context, id probe.ID, address netip.A
 	}
 }
 
-// An error, and not a *fault.Error, so that other errors fit into the same variable.
+// errNotAttached has the type error, and not *fault.Error, so that other errors fit into the same
+// variable.
 var errNotAttached error = fault.New(
 	fault.Unavailable,
 	"nothing is attached to the interface, so no packet is balanced; /readyz says why",
 )
 
-// explain asks the kernel's tables which backend a flow's next packet would get.
+// explain looks up in the kernel's tables which backend the next packet of a flow would get.
 func (c *controller) explain(flow datapath.Flow) (datapath.Explanation, error) {
 	c.mu.Lock()
 	plane := c.plane
@@ -382,7 +385,7 @@ func (c *controller) explain(flow datapath.Flow) (datapath.Explanation, error) {
 	return e, nil
 }
 
-// standsOn says what the node balances with.
+// standsOn describes what the node balances with.
 func (c *controller) standsOn() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -395,7 +398,7 @@ func (c *controller) standsOn() string {
 	return "nothing attached"
 }
 
-// notReady says why the node does not balance as configured; empty when it does.
+// notReady returns why the node does not balance as configured, or "" if it does.
 func (c *controller) notReady() string {
 	c.mu.Lock()
 	plane, planeErr, applyErr, settled, none := c.plane, c.planeErr, c.applyErr, c.settledChanges, len(

@@ -5,10 +5,10 @@
 //
 //	service.go     New, Run and Serve
 //	config.go      settings of the process; configfile/: the document
-//	controller.go  the owner of all changing state; settle.go: applies changes of it
+//	controller.go  owns all changing state; settle.go: applies its changes
 //	plan.go        the rules: what the datapath should do, as a pure function
 //	announce.go    the addresses that BGP announces
-//	watch.go       loading the document, and again when it changes
+//	watch.go       loads the document, and again whenever it changes
 //	key.go         keys of the API; gate.go: authentication, authorization, audit lines
 //	http.go        the HTTP handler; http_api.go: translation of the contract
 //	snapshot.go    the state of the node at one moment; metrics.go: the same for Prometheus
@@ -18,12 +18,13 @@
 //
 // # Ownership of state
 //
-//   - Service holds what New made of the settings. It is never changed, so it needs no lock.
-//   - controller holds everything that changes while the node runs, behind one lock that nobody else
-//     takes: the document in force, the inputs of the plan, and what was last passed to the kernel,
-//     the prober and the speaker. Changing an input wakes run; only run carries changes out.
-//   - document holds what is known about the file: when it was loaded, and its error if it was refused.
-//   - plane, prober and speaker have their own state and know nothing of the controller's.
+//   - Service holds the state that New builds from the settings. It never changes and needs no lock.
+//   - controller holds everything that changes while the node runs, behind one lock that only it
+//     takes: the current document, the inputs of the plan, and what was last passed to the kernel,
+//     the prober and the speaker. Changing an input wakes run; only run applies changes.
+//   - watchedFile holds the state of the configuration file: when it was loaded, and its error if it
+//     was refused.
+//   - plane, prober and speaker have their own state and do not know the controller's.
 //
 // # States of a backend, for each VIP that it serves
 //

@@ -34,38 +34,38 @@ var access = auth.NewAccess([]string{AccessBearer, AccessAdmin}, func(c caller) 
 	return ""
 }, nil)
 
-// caller is who makes a request.
+// caller is the authenticated origin of a request.
 type caller struct {
 	name string
 	role Role
-	// label is the name in metrics: names that others may choose freely are one.
+	// label is the name in metrics. Names that clients can choose freely share one label.
 	label string
 }
 
-// anonymous is everybody while authentication is off.
+// anonymous is the caller of all requests while authentication is off.
 var anonymous = caller{"anonymous", RoleAdmin, "anonymous"}
 
-// certificateLabel stands in metrics for all certificates that are not an admin's.
+// certificateLabel is the metrics label of all certificates that are not an admin's.
 const certificateLabel = "certificate"
 
-// gate decides who may do what, and writes down who did.
+// gate authenticates and authorizes callers, and logs who changed what.
 type gate struct {
 	log      *slog.Logger
 	now      func() time.Time
-	on       bool // somebody is asked
+	on       bool // authentication is required
 	keys     []apiKey
 	adminCNs []string
-	names    []string // of this node, for those who come without credentials
+	names    []string // of this node, for requests without credentials
 
 	failures *prometheus.CounterVec
 	changes  *prometheus.CounterVec
 
 	mu       sync.Mutex
 	lastLine time.Time // when a refused login was last logged
-	omitted  int       // since then
+	omitted  int       // refused logins that were not logged since
 }
 
-// newGate reads the credentials of the settings. What is suspicious in them is logged.
+// newGate reads the credentials from the settings. It logs a warning for suspicious ones.
 func newGate(cfg *Config, log *slog.Logger) (*gate, error) {
 	keys, warnings, err := parseKeys(cfg.APIKey, cfg.APIReadonlyKey)
 	if err != nil {
@@ -101,7 +101,7 @@ func newGate(cfg *Config, log *slog.Logger) (*gate, error) {
 func (g *gate) register(reg prometheus.Registerer) {
 	reg.MustRegister(g.failures, g.changes)
 	for _, reason := range []string{reasonUnauthenticated, reasonForbidden} {
-		g.failures.WithLabelValues(reason) // so that a rate exists before the first one
+		g.failures.WithLabelValues(reason) // so that rate() works from the first one
 	}
 }
 
@@ -110,7 +110,7 @@ const (
 	reasonForbidden       = "forbidden"
 )
 
-// identify says who calls, and counts those whose credentials are refused.
+// identify returns the caller of a request, and counts refused credentials.
 func (g *gate) identify(r *http.Request, _ *contract.Operation) (caller, error) {
 	who, err := g.callerOf(r)
 	if err == nil {
@@ -125,16 +125,17 @@ func (g *gate) identify(r *http.Request, _ *contract.Operation) (caller, error) 
 	return caller{}, err
 }
 
-// callerOf says who calls. A key that was sent decides alone, also when a
-// certificate came with it.
+// callerOf returns the caller of a request. If the request carries a key, only the key counts, even
+// if it also has a client certificate.
 func (g *gate) callerOf(r *http.Request) (caller, error) {
 	if !g.on {
-		// Without credentials, any page that a browser near by shows could ask.
+		// Without credentials, any web page in a browser that reaches this node could make
+		// requests.
 		return anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
 	if token, ok := auth.Bearer(r); ok {
 		hash, found := auth.HashToken(token), caller{}
-		for _, k := range g.keys { // all of them, so that time tells nothing
+		for _, k := range g.keys { // check all of them, so that timing reveals nothing
 			if auth.EqualHash(hash, k.hash) && found.role == "" {
 				found = caller{k.name, k.role, k.name}
 			}
@@ -163,7 +164,7 @@ func (g *gate) byCertificate(commonName string) caller {
 	return caller{commonName, RoleReadonly, certificateLabel}
 }
 
-// admit says whether the caller may use an operation.
+// admit returns an error if the caller may not use an operation.
 func (g *gate) admit(_ *http.Request, op *contract.Operation, who caller) error {
 	if access.Admits(op.Access, who) {
 		return nil
@@ -172,7 +173,7 @@ func (g *gate) admit(_ *http.Request, op *contract.Operation, who caller) error 
 	return fault.New(fault.Denied, "%s may only read; changes need an admin key or certificate", who.name)
 }
 
-// recordChanges counts and logs each request that would change something, whether it did or was
+// recordChanges counts and logs each request that would change something, whether it succeeds or is
 // refused.
 func (g *gate) recordChanges(op *contract.Operation, next http.Handler) http.Handler {
 	if op.Audit == "" {
@@ -188,7 +189,7 @@ func (g *gate) recordChanges(op *contract.Operation, next http.Handler) http.Han
 		returned := false
 		defer func() {
 			if !returned {
-				answer.status = http.StatusInternalServerError // a panic, which is answered further out
+				answer.status = http.StatusInternalServerError // a panic, which an outer handler answers
 			}
 			g.changes.WithLabelValues(who.label, strconv.Itoa(answer.status)).Inc()
 			g.log.InfoContext(r.Context(), "api change", "user", who.name, "role", string(who.role),
@@ -199,8 +200,8 @@ func (g *gate) recordChanges(op *contract.Operation, next http.Handler) http.Han
 	})
 }
 
-// refusedEvery is the least time between two log lines about refused logins, which
-// anybody can cause.
+// refusedEvery is the minimum time between two log lines about refused logins, since anyone can
+// cause them.
 const refusedEvery = 10 * time.Second
 
 func (g *gate) logRefused(r *http.Request) {
@@ -218,14 +219,14 @@ func (g *gate) logRefused(r *http.Request) {
 	g.lastLine, g.omitted = now, 0
 }
 
-// loggedPath is the path as far as it is worth a log line: a client may make it as
-// long as a header.
+// loggedPath returns the path for a log line, cut to 256 bytes, since a client can make it as long
+// as a header.
 func loggedPath(r *http.Request) string {
 	const most = 256
 	return r.URL.Path[:min(len(r.URL.Path), most)]
 }
 
-// statusWriter notes the status of an answer.
+// statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -12,16 +12,16 @@ import (
 const (
 	// historyEvery is the time between two samples of the kernel's counters.
 	historyEvery = 10 * time.Second
-	// historyGap is the longest time between two samples that are compared. What happened in a longer
-	// one cannot be told to have happened at any time.
+	// historyGap is the longest time between two samples that are compared. Over a longer gap, it
+	// is unknown when the packets were counted.
 	historyGap     = time.Minute
 	historyMinutes = 24 * 60
-	// historyVIPs bounds the VIPs that have a history. Each takes 180 KiB.
+	// historyVIPs is the maximum number of VIPs with a history. Each takes 180 KiB.
 	historyVIPs = 128
 )
 
-// history keeps how much went through the node in the last day, and through each of its VIPs, in
-// memory. It is empty after a start.
+// history keeps the traffic of the node and of each of its VIPs for the last day, in memory. It is
+// empty after a start.
 type history struct {
 	now func() time.Time
 
@@ -31,13 +31,13 @@ type history struct {
 	at     time.Time // of before
 }
 
-// historyKey is one series: of a VIP, or of the node.
+// historyKey identifies one series, of a VIP or of the node.
 type historyKey struct {
-	vip  datapath.VIPKey // zero: the node
+	vip  datapath.VIPKey // zero means the node
 	kind string          // packets, bytes, flows or dropped
 }
 
-// traffic is what went through a VIP, or the node.
+// traffic holds the rates of a VIP or of the node.
 type traffic struct{ packets, bytes, flows, dropped float64 }
 
 func newHistory(now func() time.Time) *history {
@@ -49,7 +49,7 @@ func (h *history) run(ctx context.Context, c *controller) {
 	again := time.NewTicker(historyEvery)
 	defer again.Stop()
 	for {
-		// What cannot be read is not known. /readyz reports why.
+		// Counters that cannot be read leave a gap. /readyz reports why.
 		if s, plane := c.inputs(); plane != nil {
 			if counters, err := plane.Counters(); err == nil {
 				h.sample(h.now(), s.plan, counters)
@@ -63,8 +63,8 @@ func (h *history) run(ctx context.Context, c *controller) {
 	}
 }
 
-// sample adds what happened since the last sample. A VIP that was not there then has no rate yet,
-// since its counters may be those of before the daemon started.
+// sample adds the rates since the last sample. A VIP that the last sample lacks has no rate yet,
+// since its counters may date from before the daemon started.
 func (h *history) sample(at time.Time, plan []planned, counters datapath.Counters) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,16 +110,16 @@ func (h *history) add(vip datapath.VIPKey, at time.Time, t traffic) {
 	}
 }
 
-// historyPoint is what went through in a step, per second.
+// historyPoint holds the traffic of one step, per second.
 type historyPoint struct {
 	at time.Time
 	traffic
 }
 
-// read returns the history of a VIP, or of the node for the zero key. Steps of which nothing is
-// known are left out.
+// read returns the history of a VIP, or of the node for the zero key. Steps without data are left
+// out.
 func (h *history) read(vip datapath.VIPKey, w series.Window) []historyPoint {
-	h.mu.Lock() // the four series are of the same samples
+	h.mu.Lock() // so that the four series have the same samples
 	defer h.mu.Unlock()
 	of := func(kind string) map[time.Time]series.Point {
 		at := map[time.Time]series.Point{}
@@ -131,7 +131,7 @@ func (h *history) read(vip datapath.VIPKey, w series.Window) []historyPoint {
 	bytes, flows, dropped := of("bytes"), of("flows"), of("dropped")
 	var points []historyPoint
 	for _, p := range h.rates.Read(historyKey{vip, "packets"}, w) {
-		// Of a VIP that was gone for long, some of the four may have made room for others.
+		// If a VIP was gone for a long time, some of its four series may have been evicted.
 		b, f, d := bytes[p.Time], flows[p.Time], dropped[p.Time]
 		if b.Count == p.Count && f.Count == p.Count && d.Count == p.Count {
 			points = append(points, historyPoint{p.Time, traffic{p.Avg(), b.Avg(), f.Avg(), d.Avg()}})

@@ -12,10 +12,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
-// maxBody is the most that a request may send, in bytes.
+// maxBody is the maximum size of a request body, in bytes.
 const maxBody = 16 << 10
 
-// openShell puts the contract's operations behind the gate.
+// openShell registers the contract's operations behind the gate.
 func (s *Service) openShell(deps Deps) error {
 	c, err := Contract()
 	if err != nil {
@@ -45,10 +45,11 @@ func (s *Service) openShell(deps Deps) error {
 	return nil
 }
 
-// Handler answers all requests.
+// Handler returns the handler of all requests.
 func (s *Service) Handler() http.Handler { return s.shell.Handler() }
 
-// ready says whether packets are balanced as the document says.
+// ready returns an error if packets are not balanced as the document says. Otherwise it describes
+// what the node balances with.
 func (s *Service) ready(context.Context) (string, error) {
 	if reason := s.controller.notReady(); reason != "" {
 		return "", fault.New(fault.Unavailable, "%s", reason).WithCode("not_ready")
@@ -56,8 +57,8 @@ func (s *Service) ready(context.Context) (string, error) {
 	return s.StandsOn(), nil
 }
 
-// onlyJSON refuses changes of another type than JSON. A form of another page can send other types
-// with a browser's help, but not this one.
+// onlyJSON refuses changes whose content type is not JSON. A form on a foreign web page can make a
+// browser send other types, but not this one.
 func (s *Service) onlyJSON(op *contract.Operation, next http.Handler) http.Handler {
 	if op.Audit == "" {
 		return next

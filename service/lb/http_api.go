@@ -15,7 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// api translates between the contract and the controller, and does nothing else.
+// api translates between the contract and the controller. It contains no logic of its own.
 type api struct {
 	c *controller
 	s *Service
@@ -28,7 +28,7 @@ func (a api) ListVIPs(context.Context, lbapi.ListVIPsRequestObject) (lbapi.ListV
 	return lbapi.ListVIPs200JSONResponse(a.vips()), nil
 }
 
-// GetStatus shows the only VIP.
+// GetStatus returns the VIP of a node that has exactly one.
 func (a api) GetStatus(context.Context, lbapi.GetStatusRequestObject) (lbapi.GetStatusResponseObject, error) {
 	vips := a.vips()
 	if len(vips) != 1 {
@@ -109,7 +109,7 @@ func apiBackend(v *planned, i int, sums map[datapath.BackendKey]datapath.Backend
 	}
 }
 
-// number is a counter as JSON's readers can hold it.
+// number converts a counter to the signed 64 bits of the contract.
 func number(n uint64) int64 { return int64(n & (1<<63 - 1)) } //nolint:gosec // it has 63 bits
 
 // ListBackends lists all backends of all VIPs.
@@ -117,7 +117,7 @@ func (a api) ListBackends(context.Context, lbapi.ListBackendsRequestObject) (lba
 	return lbapi.ListBackends200JSONResponse(a.rows(0)), nil
 }
 
-// rows are the rows of one backend, or of all for id 0.
+// rows returns the rows of one backend, or of all backends if id is 0.
 func (a api) rows(id int) []lbapi.BackendRow {
 	s := a.c.snapshot()
 	sums := s.perBackend()
@@ -148,10 +148,10 @@ func (a api) rows(id int) []lbapi.BackendRow {
 	return rows
 }
 
-// backendID reads an id from the path. What is not a number is nobody's id.
+// backendID parses an ID from the path. Text that is not an ID is treated as an unknown ID.
 func backendID(text string) (int, error) {
 	id, err := strconv.Atoi(text)
-	if err != nil || id < 1 || strconv.Itoa(id) != text { // 01 and +1 are nobody's
+	if err != nil || id < 1 || strconv.Itoa(id) != text { // refuse 01 and +1 too
 		return 0, fault.New(fault.NotFound, "no backend has the id %q", text)
 	}
 	return id, nil
@@ -168,7 +168,7 @@ func (a api) drain(ctx context.Context, text string, on bool) ([]lbapi.BackendRo
 	return a.rows(id), nil
 }
 
-// DrainBackend drains a backend.
+// DrainBackend starts an operator's drain of a backend.
 func (a api) DrainBackend(
 	ctx context.Context, req lbapi.DrainBackendRequestObject,
 ) (lbapi.DrainBackendResponseObject, error) {
@@ -184,7 +184,7 @@ func (a api) UndrainBackend(
 	return lbapi.UndrainBackend200JSONResponse(rows), err
 }
 
-// SetWeight overrides a weight.
+// SetWeight overrides the weight of a backend.
 func (a api) SetWeight(ctx context.Context, req lbapi.SetWeightRequestObject) (lbapi.SetWeightResponseObject, error) {
 	id, err := backendID(req.Id)
 	if err != nil {
@@ -204,7 +204,7 @@ func (a api) SetWeight(ctx context.Context, req lbapi.SetWeightRequestObject) (l
 	return lbapi.SetWeight200JSONResponse(a.rows(id)), nil
 }
 
-// GetNode shows the node.
+// GetNode describes the node.
 func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNodeResponseObject, error) {
 	s := a.c.snapshot()
 	out := lbapi.GetNode200JSONResponse{
@@ -251,13 +251,13 @@ func (a api) GetNode(context.Context, lbapi.GetNodeRequestObject) (lbapi.GetNode
 	return out, nil
 }
 
-// The history that is answered when nothing else is asked for.
+// The defaults of GetHistory.
 const (
 	usualHistory       = time.Hour
 	usualHistoryPoints = 120
 )
 
-// GetHistory shows what went through the node, or one of its VIPs.
+// GetHistory returns the traffic of the node or of one of its VIPs.
 func (a api) GetHistory(_ context.Context, req lbapi.GetHistoryRequestObject) (lbapi.GetHistoryResponseObject, error) {
 	q, now := req.Params, a.s.history.now()
 	since, points := now.Add(-usualHistory), usualHistoryPoints
@@ -291,7 +291,7 @@ func (a api) GetHistory(_ context.Context, req lbapi.GetHistoryRequestObject) (l
 	}, nil
 }
 
-// Explain says which backend a packet would get.
+// Explain returns the backend that a packet would get, and why.
 func (a api) Explain(_ context.Context, req lbapi.ExplainRequestObject) (lbapi.ExplainResponseObject, error) {
 	client, err := netip.ParseAddrPort(req.Params.Client)
 	if err != nil || client.Addr().Zone() != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Role is what a caller may do.
+// Role determines what a caller may do.
 type Role string
 
 // The roles.
@@ -18,21 +18,21 @@ const (
 )
 
 const (
-	maxKey      = 4 << 10 // characters, what auth.Bearer accepts
+	maxKey      = 4 << 10 // the maximum that auth.Bearer accepts
 	maxKeyName  = 64
 	namedPrefix = "id:"
 )
 
-// apiKey is a key that is accepted, kept as its hash.
+// apiKey is an accepted key. Only its hash is kept.
 type apiKey struct {
 	name  string
-	named bool // by the operator, and not by its position
+	named bool // by the operator, not by its position
 	role  Role
 	hash  string
 }
 
-// parseKeys reads the keys of both settings. What is suspicious and yet accepted is
-// a warning. Neither warnings nor faults hold a key.
+// parseKeys parses the keys of both settings. It returns warnings for keys that are suspicious but
+// accepted. Neither warnings nor errors contain a key.
 func parseKeys(admin, readonly string) (keys []apiKey, warnings []string, err error) {
 	if strings.TrimSpace(readonly) != "" && strings.TrimSpace(admin) == "" {
 		return nil, nil, fault.InvalidField(
@@ -64,8 +64,8 @@ func parseKeys(admin, readonly string) (keys []apiKey, warnings []string, err er
 	return keys, warnings, refuseReusedNames(keys)
 }
 
-// parseKeyList reads a list such as NEW,id:console=OLD. A key without a name is
-// named by its position.
+// parseKeyList parses a list such as NEW,id:console=OLD. A key without a name is named after its
+// position.
 func parseKeyList(field, text string, role Role) (keys []apiKey, warnings []string, err error) {
 	for i, entry := range strings.Split(text, ",") {
 		if entry = strings.TrimSpace(entry); entry == "" {
@@ -94,7 +94,7 @@ func parseKeyList(field, text string, role Role) (keys []apiKey, warnings []stri
 				warnings = append(warnings, fmt.Sprintf("%s: the key %s is the same as %s", field, name, other.name))
 			}
 		}
-		// A short key is accepted, since the load balancer always was; it is told of.
+		// Short keys have always been accepted, so they only cause a warning.
 		warning, err := auth.CheckToken(field+": the key "+name, key)
 		if err != nil {
 			warning = fault.From(err).Message
@@ -110,8 +110,8 @@ func parseKeyList(field, text string, role Role) (keys []apiKey, warnings []stri
 	return keys, warnings, nil
 }
 
-// refuseReusedNames lets a name mean one key. Names by position may occur once in
-// each role.
+// refuseReusedNames returns an error if two keys have the same name. A name by position may occur
+// once in each role.
 func refuseReusedNames(keys []apiKey) error {
 	field := map[Role]string{RoleAdmin: "api-key", RoleReadonly: "api-readonly-key"}
 	for i, k := range keys {

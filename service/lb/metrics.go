@@ -9,8 +9,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// metrics are what the service counts itself; what the kernel counts is read when
-// it is asked for (collector).
+// metrics are the metrics that the service counts itself. The kernel's counters are read at each
+// scrape (collector).
 type metrics struct {
 	applyErrors   prometheus.Counter
 	reloadOK      prometheus.Gauge
@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 func (m *metrics) probed(took time.Duration, _ bool) { m.probeDuration.Observe(took.Seconds()) }
 
-// collector reads the node's state once a scrape.
+// collector reads the node's state at each scrape.
 type collector struct {
 	c *controller
 	// Descriptions of the series.
@@ -78,8 +78,8 @@ func newCollector(c *controller) *collector {
 	}
 }
 
-// Describe implements prometheus.Collector. It tells nothing, so that the registry
-// does not collect to find out.
+// Describe implements prometheus.Collector. It sends nothing, so that the registry does not call
+// Collect to find out the descriptions.
 func (k *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

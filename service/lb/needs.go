@@ -1,6 +1,6 @@
 package lb
 
-// Need is something that a machine must have to balance.
+// Need is a requirement on the machine for balancing.
 type Need struct {
 	Name   string
 	Met    bool

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Needs looks at what this machine has. bpfDir is where the BPF file system is, or
-// shall be; empty: it is not used.
+// Needs checks the requirements on this machine. bpfDir is the mount point of the BPF file system;
+// if it is empty, that file system is not used.
 func Needs(bpfDir string) []Need {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		status = nil // then nothing is known to be there
+		status = nil // then no capability counts as present
 	}
 	effective := effectiveCapabilities(string(status))
 	needs := []Need{capabilities(effective)}
@@ -24,8 +24,8 @@ func Needs(bpfDir string) []Need {
 	return needs
 }
 
-// needed are the capabilities that loading and attaching take. CAP_SYS_ADMIN stands
-// for the first two.
+// needed are the capabilities for loading and attaching the program. CAP_SYS_ADMIN includes the
+// first two.
 var needed = []struct {
 	name string
 	bit  int
@@ -67,7 +67,7 @@ func bpfFileSystem(dir string, effective uint64) Need {
 
 func has(effective uint64, bit int) bool { return effective&(1<<bit) != 0 }
 
-// effectiveCapabilities reads /proc/PID/status; none if it does not say.
+// effectiveCapabilities parses /proc/PID/status. It returns 0 if the text has no valid CapEff line.
 func effectiveCapabilities(status string) uint64 {
 	for line := range strings.Lines(status) {
 		if text, ok := strings.CutPrefix(line, "CapEff:"); ok {

@@ -2,7 +2,7 @@
 
 package lb
 
-// Needs looks at what this machine has.
+// Needs returns an unmet requirement, since balancing needs Linux.
 func Needs(string) []Need {
 	return []Need{{Name: "Linux", Detail: "this is another system", Fix: "run it on Linux"}}
 }

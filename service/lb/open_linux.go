@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/nexthop"
 )
 
-// hops is the kernel's Hops.
+// hops implements Hops with the kernel's tables.
 type hops struct{ *nexthop.Resolver }
 
 // Want replaces the set of targets.
@@ -22,11 +22,11 @@ func (h hops) Want(targets []Target) {
 	h.Resolver.Want(wanted)
 }
 
-// Lookup is the way to a target.
+// Lookup returns the next hop of a target.
 func (h hops) Lookup(t Target) datapath.NextHop { return h.Resolver.Lookup(nexthop.Target(t)) }
 
-// OpenPlane attaches to an interface of this machine. If it cannot, the fault says
-// what is missing and how to get it.
+// OpenPlane attaches to the interfaces of this machine. If that fails, the error says what is
+// missing and how to get it.
 func OpenPlane(ctx context.Context, o PlaneOptions) (Plane, Hops, error) {
 	plane, err := datapath.Open(ctx, datapath.Options{
 		Interface:     o.Interfaces[0],
@@ -53,7 +53,7 @@ func OpenPlane(ctx context.Context, o PlaneOptions) (Plane, Hops, error) {
 	return plane, hops{resolver}, nil
 }
 
-// missing is what of the needs is not met, for the end of a sentence.
+// missing lists the unmet needs, as the end of a sentence.
 func missing(needs []Need) (text string) {
 	for _, n := range needs {
 		if !n.Met {
@@ -63,8 +63,8 @@ func missing(needs []Need) (text string) {
 	return text
 }
 
-// Detach removes the program of the document's interface, and all that it keeps in
-// the kernel. It says whether there was anything.
+// Detach removes the program from the document's interface, with everything that it keeps in the
+// kernel. found reports whether there was anything.
 func Detach(cfg Config) (iface string, found bool, err error) {
 	d, err := readDocument(cfg)
 	if err != nil {

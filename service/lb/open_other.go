@@ -10,8 +10,8 @@ import (
 
 var errNotLinux = fault.New(fault.Unavailable, "balancing takes Linux: there is no XDP here")
 
-// OpenPlane is for Linux.
+// OpenPlane returns an error, since balancing needs Linux.
 func OpenPlane(context.Context, PlaneOptions) (Plane, Hops, error) { return nil, nil, errNotLinux }
 
-// Detach is for Linux.
+// Detach returns an error, since balancing needs Linux.
 func Detach(Config) (iface string, found bool, err error) { return "", false, errNotLinux }

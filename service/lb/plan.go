@@ -10,34 +10,34 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// inputs is everything that decides what is balanced and how. It is a value: plan
-// neither keeps nor changes it.
+// inputs holds everything that determines what is balanced and how. It is a value: plan neither
+// keeps nor changes it.
 type inputs struct {
 	services []configfile.Service
 	ids      map[datapath.BackendKey]int
-	// health is what the probes found; a backend that is not in it is not known yet.
+	// health holds the results of probes. The health of a backend that is not in it is unknown.
 	health map[probe.ID]health
-	// drained are the ids that an operator drained.
+	// drained holds the IDs of the backends that an operator drained.
 	drained map[int]bool
-	// orchestrated are the drains of orchestrators, by source. A port of 0 is all ports.
+	// orchestrated holds the drains of orchestrators by source. Port 0 stands for all ports.
 	orchestrated map[string]map[datapath.BackendKey]bool
-	// weights override those of the document.
+	// weights override the weights of the document.
 	weights map[probe.ID]uint16
 	hop     func(Target) datapath.NextHop
-	// devices are the interfaces that are attached to.
+	// devices are the interfaces that the program is attached to.
 	devices []string
 }
 
-// health is what a probe found, and why.
+// health is the result of a probe and its reason.
 type health struct {
 	healthy bool
 	detail  string
 }
 
-// planned is a VIP as it shall be balanced, with what only the API shows of it.
+// planned is a VIP as it should be balanced, with details that only the API shows.
 type planned struct {
 	datapath.VIP
-	backends []plannedBackend // one for each of VIP.Backends, in their order
+	backends []plannedBackend // one for each of VIP.Backends, in the same order
 }
 
 type plannedBackend struct {
@@ -45,10 +45,10 @@ type plannedBackend struct {
 	healthy    bool
 	detail     string
 	drained    bool // by an operator
-	overridden bool // the weight is not the document's
+	overridden bool // the weight differs from the document's
 }
 
-// plan decides what the datapath shall do.
+// plan computes what the datapath should do.
 func plan(in inputs) []planned {
 	out := make([]planned, len(in.services))
 	for i := range in.services {
@@ -96,10 +96,10 @@ func (in *inputs) backend(s *configfile.Service, e configfile.Endpoint) (datapat
 	return b, row
 }
 
-// outOfReach says why a backend cannot be served, though it may answer probes, which the
-// node's own network carries. It is empty if nothing speaks against it. The program sees
-// only what comes in on the interfaces that it is attached to: it would never see what a
-// backend behind another one answers, and cannot send to the node itself.
+// outOfReach returns why the datapath cannot reach a backend even though it may answer probes,
+// which the node's own network carries. It returns "" if there is no reason. The program sees only
+// packets that arrive on the interfaces that it is attached to: it would never see replies of a
+// backend behind another interface, and it cannot send to the node itself.
 func outOfReach(hop datapath.NextHop, devices []string) string {
 	switch {
 	case hop.Own:
@@ -113,8 +113,8 @@ func outOfReach(hop datapath.NextHop, devices []string) string {
 	return hop.Impassable
 }
 
-// stateOf is the rule of states: a failed probe wins over a drain, and a drain over
-// health, whoever asked for it.
+// stateOf returns the state of a backend: a failed probe takes precedence over a drain, and a drain
+// over health, no matter who started the drain.
 func stateOf(healthy, operatorDrains, orchestratorDrains bool) datapath.State {
 	switch {
 	case !healthy:
@@ -134,7 +134,7 @@ func (in *inputs) orchestratorDrains(b datapath.BackendKey) bool {
 	return false
 }
 
-// vipsOf is what goes to the datapath.
+// vipsOf returns the part of a plan that goes to the datapath.
 func vipsOf(plan []planned) []datapath.VIP {
 	vips := make([]datapath.VIP, len(plan))
 	for i := range plan {
@@ -143,15 +143,15 @@ func vipsOf(plan []planned) []datapath.VIP {
 	return vips
 }
 
-// backendIDs gives each backend, an address and port, a number from 1 on. A number
-// lasts as long as its backend is configured, and is not given again afterwards.
+// backendIDs numbers the backends (address and port) from 1. A backend keeps its number as long as
+// it is configured. The number is not reused afterwards.
 type backendIDs struct {
 	byKey map[datapath.BackendKey]int
 	last  int
 }
 
-// update returns the numbers of the backends of services, in order of appearance
-// for new ones.
+// update returns the numbers of the backends of services. New backends get theirs in order of
+// appearance.
 func (b *backendIDs) update(services []configfile.Service) map[datapath.BackendKey]int {
 	next := map[datapath.BackendKey]int{}
 	for i := range services {

@@ -22,18 +22,19 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// Deps is what the service needs besides its settings.
+// Deps holds the dependencies of the Service.
 type Deps struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Now      func() time.Time
-	Tracer   trace.TracerProvider // nil: no traces
-	Console  fs.FS                // the built web console; nil: none
-	// Reload gets a value when the document shall be loaded again, as on SIGHUP; nil: never.
+	Tracer   trace.TracerProvider // nil means no traces
+	Console  fs.FS                // the built web console; nil means none
+	// Reload receives a value when the document should be loaded again, as on SIGHUP. nil means
+	// never.
 	Reload <-chan struct{}
-	// Open attaches to the interface; nil: the kernel's, OpenPlane.
+	// Open attaches to the interfaces. nil means OpenPlane.
 	Open func(context.Context, PlaneOptions) (Plane, Hops, error)
-	// Speaker announces; nil: by BGP.
+	// Speaker announces the addresses. nil means BGP.
 	Speaker Speaker
 }
 
@@ -57,8 +58,8 @@ func Contract() (*contract.Contract, error) {
 	return contract.Load(lbapi.Document, lbapi.BasePath, access.Classes())
 }
 
-// New reads the document and checks all that can be wrong at start. It touches
-// neither kernel nor network; Run does.
+// New reads the document and checks everything that can be checked at start. It touches neither
+// kernel nor network; Run does.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -102,16 +103,15 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return s, s.openShell(deps)
 }
 
-// SetOrchestratorDrains replaces what the orchestrator of that name drains: it is
-// for programs that move workloads, and apart from the drains of operators, neither
-// of which ends the other's. A port of 0 is all ports of the address. Backends that
-// are not configured count as soon as they are.
+// SetOrchestratorDrains replaces the drains of the orchestrator with the name source. It is for
+// programs that move workloads. These drains are separate from the drains of operators; ending one
+// does not end the other. Port 0 stands for all ports of the address. Drains of backends that are
+// not configured take effect when they are.
 func (s *Service) SetOrchestratorDrains(source string, backends []datapath.BackendKey) {
 	s.controller.setOrchestratorDrains(source, backends)
 }
 
-// Run balances until ctx ends; then it withdraws what is announced, and leaves the
-// kernel balancing.
+// Run balances until ctx ends. Then it withdraws the announcements and leaves the kernel balancing.
 func (s *Service) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	var probeErr error
@@ -129,16 +129,16 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(err, probeErr)
 }
 
-// StandsOn says what the service balances with.
+// StandsOn describes what the service balances with.
 func (s *Service) StandsOn() string { return s.controller.standsOn() }
 
-// insecure says whether everybody who reaches the node from elsewhere may do everything.
+// insecure reports whether anyone who can reach the node from elsewhere may do everything.
 func (s *Service) insecure() bool { return !s.gate.on && !s.cfg.server(s.apiListen).Local() }
 
-// warnEvery is the time between two warnings of a node that is open to everybody.
+// warnEvery is the time between two warnings while the node is insecure.
 const warnEvery = time.Hour
 
-// warnInsecure reports it, until ctx ends.
+// warnInsecure logs a warning every warnEvery while the node is insecure, until ctx ends.
 func (s *Service) warnInsecure(ctx context.Context, address string) {
 	if !s.insecure() {
 		return
@@ -158,8 +158,8 @@ func (s *Service) warnInsecure(ctx context.Context, address string) {
 	}
 }
 
-// Serve listens where the configuration says, answers requests and balances until
-// ctx ends. ready is called with the URL once the service can be reached.
+// Serve listens on the configured address, handles requests and balances until ctx ends. It calls
+// ready with the URL once the service can be reached.
 func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	server, err := httpserve.Listen(s.cfg.server(s.apiListen), s.Handler(), s.log)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 		}
 		servers = append(servers, second)
 	}
-	// Whatever stops first stops the rest.
+	// Whichever stops first stops the others.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var work sync.WaitGroup
@@ -192,7 +192,7 @@ func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	work.Go(func() {
 		routine.Keep(ctx, s.log, "insecure", func(ctx context.Context) { s.warnInsecure(ctx, server.Listening()) })
 	})
-	_ = s.controller.await(ctx, 1) // so that there is something to say of what it stands on
+	_ = s.controller.await(ctx, 1) // so that StandsOn has something to report
 	ready(server.URL())
 	work.Wait()
 	return errors.Join(errs...)

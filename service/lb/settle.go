@@ -14,13 +14,13 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// takeoverWait bounds how long a daemon that finds a balancing kernel waits for the
-// way to its backends before it applies anything: without it their flows would
-// stumble.
+// takeoverWait is the maximum time that a daemon that finds a balancing kernel waits for the next
+// hops of its backends before it applies anything. Applying without them would interrupt existing
+// flows.
 const takeoverWait = 2 * time.Second
 
-// run makes plane, prober and speaker what the inputs say, until ctx ends. It leaves
-// the kernel balancing, and withdraws what is announced.
+// run brings plane, prober and speaker in line with the inputs until ctx ends. At the end, it
+// leaves the kernel balancing and withdraws all announcements.
 func (c *controller) run(ctx context.Context) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
@@ -28,7 +28,7 @@ func (c *controller) run(ctx context.Context) error {
 		var hopsChanged, linksChanged <-chan struct{}
 		_ = routine.Run(
 			c.log, "settle", func() { c.settle(ctx) },
-		) // logged; it is done again at the next change or tick
+		) // logged; the next change or tick repeats it
 		if c.hops != nil { // only run sets it
 			hopsChanged, linksChanged = c.hops.Changed(), c.hops.Links()
 		}
@@ -38,14 +38,14 @@ func (c *controller) run(ctx context.Context) error {
 		case <-c.wake:
 		case <-hopsChanged:
 		case <-linksChanged:
-			_ = routine.Run(c.log, "settle", c.follow) // logged; it is done again at the next tick
+			_ = routine.Run(c.log, "settle", c.follow) // logged; the next tick repeats it
 		case <-retry.C:
-			_ = routine.Run(c.log, "settle", c.follow) // logged; it is done again at the next tick
+			_ = routine.Run(c.log, "settle", c.follow) // logged; the next tick repeats it
 		}
 	}
 }
 
-// follow lets the plane keep up with its interface.
+// follow adapts the plane to changes of its interfaces.
 func (c *controller) follow() {
 	if c.plane == nil { // only run sets it
 		return
@@ -59,7 +59,7 @@ func (c *controller) follow() {
 	c.planeErr = err
 }
 
-// closeWait bounds the end of the BGP sessions.
+// closeWait is the time limit for closing the BGP sessions.
 const closeWait = 5 * time.Second
 
 func (c *controller) close(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (c *controller) close(ctx context.Context) error {
 	return err
 }
 
-// settle does all there is to do once.
+// settle applies all pending changes once.
 func (c *controller) settle(ctx context.Context) {
 	c.mu.Lock()
 	number, cfg := c.changes, c.cfg
@@ -112,7 +112,9 @@ func (c *controller) settle(ctx context.Context) {
 		announced = toAnnounce(wanted, inKernel)
 	}
 	speakErr := c.announce(announced, cfg.BGP)
-	if news { // after the kernel, through which some backends are probed, and after what new sessions begin with
+	// After the kernel, through which some backends are probed, and after the addresses that new
+	// sessions start with.
+	if news {
 		c.tell(cfg)
 	}
 
@@ -124,16 +126,16 @@ func (c *controller) settle(ctx context.Context) {
 	c.settled = make(chan struct{})
 }
 
-// wanted are the VIPs that the inputs want, those that the kernel has, and whether it did not take
-// the ones before.
+// wanted returns the VIPs that follow from the inputs, the VIPs that the kernel has, and whether
+// the last attempt to apply failed.
 func (c *controller) wanted() (wanted, inKernel []datapath.VIP, failed bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock() // also after a panic: requests need the lock
+	defer c.mu.Unlock() // also after a panic, since requests need the lock
 	return vipsOf(plan(c.in)), c.inKernel, c.applyErr != nil
 }
 
-// announce tells the speaker if that is news to it. A speaker that speaks to nobody
-// is told too, for when it does.
+// announce passes the addresses to the speaker if they have changed. It does so even without a BGP
+// configuration, so that the speaker has them once it gets one.
 func (c *controller) announce(addresses []netip.Addr, speaking *configfile.BGP) error {
 	if c.speakErr == nil && slices.Equal(addresses, c.announced) {
 		return nil
@@ -148,8 +150,8 @@ func (c *controller) announce(addresses []netip.Addr, speaking *configfile.BGP) 
 	return err
 }
 
-// openPlane attaches to the interface, and learns what the kernel knew of the
-// backends.
+// openPlane attaches to the interfaces, and takes over the states of backends that the kernel
+// already has. It reports whether it succeeded.
 func (c *controller) openPlane(ctx context.Context, cfg *configfile.Config) bool {
 	plane, hops, err := c.open(
 		ctx,
@@ -183,24 +185,24 @@ func (c *controller) openPlane(ctx context.Context, cfg *configfile.Config) bool
 	return true
 }
 
-// resolve has the ways to backends followed.
+// resolve keeps the next hops of the backends up to date until ctx ends.
 func (c *controller) resolve(ctx context.Context, hops Hops) {
 	if err := hops.Run(ctx); err != nil && ctx.Err() == nil {
 		c.log.Error("the ways to backends are not followed any more", "error", err)
 	}
 }
 
-// targets are the backends whose ways are wanted.
+// targets returns the backends whose next hops are needed.
 func (c *controller) targets() []Target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return targetsOf(c.in.services)
 }
 
-// tell gives prober and speaker a new configuration.
+// tell passes a new configuration to prober and speaker.
 func (c *controller) tell(cfg *configfile.Config) {
 	if err := c.prober.Set(c.checks()); err != nil {
-		c.log.Error("the health checks are not as configured", "error", err) // a defect: the document was checked
+		c.log.Error("the health checks are not as configured", "error", err) // a bug, since the document was checked
 	}
 	if c.given == cfg {
 		return
@@ -215,7 +217,7 @@ func (c *controller) tell(cfg *configfile.Config) {
 		c.given = nil
 		return
 	}
-	c.tookOver = false // peers that are added later had no routes of an earlier process
+	c.tookOver = false // for peers that are added later, no earlier process announced routes
 }
 
 func (c *controller) checks() []probe.Check {
@@ -224,7 +226,7 @@ func (c *controller) checks() []probe.Check {
 	return checksOf(c.in.services, c.in.health)
 }
 
-// checksOf are the checks of all backends that are probed.
+// checksOf returns the health checks of all backends that are probed.
 func checksOf(services []configfile.Service, known map[probe.ID]health) []probe.Check {
 	var checks []probe.Check
 	for i := range services {
@@ -245,7 +247,7 @@ func checksOf(services []configfile.Service, known map[probe.ID]health) []probe.
 	return checks
 }
 
-// targetsOf are the backends whose ways are wanted, each once.
+// targetsOf returns the backends whose next hops are needed, each once.
 func targetsOf(services []configfile.Service) []Target {
 	seen := map[Target]bool{}
 	for i := range services {
@@ -261,7 +263,8 @@ func targetsOf(services []configfile.Service) []Target {
 	})
 }
 
-// awaitWays waits until the ways to the backends that have flows are known.
+// awaitWays waits until the next hops of the backends that have flows are known, at most
+// takeoverWait.
 func (c *controller) awaitWays(ctx context.Context) {
 	var needed []Target
 	states := c.plane.States()

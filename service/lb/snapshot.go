@@ -10,26 +10,26 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// snapshot is the node at one moment, for the API and the metrics.
+// snapshot is the state of the node at one moment, for the API and the metrics.
 type snapshot struct {
 	cfg       *configfile.Config
 	plan      []planned
 	counters  datapath.Counters
-	attached  string // generic or native; empty when nothing is attached
+	attached  string // generic or native; empty if nothing is attached
 	announced []netip.Addr
 	sessions  []bgp.Session
-	// orchestrated are the drains of orchestrators, sorted.
+	// orchestrated holds the drains of orchestrators, sorted by source.
 	orchestrated []orchestratorDrain
 }
 
-// orchestratorDrain is what one orchestrator drains.
+// orchestratorDrain holds the drains of one orchestrator.
 type orchestratorDrain struct {
 	source   string
 	backends []string
 }
 
-// snapshot reads everything once. Counters that cannot be read are those of the last
-// time they could be: /readyz reports the failure.
+// snapshot reads the state of the node. If the counters cannot be read, it returns those of the
+// last successful read; /readyz reports the failure.
 func (c *controller) snapshot() snapshot {
 	s, plane := c.inputs()
 	s.sessions = c.speaker.Sessions()
@@ -49,10 +49,10 @@ func (c *controller) snapshot() snapshot {
 	return s
 }
 
-// inputs are the part of a snapshot that is in memory, and the plane that has the rest.
+// inputs returns the part of a snapshot that is in memory, and the plane for the rest.
 func (c *controller) inputs() (snapshot, Plane) {
 	c.mu.Lock()
-	defer c.mu.Unlock() // also after a panic: requests need the lock
+	defer c.mu.Unlock() // also after a panic, since requests need the lock
 	s := snapshot{cfg: c.cfg, plan: plan(c.in), announced: c.announced, counters: c.counters}
 	for _, source := range slices.Sorted(maps.Keys(c.in.orchestrated)) {
 		d := orchestratorDrain{source: source}
@@ -65,7 +65,7 @@ func (c *controller) inputs() (snapshot, Plane) {
 	return s, c.plane
 }
 
-// perBackend adds up what was sent to each backend by all VIPs.
+// perBackend returns the counters of each backend, summed over all VIPs.
 func (s *snapshot) perBackend() map[datapath.BackendKey]datapath.BackendCounters {
 	sums := map[datapath.BackendKey]datapath.BackendCounters{}
 	for _, backends := range s.counters.Backends {

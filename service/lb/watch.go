@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// watchEvery is how often the document is looked at. It may be replaced by renaming,
-	// or by moving a symbolic link as Kubernetes does, which watches of the kernel miss
-	// in one way or another; a stat costs next to nothing.
+	// watchEvery is the time between two checks of the document. It polls because the file may be
+	// replaced by renaming, or by moving a symbolic link as Kubernetes does, and the kernel's file
+	// watches miss some of these changes. A stat costs next to nothing.
 	watchEvery = time.Second
-	// settledAfter is how old a modification time must be to prove by itself that the
-	// file has not changed since it was read: a file system's clock is coarse.
+	// settledAfter is the minimum age of a modification time that proves that the file has not
+	// changed since it was read. The clocks of file systems are coarse.
 	settledAfter = 2 * time.Second
 )
 
@@ -33,15 +33,15 @@ type watchedFile struct {
 	adopt   func(*configfile.Config) error
 
 	mu       sync.Mutex
-	loadedAt time.Time // of the configuration in force
-	err      error     // why the file as it is now was refused; nil when it is in force
+	loadedAt time.Time // when the current configuration was loaded
+	err      error     // why the file in its present state was refused; nil if it is in use
 	errAt    time.Time
 
-	// The watcher's own.
-	seen      fs.FileInfo // when the content was last read; nil if there was none
+	// The fields below are used only by the watcher.
+	seen      fs.FileInfo // when the content was last read; nil if it must be read again
 	content   [sha256.Size]byte
-	candidate [sha256.Size]byte // a changed content that was seen once
-	loaded    [sha256.Size]byte // what was last loaded, or refused
+	candidate [sha256.Size]byte // changed content that was seen once
+	loaded    [sha256.Size]byte // the content that was last loaded or refused
 }
 
 // begin loads the file for the first time.
@@ -51,8 +51,8 @@ func (d *watchedFile) begin() error {
 	return d.load()
 }
 
-// load reads the file and puts it into force. A file that cannot be leaves
-// everything as it was.
+// load reads the file and makes it the current configuration. If that fails, everything stays as it
+// was.
 func (d *watchedFile) load() error {
 	var cfg *configfile.Config
 	err := routine.Call(d.log, "document", func() (err error) {
@@ -66,7 +66,7 @@ func (d *watchedFile) load() error {
 	if err != nil {
 		d.err, d.errAt = err, d.now()
 		d.metrics.reloadOK.Set(0)
-		if !d.loadedAt.IsZero() { // the first one is the start's to tell
+		if !d.loadedAt.IsZero() { // New reports the first error
 			d.log.Error("the configuration is refused; the one before stays in force", "path", d.path, "error", err)
 		}
 		return err
@@ -78,16 +78,16 @@ func (d *watchedFile) load() error {
 	return nil
 }
 
-// state is when the configuration in force was loaded, and what is wrong with the
-// file as it is now.
+// state returns when the current configuration was loaded, and the error of the file in its present
+// state.
 func (d *watchedFile) state() (loadedAt time.Time, err error, errAt time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.loadedAt, d.err, d.errAt
 }
 
-// watch loads the document when it has changed, and whenever reload gets a value,
-// until ctx ends. Failures are kept in the state.
+// watch loads the document when it has changed, and whenever reload receives a value, until ctx
+// ends. Errors are kept in the state.
 func (d *watchedFile) watch(ctx context.Context, reload <-chan struct{}) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -98,10 +98,10 @@ func (d *watchedFile) watch(ctx context.Context, reload <-chan struct{}) {
 		case <-reload:
 			d.look() // so that the change is not found again
 			d.loaded = d.content
-			_ = d.load() // it is kept in the state
+			_ = d.load() // the error is kept in the state
 		case <-tick.C:
-			// A file that is being written has half a content, which may even be valid.
-			// Only what two looks agree on is taken.
+			// A file that is being written has incomplete content, which may even be valid. Load
+			// content only once two checks in a row have seen it.
 			switch d.look(); {
 			case d.content == d.loaded:
 				d.candidate = d.loaded
@@ -109,13 +109,13 @@ func (d *watchedFile) watch(ctx context.Context, reload <-chan struct{}) {
 				d.candidate = d.content
 			default:
 				d.loaded = d.content
-				_ = d.load() // it is kept in the state
+				_ = d.load() // the error is kept in the state
 			}
 		}
 	}
 }
 
-// look brings content up to date; a file that cannot be read has a content too.
+// look updates content. A file that cannot be read has a content too, made from the error.
 func (d *watchedFile) look() {
 	info, err := os.Stat(d.path)
 	if err != nil {

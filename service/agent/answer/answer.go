@@ -1,7 +1,7 @@
-// Package answer reads the control plane's answers. Anything can stand between a
-// site and its control plane: a captive portal, a maintenance page, a proxy that
-// cuts bodies short. So a success counts only if its body is as the contract says,
-// and a refusal counts as the control plane's own only if it has an error code.
+// Package answer reads the control plane's responses. Between a site and its control plane there
+// may be a captive portal, a maintenance page, or a proxy that truncates bodies. So a success
+// counts only if its body matches the contract, and a refusal counts as the control plane's own
+// only if it has an error code.
 package answer
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// maxRetryAfter bounds what is read of Retry-After; package backoff has the bound that
-// counts.
+// maxRetryAfter limits the values of Retry-After that are read. Package backoff applies the
+// effective limit.
 const maxRetryAfter = 24 * time.Hour
 
-// maxBytes bounds what is read of an answer.
+// maxBytes is the maximum size of a response body.
 const maxBytes = 4 << 20
 
-// Refusal is an answer other than success.
+// Refusal is a response other than success.
 type Refusal struct {
 	Status int
-	// Code is empty if the answer is not an error as the contract describes it.
+	// Code is empty if the response is not an error as the contract describes it.
 	Code, Field, Message string
 	RetryAfter           time.Duration // 0: the server did not ask for a wait
 }
@@ -47,15 +47,15 @@ func (r *Refusal) Error() string {
 	)
 }
 
-// EndsSite tells that the control plane has revoked the site. Only this code says
-// so: a control plane that was restored from an old backup answers 401 for a while,
-// and a proxy can answer anything.
+// EndsSite reports whether the control plane has revoked the site. Only this error code means that:
+// a control plane that was restored from an old backup answers 401 for a while, and a proxy can
+// answer anything.
 func (r *Refusal) EndsSite() bool {
 	return (r.Status == http.StatusForbidden || r.Status == http.StatusUnauthorized) && r.Code == "site_revoked"
 }
 
-// Final tells that the same request would be refused again and again. Only the
-// control plane's own words count.
+// Final reports whether the same request would always be refused. Only responses of the control
+// plane itself can be final.
 func (r *Refusal) Final() bool {
 	switch r.Status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
@@ -65,31 +65,31 @@ func (r *Refusal) Final() bool {
 	return false
 }
 
-// LinkError is why a request was not answered at all, or not to the end.
+// LinkError is returned if there was no response, or only part of one.
 type LinkError struct{ Err error }
 
 func (e *LinkError) Error() string { return e.Err.Error() }
 func (e *LinkError) Unwrap() error { return e.Err }
 
-// Invalid is a success whose body is not as the contract says. Whatever was sent
-// counts as not received.
+// Invalid is a success whose body does not match the contract. Treat the data that was sent as not
+// received.
 type Invalid struct{ Reason string }
 
 func (e *Invalid) Error() string { return e.Reason }
 
-// NewInvalid says what is wrong with an answer.
+// NewInvalid returns an Invalid with the problem of a response.
 func NewInvalid(format string, args ...any) *Invalid {
 	return &Invalid{"the server's answer is not as the contract says: " + fmt.Sprintf(format, args...)}
 }
 
-// Body is the body of a success, with the answer's header.
+// Body is the body of a success, with the response's header.
 type Body struct {
 	Text   []byte
 	Header http.Header
 }
 
-// Read takes what a method of the generated client returns, and gives the body of
-// a success. Other answers are a *Refusal, no answer is a *LinkError.
+// Read takes the results of a method of the generated client, and returns the body of a success. It
+// returns a *Refusal for other responses, and a *LinkError if there is no complete response.
 func Read(res *http.Response, err error) (Body, error) {
 	if err != nil {
 		return Body{}, &LinkError{err}
@@ -113,8 +113,8 @@ func Read(res *http.Response, err error) (Body, error) {
 	return Body{}, r
 }
 
-// Decode reads a success into a value. All fields that the contract requires must
-// be there.
+// Decode decodes the body of a success. It returns an error if a field is missing that the contract
+// requires.
 func Decode[T any](body Body, err error) (T, error) {
 	var v T
 	if err != nil {
@@ -143,7 +143,7 @@ func looksLikeHTML(text []byte) bool {
 	return strings.HasPrefix(strings.ToLower(string(bytes.TrimSpace(text[:min(len(text), 64)]))), "<")
 }
 
-// RetryAfter is the wait that the server asked for with an error; 0: none.
+// RetryAfter returns the wait that the server requested with an error, or 0.
 func RetryAfter(err error) time.Duration {
 	var r *Refusal
 	if errors.As(err, &r) {

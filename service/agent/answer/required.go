@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// required finds fields that the contract requires and the text does not have. The
-// generated types say which: those without omitempty. Decoding alone takes {} for
-// anything, and null for an empty list.
+// required returns an error if the text lacks a field that the contract requires. In the generated
+// types, these are the fields without omitempty. Decoding alone would accept {} for anything, and
+// null for an empty list.
 func required[T any](text []byte) error {
 	return requiredIn(reflect.TypeFor[T](), text, "the body")
 }
@@ -66,7 +66,7 @@ func requiredFields(t reflect.Type, members map[string]json.RawMessage) error {
 		if bytes.Equal(text, []byte("null")) {
 			switch f.Type.Kind() {
 			case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
-				continue // the contract's "nullable", or a list without items
+				continue // nullable in the contract, or an empty list
 			}
 			return NewInvalid("%s is null", name)
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
-// progressPeriod is how often progress is stored at most.
+// progressPeriod is the minimum time between two stored progress values.
 const progressPeriod = 5 * time.Second
 
 func (m *Manager) artifact(sum string) string { return filepath.Join(m.cfg.Folder, sum) }
 
-// download fetches the artifact, in as many attempts as it takes.
+// download fetches the artifact. It retries until the download time is over.
 func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, error) {
 	release, err := m.holdArtifact(ctx, u.SHA256)
 	if err != nil {
@@ -27,7 +27,7 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 	}
 	defer release()
 	if _, err := os.Stat(m.artifact(u.SHA256)); err == nil {
-		return Done, "", nil // for another device, or before a crash
+		return Done, "", nil // downloaded for another device, or before a crash
 	}
 	file := transfer.File{
 		URL: u.URL, Path: m.artifact(u.SHA256), SHA256: u.SHA256, Size: u.Size, MaxSize: m.cfg.MaxSize,
@@ -36,7 +36,7 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	retry := backoff.Backoff{Min: time.Second, Max: 5 * time.Minute, MaxAsked: m.cfg.RetryAfterMax, Rand: m.cfg.Rand}
-	anew := false // it was begun anew, since the part that was there had been damaged
+	anew := false // the download was restarted because the part on disk was damaged
 	for {
 		before := file.PartSize()
 		attempt, err := m.fetch(limited, u, &file)
@@ -47,7 +47,7 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 		case ctx.Err() != nil:
 			return Done, "", ctx.Err()
 		case errors.As(err, &unfit) && attempt.Resumed && !anew:
-			// A loss of power can leave zeroes in the part that was downloaded before.
+			// A power loss can leave zeros in the part that was downloaded before.
 			m.cfg.Log.Warn(
 				"the download was resumed, and the result is wrong; beginning anew", "device", u.DeviceID,
 				"request", u.RequestID, "error", err,
@@ -65,7 +65,7 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 		}
 		m.cfg.Log.Info("the download continues later", "device", u.DeviceID, "request", u.RequestID, "error", err)
 		if file.PartSize() > before {
-			retry.Reset() // it gets on
+			retry.Reset() // it made progress
 		}
 		if !backoff.Sleep(limited, retry.Next(attempt.RetryAfter)) {
 			if ctx.Err() != nil {
@@ -78,13 +78,13 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 	}
 }
 
-// artifactLock is held by the device that downloads or removes an artifact.
+// artifactLock is held while a device downloads or removes an artifact.
 type artifactLock struct {
 	held  chan struct{}
-	users int // who holds it or waits for it
+	users int // the number of holders and waiters
 }
 
-// holdArtifact lets one device at a time download an artifact.
+// holdArtifact makes sure that only one device at a time downloads an artifact.
 func (m *Manager) holdArtifact(ctx context.Context, sum string) (release func(), err error) {
 	m.mu.Lock()
 	lock := m.artifacts[sum]
@@ -110,7 +110,7 @@ func (m *Manager) holdArtifact(ctx context.Context, sum string) (release func(),
 	}
 }
 
-// fetch asks for what is missing, once.
+// fetch makes one request for the missing part.
 func (m *Manager) fetch(ctx context.Context, u *Update, file *transfer.File) (transfer.Attempt, error) {
 	fetcher, told := transfer.Fetcher{Client: m.cfg.Client, Now: m.cfg.Now}, m.cfg.Now()
 	return fetcher.Fetch(ctx, file, func(done, total int64) error {
@@ -127,7 +127,7 @@ func (m *Manager) fetch(ctx context.Context, u *Update, file *transfer.File) (tr
 	})
 }
 
-// discard removes an artifact that no update needs any more.
+// discard removes an artifact unless another update still needs it.
 func (m *Manager) discard(ctx context.Context, sum string) error {
 	release, err := m.holdArtifact(ctx, sum)
 	if err != nil {
@@ -147,7 +147,7 @@ func (m *Manager) discard(ctx context.Context, sum string) error {
 	return errors.Join(durable.Remove(file.Path), file.DropPart())
 }
 
-// tidy removes what is left of artifacts that no update needs.
+// tidy removes files of artifacts that no update needs.
 func (m *Manager) tidy(ctx context.Context) error {
 	updates, err := m.active(ctx)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 
 const (
 	exitReboots = 10
-	stopGrace   = 10 * time.Second // from SIGTERM to SIGKILL
-	outputTail  = 4 << 10          // bytes kept of a hook's output
+	stopGrace   = 10 * time.Second // between SIGTERM and SIGKILL
+	outputTail  = 4 << 10          // bytes of a hook's output that are kept
 )
 
-// call runs the hook. An error is that of the agent, not of the hook.
+// call runs the hook. An error means a problem of the agent, not of the hook.
 func (m *Manager) call(ctx context.Context, u *Update, verb string) (Outcome, string, error) {
 	limited, cancel := context.WithTimeout(ctx, m.cfg.HookTimeout)
 	defer cancel()
@@ -27,7 +27,7 @@ func (m *Manager) call(ctx context.Context, u *Update, verb string) (Outcome, st
 	cmd := exec.CommandContext(limited, m.cfg.Hook, verb)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Dir = m.cfg.Folder
-	// Not the agent's own environment, in which there are secrets.
+	// Do not pass on the agent's own environment, which contains secrets.
 	cmd.Env = []string{
 		"MAINSTAY_DEVICE=" + u.DeviceID, "MAINSTAY_OTA_REQUEST=" + u.RequestID, "MAINSTAY_OTA_VERSION=" + u.Version,
 		"MAINSTAY_OTA_FILE=" + m.artifact(u.SHA256), "MAINSTAY_OTA_SHA256=" + u.SHA256,
@@ -41,12 +41,12 @@ func (m *Manager) call(ctx context.Context, u *Update, verb string) (Outcome, st
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace
 
-	// The kernel ends the hook with the thread that started it (ownGroup).
+	// The kernel kills the hook when the thread that started it ends (ownGroup).
 	runtime.LockOSThread()
 	err := cmd.Run()
 	runtime.UnlockOSThread()
 	if cmd.Process != nil && limited.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what SIGTERM has left of the group
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // kill the rest of the group
 	}
 	if ctx.Err() != nil {
 		return Broken, "", ctx.Err()
@@ -66,12 +66,12 @@ func (m *Manager) call(ctx context.Context, u *Update, verb string) (Outcome, st
 		}
 		return Broken, clean(fmt.Sprintf("%s failed: %s", verb, message)), nil
 	case errors.Is(err, exec.ErrWaitDelay):
-		return Done, message, nil // it ended well, and left something in the background
+		return Done, message, nil // it succeeded, but left a background process
 	}
 	return Broken, clean(fmt.Sprintf("%s could not be started: %v", verb, err)), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the text that is written to it.
 type tail struct{ text []byte }
 
 func (t *tail) Write(b []byte) (int, error) {
@@ -87,8 +87,8 @@ func (t *tail) lastLine() string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// clean makes a message that the control plane takes: one line of UTF-8 without
-// control characters, of limited length.
+// clean converts text to a message that the control plane accepts: one line of UTF-8 without
+// control characters, at most maxMessage bytes long.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -2,9 +2,9 @@ package ota
 
 import "syscall"
 
-// ownGroup gives the hook a process group of its own, so that it can be stopped
-// with all it started, and has the kernel end it when the agent dies: an agent
-// that starts again calls it again, and two at once would be in each other's way.
+// ownGroup gives the hook its own process group, so that it can be stopped with all its children.
+// It also makes the kernel kill the hook when the agent dies: the restarted agent calls the hook
+// again, and two running at once would interfere.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

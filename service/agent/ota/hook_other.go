@@ -4,6 +4,5 @@ package ota
 
 import "syscall"
 
-// ownGroup gives the hook a process group of its own, so that it can be stopped
-// with all it started.
+// ownGroup gives the hook its own process group, so that it can be stopped with all its children.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

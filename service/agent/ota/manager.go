@@ -16,26 +16,26 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
-// Config is what a Manager needs.
+// Config holds the dependencies and settings of a Manager.
 type Config struct {
 	DB              *store.DB
 	Folder          string        // for artifacts
-	Hook            string        // the operator's program; empty: updates are rejected
-	MaxSize         int64         // of an artifact, in bytes
+	Hook            string        // the operator's program; empty means that updates are rejected
+	MaxSize         int64         // maximum size of an artifact, in bytes
 	Parallel        int           // devices updated at once
-	HookTimeout     time.Duration // of one call
-	RebootWait      time.Duration // from "the device reboots" to its verification
+	HookTimeout     time.Duration // limit for one call
+	RebootWait      time.Duration // from the reboot of a device to its verification
 	DownloadTimeout time.Duration // from the request to the end of the download
-	RetryAfterMax   time.Duration // the longest wait that an artifact's server may ask for
+	RetryAfterMax   time.Duration // maximum Retry-After that an artifact's server may request
 	Client          *http.Client  // for artifacts
-	// Firmware is the version that a device is known to have; empty: unknown.
+	// Firmware returns the known version of a device, or "" if it is unknown.
 	Firmware func(ctx context.Context, device string) (string, error)
 	Log      *slog.Logger
 	Now      func() time.Time
 	Rand     func() float64
 }
 
-// Manager carries updates out. It is safe for concurrent use.
+// Manager performs updates. It is safe for concurrent use.
 type Manager struct {
 	cfg              Config
 	wanted, reported chan struct{}
@@ -50,7 +50,7 @@ type run struct {
 	stop    context.CancelFunc
 }
 
-// New makes a manager on a database that package store opened.
+// New creates a Manager on a database that package store opened.
 func New(cfg Config) (*Manager, error) {
 	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Folder)
@@ -71,10 +71,10 @@ func (m *Manager) nudge(ch chan struct{}) {
 	}
 }
 
-// Reported yields when there is something to report.
+// Reported receives a value when there are new reports to send.
 func (m *Manager) Reported() <-chan struct{} { return m.reported }
 
-// Run works on updates until ctx ends, and returns when the hooks have, too.
+// Run performs updates until ctx ends. It returns when all hooks have ended.
 func (m *Manager) Run(ctx context.Context) {
 	if err := m.tidy(ctx); err != nil {
 		m.cfg.Log.Warn("old artifacts could not be removed", "error", err)
@@ -82,7 +82,7 @@ func (m *Manager) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	slots := make(chan struct{}, m.cfg.Parallel)
-	resumed := true // whatever reboots were under way are over when the agent starts
+	resumed := true // reboots that were pending when the agent stopped are over
 	retry := backoff.Backoff{Min: time.Second, Max: time.Minute, Rand: m.cfg.Rand}
 	for {
 		updates, err := m.active(ctx)
@@ -103,7 +103,7 @@ func (m *Manager) Run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			// While this one waited for its turn, another may have taken its place.
+			// While this one waited for a slot, another update may have replaced it.
 			u, ok, err := m.load(ctx, m.cfg.DB, u.DeviceID)
 			life, started := context.Context(nil), false
 			if err == nil && ok && !u.Phase.Terminal() {
@@ -131,8 +131,8 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// see works on an update until life ends or it is over. After a panic it is taken up again from
-// where it stands, later and later.
+// see performs an update until it has ended or life ends. After a panic it resumes with the stored
+// phase, with increasing delays.
 func (m *Manager) see(ctx, life context.Context, u Update, rebooted bool) {
 	defer m.end(u)
 	broken := false
@@ -142,7 +142,7 @@ func (m *Manager) see(ctx, life context.Context, u Update, rebooted bool) {
 			var ok bool
 			var err error
 			if now, ok, err = m.load(life, m.cfg.DB, u.DeviceID); err != nil || !ok || now.RequestID != u.RequestID {
-				return // Run looks again
+				return // Run will load it again
 			}
 		}
 		broken = true
@@ -181,7 +181,7 @@ func (m *Manager) end(u Update) {
 	delete(m.running, u.DeviceID)
 }
 
-// interrupt stops the work on an update.
+// interrupt cancels the work on an update.
 func (m *Manager) interrupt(device, request string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +190,7 @@ func (m *Manager) interrupt(device, request string) {
 	}
 }
 
-// carryOut works on an update until it is over, replaced or ctx ends.
+// carryOut performs an update until it has ended, is replaced, or ctx ends.
 func (m *Manager) carryOut(ctx context.Context, u Update, rebooted bool) {
 	log := m.cfg.Log.With("device", u.DeviceID, "request", u.RequestID, "version", u.Version)
 	retry := backoff.Backoff{Min: time.Second, Max: time.Minute, Rand: m.cfg.Rand}
@@ -202,7 +202,7 @@ func (m *Manager) carryOut(ctx context.Context, u Update, rebooted bool) {
 		if err == nil {
 			next := Next(u.Phase, outcome)
 			if next == RolledBack || next == Failed && u.Phase == RollingBack {
-				message = joined(u.Message, message) // why it was rolled back is what counts
+				message = joined(u.Message, message) // keep why it was rolled back
 			}
 			log.Info("update", "from", string(u.Phase), "to", string(next), "message", message)
 			var current bool
@@ -211,7 +211,7 @@ func (m *Manager) carryOut(ctx context.Context, u Update, rebooted bool) {
 			}
 		}
 		if err != nil {
-			// The database or the disk: it may recover, and the phase is still to be done.
+			// A problem of the database or the disk, which may recover. The phase is not done yet.
 			log.Error("the update waits", "phase", string(u.Phase), "error", err)
 			if !backoff.Sleep(ctx, retry.Next(0)) {
 				return
@@ -230,8 +230,8 @@ func joined(first, second string) string {
 	return clean(first + "; rollback: " + second)
 }
 
-// act does the work of the update's phase. An error is not an outcome: the phase is to
-// be tried again.
+// act does the work of the update's phase. An error means that the phase must be retried; it is not
+// an outcome.
 func (m *Manager) act(ctx context.Context, u *Update, rebooted bool) (Outcome, string, error) {
 	switch u.Phase {
 	case Pending:
@@ -241,7 +241,7 @@ func (m *Manager) act(ctx context.Context, u *Update, rebooted bool) (Outcome, s
 	case Downloaded:
 		return Done, "", nil
 	case Installing:
-		// The file may be gone if the folder was cleared.
+		// The file may be missing if the folder was cleared.
 		if _, err := os.Stat(m.artifact(u.SHA256)); err != nil {
 			return Broken, "the artifact is not there any more", nil
 		}
@@ -267,7 +267,7 @@ func (m *Manager) act(ctx context.Context, u *Update, rebooted bool) (Outcome, s
 	return Broken, "", errors.New("phase " + string(u.Phase) + " has no work")
 }
 
-// examine decides whether an update is to be begun.
+// examine decides whether to start an update.
 func (m *Manager) examine(ctx context.Context, u *Update) (Outcome, string, error) {
 	if m.cfg.Hook == "" {
 		return Unwanted, "the agent has no program that installs updates; set --ota-hook", nil

@@ -1,6 +1,6 @@
 package ota
 
-// Phase is how far an update is here. The words are those of the control plane.
+// Phase is the progress of an update at this site. The words are those of the control plane.
 type Phase string
 
 // The phases.
@@ -17,11 +17,11 @@ const (
 	Failed           Phase = "failed"
 	RollingBack      Phase = "rolling_back"
 	RolledBack       Phase = "rolled_back"
-	// Stopped is an update that is wanted no more. It is never reported.
+	// Stopped means that the update was withdrawn or replaced. It is never reported.
 	Stopped Phase = "stopped"
 )
 
-// Terminal reports whether nothing is left to do.
+// Terminal reports whether the update has ended.
 func (p Phase) Terminal() bool {
 	switch p {
 	case Succeeded, Rejected, AlreadyInstalled, Failed, RolledBack, Stopped:
@@ -30,7 +30,7 @@ func (p Phase) Terminal() bool {
 	return false
 }
 
-// Outcome is how the work of a phase ended.
+// Outcome is the result of a phase's work.
 type Outcome uint8
 
 // The outcomes.
@@ -38,11 +38,11 @@ const (
 	Done Outcome = iota
 	Reboots
 	Broken
-	Unwanted  // of pending: it cannot or may not be installed here
-	Installed // of pending: the device has this version
+	Unwanted  // from pending only: the update cannot or must not be installed here
+	Installed // from pending only: the device already has this version
 )
 
-// Next is the phase after p, whose work ended so.
+// Next returns the phase that follows p after the outcome o.
 func Next(p Phase, o Outcome) Phase {
 	switch p {
 	case Pending:

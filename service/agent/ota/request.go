@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Request asks for an update of a device.
+// Request is a request to update a device.
 type Request struct {
 	RequestID string `json:"request_id"`
 	Version   string `json:"version"`
@@ -20,19 +20,19 @@ type Request struct {
 	Force     bool   `json:"force"`
 }
 
-// Wanted is what a twin says of a device's update.
+// Wanted is the update that a device's twin asks for.
 type Wanted struct {
 	DeviceID string
-	// Request is nil when there is none, and when it is over.
+	// Request is nil if there is none, or if it has ended.
 	Request *Request
-	// State is how far the update is as the control plane knows it.
+	// State is the phase of the update as the control plane knows it.
 	State Phase
 }
 
 var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// ParseTwin reads desired.ota and reported.ota. An update that is over, or that
-// cannot be read, is none; the error says why.
+// ParseTwin parses desired.ota and reported.ota. If the update has ended or is invalid, Request is
+// nil. If it is invalid, the error says why.
 func ParseTwin(device string, desired, reported json.RawMessage) (Wanted, error) {
 	w := Wanted{DeviceID: device}
 	wanted, err := member(desired, "ota")
@@ -82,8 +82,8 @@ func ParseTwin(device string, desired, reported json.RawMessage) (Wanted, error)
 	return w, nil
 }
 
-// member is a member of an object. Decoding into a struct would take a key in
-// another case, such as OTA, which belongs to somebody else.
+// member returns a member of an object. Decoding into a struct would also accept a key in another
+// case, such as OTA, which is a different member.
 func member(object json.RawMessage, key string) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	err := json.Unmarshal(object, &members)

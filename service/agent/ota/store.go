@@ -8,15 +8,15 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
-// Update is an update of a device as it is kept here.
+// Update is the stored state of a device's update.
 type Update struct {
 	DeviceID  string  `db:"device_id"`
 	RequestID string  `db:"request_id"`
 	Version   string  `db:"version"`
 	URL       string  `db:"url"`
 	SHA256    string  `db:"sha256"`
-	Size      int64   `db:"size"`   // 0: unknown
-	Forced    bool    `db:"forced"` // install even if the device has the version
+	Size      int64   `db:"size"`   // 0 means unknown
+	Forced    bool    `db:"forced"` // install even if the device already has the version
 	Phase     Phase   `db:"phase"`
 	Progress  int     `db:"progress"`
 	Message   string  `db:"message"`
@@ -24,7 +24,7 @@ type Update struct {
 	UpdatedAt db.Time `db:"updated_at"`
 }
 
-// Report is what is to be told of an update.
+// Report is an update report that has not been answered yet.
 type Report struct {
 	Seq       int64  `db:"seq"`
 	DeviceID  string `db:"device_id"`
@@ -45,7 +45,7 @@ func (m *Manager) load(ctx context.Context, q db.Querier, device string) (Update
 	return u, err == nil, err
 }
 
-// active lists the updates that have something left to do, oldest first.
+// active lists the updates that have not ended, oldest first.
 func (m *Manager) active(ctx context.Context) ([]Update, error) {
 	var all []Update
 	err := m.cfg.DB.Select(
@@ -64,8 +64,8 @@ func (m *Manager) List(ctx context.Context, after string, limit int) ([]Update, 
 	return updates, err
 }
 
-// enter stores that an update has come to a phase, and its report, unless another
-// update has taken its place, which it reports as false.
+// enter stores a new phase of an update together with its report. It returns false if another
+// update has replaced this one.
 func (m *Manager) enter(ctx context.Context, u *Update, to Phase, message string) (current bool, err error) {
 	now, progress := db.At(m.cfg.Now()), u.Progress
 	if to == Downloaded || to == AlreadyInstalled {
@@ -100,8 +100,8 @@ func addReport(ctx context.Context, tx *db.Tx, r Report) error {
 	return err
 }
 
-// progress notes how far a download is. A report of it that still waits is changed
-// in its place, so that reports do not pile up while there is no link.
+// progress stores the progress of a download. It changes a report of the download that is still
+// waiting, so that reports do not pile up while there is no link.
 func (m *Manager) progress(ctx context.Context, u *Update, percent int) error {
 	err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(
@@ -131,7 +131,7 @@ func (m *Manager) progress(ctx context.Context, u *Update, percent int) error {
 	return err
 }
 
-// NextReport returns the oldest report that is to be told; nil when there is none.
+// NextReport returns the oldest unanswered report, or nil if there is none.
 func (m *Manager) NextReport(ctx context.Context) (*Report, error) {
 	var r Report
 	err := m.cfg.DB.Get(ctx, &r, "SELECT * FROM update_reports ORDER BY seq LIMIT 1")
@@ -141,14 +141,14 @@ func (m *Manager) NextReport(ctx context.Context) (*Report, error) {
 	return &r, err
 }
 
-// Told says that the control plane has answered a report. unwanted means that it
-// will hear no more of this request: what is left of it is stopped.
+// Told records that the control plane has answered a report. unwanted means that it accepts no more
+// reports of this request; then the update is stopped.
 func (m *Manager) Told(ctx context.Context, r *Report, unwanted bool) error {
 	err := m.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
 		if unwanted {
 			return m.stopIn(ctx, tx, r.DeviceID, r.RequestID)
 		}
-		// A report whose progress has changed meanwhile is told again.
+		// If the progress has changed since, the report is sent again.
 		_, err := tx.Exec(ctx, "DELETE FROM update_reports WHERE seq = ? AND progress = ?", r.Seq, r.Progress)
 		return err
 	})
@@ -158,7 +158,7 @@ func (m *Manager) Told(ctx context.Context, r *Report, unwanted bool) error {
 	return err
 }
 
-// stopIn ends an update that is wanted no more.
+// stopIn ends an update that is no longer wanted.
 func (m *Manager) stopIn(ctx context.Context, tx *db.Tx, device, request string) error {
 	if _, err := tx.Exec(
 		ctx, "DELETE FROM update_reports WHERE device_id = ? AND request_id = ?", device, request,
@@ -170,7 +170,7 @@ func (m *Manager) stopIn(ctx context.Context, tx *db.Tx, device, request string)
 	return err
 }
 
-// Want takes in what a twin says of a device's update.
+// Want applies the update that a device's twin asks for.
 func (m *Manager) Want(ctx context.Context, w Wanted) error {
 	have, known, err := m.load(ctx, m.cfg.DB, w.DeviceID)
 	if err != nil {
@@ -178,9 +178,9 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 	}
 	if known && w.Request != nil && have.RequestID == w.Request.RequestID {
 		if !have.Phase.Terminal() || have.Phase == Stopped || m.untold(ctx, have) {
-			return nil // being worked on, or about to be reported as done
+			return nil // in progress, or its result is about to be reported
 		}
-		// The control plane has forgotten how it ended (it was restored from a backup).
+		// The control plane has lost the result (it was restored from a backup).
 		err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 			return addReport(ctx, tx, Report{
 				DeviceID:  have.DeviceID,
@@ -220,9 +220,9 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 		}
 		var refusal string
 		switch w.State {
-		case Pending, Downloading: // can be begun anew
+		case Pending, Downloading: // can be started again
 		default:
-			// It was under way, and what there was to know of it is lost.
+			// The update was in progress, but its state is lost.
 			u.Phase, refusal = Failed, "the agent lost what it knew of this update (its data folder was replaced) in state "+string(
 				w.State,
 			)
@@ -251,7 +251,7 @@ func (m *Manager) Want(ctx context.Context, w Wanted) error {
 	return nil
 }
 
-// untold reports whether reports of an update wait.
+// untold reports whether an update has unanswered reports.
 func (m *Manager) untold(ctx context.Context, u Update) bool {
 	var n int
 	err := m.cfg.DB.Get(
@@ -260,7 +260,7 @@ func (m *Manager) untold(ctx context.Context, u Update) bool {
 	return err == nil && n > 0
 }
 
-// Retain stops the updates of devices that are not among the given ones.
+// Retain stops the updates of all devices that are not in devices.
 func (m *Manager) Retain(ctx context.Context, devices map[string]bool) error {
 	var known []string
 	if err := m.cfg.DB.Select(ctx, &known, "SELECT device_id FROM updates"); err != nil {
@@ -288,7 +288,7 @@ func (m *Manager) Retain(ctx context.Context, devices map[string]bool) error {
 	return nil
 }
 
-// downloadTime is how much longer a download may take.
+// downloadTime returns how much longer a download may take.
 func (m *Manager) downloadTime(u *Update) time.Duration {
 	return m.cfg.DownloadTimeout - m.cfg.Now().Sub(u.StartedAt.Time)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
-// Stored is an event of the outbox.
+// Stored is an event in the outbox.
 type Stored struct {
 	Seq       int64                      `db:"seq"`
 	EventID   string                     `db:"event_id"`
@@ -22,8 +22,8 @@ type Stored struct {
 
 const storedColumns = "seq, event_id, topic, payload, headers, event_time, bytes"
 
-// Next returns the oldest events, at most maxEvents and not more than maxBytes,
-// but one in any case. Nothing is taken out.
+// Next returns the oldest events, at most maxEvents and maxBytes, but at least one if there is any.
+// It removes nothing.
 func (o *Outbox) Next(ctx context.Context, maxEvents int, maxBytes int64) ([]Stored, error) {
 	var sizes []int64
 	if err := o.cfg.DB.Select(ctx, &sizes, "SELECT bytes FROM outbox ORDER BY seq LIMIT ?", maxEvents); err != nil {
@@ -44,8 +44,8 @@ func (o *Outbox) Next(ctx context.Context, maxEvents int, maxBytes int64) ([]Sto
 	return batch, err
 }
 
-// After returns the first event after the one with the number seq, leaving out skip
-// others; nil when there is none.
+// After returns the first event after the one with the number seq, skipping skip others. It returns
+// nil if there is none.
 func (o *Outbox) After(ctx context.Context, seq int64, skip int) (*Stored, error) {
 	var e Stored
 	err := o.cfg.DB.Get(
@@ -57,7 +57,7 @@ func (o *Outbox) After(ctx context.Context, seq int64, skip int) (*Stored, error
 	return &e, err
 }
 
-// Acknowledge deletes a batch that Next returned, which the control plane has now.
+// Acknowledge deletes a batch that Next returned and that the control plane has received.
 func (o *Outbox) Acknowledge(ctx context.Context, batch []Stored) error {
 	if len(batch) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (o *Outbox) Acknowledge(ctx context.Context, batch []Stored) error {
 	return err
 }
 
-// remove deletes the batch's events, as far as they were not dropped meanwhile, and
-// says how many that were. Nothing else lies between its first and its last number.
+// remove deletes the events of a batch and returns how many it deleted. Some may have been dropped
+// since Next. No other events have numbers between the first and the last one of a batch.
 func (o *Outbox) remove(ctx context.Context, tx *db.Tx, batch []Stored) (int64, error) {
 	first, last := batch[0].Seq, batch[len(batch)-1].Seq
 	var there struct {
@@ -96,19 +96,19 @@ func (o *Outbox) remove(ctx context.Context, tx *db.Tx, batch []Stored) (int64, 
 	return there.Events, o.count(ctx, tx, totals{events: -there.Events, bytes: -there.Bytes})
 }
 
-// Stats is how full the outbox is and what became of events since the data folder
-// was made.
+// Stats describes how full the outbox is, and what happened to events since the data folder was
+// created.
 type Stats struct {
 	Events, Bytes, MaxBytes               int64
 	DropOldest                            bool
-	Oldest                                time.Time // when the oldest was accepted; zero when empty
+	Oldest                                time.Time // when the oldest event was accepted; zero if there is none
 	Accepted, Forwarded, Dropped, Refused int64
 	SetAside                              int64     // refused events that are kept
-	Discarded                             int64     // refused events that were not kept, for want of room
-	LastRefused                           []Refused // newest first, of those that are kept
+	Discarded                             int64     // refused events that were deleted for lack of room
+	LastRefused                           []Refused // of those that are kept, newest first
 }
 
-// Stats reads them.
+// Stats returns the statistics.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{MaxBytes: o.cfg.MaxBytes, DropOldest: o.cfg.DropOldest, LastRefused: []Refused{}}
 	for name, value := range map[string]*int64{
@@ -134,7 +134,7 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// Untold is how many events were dropped that the control plane was not told of.
+// Untold returns how many events were dropped that the control plane has not been told about.
 func (o *Outbox) Untold(ctx context.Context) (int64, error) {
 	dropped, err := store.Counter(ctx, o.cfg.DB, counterDropped)
 	if err != nil {
@@ -144,7 +144,7 @@ func (o *Outbox) Untold(ctx context.Context) (int64, error) {
 	return dropped - told, err
 }
 
-// Told notes that the control plane was told of n dropped events.
+// Told records that the control plane has been told about n dropped events.
 func (o *Outbox) Told(ctx context.Context, n int64) error {
 	return o.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
 		_, err := store.Count(ctx, tx, counterTold, n)

@@ -11,29 +11,29 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
-// Limits of the control plane, which are checked here so that what is accepted is
-// not refused there, days later.
+// Limits of the control plane. They are checked here so that the control plane does not refuse an
+// accepted event days later.
 const (
-	// MaxPayloadBytes is the largest payload.
+	// MaxPayloadBytes is the maximum size of a payload.
 	MaxPayloadBytes = 1 << 20
-	// MaxBatch is how many events can be handed over at once.
+	// MaxBatch is the maximum number of events in one call of Accept.
 	MaxBatch    = 1000
 	maxEventID  = 128
 	maxTopic    = 256
-	rowOverhead = 128 // about what SQLite and its index take for a row, in bytes
+	rowOverhead = 128 // approximate space that SQLite and its index need per row, in bytes
 )
 
-// Event is an event as a program hands it over.
+// Event is an event from a local program.
 type Event struct {
-	ID      string // made when empty
+	ID      string // generated if empty
 	Topic   string
 	Payload json.RawMessage // valid JSON
 	Headers map[string]string
-	Time    time.Time // the time of acceptance when zero
+	Time    time.Time // time of acceptance if zero
 }
 
-// check refuses what the control plane would refuse. at precedes the names of
-// fields in faults.
+// check returns an error if the control plane would refuse the event. at is the prefix of field
+// names in the error.
 func (e *Event) check(at string) error {
 	if e.Topic == "" {
 		return fault.InvalidField(at+"topic", "is required")

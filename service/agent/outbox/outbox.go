@@ -1,18 +1,18 @@
-// Package outbox keeps events on disk from their acceptance until the control
-// plane has them.
+// Package outbox keeps events on disk from their acceptance until the control plane has received
+// them.
 //
 //	             ┌─► acknowledged by the control plane: deleted
-//	accepted ────┼─► refused by it: set aside; a person sends it again or discards it
-//	             └─► dropped, being the oldest, when the outbox is full (only if so configured)
+//	accepted ────┼─► refused by it: set aside, until a person retries or discards it
+//	             └─► dropped as the oldest one when the outbox is full (only if so configured)
 //
 // Invariants:
 //
-//   - What Accept has returned for is on disk and stays there until one of the above.
+//   - When Accept returns, the events are on disk. They stay there until one of the above happens.
 //   - Events are read in the order of their acceptance.
-//   - An event id is stored once. While it is stored, handing it over again is
-//     answered as a duplicate; later, the control plane recognises it.
-//   - The sum of the events' sizes never exceeds the bound, whatever crashes: it is
-//     kept in the same transactions as the events.
+//   - An event ID is stored only once. As long as it is stored, accepting it again reports a
+//     duplicate; later, the control plane recognizes duplicates.
+//   - The total size of the events never exceeds the limit, even after a crash: it is updated in
+//     the same transactions as the events.
 package outbox
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
-// The counters of package store that are kept here.
+// The outbox's counters in package store.
 const (
 	counterBytes     = "outbox_bytes"
 	counterEvents    = "outbox_events"
@@ -40,22 +40,22 @@ const (
 	counterForwarded = "events_forwarded"
 	counterDropped   = "events_dropped"
 	counterRefused   = "events_refused"
-	counterDiscarded = "events_discarded"    // refused ones for which there was no room
-	counterTold      = "events_dropped_told" // of the dropped ones, those the control plane was told of
+	counterDiscarded = "events_discarded"    // refused events that were deleted for lack of room
+	counterTold      = "events_dropped_told" // dropped events that the control plane was told about
 )
 
-// Bounds of the refused events that are kept.
+// Limits of the refused events that are kept.
 const (
 	maxRefused      = 1000
 	maxRefusedBytes = 32 << 20
 	shownRefused    = 10
 )
 
-// Config is what an Outbox needs.
+// Config holds the dependencies and settings of an Outbox.
 type Config struct {
 	DB         *store.DB
 	MaxBytes   int64
-	DropOldest bool // when full; otherwise events are refused
+	DropOldest bool // drop the oldest events when full; otherwise refuse new ones
 	Log        *slog.Logger
 	Now        func() time.Time
 	Registry   prometheus.Registerer
@@ -66,12 +66,12 @@ type Outbox struct {
 	cfg     Config
 	batcher *db.Batcher[*acceptance, error]
 	added   chan struct{}
-	// What metrics show; the truth is in the database.
+	// The values for metrics; the authoritative ones are in the database.
 	events, bytes                         atomic.Int64
 	accepted, forwarded, dropped, refused prometheus.Counter
 }
 
-// acceptance is what one caller hands over.
+// acceptance holds the events of one call of Accept.
 type acceptance struct {
 	rows     []row
 	bytes    int64
@@ -84,13 +84,13 @@ type row struct {
 	bytes                       int64
 }
 
-// Receipt says that an event is durable.
+// Receipt confirms that an event is on disk.
 type Receipt struct {
 	EventID   string
 	Duplicate bool
 }
 
-// New makes an outbox on a database that package store opened.
+// New creates an Outbox on a database that package store opened.
 func New(ctx context.Context, cfg Config) (*Outbox, error) {
 	o := &Outbox{cfg: cfg, added: make(chan struct{}, 1)}
 	o.batcher = db.NewBatcher(cfg.DB.DB, 256, o.write)
@@ -122,14 +122,15 @@ func New(ctx context.Context, cfg Config) (*Outbox, error) {
 	return o, nil
 }
 
-// Run writes what Accept hands over, until ctx ends.
+// Run writes the events of Accept calls until ctx ends.
 func (o *Outbox) Run(ctx context.Context) { o.batcher.Run(ctx) }
 
-// Added yields after events were accepted.
+// Added receives a value after events were accepted.
 func (o *Outbox) Added() <-chan struct{} { return o.added }
 
-// Accept stores events, all or none, and returns when they are on disk. Concurrent
-// calls share commits. A full outbox or disk is a fault of kind StorageFailed.
+// Accept stores 1 to MaxBatch events, all or none, and returns when they are on disk. Concurrent
+// calls share commits. If the outbox or the disk is full, the error is a fault of kind
+// StorageFailed.
 func (o *Outbox) Accept(ctx context.Context, events []Event) ([]Receipt, error) {
 	if len(events) == 0 || len(events) > MaxBatch {
 		return nil, fault.InvalidField("events", "must hold 1 to %d events", MaxBatch)
@@ -185,11 +186,10 @@ func (o *Outbox) signalAdded() {
 	}
 }
 
-// totals is the size of the outbox within a transaction.
+// totals holds changes of the counters within a transaction.
 type totals struct{ events, bytes, accepted, dropped int64 }
 
-// write stores a batch. The error that belongs to an item says that the outbox was
-// full when it was its turn.
+// write stores a batch. An item's error means that the outbox was too full for it.
 func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]error, error) {
 	bytes, err := store.Counter(ctx, tx, counterBytes)
 	if err != nil {
@@ -251,7 +251,7 @@ var errFull = fault.New(
 	"the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room",
 ).WithCode("outbox_full")
 
-// count changes the counters, and what metrics show once the change is durable.
+// count updates the counters. It updates the values for metrics once the change is durable.
 func (o *Outbox) count(ctx context.Context, tx *db.Tx, t totals) error {
 	for name, n := range map[string]int64{
 		counterEvents: t.events, counterBytes: t.bytes, counterAccepted: t.accepted, counterDropped: t.dropped,
@@ -270,7 +270,7 @@ func (o *Outbox) count(ctx context.Context, tx *db.Tx, t totals) error {
 	return nil
 }
 
-// dropOldest deletes the oldest events until at least so many bytes are free.
+// dropOldest deletes the oldest events until at least need bytes are freed.
 func dropOldest(ctx context.Context, tx *db.Tx, need int64) (events, freed int64, err error) {
 	for freed < need {
 		var oldest []struct {

@@ -18,19 +18,19 @@ type Refused struct {
 	RefusedAt db.Time `db:"refused_at"`
 	EventTime db.Time `db:"event_time"`
 	Bytes     int64   `db:"bytes"`
-	// Whole is false for events that an older version of the agent refused, of which
-	// only the beginning was kept.
+	// Whole is false if an older version of the agent refused the event, since those kept only the
+	// beginning of it.
 	Whole bool `db:"whole"`
 }
 
-// Refuse sets an event aside that the control plane does not accept, with the
-// reason. It is kept whole until a person sends it again or discards it. There is
-// room for so many; then the oldest go.
+// Refuse sets an event aside that the control plane does not accept, with the reason. The whole
+// event is kept until a person retries or discards it. If there are too many, the oldest ones are
+// deleted.
 func (o *Outbox) Refuse(ctx context.Context, e Stored, reason string) error {
 	discarded := int64(0)
 	err := o.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
 		there, err := o.remove(ctx, tx, []Stored{e})
-		if err != nil || there == 0 { // it was dropped meanwhile
+		if err != nil || there == 0 { // it was dropped in the meantime
 			return err
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM refused_events WHERE event_id = ?", e.EventID); err != nil {
@@ -73,7 +73,7 @@ func (o *Outbox) Refuse(ctx context.Context, e Stored, reason string) error {
 	return err
 }
 
-// trimRefused discards the oldest refused events beyond the bounds.
+// trimRefused deletes the oldest refused events beyond the limits.
 func trimRefused(ctx context.Context, tx *db.Tx) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM refused_events WHERE seq IN (SELECT seq FROM (
 			SELECT seq, ROW_NUMBER() OVER newest AS n, SUM(bytes) OVER newest AS sum
@@ -81,8 +81,8 @@ func trimRefused(ctx context.Context, tx *db.Tx) (int64, error) {
 		) WHERE n > ? OR sum > ?)`, maxRefused, int64(maxRefusedBytes))
 }
 
-// Refused lists the refused events that are kept, newest first: those before the
-// number given, or from the newest on if that is 0.
+// Refused lists the refused events that are kept, newest first: those before the number before, or
+// from the newest one if before is 0.
 func (o *Outbox) Refused(ctx context.Context, before int64, limit int) ([]Refused, error) {
 	list := []Refused{}
 	err := o.cfg.DB.Select(
@@ -97,8 +97,8 @@ func (o *Outbox) Refused(ctx context.Context, before int64, limit int) ([]Refuse
 	return list, err
 }
 
-// Retry puts refused events back at the end of the outbox, oldest first, all or none.
-// No ids stand for all that are whole.
+// Retry moves refused events back to the end of the outbox, oldest first, all or none. No IDs mean
+// all whole events.
 func (o *Outbox) Retry(ctx context.Context, ids []string) (int64, error) {
 	if err := o.cfg.DB.Room(ctx); err != nil {
 		return 0, err
@@ -148,7 +148,7 @@ func (o *Outbox) Retry(ctx context.Context, ids []string) (int64, error) {
 	return retried, nil
 }
 
-// Discard deletes refused events for good, all or none. No ids stand for all.
+// Discard deletes refused events permanently, all or none. No IDs mean all events.
 func (o *Outbox) Discard(ctx context.Context, ids []string) (int64, error) {
 	var discarded int64
 	err := o.cfg.DB.Settle(ctx, func(tx *db.Tx) error {
@@ -167,7 +167,8 @@ func (o *Outbox) Discard(ctx context.Context, ids []string) (int64, error) {
 	return discarded, err
 }
 
-// chosen are the numbers of refused events, oldest first.
+// chosen returns the numbers of the refused events with these IDs, oldest first. whole limits it to
+// whole events.
 func (o *Outbox) chosen(ctx context.Context, tx *db.Tx, ids []string, whole bool) ([]int64, error) {
 	var seqs []int64
 	if len(ids) == 0 {

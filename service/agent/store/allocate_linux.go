@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// allocate makes a file take so much room on disk.
+// allocate reserves space on disk for a file.
 func allocate(f *os.File, size int64) error {
 	err := syscall.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {

@@ -4,5 +4,5 @@ package store
 
 import "os"
 
-// allocate makes a file take so much room on disk.
+// allocate reserves space on disk for a file.
 func allocate(f *os.File, size int64) error { return writeAll(f, size) }

@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// A file up to this size is read through at every start; a larger one would keep
-	// programs waiting, and its damage is found when it is met.
+	// maxChecked is the maximum size of a file that is checked at every start. Checking a larger
+	// one would delay local programs; its damage is detected when it causes an error.
 	maxChecked    = 64 << 20
 	damagedInfix  = ".damaged-"
-	damagedMark   = ".is-damaged" // says that the next start is to set the database aside
+	damagedMark   = ".is-damaged" // tells the next start to set the database aside
 	damagedLayout = "20060102T150405Z"
 )
 
-// ErrDamaged says that the database has turned out to be damaged. The next Open sets
-// it aside.
+// ErrDamaged means that the database has turned out to be damaged. The next Open sets it aside.
 var ErrDamaged = errors.New("the agent's database is damaged")
 
-// IsDamage reports whether an error says that the database's file is damaged.
+// IsDamage reports whether an error means that the database file is damaged.
 func IsDamage(err error) bool {
 	if errors.Is(err, ErrDamaged) {
 		return true
@@ -43,7 +42,7 @@ const (
 	sqliteNotADB  = 26
 )
 
-// resultCode is SQLite's primary result code in an error's chain; 0: none.
+// resultCode returns SQLite's primary result code from an error's chain, or 0.
 func resultCode(err error) int {
 	var lite interface {
 		error
@@ -55,7 +54,7 @@ func resultCode(err error) int {
 	return 0
 }
 
-// asStorageFault gives a failed start that the disk is to blame for its kind.
+// asStorageFault converts the error of a failed start to a storage fault if the disk caused it.
 func asStorageFault(err error) error {
 	if code := resultCode(err); code == sqliteFull || code == sqliteIOErr {
 		return fault.Wrap(
@@ -65,7 +64,7 @@ func asStorageFault(err error) error {
 	return err
 }
 
-// check reads a database through, if it is small.
+// check verifies the integrity of a database, if it is small.
 func check(ctx context.Context, d *db.DB, path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > maxChecked {
@@ -81,12 +80,11 @@ func check(ctx context.Context, d *db.DB, path string) error {
 	return nil
 }
 
-// Notice passes an error on, having noticed whether it says that the database is
-// damaged.
+// Notice returns err. If it means that the database is damaged, Notice records that.
 func (d *DB) Notice(err error) error {
 	if err != nil && IsDamage(err) {
 		d.damageOnce.Do(func() {
-			// The mark is only a help: the next start may find the damage by itself.
+			// The mark is only a hint: the next start may detect the damage by itself.
 			_ = os.WriteFile(d.path+damagedMark, nil, 0o600)
 			close(d.damaged)
 		})
@@ -94,11 +92,11 @@ func (d *DB) Notice(err error) error {
 	return err
 }
 
-// Damaged is closed when the database has turned out to be damaged.
+// Damaged returns a channel that is closed when the database turns out to be damaged.
 func (d *DB) Damaged() <-chan struct{} { return d.damaged }
 
-// setAside renames the database's files. Its log goes with it: together they may
-// still hold what can be rescued by hand.
+// setAside renames the database's files, including its write-ahead log. Data may be recovered from
+// them by hand.
 func setAside(path string) error {
 	to := path + damagedInfix + time.Now().UTC().Format(damagedLayout)
 	for _, suffix := range []string{"-wal", "-shm", ""} {
@@ -109,12 +107,12 @@ func setAside(path string) error {
 	return durable.Remove(path + damagedMark)
 }
 
-// SetAside are the paths of databases that were damaged and set aside in a data
-// folder, and not removed since.
+// SetAside returns the paths of the damaged databases that were set aside in a data folder and
+// still exist.
 func SetAside(dir string) []string {
 	all, err := filepath.Glob(filepath.Join(dir, fileName+damagedInfix+"????????T??????Z"))
 	if err != nil {
-		return nil // the pattern is a good one
+		return nil // the pattern is valid
 	}
 	return all
 }

@@ -9,28 +9,27 @@ import (
 )
 
 const (
-	// reserveSize is room for the write-ahead log while the outbox is emptied on a full
-	// disk: SQLite moves its log into the database every 4 MiB, and a transaction here
-	// has less than 2 MiB.
+	// reserveSize is the space for the write-ahead log while the outbox is emptied on a full disk.
+	// SQLite moves its log into the database every 4 MiB, and a transaction has less than 2 MiB.
 	reserveSize = 8 << 20
-	// reserveStep is given back at a time, so that other programs cannot take it all.
+	// reserveStep is the part that is released at once, so that other programs cannot take it all.
 	reserveStep = 2 << 20
-	// tight is how much free space is worth an alert.
+	// tight is the amount of free space below which there is an alert.
 	tight = 1 << 20
-	// reserveRetry is the time between two attempts to fill it again.
+	// reserveRetry is the time between two attempts to refill the reserve.
 	reserveRetry = time.Second
 	reserveFile  = "reserve"
 )
 
-// reserve is a file that only takes room. Deleting what was sent needs room on disk,
-// too, and on a full disk this is where it comes from. Nothing new is accepted
-// until the reserve is whole again.
+// reserve is a file that only takes up space. Deleting events that were sent needs space on disk
+// too, and on a full disk the reserve provides it. Nothing new is accepted until the reserve is
+// full again.
 type reserve struct {
 	path string
 
 	mu    sync.Mutex
 	size  int64
-	tried time.Time // when it was last filled, or was to be
+	tried time.Time // when filling it was last attempted, or a part of it was released
 }
 
 func newReserve(dir string) *reserve {
@@ -54,7 +53,7 @@ func (r *reserve) due() bool {
 	return time.Since(r.tried) >= reserveRetry
 }
 
-// give gives a part of the reserve back to the disk; false: there is nothing left.
+// give releases a part of the reserve. It returns false if nothing is left.
 func (r *reserve) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,8 +68,7 @@ func (r *reserve) give() bool {
 	return true
 }
 
-// fill takes room for the reserve, if there is enough, and reports whether it is
-// whole.
+// fill allocates the reserve, if there is enough space, and reports whether it is full.
 func (r *reserve) fill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +88,7 @@ func (r *reserve) fill() bool {
 		err = closeErr
 	}
 	if err != nil {
-		_ = os.Truncate(r.path, 0) // a part of it could be a hole
+		_ = os.Truncate(r.path, 0) // it could be partly a hole
 		r.size = 0
 		return false
 	}
@@ -98,14 +96,14 @@ func (r *reserve) fill() bool {
 	return true
 }
 
-// missing is how much the reserve lacks.
+// missing returns how many bytes the reserve lacks.
 func (r *reserve) missing() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return reserveSize - r.size
 }
 
-// free is how much room the disk has for others.
+// free returns the free space on disk, in bytes.
 func (r *reserve) free() (int64, bool) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(filepath.Dir(r.path), &disk); err != nil {
@@ -115,13 +113,13 @@ func (r *reserve) free() (int64, bool) {
 	return int64(disk.Bavail) * int64(disk.Bsize), true
 }
 
-// writeAll fills a file with bytes that do not compress, on file systems that
-// cannot allocate space otherwise.
+// writeAll fills a file with incompressible bytes. It is for file systems that cannot allocate
+// space otherwise.
 func writeAll(f *os.File, size int64) error {
 	block, x := make([]byte, 64<<10), uint64(88172645463325252)
 	for done := int64(0); done < size; done += int64(len(block)) {
 		for i := range block {
-			x ^= x << 13 // xorshift: any noise will do
+			x ^= x << 13 // xorshift: any noise is good enough
 			x ^= x >> 7
 			x ^= x << 17
 			block[i] = byte(x)

@@ -1,13 +1,13 @@
-// Package store opens the agent's database: one SQLite file that holds what must
-// survive the loss of power, tuned for a small box.
+// Package store opens the agent's database: a SQLite file with everything that must survive power
+// loss, tuned for small machines.
 //
-//	store.go     the database, and numbers that are kept with what they count
-//	reserve.go   disk space that is kept for emptying the outbox
-//	damage.go    a database that is damaged is set aside
+//	store.go     the database, and its counters
+//	reserve.go   disk space that is reserved for emptying the outbox
+//	damage.go    setting aside a damaged database
 //
-// Tables (migrations/): outbox and refused_events (package outbox), devices
-// (package twin), updates and update_reports (package ota), counters, which are
-// numbers that several of them keep with their changes.
+// Tables (migrations/): outbox and refused_events (package outbox), devices (package twin), updates
+// and update_reports (package ota), and counters, which several packages update together with their
+// data.
 package store
 
 import (
@@ -27,7 +27,7 @@ import (
 var migrationFiles embed.FS
 
 const (
-	// cacheKiB is small, as the agent is to be.
+	// cacheKiB is small to save memory.
 	cacheKiB = 1024
 	fileName = "agent.db"
 )
@@ -39,17 +39,17 @@ type DB struct {
 	path    string
 
 	damageOnce sync.Once
-	damaged    chan struct{} // closed when the database turned out to be damaged
+	damaged    chan struct{} // closed when the database turns out to be damaged
 }
 
-// Open opens or makes the database in the data folder. A database that is damaged
-// is set aside, and a new one takes its place; see SetAside.
+// Open opens or creates the database in the data folder. If the database is damaged, Open sets it
+// aside and creates a new one; see SetAside.
 func Open(ctx context.Context, dir string) (*DB, error) {
 	path := filepath.Join(dir, fileName)
 	r := newReserve(dir)
 	d, err := open(ctx, path)
 	for err != nil && fault.Is(err, fault.StorageFailed) && r.give() {
-		d, err = open(ctx, path) // the disk is full, and opening takes a little room
+		d, err = open(ctx, path) // the disk is full, and opening needs a little space
 	}
 	if IsDamage(err) {
 		if err = setAside(path); err == nil {
@@ -87,15 +87,15 @@ func open(ctx context.Context, path string) (*db.DB, error) {
 	return d, nil
 }
 
-// Room reports, as a fault, that the disk is too full to take anything new: what is
-// stored could not be deleted any more once it was sent.
+// Room returns a fault if the disk is too full to accept anything new. Otherwise the stored data
+// could not be deleted after it was sent.
 func (d *DB) Room(ctx context.Context) error {
 	if d.reserve.whole() {
 		return nil
 	}
 	if d.reserve.due() {
-		// What the write-ahead log took is given back first. If it cannot be, the disk
-		// is as full as it was.
+		// First release the space of the write-ahead log. If that fails, the disk is simply as full
+		// as before.
 		var row struct {
 			Busy   int `db:"busy"`
 			Frames int `db:"log"`
@@ -114,18 +114,18 @@ func (d *DB) Room(ctx context.Context) error {
 		WithCode("storage_full")
 }
 
-// Tight reports whether the disk is full, or nearly so.
+// Tight reports whether the disk is full or nearly full.
 func (d *DB) Tight() bool {
 	free, ok := d.reserve.free()
 	return !d.reserve.whole() || ok && free < tight
 }
 
-// Give gives a part of what is reserved back to the disk, for a file that matters as much as emptying
-// the outbox. It reports whether there was anything left to give.
+// Give releases a part of the reserved space, for a file that is as important as emptying the
+// outbox. It reports whether there was anything to release.
 func (d *DB) Give() bool { return d.reserve.give() }
 
-// Settle runs fn in one transaction like Update. It is for what makes the outbox and
-// its like smaller: on a full disk it may use the space that was reserved for that.
+// Settle runs fn in a transaction, like Update. It is for transactions that free space, such as
+// emptying the outbox: on a full disk, it may use the reserved space.
 func (d *DB) Settle(ctx context.Context, fn func(tx *db.Tx) error) error {
 	for {
 		err := d.Update(ctx, fn)
@@ -135,9 +135,8 @@ func (d *DB) Settle(ctx context.Context, fn func(tx *db.Tx) error) error {
 	}
 }
 
-// Update runs fn in one transaction, whose beginning and end ctx does not cut
-// short: work here is interrupted at any moment, and what it has come to is to be
-// stored all the same.
+// Update runs fn in a transaction. Cancelling ctx does not interrupt the transaction's start and
+// commit: work here is interrupted at any moment, and its results must be stored nevertheless.
 func (d *DB) Update(ctx context.Context, fn func(tx *db.Tx) error) error {
 	return d.Notice(d.DB.Update(context.WithoutCancel(ctx), fn))
 }
@@ -152,8 +151,8 @@ func (d *DB) Select(ctx context.Context, dest any, query string, args ...any) er
 	return d.Notice(d.DB.Select(ctx, dest, query, args...))
 }
 
-// Count adds n to a counter, within the transaction of what is counted, and
-// returns its new value.
+// Count adds n to a counter and returns the new value. The transaction must be the one of the
+// change that is counted.
 func Count(ctx context.Context, tx *db.Tx, name string, n int64) (int64, error) {
 	var value int64
 	err := tx.Get(ctx, &value, `INSERT INTO counters (name, value) VALUES (?, ?)
@@ -161,7 +160,7 @@ func Count(ctx context.Context, tx *db.Tx, name string, n int64) (int64, error) 
 	return value, err
 }
 
-// Counter reads a counter; one that was never counted is 0.
+// Counter returns the value of a counter, or 0 if it does not exist.
 func Counter(ctx context.Context, q db.Querier, name string) (int64, error) {
 	var value int64
 	err := q.Get(ctx, &value, "SELECT value FROM counters WHERE name = ?", name)

@@ -1,12 +1,12 @@
-// Package twin keeps what is known of the site's devices: what the control plane
-// wants them to be, what they reported, and what is to be told of them.
+// Package twin stores the site's devices: their desired state, their reported state, and the
+// changes that the control plane has not received yet.
 //
 // Invariants:
 //
-//   - What a program here registers or patches is on disk before it is answered,
-//     and is sent until the control plane has answered it.
-//   - Patches of one device add up to one (compose), so that what waits is bounded
-//     by the size of a twin, and sending it twice does no harm.
-//   - FOLDER/<device>.json is the desired state as a file, replaced as a whole. A
-//     device that the control plane knows no more has none.
+//   - When a local program's registration or patch is acknowledged, it is on disk. It is sent until
+//     the control plane has responded.
+//   - Waiting patches of a device are combined into one (compose). So the size of what waits is
+//     limited by the size of a twin, and sending it twice does no harm.
+//   - FOLDER/<device>.json holds the desired state and is replaced as a whole. It is deleted when
+//     the control plane no longer knows the device.
 package twin

@@ -15,11 +15,11 @@ import (
 
 const (
 	fileSuffix  = ".json"
-	maxFileName = 200 // bytes, well below what file systems take
+	maxFileName = 200 // bytes, well below the limits of file systems
 )
 
-// FileName is the name of a device's file: its id, with everything that a file
-// name cannot safely hold as %XX, cut and made unique where it would be too long.
+// FileName returns the name of a device's file: its ID, with %XX for all bytes that are not safe in
+// a file name. Names that would be too long are cut and made unique.
 func FileName(device string) string {
 	var b strings.Builder
 	for i, c := range []byte(device) {
@@ -34,19 +34,19 @@ func FileName(device string) string {
 	name := b.String()
 	if len(name) > maxFileName {
 		sum := sha256.Sum256([]byte(device))
-		name = name[:maxFileName-17] + "~" + hex.EncodeToString(sum[:8]) // ~ is in no other name
+		name = name[:maxFileName-17] + "~" + hex.EncodeToString(sum[:8]) // ~ occurs in no other name
 	}
 	return name + fileSuffix
 }
 
-// file is what stands in a device's file.
+// file is the content of a device's file.
 type file struct {
 	DeviceID       string          `json:"device_id"`
 	DesiredVersion int64           `json:"desired_version"`
 	Desired        json.RawMessage `json:"desired"`
 }
 
-// writeFile puts a device's desired state into its file, unless it is there.
+// writeFile writes a device's desired state to its file, unless the file already has this content.
 func (s *Store) writeFile(device string, version int64, desired json.RawMessage) error {
 	content, err := json.MarshalIndent(file{device, version, desired}, "", "  ")
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Store) removeFile(device string) error {
 	return durable.Remove(filepath.Join(s.folder, FileName(device)))
 }
 
-// tidyFiles removes what is in the folder beside the files of known devices.
+// tidyFiles removes files of unknown devices and temporary files.
 func (s *Store) tidyFiles(known map[string]bool) error {
 	entries, err := os.ReadDir(s.folder)
 	if err != nil {

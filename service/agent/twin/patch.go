@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// MaxBytes is the largest reported state, as compact JSON; the control plane
-	// has the same limit.
+	// MaxBytes is the maximum size of a reported state, as compact JSON. The control plane has the
+	// same limit.
 	MaxBytes = 32 << 10
 	maxDepth = 64
-	otaKey   = "ota" // belongs to the control plane
+	otaKey   = "ota" // reserved for the control plane
 )
 
-// cleanPatch checks a merge patch (RFC 7396) that a program sent and returns it
-// without the key "ota", as compact JSON.
+// cleanPatch checks a merge patch (RFC 7396) from a program. It returns the patch as compact JSON,
+// without the key "ota".
 func cleanPatch(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > 4*MaxBytes {
 		return nil, tooLarge()
@@ -26,7 +26,7 @@ func cleanPatch(raw json.RawMessage) (json.RawMessage, error) {
 	for dec := json.NewDecoder(bytes.NewReader(raw)); ; {
 		token, err := dec.Token()
 		if err != nil {
-			break // the end, or broken JSON, which decoding will find
+			break // the end, or invalid JSON, which decoding will report
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):
@@ -55,7 +55,7 @@ func cleanPatch(raw json.RawMessage) (json.RawMessage, error) {
 func decode(raw json.RawMessage) (map[string]any, error) {
 	var object map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber() // digits stay as they are
+	dec.UseNumber() // keep digits unchanged
 	if err := dec.Decode(&object); err != nil || object == nil || dec.More() {
 		return nil, notObject()
 	}
@@ -70,7 +70,7 @@ func tooLarge() error {
 	return f
 }
 
-// merged is the state after the patch.
+// merged returns the state after the patch.
 func merged(state, patch json.RawMessage) (json.RawMessage, error) {
 	if len(patch) == 0 {
 		return state, nil
@@ -82,12 +82,12 @@ func merged(state, patch json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// composed adds a patch to those that wait: it returns the one patch that does what
-// first and then second do, and the new touched. touched is an object with all keys
-// of the patches that were composed since the control plane last answered one.
+// composed adds a patch to the waiting one. It returns a patch that has the same effect as first
+// and then second, and the new touched. touched is an object with all keys of the patches that were
+// composed since the control plane last answered one.
 //
-// Of the earlier sums, the control plane may have got any, its answer being lost.
-// The result is right from each of the states that it can be in.
+// The control plane may have received any of the earlier combined patches if its response was lost.
+// The result is correct for each of the states that it can be in.
 func composed(base, touched, first, second json.RawMessage) (sum, nowTouched json.RawMessage, err error) {
 	if len(first) == 0 {
 		return second, second, nil
@@ -103,14 +103,14 @@ func composed(base, touched, first, second json.RawMessage) (sum, nowTouched jso
 		return nil, nil, err
 	}
 	if nowTouched, err = json.Marshal(union(objects[1], objects[3])); err == nil && len(nowTouched) > MaxBytes {
-		// Ever new keys while nothing is answered: what waits stays bounded, and a lost
-		// answer can then leave a key that a later patch has replaced.
+		// New keys keep coming while nothing is answered. Limit the size: then a lost response can
+		// leave a key that a later patch has replaced.
 		nowTouched = json.RawMessage("{}")
 	}
 	return sum, nowTouched, err
 }
 
-// union has the keys of both, at every level.
+// union returns an object with the keys of both, at every level.
 func union(a, b any) any {
 	m, aIsObject := a.(map[string]any)
 	n, bIsObject := b.(map[string]any)
@@ -130,7 +130,7 @@ func union(a, b any) any {
 	return out
 }
 
-// compose is composed on decoded values; known has every key that may be there.
+// compose does the work of composed on decoded values. known has every key that may exist.
 func compose(known any, first, second map[string]any) map[string]any {
 	out := make(map[string]any, len(first)+len(second))
 	for k, v := range first {
@@ -147,15 +147,15 @@ func compose(known any, first, second map[string]any) map[string]any {
 		if earlier, ok := before.(map[string]any); ok {
 			out[k] = compose(under, earlier, object)
 		} else {
-			// first replaced or deleted what stood here, so the object must replace
-			// it, too, where a merge patch would merge into it.
+			// first has replaced or deleted this value, so the object must replace it too. A merge
+			// patch alone would merge into the old value.
 			out[k] = replace(under, object)
 		}
 	}
 	return out
 }
 
-// replace is the patch that leaves nothing of what is known but what is in object.
+// replace returns a patch that deletes all known members that are not in object.
 func replace(known any, object map[string]any) map[string]any {
 	out := make(map[string]any, len(object))
 	if old, ok := known.(map[string]any); ok {

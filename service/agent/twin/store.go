@@ -14,16 +14,16 @@ import (
 	"github.com/mainstay-infra/mainstay/service/agent/store"
 )
 
-// Twin is a device as it is known here. Reported holds what is pending, too.
+// Twin is a device as it is known here. Reported includes pending patches.
 type Twin struct {
 	DeviceID                        string
 	Desired, Reported               json.RawMessage
 	DesiredVersion, ReportedVersion int64
 	Pending                         bool
-	Error                           string // why the control plane refused what was last sent
+	Error                           string // why the control plane refused the last registration or patch
 }
 
-// Registration is what a program reports about a device.
+// Registration holds a program's description of a device.
 type Registration struct {
 	Name            string            `json:"name,omitempty"`
 	Model           string            `json:"model,omitempty"`
@@ -31,13 +31,13 @@ type Registration struct {
 	Labels          map[string]string `json:"labels,omitempty"`
 }
 
-// Store keeps the twins. It is safe for concurrent use.
+// Store stores the twins. It is safe for concurrent use.
 type Store struct {
 	db      *store.DB
 	folder  string
 	changed chan struct{}
-	// files is held from a change in the database to that of its file, so that
-	// files change in the same order.
+	// files is held from a change in the database until its file is written, so that files change
+	// in the same order.
 	files sync.Mutex
 }
 
@@ -55,8 +55,7 @@ type deviceRow struct {
 	Error           string `db:"error"`
 }
 
-// Open makes the store on a database that package store opened, and brings the
-// files in folder in line with it.
+// Open creates a Store on a database that package store opened, and updates the files in folder.
 func Open(ctx context.Context, d *store.DB, folder string) (*Store, error) {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", folder)
@@ -81,7 +80,7 @@ func Open(ctx context.Context, d *store.DB, folder string) (*Store, error) {
 	}
 }
 
-// Changed yields after a program here registered or patched a device.
+// Changed receives a value after a local program has registered or patched a device.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) nudge() {
@@ -142,8 +141,7 @@ func (r *deviceRow) twin() (Twin, error) {
 	}, err
 }
 
-// Firmware is the version that a program last registered for a device; empty when
-// none did.
+// Firmware returns the version that a program last registered for a device, or "" if there is none.
 func (s *Store) Firmware(ctx context.Context, device string) (string, error) {
 	var text string
 	err := s.db.Get(ctx, &text, "SELECT registration FROM devices WHERE device_id = ?", device)
@@ -157,7 +155,7 @@ func (s *Store) Firmware(ctx context.Context, device string) (string, error) {
 	return reg.FirmwareVersion, err
 }
 
-// Counts are how many devices there are, and how many have something pending.
+// Counts returns the number of devices, and how many have pending changes.
 func (s *Store) Counts(ctx context.Context) (devices, pending int64, err error) {
 	if err = s.db.Get(ctx, &devices, "SELECT COUNT(*) FROM devices"); err == nil {
 		err = s.db.Get(
@@ -169,7 +167,8 @@ func (s *Store) Counts(ctx context.Context) (devices, pending int64, err error) 
 
 var deviceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
-// Register notes what a program reports about a device. When it returns, it is on disk.
+// Register stores a program's description of a device. When it returns nil, the description is on
+// disk.
 func (s *Store) Register(ctx context.Context, device string, reg Registration) error {
 	if !deviceID.MatchString(device) {
 		return fault.InvalidField(
@@ -220,8 +219,8 @@ func (s *Store) fileFault(err error) error {
 	return fault.Wrap(fault.StorageFailed, err, "the device's file in %s could not be written", s.folder)
 }
 
-// Patch merges into a device's reported state (RFC 7396). When it returns, the
-// patch is on disk.
+// Patch merges a patch into a device's reported state (RFC 7396). When it returns nil, the patch is
+// on disk.
 func (s *Store) Patch(ctx context.Context, device string, patch json.RawMessage) error {
 	patch, err := cleanPatch(patch)
 	if err != nil {

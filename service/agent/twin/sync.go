@@ -9,16 +9,15 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// PendingRegistration is a registration that is to be sent. Number is for the call
-// that says what became of it.
+// PendingRegistration is a registration that must be sent. Number identifies it in Registered.
 type PendingRegistration struct {
 	DeviceID string
 	Number   int64
 	Registration
 }
 
-// NextRegistration returns a registration to send, of the first device after the
-// given one; nil when there is none.
+// NextRegistration returns a registration to send, of the first device after the given one, or nil
+// if there is none.
 func (s *Store) NextRegistration(ctx context.Context, after string) (*PendingRegistration, error) {
 	var r deviceRow
 	err := s.db.Get(
@@ -35,8 +34,8 @@ func (s *Store) NextRegistration(ctx context.Context, after string) (*PendingReg
 	return p, json.Unmarshal([]byte(r.Registration), &p.Registration)
 }
 
-// Registered says that the control plane has answered a registration; refusal is
-// why it will not have it, or empty. One that changed meanwhile stays pending.
+// Registered records that the control plane has answered a registration. refusal is the reason if
+// it was refused, or empty. A registration that has changed since stays pending.
 func (s *Store) Registered(ctx context.Context, p *PendingRegistration, refusal string) error {
 	return s.db.Settle(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(
@@ -48,8 +47,8 @@ func (s *Store) Registered(ctx context.Context, p *PendingRegistration, refusal 
 	})
 }
 
-// RegisterAll has all registrations sent again, to a control plane that does not
-// know the devices as this site's.
+// RegisterAll makes all registrations pending again, for a control plane that does not know the
+// devices under this site.
 func (s *Store) RegisterAll(ctx context.Context) error {
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(
@@ -63,15 +62,15 @@ func (s *Store) RegisterAll(ctx context.Context) error {
 	return err
 }
 
-// PendingPatch is a patch that is to be sent.
+// PendingPatch is a patch that must be sent.
 type PendingPatch struct {
 	DeviceID string `db:"device_id"`
 	Number   int64  `db:"pending_patch"`
 	Patch    string `db:"patch"`
 }
 
-// NextPatch returns a patch to send, of the first device after the given one whose
-// registration is not pending; nil when there is none.
+// NextPatch returns a patch to send, of the first device after the given one whose registration is
+// not pending, or nil if there is none.
 func (s *Store) NextPatch(ctx context.Context, after string) (*PendingPatch, error) {
 	var p PendingPatch
 	err := s.db.Get(ctx, &p, `SELECT device_id, pending_patch, patch FROM devices
@@ -82,8 +81,8 @@ func (s *Store) NextPatch(ctx context.Context, after string) (*PendingPatch, err
 	return &p, err
 }
 
-// Patched says that the control plane has merged a patch, and what the reported
-// state is now. If programs patched further meanwhile, the sum stays pending.
+// Patched records that the control plane has merged a patch, with the new reported state. If
+// programs have added to the patch since, the combined patch stays pending.
 func (s *Store) Patched(ctx context.Context, p *PendingPatch, reported json.RawMessage, version int64) error {
 	return s.db.Settle(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE devices SET patch = CASE WHEN pending_patch = ? THEN '' ELSE patch END,
@@ -93,7 +92,7 @@ func (s *Store) Patched(ctx context.Context, p *PendingPatch, reported json.RawM
 	})
 }
 
-// Refused drops a patch that the control plane will never merge.
+// Refused deletes a patch that the control plane will never merge.
 func (s *Store) Refused(ctx context.Context, p *PendingPatch, reason string) error {
 	return s.db.Settle(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(
@@ -105,20 +104,20 @@ func (s *Store) Refused(ctx context.Context, p *PendingPatch, reason string) err
 	})
 }
 
-// Pulled is a twin as the control plane shows it.
+// Pulled is a twin from the control plane.
 type Pulled struct {
 	DeviceID                        string
 	Desired, Reported               json.RawMessage
 	DesiredVersion, ReportedVersion int64
 }
 
-// Pull takes in a page of twins.
+// Pull stores a page of twins.
 func (s *Store) Pull(ctx context.Context, page []Pulled) error {
 	s.files.Lock()
 	defer s.files.Unlock()
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, p := range page {
-			// What is unchanged is not written again; small boxes have flash.
+			// Do not write unchanged rows again, since small machines have flash storage.
 			if _, err := tx.Exec(
 				ctx,
 				`INSERT INTO devices (device_id, desired, desired_version, reported, reported_version) VALUES (?, ?, ?, ?, ?)
@@ -147,9 +146,8 @@ func (s *Store) Pull(ctx context.Context, page []Pulled) error {
 	return nil
 }
 
-// Retain ends a pull: devices that were in none of its pages are forgotten, but
-// for those whose registration has still to be sent or was refused, which the
-// control plane cannot know.
+// Retain completes a pull: it deletes devices that were in none of its pages. It keeps devices
+// whose registration is pending or was refused, since the control plane cannot know them.
 func (s *Store) Retain(ctx context.Context, pulled map[string]bool) error {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -183,7 +181,7 @@ func (s *Store) Retain(ctx context.Context, pulled map[string]bool) error {
 	}
 	for _, device := range gone {
 		if _, err := s.row(ctx, s.db, device); err == nil || !fault.Is(err, fault.NotFound) {
-			continue // registered anew at this moment
+			continue // registered again in the meantime
 		}
 		if err := s.removeFile(device); err != nil {
 			return s.fileFault(err)

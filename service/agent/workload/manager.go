@@ -16,18 +16,18 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// Config is what a manager works with.
+// Config holds the dependencies and settings of a Manager.
 type Config struct {
 	DB       *db.DB
-	Socket   string // of Podman; empty: deployments are not run
+	Socket   string // Podman's socket; empty means that deployments are not run
 	Log      *slog.Logger
 	Now      func() time.Time
 	Registry prometheus.Registerer
 
-	// Settle is how long a container without a health check must run to count as
-	// started; 0 is 10 s. Look is the time between two looks at what runs; 0 is 15 s.
+	// Settle is how long a container without a health check must run to count as started; 0 means
+	// 10 s. Look is the time between two checks of running containers; 0 means 15 s.
 	Settle, Look time.Duration
-	// ReportRetry is the shortest time between two attempts to report; 0 is 5 s.
+	// ReportRetry is the minimum time between two attempts to report; 0 means 5 s.
 	ReportRetry time.Duration
 }
 
@@ -35,22 +35,22 @@ type Config struct {
 type Manager struct {
 	cfg      Config
 	store    store
-	podman   *podman.Client // nil: switched off
+	podman   *podman.Client // nil if Podman is switched off
 	instance string
 
 	rollbacks, restarts prometheus.Counter
 
-	news chan struct{} // something is to be reported
+	news chan struct{} // receives a value when there is something to report
 
 	mu      sync.Mutex
 	packs   []edgeapi.PolicyPack
 	pulled  bool
 	workers map[string]*worker
-	start   func(id string) // starts a worker; nil while Run does not run
+	start   func(id string) // starts a worker; nil unless Run is active
 	sweep   chan struct{}
 }
 
-// New opens the manager's tables in the agent's database.
+// New creates a Manager with its tables in the agent's database.
 func New(cfg Config) (*Manager, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 10 * time.Second
@@ -89,8 +89,8 @@ func New(cfg Config) (*Manager, error) {
 	return m, err
 }
 
-// SetDesired stores what the control plane wants and has it done. It returns when
-// it is stored.
+// SetDesired stores the desired state and wakes the workers that apply it. It returns when the
+// state is stored.
 func (m *Manager) SetDesired(
 	ctx context.Context, deployments []edgeapi.AgentDeployment, packs []edgeapi.PolicyPack,
 ) error {
@@ -103,7 +103,7 @@ func (m *Manager) SetDesired(
 	return m.wakeAll(ctx)
 }
 
-// wakeAll lets every deployment's worker look again, and starts missing workers.
+// wakeAll wakes the workers of all deployments, and starts missing ones.
 func (m *Manager) wakeAll(ctx context.Context) error {
 	rows, err := m.store.list(ctx)
 	if err != nil {
@@ -122,16 +122,16 @@ func (m *Manager) wakeAll(ctx context.Context) error {
 	return nil
 }
 
-// signal rings a bell that somebody may wait at.
+// signal sends to a channel of capacity 1 unless a value is already pending.
 func signal(bell chan struct{}) {
 	select {
 	case bell <- struct{}{}:
-	default: // it rings already
+	default: // a value is already pending
 	}
 }
 
-// Run brings about what is desired and reports, until ctx is done. server returns
-// a client of the control plane with this site's id, and whether there is a link.
+// Run applies the desired state and sends reports until ctx is done. server returns a client of the
+// control plane, the ID of this site, and whether there is a link.
 func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.Client, string, bool)) error {
 	var running sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
@@ -165,7 +165,7 @@ func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.Client, strin
 				m.cfg.Log.Error("read deployments; it is tried again", "error", err)
 			}
 		}
-		_ = routine.Run(m.cfg.Log, "leftover containers", func() { m.removeLeftovers(ctx) }) // logged; it is done again
+		_ = routine.Run(m.cfg.Log, "leftover containers", func() { m.removeLeftovers(ctx) }) // logged
 		select {
 		case <-ctx.Done():
 			return nil
@@ -175,8 +175,8 @@ func (m *Manager) Run(ctx context.Context, server func() (*edgeapi.Client, strin
 	}
 }
 
-// ended forgets the worker of a deployment. The deployment may have been wanted again after the
-// worker had looked for the last time.
+// ended removes the worker of a deployment. It then wakes all workers, since the deployment may
+// have been added again after the worker's last check.
 func (m *Manager) ended(ctx context.Context, id string) {
 	m.mu.Lock()
 	delete(m.workers, id)
@@ -189,8 +189,8 @@ func (m *Manager) ended(ctx context.Context, id string) {
 	}
 }
 
-// removeLeftovers removes containers of deployments that nobody remembers, which
-// exist only after a crash between two steps.
+// removeLeftovers removes containers of unknown deployments. They exist only after a crash between
+// two steps.
 func (m *Manager) removeLeftovers(ctx context.Context) {
 	m.mu.Lock()
 	known := m.pulled
@@ -205,7 +205,7 @@ func (m *Manager) removeLeftovers(ctx context.Context) {
 	}
 	containers, err := m.podman.ListContainers(ctx, labelAgent, m.instance)
 	if err != nil {
-		return // the workers say that Podman is away
+		return // the workers report that Podman is unavailable
 	}
 	for _, c := range containers {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.ID == c.Labels[labelDeployment] }) {
@@ -216,13 +216,13 @@ func (m *Manager) removeLeftovers(ctx context.Context) {
 	}
 }
 
-// Status is how a deployment does.
+// Status is the status of a deployment.
 type Status struct {
 	ID, Name, Image, Version string
 	DesiredState             string
 	Status, Message          string
-	Revision                 int64 // that Status speaks of
-	Reported                 bool  // the control plane has heard it
+	Revision                 int64 // revision that Status is about
+	Reported                 bool  // the control plane has received it
 }
 
 // Status lists all deployments.
@@ -244,12 +244,12 @@ func (m *Manager) Status(ctx context.Context) ([]Status, error) {
 	return out, nil
 }
 
-// allows reports whether the last known packs admit a deployment's image.
+// allows reports whether the last known packs allow a deployment's image.
 func (m *Manager) allows(d edgeapi.AgentDeployment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return allowed(d, m.packs)
 }
 
-// errSwitchedOff is why nothing runs without Podman.
+// errSwitchedOff is why deployments do not run without Podman.
 var errSwitchedOff = errors.New("this agent runs no containers: start it with --podman-socket")

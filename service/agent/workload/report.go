@@ -17,9 +17,8 @@ const (
 	reportTimeout  = 30 * time.Second // of one request
 )
 
-// report tells the control plane what it has not heard yet, until ctx is done.
-// Only the last word on each deployment is told: what was true in between helps
-// nobody any more.
+// report sends statuses to the control plane until ctx is done. It sends only the latest status of
+// each deployment, since outdated ones are of no use.
 func (m *Manager) report(ctx context.Context, server func() (*edgeapi.Client, string, bool)) {
 	retry := backoff.Backoff{Min: m.cfg.ReportRetry, Max: reportRetryMax, Rand: rand.Float64}
 	for {
@@ -83,7 +82,7 @@ func (m *Manager) tell(ctx context.Context, client *edgeapi.Client, site string,
 	d, err := answer.Decode[edgeapi.Deployment](answer.Read(client.ReportDeploymentStatus(ctx, r.ID, body)))
 	var refused *answer.Refusal
 	switch {
-	case errors.As(err, &refused) && refused.Final(): // it is gone, or the next pull explains
+	case errors.As(err, &refused) && refused.Final(): // it was deleted, or the next pull explains it
 		m.cfg.Log.Warn(
 			"the control plane does not take a deployment's status",
 			"deployment",
@@ -99,7 +98,7 @@ func (m *Manager) tell(ctx context.Context, client *edgeapi.Client, site string,
 	return m.store.reported(context.WithoutCancel(ctx), r)
 }
 
-// askRollback has the control plane go back to the version that runs here.
+// askRollback asks the control plane to roll back to the version that runs here.
 func (m *Manager) askRollback(ctx context.Context, client *edgeapi.Client, site string, r row) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -134,7 +133,7 @@ func (m *Manager) askRollback(ctx context.Context, client *edgeapi.Client, site 
 	return nil
 }
 
-// agentDeployment is a deployment that the control plane has just allowed.
+// agentDeployment converts a deployment that the control plane has just allowed.
 func agentDeployment(d edgeapi.Deployment) edgeapi.AgentDeployment {
 	return edgeapi.AgentDeployment{
 		Allowed:          true,

@@ -14,33 +14,33 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/podman"
 )
 
-// Labels of the containers. A container belongs to one agent and one deployment,
-// and was made from what has this digest.
+// Labels of the containers: the agent and the deployment that a container belongs to, and the
+// digest of its specification.
 const (
 	labelAgent      = "mainstay.agent"
 	labelDeployment = "mainstay.deployment"
 	labelDigest     = "mainstay.digest"
 )
 
-// digest tells one version of a deployment from another by all that a container
-// is made from. Two revisions that ask for the same have the same digest, so
-// going back to what still runs changes nothing.
+// digest identifies a version of a deployment by everything that determines its container. Two
+// revisions with the same content have the same digest, so going back to a version that still runs
+// changes nothing.
 func digest(d edgeapi.AgentDeployment) string {
 	raw, err := json.Marshal([]any{d.Image, d.Version, d.Env, d.Ports, d.Restart, d.Health})
 	if err != nil {
-		panic(err) // plain values
+		panic(err) // plain values always encode
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:8])
 }
 
-// containerName is unique on the machine: two agents may run deployments of one
-// name.
+// containerName returns a name that is unique on the machine, since two agents may run deployments
+// with the same name.
 func containerName(instance string, d edgeapi.AgentDeployment) string {
 	return "mainstay-" + d.Name + "-" + instance[:min(8, len(instance))] + "-" + digest(d)
 }
 
-// containerSpec is what Podman makes the container from.
+// containerSpec returns the specification of a deployment's container.
 func containerSpec(instance string, d edgeapi.AgentDeployment) podman.Spec {
 	spec := podman.Spec{
 		Name: containerName(instance, d), Image: d.Image, Env: d.Env,
@@ -67,7 +67,7 @@ func containerSpec(instance string, d edgeapi.AgentDeployment) podman.Spec {
 	return spec
 }
 
-// healthCheck is a deployment's check with its defaults (api/edge/openapi.yaml).
+// healthCheck is a deployment's health check with its defaults (api/edge/openapi.yaml).
 type healthCheck struct {
 	interval, timeout, startPeriod time.Duration
 	retries                        int
@@ -89,8 +89,9 @@ func check(d edgeapi.AgentDeployment) healthCheck {
 	return h
 }
 
-// allowed reports whether the packs, being all that bind the site, admit the
-// image, and the control plane had nothing against it either.
+// allowed reports whether the control plane has allowed the deployment and the packs allow its
+// image. packs must be all packs that apply to the site; if none is enabled, they allow every
+// image.
 func allowed(d edgeapi.AgentDeployment, packs []edgeapi.PolicyPack) bool {
 	ref, err := image.Parse("image", d.Image)
 	if err != nil || !d.Allowed {
@@ -109,11 +110,11 @@ func allowed(d edgeapi.AgentDeployment, packs []edgeapi.PolicyPack) bool {
 	return binding == 0
 }
 
-// maxMessage is how long a message to the control plane may be, in bytes.
+// maxMessage is the maximum length of a message to the control plane, in bytes.
 const maxMessage = 1000
 
-// oneLine makes a message of any text, such as a container's last output: one
-// line of valid UTF-8 without control characters, and its end if it is long.
+// oneLine converts any text, such as a container's last output, to a message: one line of valid
+// UTF-8 without control characters. It keeps only the end of a long text.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -15,7 +15,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are this package's tables, which belong to the owner "workload".
+// migrations returns the migrations of this package's tables, which belong to the owner "workload".
 func migrations() fs.FS {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -24,7 +24,7 @@ func migrations() fs.FS {
 	return files
 }
 
-// row is a deployment as it is stored.
+// row is a stored deployment.
 type row struct {
 	ID       string                           `db:"id"`
 	Desired  db.JSON[edgeapi.AgentDeployment] `db:"desired"`
@@ -38,7 +38,7 @@ type row struct {
 	Reported bool                             `db:"reported"`
 }
 
-// agentRow is what is stored once.
+// agentRow holds the data that is stored once.
 type agentRow struct {
 	One      int64                         `db:"one"`
 	Instance string                        `db:"instance"`
@@ -48,7 +48,7 @@ type agentRow struct {
 
 type store struct{ db *db.DB }
 
-// open makes the tables, and gives this agent a name for its containers.
+// open creates the tables, and the ID that marks this agent's containers.
 func (s store) open(ctx context.Context) (agentRow, error) {
 	if err := s.db.Migrate(ctx, "workload", migrations()); err != nil {
 		return agentRow{}, err
@@ -63,7 +63,7 @@ func (s store) open(ctx context.Context) (agentRow, error) {
 	return a, s.db.Update(ctx, func(tx *db.Tx) error { return tx.Insert(ctx, "workload_agent", a) })
 }
 
-// setDesired stores what the control plane wants.
+// setDesired stores the desired state.
 func (s store) setDesired(
 	ctx context.Context, deployments []edgeapi.AgentDeployment, packs []edgeapi.PolicyPack,
 ) error {
@@ -103,7 +103,7 @@ func (s store) list(ctx context.Context) ([]row, error) {
 	return rows, err
 }
 
-// get reads one deployment; ok is false when it is unknown.
+// get reads one deployment. ok is false if it is unknown.
 func (s store) get(ctx context.Context, id string) (r row, ok bool, err error) {
 	err = s.db.Get(ctx, &r, "SELECT * FROM workloads WHERE id = ?", id)
 	if errors.Is(err, db.ErrNoRows) {
@@ -119,18 +119,18 @@ func (s store) exec(ctx context.Context, query string, args ...any) error {
 	})
 }
 
-// proved stores that a version does its work.
+// proved stores that a version works.
 func (s store) proved(ctx context.Context, id, digest string) error {
 	return s.exec(ctx, "UPDATE workloads SET current = ?, failed = '', rollback = '' WHERE id = ?", digest, id)
 }
 
-// disproved stores that a version does not, and why the control plane is to roll
-// back; empty: there is nothing to go back to.
+// disproved stores that a version does not work. rollback is the reason for asking the control
+// plane to roll back, or empty if there is no version to return to.
 func (s store) disproved(ctx context.Context, id, digest, rollback string) error {
 	return s.exec(ctx, "UPDATE workloads SET failed = ?, rollback = ? WHERE id = ?", digest, rollback, id)
 }
 
-// setStatus stores how a deployment does, to be reported if that is news.
+// setStatus stores the status of a deployment, to be reported if it has changed.
 func (s store) setStatus(
 	ctx context.Context, id string, revision int64, status, message string,
 ) (news bool, err error) {
@@ -146,8 +146,7 @@ func (s store) setStatus(
 	return news, err
 }
 
-// reported stores that the control plane has heard what r says, unless there is
-// news since.
+// reported stores that the control plane has received the status in r, unless it has changed since.
 func (s store) reported(ctx context.Context, r row) error {
 	return s.exec(
 		ctx, "UPDATE workloads SET reported = TRUE WHERE id = ? AND revision = ? AND status = ? AND message = ?",
@@ -155,7 +154,7 @@ func (s store) reported(ctx context.Context, r row) error {
 	)
 }
 
-// rolledBack stores what the control plane has made of a rollback.
+// rolledBack stores the result of a rollback by the control plane.
 func (s store) rolledBack(ctx context.Context, r row, desired *edgeapi.AgentDeployment) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(

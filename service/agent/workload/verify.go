@@ -9,9 +9,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/podman"
 )
 
-// verify waits until a container that was just started has proved itself: its
-// check passes, or, without a check, it runs for the settling time without having
-// been started again. An error that is not of ctx says why it has not.
+// verify waits until a container that was just started has proved itself: its health check passes
+// or, without one, it runs for the settling time without a restart. If ctx has not ended, the error
+// says why it has not.
 func (w *worker) verify(ctx context.Context, d edgeapi.AgentDeployment, name string) error {
 	if d.Health == nil || len(d.Health.Command) == 0 {
 		return w.settle(ctx, name)
@@ -43,7 +43,7 @@ func (w *worker) verify(ctx context.Context, d edgeapi.AgentDeployment, name str
 	}
 }
 
-// settle waits for the settling time, looking a few times.
+// settle waits for the settling time and checks the container several times.
 func (w *worker) settle(ctx context.Context, name string) error {
 	const looks = 5
 	for range looks {
@@ -57,8 +57,7 @@ func (w *worker) settle(ctx context.Context, name string) error {
 	return nil
 }
 
-// stays reports an error if a new container has ended, be it that Podman has
-// started it again.
+// stays returns an error if a new container has ended, even if Podman has restarted it.
 func (w *worker) stays(ctx context.Context, name string) (podman.Container, error) {
 	info, err := w.m.podman.InspectContainer(ctx, name)
 	if err != nil {
@@ -72,14 +71,14 @@ func (w *worker) stays(ctx context.Context, name string) (podman.Container, erro
 	return info, nil
 }
 
-// passes runs a container's check once, within its time.
+// passes runs a container's health check once, within its timeout.
 func (w *worker) passes(ctx context.Context, c healthCheck, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return w.m.podman.CheckHealth(ctx, name)
 }
 
-// because adds a container's last words to what is wrong with it.
+// because returns an error that adds a container's last output to what is wrong with it.
 func (w *worker) because(ctx context.Context, info podman.Container, what string, cause error) error {
 	if info.State.OOMKilled {
 		what += ", out of memory"
@@ -97,7 +96,7 @@ func (w *worker) because(ctx context.Context, info podman.Container, what string
 	return &unproved{oneLine(what)}
 }
 
-// unproved is why a container does not count as started.
+// unproved is the reason why a container does not count as started.
 type unproved struct{ why string }
 
 func (u *unproved) Error() string { return u.why }

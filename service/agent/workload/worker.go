@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	// grace is how long a container has to end before it is killed.
+	// grace is how long a container may take to stop before it is killed.
 	grace = 10 * time.Second
-	// firstRetry and lastRetry bound the time between two attempts at something
-	// that failed; it doubles in between.
+	// firstRetry and lastRetry are the minimum and maximum wait after a failure. The wait doubles
+	// with each failure.
 	firstRetry = 2 * time.Second
 	lastRetry  = 5 * time.Minute
-	// untouched is how long a container that has just ended is left alone: Podman
-	// may be starting it again, and a start in the middle of a removal by hand
-	// leaves a process behind that Podman has forgotten (seen with 4.3.1).
+	// untouched is how long a container that has just ended is left alone. Podman may be restarting
+	// it, and starting a container while someone removes it by hand leaves a process behind that
+	// Podman has lost track of (seen with 4.3.1).
 	untouched = 3 * time.Second
 )
 
-// worker brings about one deployment.
+// worker applies the desired state of one deployment.
 type worker struct {
 	m       *Manager
 	id      string
 	changed chan struct{}
 
-	attempts int // that failed in a row
-	sick     int // checks in a row that the running container failed
+	attempts int // failed attempts in a row
+	sick     int // failed health checks of the running container in a row
 }
 
 func newWorker(m *Manager, id string) *worker {
 	return &worker{m: m, id: id, changed: make(chan struct{}, 1)}
 }
 
-// wake makes the worker look again at once, giving up what it waits for.
+// wake makes the worker check again at once, interrupting any wait.
 func (w *worker) wake() { signal(w.changed) }
 
-// run works until the deployment is gone or ctx is done.
+// run works until the deployment is removed or ctx is done.
 func (w *worker) run(ctx context.Context) {
 	for {
 		next, gone := w.once(ctx)
@@ -61,8 +61,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// once looks and acts, and says when to look again. What is desired may change
-// meanwhile; then it ends early, and a look follows at once.
+// once checks and acts, and returns when to check again. If the desired state changes in the
+// meantime, it ends early, and the next check follows at once.
 func (w *worker) once(ctx context.Context) (next time.Duration, gone bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -70,7 +70,7 @@ func (w *worker) once(ctx context.Context) (next time.Duration, gone bool) {
 		defer close(watched)
 		select {
 		case <-w.changed:
-			w.wake() // for run to see
+			w.wake() // for run to receive
 			cancel()
 		case <-ctx.Done():
 		}
@@ -101,7 +101,7 @@ func (w *worker) once(ctx context.Context) (next time.Duration, gone bool) {
 	return wait, false
 }
 
-// remove removes all that runs, and then all that is known.
+// remove removes the deployment's containers and then its stored state.
 func (w *worker) remove(ctx context.Context) error {
 	if w.m.podman != nil {
 		if err := w.removeAllBut(ctx, ""); err != nil {
@@ -111,7 +111,7 @@ func (w *worker) remove(ctx context.Context) error {
 	return w.m.store.forget(ctx, w.id)
 }
 
-// say stores how the deployment does, for the control plane to hear.
+// say stores the deployment's status, which is reported to the control plane if it has changed.
 func (w *worker) say(ctx context.Context, d edgeapi.AgentDeployment, status, message string) error {
 	news, err := w.m.store.setStatus(ctx, w.id, d.Revision, status, message)
 	if news {
@@ -121,7 +121,7 @@ func (w *worker) say(ctx context.Context, d edgeapi.AgentDeployment, status, mes
 	return err
 }
 
-// containers are the deployment's containers by digest.
+// containers returns the deployment's containers by digest.
 func (w *worker) containers(ctx context.Context) (map[string]podman.Listed, error) {
 	list, err := w.m.podman.ListContainers(ctx, labelDeployment, w.id)
 	if err != nil {
@@ -136,7 +136,8 @@ func (w *worker) containers(ctx context.Context) (map[string]podman.Listed, erro
 	return byDigest, nil
 }
 
-// removeAllBut removes the deployment's containers but one; empty: all.
+// removeAllBut removes the deployment's containers except the one with the digest keep. If keep is
+// empty, it removes all.
 func (w *worker) removeAllBut(ctx context.Context, keep string) error {
 	containers, err := w.containers(ctx)
 	if err != nil {
@@ -156,7 +157,8 @@ func (w *worker) removeAllBut(ctx context.Context, keep string) error {
 	return nil
 }
 
-// stopAllBut stops the deployment's containers but one, and keeps them.
+// stopAllBut stops the deployment's containers except the one with the digest keep, without
+// removing them.
 func (w *worker) stopAllBut(ctx context.Context, keep string) error {
 	containers, err := w.containers(ctx)
 	if err != nil {
@@ -172,7 +174,7 @@ func (w *worker) stopAllBut(ctx context.Context, keep string) error {
 	return nil
 }
 
-// converge does what is missing between what is desired and what runs.
+// converge takes the next step from what runs to the desired state.
 func (w *worker) converge(ctx context.Context, r row) (time.Duration, error) {
 	d := r.Desired.V
 	if w.m.podman == nil {
@@ -188,7 +190,7 @@ func (w *worker) converge(ctx context.Context, r row) (time.Duration, error) {
 				),
 			)
 		}
-		if r.Current != "" || r.Failed != "" { // nothing is left to go back to
+		if r.Current != "" || r.Failed != "" { // there is no version left to return to
 			if err := w.m.store.proved(ctx, w.id, ""); err != nil {
 				return 0, err
 			}
@@ -217,10 +219,10 @@ func (w *worker) converge(ctx context.Context, r row) (time.Duration, error) {
 	return w.replace(ctx, r)
 }
 
-// replace puts a new version in the place of the current one.
+// replace replaces the current version by a new one.
 func (w *worker) replace(ctx context.Context, r row) (time.Duration, error) {
 	d := r.Desired.V
-	// A version that is tried again has failed until it proves itself.
+	// A version that is retried counts as failed until it proves itself.
 	status, message := "pulling", ""
 	if r.Revision == d.Revision && r.Status == "failed" {
 		status, message = r.Status, r.Message
@@ -232,7 +234,7 @@ func (w *worker) replace(ctx context.Context, r row) (time.Duration, error) {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		// The version before runs on; a bad link is no reason to touch it.
+		// The previous version keeps running; a bad link is no reason to touch it.
 		return 0, errors.Join(err, w.say(ctx, d, status, oneLine("trying again: "+err.Error())))
 	}
 	want, spec := digest(d), containerSpec(w.m.instance, d)
@@ -243,7 +245,7 @@ func (w *worker) replace(ctx context.Context, r row) (time.Duration, error) {
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
-	case fault.Is(err, fault.Unavailable): // Podman is away, which says nothing of the version
+	case fault.Is(err, fault.Unavailable): // Podman is unavailable, which says nothing about the version
 		return 0, err
 	case err != nil:
 		return 0, w.failed(ctx, d, want, r.Current, err)
@@ -258,8 +260,8 @@ func (w *worker) replace(ctx context.Context, r row) (time.Duration, error) {
 	return w.nextLook(d), w.say(ctx, d, "running", "")
 }
 
-// begin makes and starts the container of a new version, in the place of all
-// others. One that is left of an attempt before is made anew.
+// begin creates and starts the container of a new version, and stops all others. A container from
+// an earlier attempt is replaced.
 func (w *worker) begin(ctx context.Context, want string, spec podman.Spec) error {
 	if err := w.m.podman.RemoveContainer(ctx, spec.Name); err != nil {
 		return err
@@ -273,8 +275,8 @@ func (w *worker) begin(ctx context.Context, want string, spec podman.Spec) error
 	return w.m.podman.StartContainer(ctx, spec.Name)
 }
 
-// failed goes back to the current version, if there is one, and has the control
-// plane do the same. Without one, the new version is tried again, later.
+// failed returns to the current version, if there is one, and asks the control plane to do the
+// same. Without one, the new version is retried later.
 func (w *worker) failed(ctx context.Context, d edgeapi.AgentDeployment, want, current string, why error) error {
 	message := oneLine(fmt.Sprintf("version %s: %v", d.Version, why))
 	containers, err := w.containers(ctx)
@@ -290,7 +292,7 @@ func (w *worker) failed(ctx context.Context, d edgeapi.AgentDeployment, want, cu
 		}
 		return errors.Join(why, w.say(ctx, d, "failed", message))
 	}
-	// Stored first: after a crash in between, it must not be tried again.
+	// Store it first: after a crash in between, it must not be retried.
 	if err := w.m.store.disproved(ctx, w.id, want, message); err != nil {
 		return errors.Join(why, err)
 	}
@@ -307,16 +309,16 @@ func (w *worker) failed(ctx context.Context, d edgeapi.AgentDeployment, want, cu
 	return w.say(ctx, d, "failed", oneLine(message+"; the version before runs again"))
 }
 
-// hold keeps the version before a failed one running, whatever that one's restart
-// policy says, until something else is desired.
+// hold keeps the version before a failed one running, whatever its restart policy, until the
+// desired state changes.
 func (w *worker) hold(ctx context.Context, r row, c podman.Listed) (time.Duration, error) {
 	if err := w.stopAllBut(ctx, c.Labels[labelDigest]); err != nil {
 		return 0, err
 	}
-	if err := w.m.podman.StartContainer(ctx, c.ID); err != nil { // one that runs stays as it is
+	if err := w.m.podman.StartContainer(ctx, c.ID); err != nil { // no effect if it is running
 		return 0, err
 	}
-	if d := r.Desired.V; r.Status != "failed" || r.Revision != d.Revision { // we ended before it was said
+	if d := r.Desired.V; r.Status != "failed" || r.Revision != d.Revision { // it was not stored yet
 		return w.m.cfg.Look, w.say(
 			ctx, d, "failed", oneLine(cmp.Or(r.Rollback, "version "+d.Version+" had failed here before")),
 		)
@@ -324,7 +326,7 @@ func (w *worker) hold(ctx context.Context, r row, c podman.Listed) (time.Duratio
 	return w.m.cfg.Look, nil
 }
 
-// supervise keeps a container running that has proved itself.
+// supervise keeps a verified container running.
 func (w *worker) supervise(ctx context.Context, r row, c podman.Listed) (time.Duration, error) {
 	d := r.Desired.V
 	if err := w.stopAllBut(ctx, c.Labels[labelDigest]); err != nil {
@@ -370,9 +372,9 @@ func (w *worker) supervise(ctx context.Context, r row, c podman.Listed) (time.Du
 	return w.nextLook(d), w.m.podman.StartContainer(ctx, c.ID)
 }
 
-// revive starts a container that does not run. Podman starts one that ended by
-// itself again as its restart policy says, but not after the machine's restart
-// (which leaves it as if it had only been created), and not one that we stopped.
+// revive starts a container that is not running. Podman itself restarts a container that ended,
+// according to its restart policy, but not after a reboot of the machine (after which it looks as
+// if it had only been created), and not one that we stopped.
 func (w *worker) revive(ctx context.Context, r row, info podman.Container) (time.Duration, error) {
 	d := r.Desired.V
 	if age := w.m.cfg.Now().Sub(info.State.FinishedAt); age >= 0 &&
@@ -395,7 +397,7 @@ func (w *worker) revive(ctx context.Context, r row, info podman.Container) (time
 	return firstRetry, nil
 }
 
-// nextLook is when to look at a running container again.
+// nextLook returns when to check a running container again.
 func (w *worker) nextLook(d edgeapi.AgentDeployment) time.Duration {
 	if d.Health != nil && len(d.Health.Command) > 0 {
 		return min(check(d).interval, w.m.cfg.Look)

@@ -44,7 +44,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 		case key.Tag == "!!merge":
 			d.p.AddAt(key.Line, path, "merge keys (<<) are not supported; write the values out")
 		case !slices.Contains(fields, key.Value):
-			if len(key.Value) > 64 { // too long to be a misspelling
+			if len(key.Value) > 64 { // too long for a misspelling
 				d.p.AddAt(key.Line, path, "unknown key %s", quoted(key.Value))
 			} else {
 				d.p.AddAt(key.Line, at, "unknown key%s", nearest(key.Value, fields))

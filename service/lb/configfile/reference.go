@@ -13,9 +13,9 @@ import (
 
 // Row is a key in the reference of the document.
 type Row struct {
-	Key     string // empty if there is none, or "required"
+	Key     string // the path of the key, with [] after lists
 	Type    string
-	Default string // empty when there is none, or "required"
+	Default string // empty if there is none, or "required"
 	Meaning string // one or more sentences
 }
 

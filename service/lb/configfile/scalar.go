@@ -80,7 +80,7 @@ func parse(t reflect.Type, text, tag string) (any, error) {
 		n, err := parseInt(text, tag, 32)
 		return uint32(n), err //nolint:gosec // it has 32 bits
 	}
-	panic(fmt.Sprintf("configfile: a %s cannot be read", t)) // part of the program
+	panic(fmt.Sprintf("configfile: a %s cannot be read", t)) // a bug in the program
 }
 
 // parseInt parses a whole number that is not negative. It accepts numbers in quotes, since programs
@@ -149,7 +149,7 @@ func inBounds(v reflect.Value, tag reflect.StructTag) error {
 	bound := func(text string) int64 {
 		b := reflect.New(v.Type()).Elem()
 		if err := setScalar(b, text, ""); err != nil {
-			panic(fmt.Sprintf("configfile: the bound %s %v", text, err)) // part of the program
+			panic(fmt.Sprintf("configfile: the bound %s %v", text, err)) // a bug in the program
 		}
 		return number(b)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// validate checks what must fit together. Single values are right already.
+// validate checks that the values fit together. Each single value has been checked before.
 func (c *Config) validate(p *document.Problems) {
 	if !validInterface(c.Interface) {
 		p.Add("interface", "must be the name of a network interface, as in eth0, not %s", quoted(c.Interface))
@@ -121,14 +121,14 @@ func (v *VIP) validate(p *document.Problems, c *Config, at string) {
 	v.refuseTwins(p, at)
 }
 
-// refuseTwins finds backends that are the same at one of the VIP's ports.
+// refuseTwins reports backends that are the same at one of the VIP's ports.
 func (v *VIP) refuseTwins(p *document.Problems, at string) {
 	ports := v.Ports
 	if len(ports) == 0 {
 		ports = []uint16{v.Port} // 0 for a range, which keeps ports
 	}
 	if len(ports)*len(v.Backends) > MaxBackends {
-		return // they are too many in any case
+		return // validateVIPs reports that they are too many
 	}
 	seen := make(map[datapath.BackendKey]int, len(v.Backends))
 	for i, b := range v.Backends {
@@ -154,7 +154,7 @@ func (h *HealthCheck) validate(p *document.Problems, v *VIP, at string) {
 			"a VIP of protocol udp needs a choice: type: none, or the port of a tcp, http or https check on the backends",
 		)
 	}
-	// What is left is the prober's to judge: an address stands for the backend's.
+	// The prober checks the rest. The address is a placeholder for the backend's.
 	check := h.Probe()
 	check.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), max(h.Port, 1))
 	if err := check.Validate(); err != nil {
@@ -163,7 +163,7 @@ func (h *HealthCheck) validate(p *document.Problems, v *VIP, at string) {
 	}
 }
 
-// Probe is the check without whom it is for. It means nothing for type none.
+// Probe returns the check without ID and address. The result is meaningless for type none.
 func (h *HealthCheck) Probe() probe.Check {
 	types := map[CheckType]probe.Type{CheckTCP: probe.TCP, CheckHTTP: probe.HTTP, CheckHTTPS: probe.HTTPS}
 	return probe.Check{
@@ -208,7 +208,7 @@ func (b *Backend) validate(p *document.Problems, c *Config, v *VIP, at string) {
 	}
 }
 
-// refuseConflicts finds VIPs that are the same, and ranges that overlap.
+// refuseConflicts reports VIPs that are the same, and ranges that overlap.
 func (c *Config) refuseConflicts(p *document.Problems) {
 	type place struct {
 		address  netip.Addr
@@ -218,7 +218,7 @@ func (c *Config) refuseConflicts(p *document.Problems) {
 		PortRange
 		at string
 	}
-	names := map[string]string{} // where a VIP's name was first
+	names := map[string]string{} // where the name of a VIP occurred first
 	ranges := map[place][]span{}
 	claim := func(v *VIP, port uint16, at string) {
 		name := datapath.VIPKey{Address: v.Address, Port: port, Protocol: v.Protocol}.String()
@@ -244,7 +244,7 @@ func (c *Config) refuseConflicts(p *document.Problems) {
 	}
 	for where, spans := range ranges {
 		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.First, b.First) })
-		widest := 0 // of those before, the one that reaches furthest
+		widest := 0 // index of the earlier range that extends furthest
 		for i := 1; i < len(spans); i++ {
 			if spans[i].First != spans[widest].First && spans[i].overlaps(spans[widest].PortRange) {
 				p.Add(spans[i].at+".portRange", "%s overlaps with %s of %s, of the same address and protocol (%s, %s)",
@@ -257,17 +257,17 @@ func (c *Config) refuseConflicts(p *document.Problems) {
 	}
 }
 
-// validInterface is the kernel's rule (dev_valid_name).
+// validInterface applies the rule of the kernel (dev_valid_name).
 func validInterface(name string) bool {
-	const most = 15 // bytes, IFNAMSIZ without the end
+	const most = 15 // bytes, IFNAMSIZ without the terminating zero
 	return name != "" && len(name) <= most && name != "." && name != ".." &&
 		!strings.ContainsFunc(
 			name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) },
 		)
 }
 
-// CheckListen checks an address to listen on. Its error ends a sentence that
-// begins with what it is for.
+// CheckListen checks an address to listen on. Its error completes a sentence that starts with the
+// name of the setting.
 func CheckListen(listen string) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || strings.ContainsFunc(host, unicode.IsSpace) {
@@ -279,20 +279,20 @@ func CheckListen(listen string) error {
 	return nil
 }
 
-// isUnicast is false for addresses that no machine or VIP can have on a network.
+// isUnicast reports whether a machine or VIP can have this address on a network.
 func isUnicast(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !isBroadcast(a)
 }
 
 func isBroadcast(a netip.Addr) bool { return a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) }
 
-// isReserved is true for 240.0.0.0/4, which no machine has.
+// isReserved reports whether the address is in 240.0.0.0/4, which no machine uses.
 func isReserved(a netip.Addr) bool { return a.Is4() && a.As4()[0] >= 240 }
 
-// needsZone is true for addresses that mean nothing without an interface, which cannot be given.
+// needsZone reports whether the address needs a zone, which the document cannot give.
 func needsZone(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
 
-// noZone is the problem with such an address.
+// noZone is the error for addresses that need a zone.
 const noZone = "%s is a link-local address, which needs an interface; use an address with a wider scope"
 
 func familyOf(a netip.Addr) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Flags of bpf/maps.h.
+// Flags defined in bpf/maps.h.
 const (
 	vipAffinity = 1
 	vipLimited  = 2
@@ -21,13 +21,11 @@ const (
 	memberIPv6 = 2
 )
 
-// Apply makes the kernel balance these VIPs and no others. Only what differs is
-// written, in an order that leaves every packet a backend: flows of VIPs and
-// backends that stay as they are notice nothing. If it fails in between, the next
-// Apply continues from there.
+// Apply makes the kernel balance exactly these VIPs. It writes only differences, in an order in
+// which every packet always has a backend: flows of unchanged VIPs and backends are not affected.
+// If it fails partway, the next Apply continues from there.
 //
-// A VIP is the same one as long as its name is (see VIPKey.String); its range may
-// grow and shrink.
+// A VIP is identified by its name (see VIPKey.String). Its range of ports may grow and shrink.
 func (d *Datapath) Apply(vips []VIP) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,7 +33,7 @@ func (d *Datapath) Apply(vips []VIP) error {
 		return err
 	}
 	err := d.putAll(vips)
-	if fault.Is(err, fault.TooLarge) { // unless what goes makes room
+	if fault.Is(err, fault.TooLarge) { // try again after removing other VIPs
 		if err := d.removeOthers(vips); err != nil {
 			return err
 		}
@@ -53,9 +51,9 @@ func (d *Datapath) Apply(vips []VIP) error {
 	return d.putOrigins(vips)
 }
 
-// together is how many VIPs are changed at once. Replacing hash tables makes the kernel
-// wait for all CPUs, some 20 ms, once however many there are; until then the old
-// ones and the new ones both take memory, 128 KiB each.
+// together is how many VIPs are changed at once. Replacing hash tables makes the kernel wait for
+// all CPUs, about 20 ms for any number of tables. Until then, both the old and the new tables take
+// memory, 128 KiB each.
 const together = 64
 
 func (d *Datapath) putAll(vips []VIP) error {
@@ -78,8 +76,8 @@ func (d *Datapath) putAll(vips []VIP) error {
 	return nil
 }
 
-// removeOthers takes away the VIPs that are not among these: first packets no longer
-// find them, then they go.
+// removeOthers removes all VIPs except these. First packets no longer find them, then it deletes
+// them.
 func (d *Datapath) removeOthers(vips []VIP) error {
 	wanted := make(map[string]bool, len(vips))
 	for _, v := range vips {
@@ -106,7 +104,7 @@ func (d *Datapath) removeOthers(vips []VIP) error {
 	return nil
 }
 
-// expect tells the program what kinds of VIPs there are, before there are any.
+// expect enables the parts of the program that these VIPs need, before they are added.
 func (d *Datapath) expect(vips []VIP) error {
 	h := d.known.host
 	for _, v := range vips {
@@ -123,12 +121,12 @@ func expectVIP(h *programHost, ranged bool) {
 	if ranged {
 		h.Ranges = 1
 	}
-	// The answers of NAT backends, and of probes to others.
+	// Replies of NAT backends, and of probes to other backends.
 	h.Replies = 1
 }
 
-// enlist makes a VIP's backends known to the kernel, but for those that go down: their
-// flows are hashed again, and the hash table must not lead to them any more by then.
+// enlist writes a VIP's backends to the kernel, except those that go down. The flows of these will
+// be hashed again, so the hash table must be replaced first.
 func (d *Datapath) enlist(v *VIP, free func() (uint16, error)) error {
 	known := d.known.vips[v.String()]
 	if known == nil {
@@ -167,8 +165,8 @@ func (d *Datapath) enlist(v *VIP, free func() (uint16, error)) error {
 	return d.limit(known, v.NewFlowsPerSecond)
 }
 
-// finish takes down and removes backends, now that no new flow is led to them, and
-// lets packets find the VIP.
+// finish marks backends as down and removes others, now that no new flows reach them. Then it
+// routes packets to the VIP.
 func (d *Datapath) finish(v *VIP) error {
 	known := d.known.vips[v.String()]
 	keep := make(map[BackendKey]bool, len(v.Backends))
@@ -202,10 +200,10 @@ func flagsOf(v *VIP) (flags uint32) {
 	return flags
 }
 
-// zeroPerCPU is the value that sets a counter to zero on every CPU.
+// zeroPerCPU returns the value that resets a counter on every CPU.
 func zeroPerCPU[T any]() []T { return make([]T, ebpf.MustPossibleCPU()) }
 
-// putBackend writes a backend to its place.
+// putBackend writes a backend to its place in the maps.
 func (d *Datapath) putBackend(place uint16, v *VIP, known *knownVIP, b Backend) error {
 	m := d.memberOf(v, known, b)
 	if v.Mode.Tunnels() {
@@ -215,7 +213,7 @@ func (d *Datapath) putBackend(place uint16, v *VIP, known *knownVIP, b Backend) 
 	return d.member(place, m)
 }
 
-// memberOf is a backend as the kernel has it, but for the epoch.
+// memberOf returns the map value of a backend, without the epoch.
 func (d *Datapath) memberOf(v *VIP, known *knownVIP, b Backend) programMember {
 	m := programMember{
 		State: uint8(b.State), Mode: uint8(v.Mode), Vip: known.id, Port: wirePort(b.Port),
@@ -233,7 +231,7 @@ func (d *Datapath) memberOf(v *VIP, known *knownVIP, b Backend) programMember {
 		source = d.tunnelSource(b.Address)
 	}
 	if (v.SNAT || v.Mode.Tunnels()) && !source.IsValid() {
-		return m // no way to it yet: the interface stays 0
+		return m // no route to it yet: the interface stays 0
 	}
 	m.Source = wireAddress(source)
 	if hop.Known() {
@@ -250,8 +248,8 @@ func (d *Datapath) tunnelSource(backend netip.Addr) netip.Addr {
 	return d.options.TunnelSource
 }
 
-// member writes a backend, if it differs. Its epoch goes up when it is new, when its
-// flows cannot continue as they were, and when it goes down.
+// member writes a backend if it has changed. The epoch increases when the backend is new, when it
+// goes down, and when its flows cannot continue unchanged.
 func (d *Datapath) member(place uint16, m programMember) error {
 	old := d.known.places[place]
 	m.Epoch = old.Epoch
@@ -270,7 +268,7 @@ func (d *Datapath) member(place uint16, m programMember) error {
 	return nil
 }
 
-// vacate makes a place free.
+// vacate frees a place.
 func (d *Datapath) vacate(place uint16) error {
 	m := programMember{Epoch: d.known.places[place].Epoch + 1}
 	if err := d.objects.Members.Put(uint32(place), m); err != nil {
@@ -280,7 +278,7 @@ func (d *Datapath) vacate(place uint16) error {
 	return nil
 }
 
-// limit sets the bound on new flows. The bucket begins full.
+// limit sets the limit on new flows. The token bucket starts full.
 func (d *Datapath) limit(known *knownVIP, flowsPerSecond uint32) error {
 	if known.limit == flowsPerSecond {
 		return nil
@@ -295,7 +293,7 @@ func (d *Datapath) limit(known *knownVIP, flowsPerSecond uint32) error {
 	return nil
 }
 
-// clear leaves a VIP without packets and backends.
+// clear removes a VIP's entries and backends.
 func (d *Datapath) clear(known *knownVIP) error {
 	if err := d.unroute(known); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
-// port is the program on one interface.
+// port is an interface with its program.
 type port struct {
 	name     string
 	device   device
@@ -29,13 +29,13 @@ type port struct {
 	link     link.Link // nil while the program is not attached
 }
 
-// device is an interface.
+// device describes an interface.
 type device struct {
 	index, mtu int
 	mac        MAC
-	driver     string // the kind of device, as netlink has it: device, veth, bridge, ...
+	driver     string // kind of device in netlink: device, veth, bridge, ...
 	native     bool   // a program is attached in native mode
-	impassable string // see Impassable
+	impassable string
 }
 
 func findDevice(node *netlab.Host, name string) (device, error) {
@@ -57,8 +57,8 @@ func findDevice(node *netlab.Host, name string) (device, error) {
 	return d, nil
 }
 
-// Impassable says why no packet passes an interface. It is empty if nothing speaks against it: drivers that
-// do not know their carrier have one.
+// Impassable returns why packets cannot pass an interface, or "" if there is no reason. Interfaces
+// whose drivers do not detect a carrier count as having one.
 func Impassable(a *netlink.LinkAttrs) string {
 	switch {
 	case a.RawFlags&unix.IFF_UP == 0:
@@ -72,7 +72,8 @@ func Impassable(a *netlink.LinkAttrs) string {
 // xdpAttachedDriver is XDP_ATTACHED_DRV of linux/if_link.h.
 const xdpAttachedDriver = 1
 
-// linkPin is the pin of the link on the first interface; those of others have their names behind it.
+// linkPin is the name of the pin of the link on the first interface. The pins of other interfaces
+// have "-" and the interface's name appended.
 const linkPin = "link"
 
 func (d *Datapath) linkPin(p *port) string {
@@ -82,9 +83,9 @@ func (d *Datapath) linkPin(p *port) string {
 	return filepath.Join(d.pins, linkPin+"-"+p.name)
 }
 
-// attach puts the program on the interfaces, in the place of an earlier process's one where there
-// is one. All are attached in the same mode: a program in native mode can send only to interfaces
-// whose drivers take frames from it.
+// attach attaches the program to the interfaces. If an earlier process left its program there,
+// attach replaces it. All interfaces use the same mode: a program in native mode can send only to
+// interfaces whose drivers accept frames from it.
 func (d *Datapath) attach() error {
 	if err := d.stageReplaced(); err != nil {
 		return err
@@ -173,8 +174,8 @@ func (d *Datapath) attachPort(p *port, native bool) error {
 	return nil
 }
 
-// occupant says what is on an interface, and how to take it off. "ip link set xdp off" cannot
-// remove a program that is held by a BPF link, as this one and those of most daemons are.
+// occupant describes the program on an interface, and how to remove it. "ip link set xdp off"
+// cannot remove a program that is held by a BPF link, as this one and those of most daemons are.
 func (d *Datapath) occupant(p *port) string {
 	if d.pins != "" {
 		pins, _ := filepath.Glob(filepath.Join(filepath.Dir(d.pins), "*", linkPin+"*"))
@@ -206,7 +207,7 @@ func interfaceOfLink(pin string) (int, error) {
 	return int(info.XDP().Ifindex), nil
 }
 
-// isPinned says whether an earlier process left the program on an interface.
+// isPinned reports whether an earlier process left the program on an interface.
 func (d *Datapath) isPinned(p *port) (bool, error) {
 	if d.pins == "" {
 		return false, nil
@@ -218,7 +219,7 @@ func (d *Datapath) isPinned(p *port) (bool, error) {
 	return index == p.device.index, err
 }
 
-// detachStrays takes the program off the interfaces that are no longer balanced on.
+// detachStrays detaches the program from interfaces that are no longer configured.
 func (d *Datapath) detachStrays() error {
 	if d.pins == "" {
 		return nil
@@ -238,7 +239,7 @@ func (d *Datapath) detachStrays() error {
 	return nil
 }
 
-// takeOver replaces the program of a pinned link, which loses no packet.
+// takeOver replaces the program of a pinned link without losing packets. It reports whether it did.
 func (d *Datapath) takeOver(p *port, native bool) (bool, error) {
 	if d.pins == "" {
 		return false, nil
@@ -255,7 +256,7 @@ func (d *Datapath) takeOver(p *port, native bool) (bool, error) {
 		return false, errors.Join(err, old.Close())
 	}
 	if info.XDP() == nil || int(info.XDP().Ifindex) != p.device.index || p.device.native != native {
-		// The interface was made anew, or the mode changed: there is a gap.
+		// The interface was recreated or the mode changed: there is a gap.
 		return false, errors.Join(old.Unpin(), old.Close())
 	}
 	if err := old.Update(p.program); err != nil {
@@ -265,7 +266,7 @@ func (d *Datapath) takeOver(p *port, native bool) (bool, error) {
 	return true, nil
 }
 
-// configure tells the program of an interface about it and how it is attached.
+// configure sets the program's variables for an interface and its mode.
 func (d *Datapath) configure(p *port, native bool) error {
 	redirect := d.options.Transmit == TransmitRedirect ||
 		d.options.Transmit == TransmitAuto && native && p.device.driver == "veth"
@@ -294,9 +295,9 @@ func flag(set bool) uint8 {
 	return 0
 }
 
-// Detach removes the program of an interface, those of the others that were given with it as
-// Options.More, and all that belongs to them. It says whether there was anything. dir is as in
-// Options.
+// Detach removes the programs of an interface, and of those that were given with it as
+// Options.More, with everything that belongs to them. It reports whether there was anything. dir is
+// as in Options.
 func Detach(dir, name string) (bool, error) {
 	pins, err := pinFolder(dir, name)
 	if err != nil {
@@ -331,12 +332,12 @@ func Detach(dir, name string) (bool, error) {
 	if err := os.Remove(pins); err != nil {
 		return true, err
 	}
-	_ = os.Remove(filepath.Dir(pins)) // other interfaces may have theirs in it
+	_ = os.Remove(filepath.Dir(pins)) // fails if it holds folders of other interfaces
 	return len(entries) > 0, nil
 }
 
-// detachPinned ends a link at once. Unpinning it alone would end it some time after
-// its last user is gone.
+// detachPinned ends a link at once. If it were only unpinned, it would end some time after its last
+// user has closed it.
 func detachPinned(path string) error {
 	l, err := link.LoadPinnedLink(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -348,9 +349,9 @@ func detachPinned(path string) error {
 	return errors.Join(l.Detach(), l.Close())
 }
 
-// pinFolder makes the folder for what belongs to an interface, and mounts the BPF
-// file system if it is not. Interfaces of other network namespaces than the host's
-// may have the same name, so the namespace is part of theirs.
+// pinFolder creates the folder for the pins of an interface, and mounts the BPF file system if
+// necessary. The folder's name contains the network namespace unless it is the host's, since
+// interfaces of different namespaces can have the same name.
 func pinFolder(dir, name string) (string, error) {
 	if dir == "" {
 		return "", nil
@@ -369,8 +370,8 @@ func pinFolder(dir, name string) (string, error) {
 	return folder, os.MkdirAll(folder, 0o700)
 }
 
-// lockFolder keeps two processes from balancing on one interface: each would undo
-// what the other does. The lock is held until unlock, or until the process ends.
+// lockFolder prevents two processes from balancing on the same interface and undoing each other's
+// changes. The lock is held until unlock, or until the process ends.
 func lockFolder(pins, name string) (*os.File, error) {
 	f, err := os.Open(pins) //nolint:gosec // made of the operator's own settings
 	if err != nil {
@@ -386,8 +387,8 @@ func lockFolder(pins, name string) (*os.File, error) {
 	return f, nil
 }
 
-// unlock unlocks the folder before it closes the file, which a program that another goroutine starts
-// at this moment has, too, until it runs.
+// unlock releases the lock before it closes the file. Closing alone is not enough: a program that
+// another goroutine is just starting has the file open too, until it executes.
 func unlock(lock *os.File) error {
 	return errors.Join(
 		unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close(),

@@ -2,21 +2,20 @@ package datapath
 
 import "math/bits"
 
-// MaxBlocks bounds the blocks of all ranges of ports of one IP family together.
+// MaxBlocks is the maximum number of blocks of all port ranges of one IP family.
 const MaxBlocks = 16384
 
-// Block is a run of 2^Bits ports that starts at a multiple of its length, which is
-// one entry of the kernel's trie of ranges.
+// Block is a run of 2^Bits ports that starts at a multiple of its length. It is one entry of the
+// kernel's trie of ranges.
 type Block struct {
 	First uint16
 	Bits  int
 }
 
-// Last is the block's last port.
+// Last returns the last port of the block.
 func (b Block) Last() uint16 { return uint16(int(b.First) + 1<<b.Bits - 1) }
 
-// Blocks cuts the range from first to last, both included, into the fewest blocks:
-// at most 30.
+// Blocks splits the range from first to last, both included, into the fewest blocks, at most 30.
 func Blocks(first, last uint16) []Block {
 	var blocks []Block
 	for next := int(first); next <= int(last); {

@@ -16,31 +16,30 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// The maps outlive the process, so that another version of it, or another setting, may find
-// maps of another size or with shorter values. Such a map is made anew beside the old one,
-// filled from it while the old program still balances, and takes its place together with the
-// new program:
+// The maps outlive the process. Another version of it, or another setting, may therefore find maps
+// of another size or with shorter values. Such a map is replaced: a new one is filled from it while
+// the old program still balances, and takes its place together with the new program:
 //
-//	open    the new map is made, and gets all that the old one has
-//	attach  it is pinned as NAME-next, and gets what came since; the program is replaced, and it
-//	        gets the little that came meanwhile; NAME-next becomes NAME
+//	open    creates the new map and copies all entries of the old one
+//	attach  pins it as NAME-next and copies the entries that were added since; replaces the
+//	        program, and copies the few that were added in between; renames NAME-next to NAME
 //
-// A process that is killed in between leaves NAME-next: the next one takes it if the attached
-// program uses it, and removes it otherwise.
+// A process that is killed in between leaves NAME-next. The next process uses it if the attached
+// program does, and otherwise removes it.
 //
-// Values may grow at their end between versions, where the old ones count as zero. A map whose
-// keys differ cannot be carried over.
+// Between versions, values may grow at their end; in old values, the new part counts as zero. A map
+// whose keys differ cannot be carried over.
 
-// replaced is a map on its way into the place of one that does not fit.
+// replaced is a map that is being replaced by another.
 type replaced struct {
 	name     string
 	old, new *ebpf.Map
 }
 
-// nextPin ends the names of maps that are not in place yet. The file system allows no dot.
+// nextPin is the suffix of maps that are not in place yet. The file system does not allow dots.
 const nextPin = "-next"
 
-// openMaps opens the maps that an earlier process left, and makes those that are not there or do
+// openMaps opens the maps that an earlier process left, and creates those that do not exist or do
 // not fit.
 func (d *Datapath) openMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	maps := map[string]*ebpf.Map{}
@@ -98,7 +97,7 @@ func (d *Datapath) openMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// finishNext deals with the maps that a killed process left half replaced.
+// finishNext completes or undoes the replacements that a killed process left unfinished.
 func (d *Datapath) finishNext() error {
 	entries, err := os.ReadDir(d.pins)
 	if err != nil {
@@ -107,7 +106,7 @@ func (d *Datapath) finishNext() error {
 	var used []ebpf.MapID
 	for _, e := range entries {
 		name, next := strings.CutSuffix(e.Name(), nextPin)
-		if !next || !slices.Contains(sharedMaps(), name) { // an interface's name may end so, too
+		if !next || !slices.Contains(sharedMaps(), name) { // the name of an interface may end like this too
 			continue
 		}
 		if used == nil {
@@ -146,8 +145,8 @@ func idOfPinned(path string) (ebpf.MapID, error) {
 	return id, nil
 }
 
-// mapsOfProgram are the maps of the program that a pinned link runs. It is empty, and not nil, if
-// there is no link.
+// mapsOfProgram returns the maps of the program that a pinned link runs. If there is no link, the
+// result is empty but not nil.
 func mapsOfProgram(path string) ([]ebpf.MapID, error) {
 	none := []ebpf.MapID{}
 	l, err := link.LoadPinnedLink(path, nil)
@@ -175,8 +174,8 @@ func mapsOfProgram(path string) ([]ebpf.MapID, error) {
 	return append(none, ids...), nil
 }
 
-// stageReplaced pins the new maps beside the old ones, and gives them what came since they were
-// filled.
+// stageReplaced pins the new maps next to the old ones, and copies the entries that were added
+// since they were filled.
 func (d *Datapath) stageReplaced() error {
 	for _, r := range d.replaced {
 		if err := r.new.Pin(filepath.Join(d.pins, r.name+nextPin)); err != nil {
@@ -186,10 +185,10 @@ func (d *Datapath) stageReplaced() error {
 	return d.carryFlows(ebpf.UpdateAny)
 }
 
-// commitReplaced puts the new maps in the place of the old ones, now that the new program is
+// commitReplaced renames the new maps to the names of the old ones. The new program must be
 // attached.
 func (d *Datapath) commitReplaced() error {
-	// What the new program has written since is newer than what the old one wrote.
+	// Entries that the new program has written are newer than the old program's.
 	errs := []error{d.carryFlows(ebpf.UpdateNoExist)}
 	for _, r := range d.replaced {
 		path := filepath.Join(d.pins, r.name)
@@ -207,7 +206,7 @@ func (d *Datapath) closeReplaced() error {
 	return errors.Join(errs...)
 }
 
-// carryFlows carries over the entries that packets make.
+// carryFlows copies the entries that packets create.
 func (d *Datapath) carryFlows(how ebpf.MapUpdateFlags) error {
 	for _, r := range d.replaced {
 		if r.old.Type() != ebpf.LRUHash {
@@ -220,7 +219,7 @@ func (d *Datapath) carryFlows(how ebpf.MapUpdateFlags) error {
 	return nil
 }
 
-// carry copies the entries of a map into another, whose values may be longer.
+// carry copies all entries of a map to another, whose values may be longer.
 func carry(from, to *ebpf.Map, how ebpf.MapUpdateFlags) error {
 	if from.KeySize() != to.KeySize() || from.ValueSize() > to.ValueSize() || from.Type() != to.Type() {
 		return errors.New("its keys or values are of a kind that is not known")
@@ -252,11 +251,12 @@ func carry(from, to *ebpf.Map, how ebpf.MapUpdateFlags) error {
 	}
 }
 
-// carryBatch is how many entries are copied at once. A bucket of the kernel's hash tables must
-// fit, whatever its length.
+// carryBatch is how many entries are copied at once. It must be at least the length of the longest
+// bucket of the kernel's hash tables.
 const carryBatch = 4096
 
-// put writes n entries. The kernel takes many at once only if they may replace others.
+// put writes n entries. Batch updates always replace existing entries, so other updates write one
+// entry at a time.
 func put(to *ebpf.Map, keys, values reflect.Value, n int, how ebpf.MapUpdateFlags) error {
 	if n == 0 {
 		return nil
@@ -274,7 +274,7 @@ func put(to *ebpf.Map, keys, values reflect.Value, n int, how ebpf.MapUpdateFlag
 	return nil
 }
 
-// slab is a slice of n arrays of bytes, which the library moves to and from the kernel as they are.
+// slab returns a slice of n byte arrays, which the library passes to and from the kernel unchanged.
 func slab(size uint32, n int) reflect.Value {
 	return reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(size), reflect.TypeFor[byte]())), n, n)
 }

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longAgo is a deadline that has passed.
+// longAgo is a deadline in the past.
 var longAgo = time.Unix(1, 0)
 
-// startConnecting makes a TCP socket in the thread's namespace and begins to connect it.
+// startConnecting creates a TCP socket in the thread's network namespace and starts to connect it.
 func startConnecting(from uint16, to netip.AddrPort) (fd int, err error) {
 	family := unix.AF_INET
 	if to.Addr().Is6() {
@@ -24,7 +24,7 @@ func startConnecting(from uint16, to netip.AddrPort) (fd int, err error) {
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	// A port that was used a moment ago for another backend may be used again.
+	// A port that was used recently for another backend may be used again.
 	err = errors.Join(
 		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)),
 		os.NewSyscallError("bind", unix.Bind(fd, socketAddress(netip.AddrPortFrom(unspecified(to.Addr()), from)))),
@@ -36,7 +36,7 @@ func startConnecting(from uint16, to netip.AddrPort) (fd int, err error) {
 		err = os.NewSyscallError("connect", err)
 	}
 	if err != nil {
-		_ = unix.Close(fd) // err says more
+		_ = unix.Close(fd) // the first error matters more
 		return -1, err
 	}
 	return fd, nil
@@ -56,8 +56,7 @@ func socketAddress(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// awaitConnected waits until a socket is connected, or has failed to, or its write
-// deadline has passed.
+// awaitConnected waits until a socket has connected or failed, or its write deadline has passed.
 func awaitConnected(file *os.File) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -73,7 +72,7 @@ func awaitConnected(file *os.File) error {
 			result = os.NewSyscallError("connect", unix.Errno(code))
 		default:
 			_, err := unix.Getpeername(int(fd))
-			return err == nil // else it still connects: wait until it is writable
+			return err == nil // if not, it is still connecting: wait until it is writable
 		}
 		return true
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Counters reads all counters. It fails if the kernel's maps cannot be read.
+// Counters reads all counters. It returns an error if the kernel's maps cannot be read.
 func (d *Datapath) Counters() (Counters, error) {
-	flows, evictions, err := d.tables() // before the lock, which Sweep takes after its own
+	flows, evictions, err := d.tables() // before taking mu, since Sweep takes its own lock first
 	if err != nil {
 		return Counters{}, err
 	}
@@ -60,7 +60,7 @@ func (d *Datapath) Counters() (Counters, error) {
 	return c, nil
 }
 
-// sum reads one counter of every CPU. T has the layout of the map's values.
+// sum adds up one counter over all CPUs. T must have the layout of the map's values.
 func sum[T any](m *ebpf.Map, key uint32, add func(T, T) T) (total T, err error) {
 	var each []T
 	if err := m.Lookup(key, &each); err != nil {

@@ -16,83 +16,82 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// How the program can be attached.
+// The modes in which the program can be attached.
 const (
-	// Generic works on every interface: the kernel runs the program on its own packets.
+	// Generic works on every interface: the kernel runs the program on its own packet buffers.
 	Generic = "generic"
-	// Native runs it in the interface's driver, which is faster, if the driver can.
+	// Native runs the program in the interface's driver. It is faster, but needs support from the
+	// driver.
 	Native = "native"
-	// Auto is Native where that works, and Generic where not.
+	// Auto is Native where that works, and otherwise Generic.
 	Auto = "auto"
 )
 
-// Options say where and how to balance.
+// Options are the options of Open.
 type Options struct {
-	// Interface is the one that clients' packets come in on.
+	// Interface is the interface on which packets of clients arrive.
 	Interface string
-	// More are other interfaces that packets of clients or backends come in on.
+	// More are other interfaces on which packets of clients or backends arrive.
 	More []string
 	Mode string // Generic, Native or Auto
-	// The sources of tunnels to backends of each family.
+	// TunnelSource and TunnelSource6 are the source addresses of tunnels to IPv4 and IPv6 backends.
 	TunnelSource, TunnelSource6 netip.Addr
-	// Dir is where the kernel's BPF file system is, or shall be, mounted. If it is empty,
-	// nothing outlives this process.
+	// Dir is the mount point of the kernel's BPF file system, which Open mounts if necessary. If it
+	// is empty, nothing outlives this process.
 	Dir string
-	// Flows is how many flows of each family are remembered; 0 and less are DefaultFlows.
+	// Flows is the size of the flow table of each IP family; 0 or less means DefaultFlows.
 	Flows int
-	// Sources are addresses of this node that SNAT gives packets as their source, at most
-	// MaxSources of each family. Without one of a backend's family, it is the address that the
-	// node's routes say.
+	// Sources are addresses of this node that SNAT uses as source addresses, at most MaxSources of
+	// each IP family. Without one of a backend's family, SNAT uses the address that the node's
+	// routes give.
 	Sources []netip.Addr
-	// Transmit is how packets leave by the interface that they came in on.
+	// Transmit is how packets leave through the interface on which they arrived.
 	Transmit Transmit
 	Log      *slog.Logger
 }
 
-// Transmit is how a packet leaves by the interface that it came in on.
+// Transmit is a way in which packets leave through the interface on which they arrived.
 type Transmit uint8
 
-// The ways.
+// The values of Transmit.
 const (
-	// TransmitAuto is TransmitRedirect in native mode on a veth device, whose peer
-	// takes frames sent with XDP_TX only if it has a program itself, and else
-	// TransmitBack.
+	// TransmitAuto is TransmitRedirect in native mode on a veth device, since its peer accepts
+	// frames sent with XDP_TX only if it has a program itself. Otherwise it is TransmitBack.
 	TransmitAuto     Transmit = iota
 	TransmitBack              // XDP_TX
 	TransmitRedirect          // bpf_redirect
 )
 
-// Datapath is the program on the interfaces. Its methods may be called from several
-// goroutines.
+// Datapath is the attached program with its maps. It is safe for concurrent use.
 type Datapath struct {
 	log     *slog.Logger
 	options Options
-	pins    string   // folder of the pinned maps and link; empty if they are not pinned
-	lock    *os.File // of the folder; nil if there is none
+	pins    string   // folder of the pinned maps and links; empty if they are not pinned
+	lock    *os.File // lock of the folder; nil if there is none
 	objects programObjects
-	table   *ebpf.MapSpec // of a VIP's hash table
-	node    *netlab.Host  // the namespace that the interface is in
+	table   *ebpf.MapSpec // type of a VIP's hash table
+	node    *netlab.Host  // network namespace of the interfaces
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
-	replaced []replaced // while it opens
+	replaced []replaced // only during Open
 
 	mu      sync.Mutex
 	ports   []*port
 	mode    string // Generic or Native
 	known   *state
-	probing *probeNet // nil until it is needed
+	probing *probeNet // nil until it is first used
 	found   map[VIPKey]map[BackendKey]State
 
-	paths map[programAddress]uint16 // what routers said of the ways to tunnels' ends, in bytes
+	paths map[programAddress]uint16 // path MTUs of tunnel endpoints that routers reported, in bytes
 
-	sweeping sync.Mutex    // taken before mu
+	sweeping sync.Mutex    // acquired before mu
 	counted  [2]tableCount // flows of IPv4 and IPv6
 }
 
-// Open loads the program and attaches it. Where an earlier process left a program
-// and its maps, they are taken over: packets are balanced all the while, by the old
-// program until the new one is in its place.
+// Open loads the program and attaches it. It takes over the program and maps of an earlier process,
+// if there are any. Balancing is not interrupted: the old program runs until the new one replaces
+// it.
 func Open(ctx context.Context, o Options) (*Datapath, error) {
 	d := &Datapath{log: o.Log, options: o}
 	if o.Flows <= 0 {
@@ -139,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Datapath, error) {
 }
 
 func (d *Datapath) fail(err error) error {
-	_ = errors.Join(d.closeReplaced(), d.closePorts(), d.objects.Close(), d.node.Close(), d.unlock()) // err says more
+	_ = errors.Join(d.closeReplaced(), d.closePorts(), d.objects.Close(), d.node.Close(), d.unlock()) // err matters more
 	return err
 }
 
@@ -149,30 +148,30 @@ func (d *Datapath) closePorts() error {
 		if p.link != nil {
 			errs = append(errs, p.link.Close())
 		}
-		if p != d.ports[0] { // whose program is one of d.objects
+		if p != d.ports[0] { // its program is one of d.objects
 			errs = append(errs, p.program.Close())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Interfaces are the names of the interfaces that the program is on.
+// Interfaces returns the names of the interfaces that the program is attached to.
 func (d *Datapath) Interfaces() []string {
 	return append([]string{d.options.Interface}, d.options.More...)
 }
 
-// AttachedMode is Generic or Native.
+// AttachedMode returns Generic or Native.
 func (d *Datapath) AttachedMode() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mode
 }
 
-// States are the backends that the kernel had when the datapath was opened.
+// States returns the states of the backends that the kernel had when the datapath was opened.
 func (d *Datapath) States() map[VIPKey]map[BackendKey]State { return d.found }
 
-// Close lets go of the program, which stays attached and keeps balancing, unless
-// nothing could be pinned.
+// Close releases the program, which stays attached and keeps balancing, unless it could not be
+// pinned.
 func (d *Datapath) Close() error {
 	d.stop()
 	d.stopped.Wait()

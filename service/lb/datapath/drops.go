@@ -1,7 +1,7 @@
 package datapath
 
-// dropReasons are the names of enum drop of bpf/maps.h, in the same order. The guide
-// says what each means.
+// dropReasons are the names of enum drop of bpf/maps.h, in the same order. The guide explains each
+// reason.
 var dropReasons = [...]string{
 	"ipv4_header",
 	"ipv6_header",

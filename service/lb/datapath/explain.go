@@ -12,8 +12,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/maglev"
 )
 
-// Explain says which backend the next packet of a flow would get. For a flow that is
-// not there yet, and for a SYN, it is Hashed, or the client's earlier backend.
+// Explain returns the backend that the next packet of a flow would get. For a new flow, and for a
+// SYN, that is Hashed or, with affinity, the client's earlier backend.
 func (d *Datapath) Explain(f Flow) (Explanation, error) {
 	if f.Client.Addr().Is4() != f.VIP.Addr().Is4() {
 		return Explanation{}, fault.InvalidField("client", "must be of the VIP's IP family")
@@ -47,7 +47,8 @@ func (d *Datapath) Explain(f Flow) (Explanation, error) {
 	return e, nil
 }
 
-// find is the VIP that a packet is for: that of exactly its port before a range.
+// find returns the VIP that a packet is for. A VIP with exactly its port takes precedence over a
+// range.
 func (d *Datapath) find(to netip.AddrPort, protocol Protocol) (VIPKey, *knownVIP) {
 	exact := VIPKey{Address: to.Addr(), Port: to.Port(), LastPort: to.Port(), Protocol: protocol}
 	if v := d.known.vips[exact.String()]; v != nil && v.routed {
@@ -81,7 +82,7 @@ func (d *Datapath) hashed(known *knownVIP, slot int) (uint16, error) {
 	return content[slot], nil
 }
 
-// backendAt is the backend at a place; none at place 0.
+// backendAt returns the backend at a place, or a zero key for place 0.
 func (d *Datapath) backendAt(known *knownVIP, place uint16) (BackendKey, error) {
 	if place == 0 {
 		return BackendKey{}, nil

@@ -11,10 +11,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Follow keeps up with what happened to the interfaces since it was last called: it
-// attaches the program again if an interface was made anew or the program taken off,
-// and tells it of another Ethernet address or MTU, and of the node's own addresses. An interface that is gone is an
-// error until it is back, and so is that of clients while it is down or has no carrier. Flows continue in every case.
+// Follow adapts the datapath to changes of the interfaces since the last call. It attaches the
+// program again if an interface was recreated or the program was removed, and updates the program's
+// Ethernet addresses, MTUs and the node's own addresses. It returns an error while an interface is
+// missing, and while the clients' interface is down or has no carrier. Flows continue in all cases.
 func (d *Datapath) Follow() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,7 +60,7 @@ func (d *Datapath) followPort(p *port) error {
 	return nil
 }
 
-// isAttached says whether the program is on the interface as it is now.
+// isAttached reports whether the program is attached to the interface in its present form.
 func (p *port) isAttached() (bool, error) {
 	if p.link == nil {
 		return false, nil
@@ -77,13 +77,13 @@ func (d *Datapath) attachAgain(p *port) error {
 		if err := p.link.Close(); err != nil {
 			return err
 		}
-		p.link = nil // until it is attached
+		p.link = nil // until it is attached again
 	}
 	return d.attachPort(p, d.mode == Native)
 }
 
-// followProbes makes the network of checks anew with the next check, if it was of
-// another interface, or has an address that the node no longer has.
+// followProbes discards the network of health checks if it belongs to another interface, or has an
+// address that the node no longer has. The next check creates a new one.
 func (d *Datapath) followProbes(moved bool) error {
 	if d.probing == nil {
 		return nil

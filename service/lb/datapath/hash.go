@@ -4,7 +4,7 @@ package datapath
 
 import "github.com/mainstay-infra/mainstay/service/lb/maglev"
 
-// flowHash is flow_hash of bpf/select.h.
+// flowHash computes flow_hash of bpf/select.h.
 func flowHash(f Flow, affinity bool) uint32 {
 	words := 1
 	if f.Client.Addr().Is6() {
@@ -32,5 +32,5 @@ func mix(hash, word uint32) uint32 {
 	return hash ^ hash>>16
 }
 
-// slotOf is slot_of of bpf/select.h.
+// slotOf computes slot_of of bpf/select.h.
 func slotOf(hash uint32) int { return int(uint64(hash) * maglev.Slots >> 32) }

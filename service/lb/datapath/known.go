@@ -15,21 +15,21 @@ import (
 // Limits of the kernel's tables.
 const (
 	MaxVIPs = 4096
-	// MaxMembers bounds the pairs of a VIP and a backend of it. Place 0 means none.
+	// MaxMembers is the maximum number of pairs of a VIP and a backend. Place 0 means none.
 	MaxMembers = 65535
 )
 
-// state is what the kernel's maps hold, so that only differences are written.
+// state is the content of the kernel's maps. It serves to write only differences.
 type state struct {
 	host      programHost
 	vips      map[string]*knownVIP // by name
-	ids       []bool               // taken ids of VIPs
+	ids       []bool               // whether a VIP has the ID at this index
 	places    []programMember
-	mtus      map[uint16]uint16       // by place: what the node's routes say of the way there
-	origins   map[programOrigin]bool  // where replies of NAT VIPs come from
+	mtus      map[uint16]uint16       // by place: the MTU of the node's route to the backend
+	origins   map[programOrigin]bool  // sources of the replies of NAT VIPs
 	own       map[programAddress]bool // the node's own addresses
-	entries   map[entry]programVip    // by which packets find VIPs
-	addresses map[programAddress]int  // how many VIPs have it
+	entries   map[entry]programVip    // entries in which packets look up VIPs
+	addresses map[programAddress]int  // number of VIPs with this address
 }
 
 type knownVIP struct {
@@ -37,13 +37,13 @@ type knownVIP struct {
 	id      uint32
 	flags   uint32
 	limit   uint32
-	members map[BackendKey]uint16 // places
-	tabled  bool                  // it has a hash table of this process
-	table   []share               // what that was made of
+	members map[BackendKey]uint16 // the place of each backend
+	tabled  bool                  // this process has written its hash table
+	table   []share               // the content of the hash table
 	routed  bool                  // packets find it, under key
 }
 
-// share is a backend's part in a hash table.
+// share is a backend's share of a hash table.
 type share struct {
 	place  uint16
 	weight uint16
@@ -72,7 +72,7 @@ func (s *state) takeID() (uint32, error) {
 	return uint32(i), nil
 }
 
-// freePlaces yields places that no backend has.
+// freePlaces returns a function that returns a free place at each call.
 func (s *state) freePlaces() func() (uint16, error) {
 	next := 1
 	return func() (uint16, error) {
@@ -86,7 +86,7 @@ func (s *state) freePlaces() func() (uint16, error) {
 	}
 }
 
-// restore reads what an earlier process left in the maps.
+// restore reads the state that an earlier process left in the maps.
 func (d *Datapath) restore() error {
 	s := newState()
 	d.known, d.found = s, map[VIPKey]map[BackendKey]State{}
@@ -126,8 +126,8 @@ func (d *Datapath) restore() error {
 	return nil
 }
 
-// restoreVIPs reads the VIPs from the kernel, by id. The blocks of a range have one
-// id and lie side by side.
+// restoreVIPs reads the VIPs from the kernel and returns them by ID. The blocks of a range have the
+// same ID and are adjacent.
 func (d *Datapath) restoreVIPs() (map[uint32]*knownVIP, error) {
 	entries, err := d.readEntries()
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *Datapath) restoreVIPs() (map[uint32]*knownVIP, error) {
 	byID := map[uint32]*knownVIP{}
 	for e, v := range entries {
 		key := e.vipKey()
-		expectVIP(&d.known.host, e.ranged) // the new program balances before anything is applied
+		expectVIP(&d.known.host, e.ranged) // the new program balances before the first Apply
 		known := byID[v.Id]
 		if known == nil {
 			byID[v.Id] = &knownVIP{key: key, id: v.Id, flags: v.Flags, members: map[BackendKey]uint16{}, routed: true}

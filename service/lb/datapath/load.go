@@ -12,10 +12,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// load puts the program and its maps into the kernel, with the maps of an earlier
-// process where there are any.
+// load loads the program and its maps into the kernel. It uses the maps of an earlier process if
+// there are any.
 func (d *Datapath) load() error {
-	// Needed before Linux 5.11, harmless later; loading says it better if it matters.
+	// Kernels before 5.11 need this. On later ones, it does no harm. If it matters, loading fails
+	// with a better error.
 	if err := rlimit.RemoveMemlock(); err != nil {
 		d.log.Debug("the limit of locked memory stays", "error", err)
 	}
@@ -30,8 +31,8 @@ func (d *Datapath) load() error {
 	return fmt.Errorf("load the BPF program: %w", err)
 }
 
-// loadPrograms loads the program once for each interface: all share the maps, but each has
-// settings of its own.
+// loadPrograms loads the program once for each interface. All copies share the maps, but each has
+// its own settings.
 func (d *Datapath) loadPrograms() error {
 	spec, err := loadProgram()
 	if err != nil {
@@ -44,7 +45,7 @@ func (d *Datapath) loadPrograms() error {
 	shared, err := d.openMaps(spec)
 	defer func() {
 		for _, m := range shared {
-			_ = m.Close() // the programs have their own
+			_ = m.Close() // the programs have their own references
 		}
 	}()
 	if err != nil {
@@ -67,7 +68,7 @@ func (d *Datapath) loadPrograms() error {
 	return nil
 }
 
-// sharedMaps are the names of the maps that all programs share, and that outlive a process.
+// sharedMaps returns the names of the maps that all programs share and that outlive a process.
 func sharedMaps() []string {
 	return []string{
 		programMapAddresses, programMapBudgets, programMapClients, programMapCounts, programMapDrops,

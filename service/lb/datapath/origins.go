@@ -13,8 +13,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// putOrigins tells the program where replies of NAT VIPs come from, so that it can count those of
-// which no flow is known.
+// putOrigins writes the sources of the replies of NAT VIPs to the kernel, so that the program can
+// count replies without a flow.
 func (d *Datapath) putOrigins(vips []VIP) error {
 	wanted := map[programOrigin]bool{}
 	for i := range vips {
@@ -51,7 +51,8 @@ func (d *Datapath) putOrigins(vips []VIP) error {
 	return nil
 }
 
-// originPorts are the low six bits of the ports that replies come from, one bit for each.
+// originPorts returns the low six bits of the ports that replies come from as a set of 64 bits. All
+// bits are set if there is a range.
 func (d *Datapath) originPorts() (ports uint64) {
 	for o := range d.known.origins {
 		if o.Port == 0 {
@@ -62,7 +63,7 @@ func (d *Datapath) originPorts() (ports uint64) {
 	return ports
 }
 
-// restoreOrigins reads what an earlier process told the program.
+// restoreOrigins reads the sources of replies that an earlier process wrote.
 func (d *Datapath) restoreOrigins() error {
 	var o programOrigin
 	var one uint32
@@ -74,7 +75,7 @@ func (d *Datapath) restoreOrigins() error {
 	return all.Err()
 }
 
-// provideSources tells the program the addresses that SNAT uses.
+// provideSources writes the addresses that SNAT uses to the kernel.
 func (d *Datapath) provideSources() error {
 	var n [2]int // of IPv4 and IPv6
 	for _, a := range d.options.Sources {

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// followOwn tells the program the node's own addresses, of all its interfaces.
+// followOwn writes the node's own addresses, of all its interfaces, to the kernel.
 func (d *Datapath) followOwn() error {
 	all, err := d.node.Netlink().AddrList(nil, netlink.FAMILY_ALL)
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -47,7 +47,7 @@ func (d *Datapath) followOwn() error {
 	return nil
 }
 
-// restoreOwn reads what an earlier process told the program of the node's own addresses.
+// restoreOwn reads the node's own addresses that an earlier process wrote.
 func (d *Datapath) restoreOwn() error {
 	var a programAddress
 	var one uint32

@@ -9,12 +9,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// pathLasts is how long a path MTU that a router reported for a tunnel endpoint is used (the default
-// of net.ipv4.route.mtu_expires). No message says that a path's MTU has grown again.
+// pathLasts is how long a path MTU that a router reported for a tunnel endpoint is used (the
+// default of net.ipv4.route.mtu_expires). No message says that a path's MTU has grown again.
 const pathLasts = 10 * time.Minute
 
-// FollowPaths lowers the MTU of the paths to tunnel endpoints to what routers reported, and raises it
-// again when a report is older than ten minutes. An open datapath calls it every second.
+// FollowPaths lowers the MTU of the paths to tunnel endpoints to what routers reported, and raises
+// it again when a report is older than ten minutes. An open datapath calls it every second.
 func (d *Datapath) FollowPaths() error {
 	// The lock is held while the map is read. Otherwise a slow reader could apply what it read before
 	// a fast one did, and bring back an MTU that had already been raised.
@@ -53,7 +53,8 @@ func (d *Datapath) FollowPaths() error {
 	return nil
 }
 
-// mtuTo is the largest packet that reaches the tunnel endpoint end; mtu is what the node's routes say.
+// mtuTo returns the size of the largest packet that reaches the tunnel endpoint end. mtu is the MTU
+// of the node's route.
 func (d *Datapath) mtuTo(end programAddress, mtu uint16) uint16 {
 	if learned, ok := d.paths[end]; ok && learned < mtu {
 		return learned

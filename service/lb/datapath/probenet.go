@@ -21,41 +21,42 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
-// A health check in a DSR mode must ask a backend for the VIP, by the way that
-// clients' packets take. A socket of this node cannot: it would send to whoever has
-// the VIP, or to the node itself. So such checks have a network namespace of their own,
-// with the node's addresses, from which everything goes through a veth pair to the
-// program probe (bpf/balancer.c). It sends each packet to the backend that the
-// packet's source port stands for; the answer comes in as any packet of a backend
-// does, and is handed back through the pair.
+// probeNet is the network of health checks in the DSR modes. Such a check must connect to the VIP
+// at a given backend, on the same path as clients' packets. A socket of this node cannot do that:
+// it would reach whichever machine has the VIP, or the node itself. So the checks have their own
+// network namespace, with the node's addresses. Everything that leaves it goes through a veth pair
+// to the program probe (bpf/balancer.c), which sends each packet to the backend that belongs to the
+// packet's source port. The reply arrives like any packet of a backend, and is passed back through
+// the pair.
 //
-// The namespace has no name: it vanishes with this process, and the pair with it.
+// The namespace has no name, so it disappears with this process, and the pair with it.
 type probeNet struct {
 	node    *netlab.Host
 	host    *netlab.Host
-	outside string // the pair's end on the node
+	outside string // the node's end of the pair
 	link    link.Link
-	device  netlink.Link // the other end
+	device  netlink.Link // the namespace's end of the pair
 
 	mu   sync.Mutex
-	has  map[bool]netip.Addr // the node's address in use, by whether it is of IPv6
-	used map[uint16]bool     // source ports
+	has  map[bool]netip.Addr // the node's address in use; the key is true for IPv6
+	used map[uint16]bool     // source ports in use
 	next uint16
 }
 
-// Source ports of checks; nothing else in the namespace takes any.
+// Source ports of checks. Nothing else in the namespace uses ports.
 const (
 	firstProbePort = 20000
 	lastProbePort  = 60000
 )
 
-// probeMTU keeps segments of checks so short that every tunnel's headers fit on any
-// path. It is the least that IPv6 can do with.
+// probeMTU is small enough that the headers of every tunnel fit on any path. It is the minimum MTU
+// of IPv6.
 const probeMTU = 1280
 
 const probeInside = "probe"
 
-// probes is the namespace of checks, with an address of the VIP's family.
+// probes returns the network of health checks, with an address of the VIP's family. It creates the
+// network at the first call.
 func (d *Datapath) probes(vip netip.Addr) (*probeNet, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +83,7 @@ func openProbeNet(node *netlab.Host, outside string, program *ebpf.Program) (*pr
 		used:    map[uint16]bool{},
 		next:    firstProbePort,
 	}
-	// What a killed process left goes with its namespace, but not at once.
+	// The pair of a killed process disappears with its namespace, but not at once.
 	if err := p.removeOutside(); err != nil {
 		return nil, err
 	}
@@ -100,13 +101,13 @@ func (p *probeNet) build(program *ebpf.Program) error {
 	if err := netlab.Join(p.node, p.outside, p.host, probeInside); err != nil {
 		return err
 	}
-	// The pair carries only what the programs send; the node shall say nothing on it.
+	// The pair carries only packets of the programs. The node must not send its own.
 	if err := p.node.Sysctl("net/ipv6/conf/"+p.outside+"/disable_ipv6", "1"); err != nil &&
 		!errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	// A veth leaves checksums undone by default, and the network needs them done. With
-	// GRO it takes frames that a native program redirects to it.
+	// By default, a veth leaves checksums to the receiver, but these packets go to the network and
+	// need them. With GRO, the veth accepts frames that a native program redirects to it.
 	if err := errors.Join(
 		p.host.TX(probeInside, false), p.host.GRO(probeInside, true), p.host.SetMTU(probeInside, probeMTU),
 	); err != nil {
@@ -116,7 +117,7 @@ func (p *probeNet) build(program *ebpf.Program) error {
 	if p.device, err = p.host.Netlink().LinkByName(probeInside); err != nil {
 		return err
 	}
-	// Nobody is asked for Ethernet addresses: there is only one way out.
+	// No neighbour resolution is needed: there is only one way out.
 	if err := p.host.Netlink().LinkSetARPOff(p.device); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (p *probeNet) build(program *ebpf.Program) error {
 	})
 }
 
-// provide gives the namespace the node's address of a family, and a way out for it.
+// provide adds the node's address of an IP family to the namespace, and a route for it.
 func (p *probeNet) provide(index int, name string, six bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +169,7 @@ func (p *probeNet) provide(index int, name string, six bool) error {
 	)
 }
 
-// strayed says whether an address in use is not among those of the node.
+// strayed reports whether an address in use is no longer an address of the node.
 func (p *probeNet) strayed(node []netlink.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +212,7 @@ func (p *probeNet) Close() error {
 	return errors.Join(append(errs, p.removeOutside(), p.host.Close())...)
 }
 
-// takePort finds a source port that no check under way has.
+// takePort reserves a source port that no running check uses.
 func (p *probeNet) takePort() (uint16, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +241,7 @@ type probeConn struct {
 	free func()
 }
 
-// NetConn is the TCP connection, for those who set socket options.
+// NetConn returns the TCP connection, for setting socket options.
 func (c probeConn) NetConn() net.Conn { return c.Conn }
 
 func (c probeConn) Close() error {
@@ -248,9 +249,9 @@ func (c probeConn) Close() error {
 	return c.Conn.Close()
 }
 
-// DialProbe opens a TCP connection to a VIP at one of its backends, by the way that
-// clients' packets take to it in the VIP's mode, which must be a DSR mode. port is
-// the VIP's to connect to.
+// DialProbe opens a TCP connection to a VIP at one of its backends, on the path that clients'
+// packets take in the VIP's mode. That must be a DSR mode. port is the port of the VIP to connect
+// to.
 func (d *Datapath) DialProbe(ctx context.Context, vip VIPKey, backend BackendKey, port uint16) (net.Conn, error) {
 	p, err := d.probes(vip.Address)
 	if err != nil {
@@ -287,8 +288,8 @@ func (d *Datapath) DialProbe(ctx context.Context, vip VIPKey, backend BackendKey
 	return probeConn{c, free}, nil
 }
 
-// dial connects from a port of the namespace. Only the socket is made there; waiting
-// takes no thread.
+// dial connects from a port of the namespace. Only creating the socket needs a thread in the
+// namespace, waiting does not.
 func (p *probeNet) dial(ctx context.Context, from uint16, to netip.AddrPort) (net.Conn, error) {
 	var fd int
 	err := p.host.Do(func() (err error) {
@@ -299,7 +300,7 @@ func (p *probeNet) dial(ctx context.Context, from uint16, to netip.AddrPort) (ne
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), "health check")
-	defer file.Close() // net.FileConn makes its own
+	defer file.Close() // net.FileConn duplicates it
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := file.SetWriteDeadline(deadline); err != nil {
 			return nil, err

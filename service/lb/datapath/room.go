@@ -10,17 +10,18 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Room in the flow tables. Anybody can begin flows, and a full table evicts the flows that were idle
-// longest, whosever they are. So that one VIP does not cost others theirs, it has a quota if there
-// are others: half of the table. The program counts down what is left of it with every entry that it
-// adds; Sweep counts, and tops up. A VIP that has come near its quota loses the flows of its own that
-// matter least. What a burst brings beyond the quota until then is forwarded by the hash alone in
-// the dsr modes, and dropped in mode nat.
+// Quotas of the flow tables. Anyone can start flows, and a full table evicts the flows that have
+// been idle longest, no matter which VIP they belong to. To keep one VIP from evicting the flows of
+// others, each VIP has a quota of half of the table if there are several. The program subtracts
+// every entry that it adds from the VIP's remaining room. Sweep counts the entries and resets the
+// room. If a VIP comes close to its quota, Sweep deletes those of its flows that matter least.
+// Flows beyond the quota are forwarded by the hash alone in the dsr modes, and dropped in mode nat.
 
-// tight is the part of its quota below which the room of a VIP makes Sweep hurry and make some.
+// tight determines when a VIP has little room: less than quota/tight. Then sweeps run every second
+// and delete flows.
 const tight = 4
 
-// quota is how many flows a VIP may have.
+// quota returns how many flows a VIP may have.
 func (d *Datapath) quota() int64 {
 	if len(d.known.vips) > 1 {
 		return int64(d.options.Flows) / 2
@@ -30,8 +31,8 @@ func (d *Datapath) quota() int64 {
 
 // census counts the flows of each VIP.
 type census struct {
-	owner []uint32 // id of the VIP of each place
-	count []int64  // by id
+	owner []uint32 // ID of the VIP at each place
+	count []int64  // by ID
 	quota int64
 }
 
@@ -45,7 +46,7 @@ func (d *Datapath) newCensus() *census {
 	return c
 }
 
-// unless counts a flow unless it is stale, which it returns.
+// unless counts a flow unless it is stale. It returns stale.
 func (c *census) unless(stale bool, f programFlow) bool {
 	if !stale {
 		c.count[c.owner[f.Member]]++
@@ -53,7 +54,7 @@ func (c *census) unless(stale bool, f programFlow) bool {
 	return stale
 }
 
-// excess are the VIPs that must lose flows, and how many.
+// excess returns the VIPs that must lose flows, and how many.
 func (c *census) excess() map[uint32]*excess {
 	over := map[uint32]*excess{}
 	for id, n := range c.count {
@@ -64,34 +65,34 @@ func (c *census) excess() map[uint32]*excess {
 	return over
 }
 
-// excess chooses the flows that a VIP loses.
+// excess selects the flows that a VIP loses.
 type excess struct {
-	surplus int64               // how many shall go; what choose leaves of it is for flows of rank from
-	ranks   [lastRank + 1]int64 // how many flows have each rank
-	from    int                 // flows of greater ranks go, all of them
+	surplus int64               // number of flows to delete; after choose, how many of them have rank from
+	ranks   [lastRank + 1]int64 // number of flows by rank
+	from    int                 // all flows of higher ranks are deleted
 }
 
-// lastRank is that of the flow that matters least.
+// lastRank is the rank of the flows that matter least.
 const lastRank = 4096
 
-// rank says how little a flow matters: those whose client has not come back since its SYN come last,
-// and before them those that were idle longest, in seconds.
+// rank returns how little a flow matters. Flows whose client has not sent anything since its SYN
+// rank highest; among flows of the same kind, the rank is the idle time in seconds.
 func rank(now uint32, f programFlow) int {
-	seconds := int(idle(now, f.Seen) >> 4) // near enough
+	seconds := int(idle(now, f.Seen) >> 4) // approximately
 	if f.Flags&flowNew != 0 {
 		return lastRank/2 + min(seconds, lastRank/2)
 	}
 	return min(seconds, lastRank/2-1)
 }
 
-// choose settles which ranks go. Flows that had a packet within the last second stay.
+// choose determines which ranks are deleted. Flows with a packet within the last second are kept.
 func (e *excess) choose() {
 	for e.from = lastRank; e.from > 0 && e.surplus >= e.ranks[e.from]; e.from-- {
 		e.surplus -= e.ranks[e.from]
 	}
 }
 
-// takes says whether a flow goes.
+// takes reports whether a flow of this rank is deleted, and counts it.
 func (e *excess) takes(rank int) bool {
 	if rank != e.from || rank == 0 || e.surplus == 0 {
 		return rank > e.from
@@ -100,7 +101,7 @@ func (e *excess) takes(rank int) bool {
 	return true
 }
 
-// makeRoom deletes flows of VIPs that have come near their quotas, and returns how many.
+// makeRoom deletes flows of VIPs that are close to their quotas, and returns how many.
 func makeRoom[K comparable](m *ebpf.Map, now uint32, c *census) (gone uint64, err error) {
 	over := c.excess()
 	if len(over) == 0 {
@@ -130,7 +131,7 @@ func makeRoom[K comparable](m *ebpf.Map, now uint32, c *census) (gone uint64, er
 	return gone, err
 }
 
-// budgets reads what is left to each VIP, by id.
+// budgets reads the remaining room of all VIPs, by ID.
 func (d *Datapath) budgets() ([]programBudget, error) {
 	ids, all := make([]uint32, MaxVIPs), make([]programBudget, MaxVIPs)
 	var cursor ebpf.MapBatchCursor
@@ -141,7 +142,7 @@ func (d *Datapath) budgets() ([]programBudget, error) {
 	return all, nil
 }
 
-// giveRoom tells the program how many flows each VIP may add until the next count.
+// giveRoom sets how many flows each VIP may add until the next sweep.
 func (d *Datapath) giveRoom(c *census) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,13 +166,13 @@ func (d *Datapath) giveRoom(c *census) error {
 	return err
 }
 
-// isTight says whether a VIP has little room left.
+// isTight reports whether any VIP has little room left.
 func (d *Datapath) isTight() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all, err := d.budgets()
 	if err != nil {
-		return true // Sweep tells
+		return true // Sweep reports the error
 	}
 	for _, v := range d.known.vips {
 		if all[v.id].Room < d.quota()/tight {

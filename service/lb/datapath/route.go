@@ -8,14 +8,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Bits of a whole key of a range, before the ports that are left open.
+// Length in bits of a full key of a range, before the variable bits of the port are subtracted.
 const (
 	rangePrefix4 = 64
 	rangePrefix6 = 160
 )
 
-// entry is an entry of the maps in which packets find VIPs: one port, or a block of
-// a range.
+// entry is an entry of the maps in which packets look up VIPs: one port, or a block of a range.
 type entry struct {
 	address  programAddress
 	six      bool
@@ -24,7 +23,7 @@ type entry struct {
 	protocol Protocol
 }
 
-// entriesOf are the entries of a VIP.
+// entriesOf returns the entries of a VIP.
 func entriesOf(key VIPKey) []entry {
 	e := entry{address: wireAddress(key.Address), six: key.Address.Is6(), protocol: key.Protocol}
 	if !key.IsRange() {
@@ -48,7 +47,7 @@ func (e entry) vipKey() VIPKey {
 	}
 }
 
-// in is the map that the entry is in, and its key there.
+// in returns the map of the entry, and its key there.
 func (e entry) in(o *programObjects) (*ebpf.Map, any) {
 	port, protocol := wirePort(e.block.First), uint8(e.protocol)
 	switch {
@@ -104,8 +103,8 @@ func (d *Datapath) readEntries() (map[entry]programVip, error) {
 	return found, errors.Join(exact4.Err(), exact6.Err(), ranges4.Err(), ranges6.Err())
 }
 
-// route makes packets find a VIP under a key. What they found it under before, and no
-// longer shall, is left to removeEntries.
+// route adds the entries with which packets find a VIP under a key. It leaves obsolete entries to
+// removeEntries.
 func (d *Datapath) route(known *knownVIP, key VIPKey, flags uint32) error {
 	if known.routed && known.key == key && known.flags == flags {
 		return nil
@@ -139,7 +138,7 @@ func (d *Datapath) addAddress(key VIPKey) error {
 	return nil
 }
 
-// unroute makes packets no longer find a VIP.
+// unroute removes all entries of a VIP.
 func (d *Datapath) unroute(known *knownVIP) error {
 	if !known.routed {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Protocol is an IP protocol by its number.
+// Protocol is the number of an IP protocol.
 type Protocol uint8
 
 // The protocols that are balanced.
@@ -18,7 +18,7 @@ const (
 	UDP Protocol = 17
 )
 
-// ParseProtocol reads tcp or udp.
+// ParseProtocol parses tcp or udp.
 func ParseProtocol(s string) (Protocol, error) {
 	switch s {
 	case "tcp":
@@ -39,26 +39,25 @@ func (p Protocol) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// Mode is how packets get to a backend.
+// Mode is the way in which packets reach a backend.
 type Mode uint8
 
 // The modes.
 const (
-	// NAT rewrites the destination; replies come back through this node, which
-	// translates them.
+	// NAT rewrites the destination. Replies return through this node, which translates them back.
 	NAT Mode = iota
-	// DSR sends the packet unchanged to the backend's MAC address; the backend has
-	// the VIP and replies to the client itself.
+	// DSR sends the packet unchanged to the backend's MAC address. The backend has the VIP and
+	// replies to the client directly.
 	DSR
-	// DSRIPIP sends it inside IP (protocol 4 or 41) to the backend's address.
+	// DSRIPIP sends the packet inside IP (protocol 4 or 41) to the backend's address.
 	DSRIPIP
-	// DSRGRE sends it inside GRE to the backend's address.
+	// DSRGRE sends the packet inside GRE to the backend's address.
 	DSRGRE
 )
 
 var modeNames = [...]string{NAT: "nat", DSR: "dsr", DSRIPIP: "dsr-ipip", DSRGRE: "dsr-gre"}
 
-// ParseMode reads nat, dsr, dsr-ipip or dsr-gre.
+// ParseMode parses nat, dsr, dsr-ipip or dsr-gre.
 func ParseMode(s string) (Mode, error) {
 	for m, name := range modeNames {
 		if s == name {
@@ -70,19 +69,19 @@ func ParseMode(s string) (Mode, error) {
 
 func (m Mode) String() string { return modeNames[m] }
 
-// Tunnels says whether packets travel inside others.
+// Tunnels reports whether packets are encapsulated.
 func (m Mode) Tunnels() bool { return m == DSRIPIP || m == DSRGRE }
 
-// State is whether a backend takes flows.
+// State determines whether a backend takes flows.
 type State uint8
 
-// The states. The zero State is none of them.
+// The states. The zero State is not a valid state.
 const (
 	// Healthy takes new flows.
 	Healthy State = iota + 1
-	// Draining keeps the flows it has and takes no new ones.
+	// Draining keeps existing flows but takes no new ones.
 	Draining
-	// Down takes nothing; the flows it had are hashed again.
+	// Down takes no packets. Its flows are hashed again.
 	Down
 )
 
@@ -98,26 +97,25 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// VIPKey is what identifies a VIP: one address and protocol, and one port or a
-// range of ports.
+// VIPKey identifies a VIP: an address and a protocol, with one port or a range of ports.
 type VIPKey struct {
 	Address  netip.Addr
 	Port     uint16
-	LastPort uint16 // Port, unless it is a range
+	LastPort uint16 // equal to Port unless it is a range
 	Protocol Protocol
 }
 
-// IsRange says whether the VIP has more than one port.
+// IsRange reports whether the VIP has more than one port.
 func (k VIPKey) IsRange() bool { return k.LastPort != k.Port }
 
-// String is the VIP's name, address:port:protocol, with the first port of a range
-// and an IPv6 address in brackets. It is unique among the VIPs of a node.
+// String returns the VIP's name, address:port:protocol. It has the first port of a range, and
+// brackets around an IPv6 address. It is unique among the VIPs of a node.
 func (k VIPKey) String() string {
 	return netip.AddrPortFrom(k.Address, k.Port).String() + ":" + k.Protocol.String()
 }
 
-// ParseVIPName reads what VIPKey.String writes. IPv6 addresses may also come
-// without brackets, since the last two colons end the address anyway.
+// ParseVIPName parses the output of VIPKey.String. It also accepts IPv6 addresses without brackets,
+// since the last two colons end the address in any case.
 func ParseVIPName(s string) (address netip.Addr, port uint16, protocol Protocol, err error) {
 	bad := func() (netip.Addr, uint16, Protocol, error) {
 		return netip.Addr{}, 0, 0, fault.New(
@@ -157,23 +155,23 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s, "", false
 }
 
-// VIP is the wanted state of one VIP.
+// VIP is the desired state of one VIP.
 type VIP struct {
 	VIPKey
 	Mode Mode
-	// SNAT also rewrites the source to an address of this node, so that replies come
-	// back here whatever the backend's routes are. Mode NAT only.
+	// SNAT also rewrites the source to an address of this node, so that replies return here
+	// whatever the routes of the backend are. Mode NAT only.
 	SNAT bool
 	// ClientAffinity keeps all flows of a client address at one backend.
 	ClientAffinity bool
-	// NewFlowsPerSecond bounds new flows; a burst may have as many as a second's.
-	// 0 is no bound.
+	// NewFlowsPerSecond limits the rate of new flows. A burst may use up the flows of one second at
+	// once. 0 means no limit.
 	NewFlowsPerSecond uint32
-	// Backends have different addresses and ports.
+	// Backends must not contain two with the same address and port.
 	Backends []Backend
 }
 
-// Backend is the wanted state of one backend of a VIP.
+// Backend is the desired state of one backend of a VIP.
 type Backend struct {
 	BackendKey
 	Weight uint16 // 1 to MaxWeight
@@ -181,19 +179,19 @@ type Backend struct {
 	Hop    NextHop
 }
 
-// DefaultFlows is how many flows of each IP family are remembered by default.
+// DefaultFlows is the default size of the flow table of each IP family.
 const DefaultFlows = 262144
 
-// MaxSources bounds the addresses of each IP family that SNAT may use.
+// MaxSources is the maximum number of addresses of each IP family that SNAT uses.
 const MaxSources = 16
 
-// MaxWeight is the greatest weight of a backend.
+// MaxWeight is the maximum weight of a backend.
 const MaxWeight = 1000
 
 // BackendKey identifies a backend of a VIP.
 type BackendKey struct {
 	Address netip.Addr
-	Port    uint16 // 0 keeps the packet's, as a range of ports does
+	Port    uint16 // 0 keeps the packet's port, as in a range of ports
 }
 
 func (k BackendKey) String() string { return netip.AddrPortFrom(k.Address, k.Port).String() }
@@ -201,44 +199,43 @@ func (k BackendKey) String() string { return netip.AddrPortFrom(k.Address, k.Por
 // MAC is an Ethernet address.
 type MAC [6]byte
 
-// IsZero says whether the address is not known.
+// IsZero reports whether the address is not set.
 func (m MAC) IsZero() bool { return m == MAC{} }
 
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// NextHop is how to send a frame to a backend. The zero NextHop is not known yet:
-// packets for the backend are dropped and counted as unserved.
+// NextHop determines how to send a frame to a backend. The zero NextHop means that it is not known
+// yet: packets for the backend are dropped and counted as unserved.
 type NextHop struct {
-	// Device is the name of the interface that the backend is reached by. It is known before
-	// the Ethernet address of the backend is.
+	// Device is the name of the interface that leads to the backend. It may be set before the
+	// backend's Ethernet address is known.
 	Device string
-	// Own says that the address is one of this node's own, to which nothing can be sent.
+	// Own means that the address is one of this node's own, to which the program cannot send.
 	Own bool
-	// Impassable says why nothing can be sent by the interface, as in "interface eth1 is down". It is
-	// empty for the interface of clients, which is Datapath.Follow's matter.
+	// Impassable is why nothing can be sent through the interface, as in "interface eth1 is down".
+	// It is always empty for the clients' interface, which Datapath.Follow checks.
 	Impassable  string
 	Interface   int // index of the interface to send from
 	MTU         int // of the route, in bytes
 	Source      MAC // of the interface
-	Destination MAC // of the backend or the router before it
-	// Local is this node's address towards the backend: the new source with SNAT.
+	Destination MAC // of the backend or of the router on the way
+	// Local is this node's address towards the backend. SNAT uses it as the new source.
 	Local netip.Addr
 }
 
-// Known says whether packets can be sent this way.
+// Known reports whether packets can be sent to this hop.
 func (h NextHop) Known() bool { return h.Interface != 0 && !h.Destination.IsZero() }
 
-// VIPCounters counts what happened to packets for a VIP since the VIP came to be;
-// the counts outlive the daemon.
+// VIPCounters counts the packets for a VIP since it was added. The counters outlive the daemon.
 type VIPCounters struct {
 	Packets            uint64 // forwarded to backends
-	Bytes              uint64 // of those packets, Ethernet header included
+	Bytes              uint64 // of those packets, with Ethernet headers
 	Flows              uint64 // new flows
 	DroppedRateLimited uint64 // packets of new flows beyond the limit
 	DroppedNoBackend   uint64 // packets of new flows while no backend was healthy
-	Unserved           uint64 // packets that matched the VIP and could not be delivered for another reason, see Drops
+	Unserved           uint64 // packets for the VIP that were not delivered for another reason, see Drops
 }
 
 // BackendCounters counts the packets sent to a backend of one VIP.
@@ -247,18 +244,18 @@ type BackendCounters struct {
 	Bytes   uint64
 }
 
-// Counters is a reading of all counters of the node.
+// Counters holds the values of all counters of the node.
 type Counters struct {
 	VIPs     map[VIPKey]VIPCounters
 	Backends map[VIPKey]map[BackendKey]BackendCounters
-	// Drops counts dropped packets by reason; every reason is present.
+	// Drops counts dropped packets by reason. It contains every reason.
 	Drops map[string]uint64
-	// LostReplies counts packets from backends of NAT VIPs that belong to no flow. They are left to
-	// the kernel.
+	// LostReplies counts packets from backends of NAT VIPs that belong to no flow. They are passed
+	// to the kernel.
 	LostReplies uint64
-	// Flows is the number of entries in the flow tables; those that ended since the last
-	// count, half a minute ago at most, are still in it. Evictions is how many entries
-	// were lost until then because the tables were full.
+	// Flows is the number of entries in the flow tables. It includes those that ended since the
+	// last sweep, at most half a minute ago. Evictions is the number of entries that had been lost
+	// by then because the tables were full.
 	Flows, Evictions uint64
 }
 
@@ -269,15 +266,15 @@ type Flow struct {
 	VIP      netip.AddrPort
 }
 
-// Explanation says which backend a flow's next packet would get, and why.
+// Explanation describes which backend a flow's next packet would get, and why.
 type Explanation struct {
 	VIP     VIPKey
 	Backend BackendKey // zero if there is none
-	// Reason is why it is that backend, or why there is none.
+	// Reason is why the flow gets that backend, or why there is none.
 	Reason Reason
-	// Slot is the flow's place in the VIP's hash table, of Slots.
+	// Slot is the flow's slot in the VIP's hash table, Slots the number of slots.
 	Slot, Slots int
-	// Hashed is the backend in that slot: what a new flow would get. Zero if there is none.
+	// Hashed is the backend in that slot, which a new flow would get. It is zero if there is none.
 	Hashed BackendKey
 }
 
@@ -286,7 +283,7 @@ type Reason string
 
 // The reasons.
 const (
-	ByFlow     Reason = "flow"       // an entry of the flow table
+	ByFlow     Reason = "flow"       // an entry in the flow table
 	ByAffinity Reason = "affinity"   // the client's earlier backend
 	ByHash     Reason = "hash"       // the VIP's hash table
 	NoBackend  Reason = "no-backend" // none is healthy

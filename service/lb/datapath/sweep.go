@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// sweepEvery is the time between two looks at all flows: a table of the default
-	// size takes some tens of milliseconds of one core.
+	// sweepEvery is the time between two sweeps of the flow tables. A sweep of tables of the
+	// default size takes some tens of milliseconds on one core.
 	sweepEvery = 30 * time.Second
-	// tendEvery is the time between two looks at what takes little, and at all flows while
-	// a VIP has little room left, as in an attack.
+	// tendEvery is the time between two rounds of cheap work. While a VIP has little room left, as
+	// in an attack, each round includes a sweep.
 	tendEvery = time.Second
 )
 
-// Times of bpf/maps.h, in ticks of 2^26 ns.
+// Timeouts of bpf/maps.h, in ticks of 2^26 ns.
 const (
 	tickShift     = 26
 	udpIdle       = uint32(30 * time.Second >> tickShift)
@@ -30,22 +30,22 @@ const (
 	tcpIdle       = uint32(2 * time.Hour >> tickShift)
 )
 
-// tableCount is what looking at all flows of one family told.
+// tableCount is the result of the sweeps of one family's flow table.
 type tableCount struct {
 	flows, evictions uint64
-	stored           uint64 // flows that were ever stored
-	deleted          uint64 // flows that this process deleted
-	pushed           uint64 // those of them that had to make room
-	lost             uint64 // stored and neither there nor deleted when it began
+	stored           uint64 // flows that have been stored in total
+	deleted          uint64 // flows that this process has deleted
+	pushed           uint64 // of those, the ones deleted to make room
+	lost             uint64 // flows stored but neither present nor deleted at the first sweep
 	begun            bool
 }
 
-// swept takes note of a count: before and after it so many flows had been stored, it
-// found left and deleted gone.
+// swept records a sweep. before and after are the numbers of flows that had been stored at its
+// start and at its end, left is the number of flows that it found, and gone is the number that it
+// deleted.
 //
-// Flows that came while they were counted may be among them or not. So that they are
-// never taken for evicted, the first count takes as many for lost as may be, and all
-// others as few.
+// A sweep may or may not see flows that are stored while it runs. They must not count as evicted.
+// So the first sweep assumes the maximum number of lost flows, and later ones assume the minimum.
 func (c *tableCount) swept(before, after, left, gone uint64) {
 	c.flows, c.stored, c.deleted = left, after, c.deleted+gone
 	there := c.flows + c.deleted
@@ -55,12 +55,13 @@ func (c *tableCount) swept(before, after, left, gone uint64) {
 	c.evictions = max(c.evictions, before-min(before, there+c.lost))
 }
 
-// now is how many flows there are, those that came since the count taken to be there still.
+// now returns the number of flows, at most room. It assumes that all flows stored since the last
+// sweep are still there.
 func (c *tableCount) now(stored, room uint64) uint64 { return min(room, c.flows+stored-c.stored) }
 
-// keepTending counts flows, deletes those that nobody needs any more, and follows what packets tell
-// of ways to tunnels' ends, until ctx ends. The kernel would evict flows too, but only when their
-// room is needed, and then perhaps others.
+// keepTending sweeps the flow tables, and updates the path MTUs of tunnel endpoints, until ctx
+// ends. The kernel would evict stale flows too, but only when it needs their room, and it might
+// evict others instead.
 func (d *Datapath) keepTending(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -83,7 +84,8 @@ func (d *Datapath) keepTending(ctx context.Context) {
 	}
 }
 
-// Sweep does one round of what Open does every half a minute.
+// Sweep counts the flows, deletes stale ones, and enforces the quotas of VIPs. An open Datapath
+// calls it every half a minute.
 func (d *Datapath) Sweep() error {
 	d.sweeping.Lock()
 	defer d.sweeping.Unlock()
@@ -107,7 +109,7 @@ func (d *Datapath) Sweep() error {
 	return errors.Join(err4, err6, errR4, errR6, d.giveRoom(c))
 }
 
-// sweepFlows does it for the flows of one family.
+// sweepFlows sweeps the flow table of one family.
 func sweepFlows[K comparable](
 	d *Datapath, t *tableCount, stored uint32, m *ebpf.Map, now uint32, c *census, protocol func(K) uint8,
 ) error {
@@ -129,7 +131,7 @@ func sweepFlows[K comparable](
 	return err
 }
 
-// Counts of enum count of bpf/maps.h.
+// Counters of enum count of bpf/maps.h.
 const (
 	countStored4 uint32 = iota
 	countStored6
@@ -145,8 +147,8 @@ func (d *Datapath) count(what uint32) (uint64, error) {
 	return n, nil
 }
 
-// tables says how many flows there are, taking those that came since they were last
-// counted to be still there, and how many were evicted until then.
+// tables returns the number of flows, assuming that those stored since the last sweep are still
+// there, and the number of flows evicted until then.
 func (d *Datapath) tables() (flows, evictions uint64, err error) {
 	d.sweeping.Lock()
 	defer d.sweeping.Unlock()
@@ -163,7 +165,7 @@ func (d *Datapath) tables() (flows, evictions uint64, err error) {
 	return flows, evictions, nil
 }
 
-// ticks is now_ticks of bpf/maps.h.
+// ticks computes now_ticks of bpf/maps.h.
 func ticks() (uint32, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -172,11 +174,11 @@ func ticks() (uint32, error) {
 	return uint32(now.Nano() >> tickShift), nil
 }
 
-// idle is how long ago something was seen, in ticks. The kernel may have seen it after
+// idle returns how long ago something was seen, in ticks. It returns 0 if the kernel saw it after
 // now was read.
 func idle(now, seen uint32) uint32 { return uint32(max(0, int32(now-seen))) } //nolint:gosec // ticks wrap
 
-// staleFlow says whether nobody needs a flow any more.
+// staleFlow reports whether a flow has expired.
 func staleFlow(now uint32, protocol uint8, f programFlow) bool {
 	since := idle(now, f.Seen)
 	switch {
@@ -196,7 +198,7 @@ const (
 	flowNew     = 2
 )
 
-// staleReply is is_stale of bpf/nat.h.
+// staleReply implements is_stale of bpf/nat.h.
 func staleReply(now uint32, protocol uint8, r programReply) bool {
 	since := idle(now, r.Seen)
 	switch {
@@ -212,8 +214,8 @@ func staleReply(now uint32, protocol uint8, r programReply) bool {
 
 const sweepBatch = 4096
 
-// sweepMap deletes the stale entries of a map, and returns how many are left and
-// how many went.
+// sweepMap deletes the stale entries of a map, and returns how many it left and how many it
+// deleted.
 func sweepMap[K comparable, V any](m *ebpf.Map, stale func(K, V) bool) (left, gone uint64, err error) {
 	keys, values := make([]K, sweepBatch), make([]V, sweepBatch)
 	var cursor ebpf.MapBatchCursor

@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/maglev"
 )
 
-// newTable is a hash table on its way to the kernel.
+// newTable is a hash table that has not been written to the kernel yet.
 type newTable struct {
 	vip    *knownVIP
 	shares []share
@@ -24,8 +24,8 @@ type newTable struct {
 	err    error
 }
 
-// retable replaces the hash tables of VIPs whose healthy backends are others than
-// before, or have other weights. A VIP without any has a table that leads nowhere.
+// retable replaces the hash tables of VIPs whose healthy backends, or their weights, have changed.
+// The table of a VIP without healthy backends has no backend in any slot.
 func (d *Datapath) retable(vips []VIP) error {
 	var tables []newTable
 	for i := range vips {
@@ -41,7 +41,7 @@ func (d *Datapath) retable(vips []VIP) error {
 	defer func() {
 		for _, t := range tables {
 			if t.table != nil {
-				_ = t.table.Close() // the kernel keeps those in use
+				_ = t.table.Close() // the kernel keeps the tables in use
 			}
 		}
 	}()
@@ -62,7 +62,7 @@ func (d *Datapath) retable(vips []VIP) error {
 	return nil
 }
 
-// sharesOf are the backends that take new flows.
+// sharesOf returns the backends that take new flows.
 func sharesOf(v *VIP, known *knownVIP) []share {
 	shares := make([]share, 0, len(v.Backends))
 	for _, b := range v.Backends {
@@ -75,12 +75,12 @@ func sharesOf(v *VIP, known *knownVIP) []share {
 
 var errNotFilled = errors.New("working it out broke; see the log")
 
-// fillAll makes tables on all CPUs: each takes a few milliseconds to work out.
+// fillAll builds tables on all CPUs. Each takes a few milliseconds.
 func (d *Datapath) fillAll(tables []newTable) {
 	var next atomic.Int32
 	var work sync.WaitGroup
 	for i := range tables {
-		tables[i].err = errNotFilled // unless it is
+		tables[i].err = errNotFilled // until it is filled
 	}
 	for range min(runtime.GOMAXPROCS(0), len(tables)) {
 		work.Go(func() {
@@ -113,8 +113,8 @@ func (d *Datapath) fill(shares []share) (*ebpf.Map, error) {
 	return table, nil
 }
 
-// dropTables lets VIPs share one table that leads nowhere, in the place of theirs. The
-// kernel can replace many at once, but delete only one at a time.
+// dropTables replaces the tables of these VIPs by one empty table that they share. The kernel can
+// replace many tables at once, but delete only one at a time.
 func (d *Datapath) dropTables(ids []uint32) error {
 	if len(ids) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 )
 
-// The program keeps addresses and ports as they are in packets. It runs on machines
-// whose low byte comes first, so a word of a packet is read that way here.
+// The program stores addresses and ports in network byte order. It runs on little-endian machines,
+// so Go reads the words of a packet as little-endian too.
 
 func wirePort(port uint16) uint16 { return bits.ReverseBytes16(port) }
 

@@ -1,17 +1,17 @@
-// Package maglev spreads flows over backends by consistent hashing, as Google's
-// Maglev does (Eisenbud et al., NSDI 2016, section 3.4), with weights.
+// Package maglev distributes flows over backends by consistent hashing, as Google's Maglev does
+// (Eisenbud et al., NSDI 2016, section 3.4), with weights.
 //
-// A table has a prime number of slots. Every backend has its own order of all slots,
-// made from its name alone; in turns, each takes the first slot of its order that is
-// still free. A backend has turns in proportion to its weight.
+// A table has a prime number of slots. Each backend has its own order of all slots, which depends
+// only on its name. The backends take turns, and in each turn a backend takes the first free slot
+// of its order. The number of turns of a backend is proportional to its weight.
 //
 // Invariants:
 //
-//   - The table depends on the set of backends and weights only, not on their order
-//     nor on what was before, so that all nodes of a network agree on it.
-//   - Every slot has a backend, unless there is none.
-//   - A backend's share of the slots is its share of the weight, but for one slot.
-//   - When a backend goes, few slots change hands beside its own.
+//   - The table depends only on the set of backends and weights, not on their order or on earlier
+//     tables, so all nodes of a network compute the same one.
+//   - Every slot has a backend, unless there are no backends.
+//   - A backend's share of the slots equals its share of the weight, to within one slot.
+//   - When a backend is removed, few slots change besides its own.
 package maglev
 
 import (
@@ -24,14 +24,14 @@ import (
 // Slots is the size of a table: a prime, much greater than the number of backends.
 const Slots = 65537
 
-// Backend is one that takes part.
+// Backend is a backend with its weight.
 type Backend struct {
-	Name   string // what it is known by on every node
+	Name   string // the same on every node
 	Weight int    // more than 0
 }
 
-// Table returns for each slot the position of its backend in backends, whose names
-// must differ. It is nil if there are no backends.
+// Table returns the index in backends of each slot's backend. The names of the backends must
+// differ. Table returns nil if there are no backends.
 func Table(backends []Backend) []uint16 {
 	if len(backends) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func Table(backends []Backend) []uint16 {
 	slices.SortFunc(takers, func(a, b taker) int { return strings.Compare(a.name, b.name) })
 
 	table := make([]uint16, Slots)
-	var taken [Slots/64 + 1]uint64 // bits, which fit the nearest cache
+	var taken [Slots/64 + 1]uint64 // bits, which fit the L1 cache
 	for left := Slots; left > 0; {
 		for i := range takers {
 			t := &takers[i]
@@ -67,12 +67,12 @@ func Table(backends []Backend) []uint16 {
 	return table
 }
 
-// taker is a backend while the table is filled.
+// taker is the state of a backend while the table is filled.
 type taker struct {
 	position     int
 	name         string
 	weight       int
-	credit       int    // of weight, not yet spent on turns
+	credit       int    // weight that is not yet spent on turns
 	slot, stride uint32 // its order of slots: slot, slot+stride, slot+2*stride, ...
 }
 

@@ -1,20 +1,19 @@
 //go:build linux
 
-// Package nexthop finds out how to send frames to backends: by which interface, to
-// which Ethernet address, from which.
+// Package nexthop determines how to send frames to backends: through which interface, and with
+// which Ethernet addresses.
 //
-// The kernel's routes and neighbours are what is asked, and watched: packets that XDP
-// forwards pass the kernel by, so nobody else would keep its neighbours fresh. A
-// backend that has no neighbour entry is looked up by ARP or neighbour discovery, and
-// every entry is confirmed again from time to time, so that a backend that comes back
-// with another network card is found.
+// It uses and watches the kernel's routes and neighbours. The kernel does not see the packets that
+// XDP forwards, so it does not keep its neighbour entries fresh by itself. For a backend without a
+// neighbour entry, the resolver triggers ARP or neighbour discovery. It confirms every entry from
+// time to time, to notice when a backend comes back with another network card.
 //
 // Invariants:
 //
-//   - Lookup never waits: of a hop that is not known it tells at most the interface, or that
-//     the address is this node's own.
-//   - Changed has a signal after every change of a hop.
-//   - An address that is not wanted any more is forgotten.
+//   - Lookup never blocks. For an incomplete hop, it returns at most the interface, or that the
+//     address is this node's own.
+//   - Changed signals after every change of a hop.
+//   - Addresses that are no longer wanted are forgotten.
 package nexthop
 
 import (
@@ -35,29 +34,29 @@ import (
 )
 
 const (
-	// confirmEvery is the time between two questions for the same neighbour. The
-	// kernel asks only if its answer is older than about half a minute.
+	// confirmEvery is the time between two confirmations of the same neighbour. The kernel sends a
+	// request only if its entry is older than about half a minute.
 	confirmEvery = 20 * time.Second
-	// settle is how long news are collected before they are looked at: they come in
+	// settle is how long notifications are collected before they are handled, since they come in
 	// bursts.
 	settle = 20 * time.Millisecond
 )
 
-// Target is what to send to.
+// Target is an address whose next hop is looked up.
 type Target struct {
 	Address netip.Addr
-	// MAC is a given Ethernet address on the balancer's interface; nothing is looked
-	// up then.
+	// MAC is the Ethernet address on the balancer's interface, if it is given. Then nothing is
+	// looked up.
 	MAC datapath.MAC
 }
 
-// route is what the kernel's routes say of an address.
+// route is the kernel's route to an address.
 type route struct {
-	own       bool // the address is this node's
+	own       bool // the address is this node's own
 	link      int
-	neighbour netip.Addr // the address itself, or the router before it
+	neighbour netip.Addr // the address itself, or the router on the way
 	local     netip.Addr
-	mtu       int // 0 is the link's
+	mtu       int // 0 means the link's MTU
 }
 
 type neighbour struct {
@@ -65,10 +64,10 @@ type neighbour struct {
 	address netip.Addr
 }
 
-// Resolver keeps the way to each wanted target.
+// Resolver maintains the next hop of each wanted target.
 type Resolver struct {
 	log     *slog.Logger
-	device  string // of targets with a given MAC
+	device  string // interface of targets with a given MAC
 	kernel  *netlink.Handle
 	news    <-chan kind
 	stop    func()
@@ -82,8 +81,8 @@ type Resolver struct {
 	routes map[netip.Addr]route
 }
 
-// New makes a resolver for the network namespace of the calling thread. device is
-// the balancer's interface. Close it, or Run it and end the context.
+// New creates a Resolver for the network namespace of the calling thread. device is the balancer's
+// interface. Call Run and end its context to release the resolver.
 func New(device string, log *slog.Logger) (*Resolver, error) {
 	kernel, err := netlink.NewHandle()
 	if err != nil {
@@ -112,17 +111,18 @@ func (r *Resolver) Want(targets []Target) {
 	signal(r.nudge)
 }
 
-// Lookup is the way to a target: not known until it was found, zero if it is not wanted.
+// Lookup returns the next hop of a target. It is incomplete until it was found, and zero if the
+// target is not wanted.
 func (r *Resolver) Lookup(t Target) datapath.NextHop {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hops[t]
 }
 
-// Changed has a value after hops have changed.
+// Changed receives a value after hops have changed.
 func (r *Resolver) Changed() <-chan struct{} { return r.changed }
 
-// Links has a value after an interface, or an address of one, has come, changed or gone.
+// Links receives a value after an interface, or an address of one, was added, changed or removed.
 func (r *Resolver) Links() <-chan struct{} { return r.links }
 
 func signal(c chan<- struct{}) {
@@ -132,7 +132,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// Run keeps the hops until ctx ends.
+// Run keeps the hops up to date until ctx ends. Then it releases the resolver.
 func (r *Resolver) Run(ctx context.Context) error {
 	defer r.kernel.Close()
 	defer r.stop()
@@ -155,13 +155,13 @@ func (r *Resolver) Run(ctx context.Context) error {
 		if err := routine.Call(
 			r.log, "ways to backends", func() error { return r.refresh(news >= ofRoutes, ask) },
 		); err != nil {
-			// The next news or confirmation tries again.
+			// The next notification or confirmation tries again.
 			r.log.Warn("the ways to backends cannot be looked up", "error", err)
 		}
 	}
 }
 
-// collect waits for a burst of news to end, and returns the greatest of them.
+// collect waits for a burst of notifications to end, and returns the greatest of them.
 func (r *Resolver) collect(ctx context.Context) (most kind) {
 	end := time.After(settle)
 	for {
@@ -179,8 +179,8 @@ func (r *Resolver) collect(ctx context.Context) (most kind) {
 	}
 }
 
-// refresh looks every target up. Routes are asked for again only if they may have
-// changed; ask confirms all neighbours.
+// refresh looks up all targets. It queries known routes again only if routes is set. ask confirms
+// all neighbours.
 func (r *Resolver) refresh(routes, ask bool) error {
 	r.mu.Lock()
 	wanted := make([]Target, 0, len(r.wanted))
@@ -231,8 +231,8 @@ func (r *Resolver) refresh(routes, ask bool) error {
 	return nil
 }
 
-// hopBy puts together what routes, links and neighbours say. It is not known if one of
-// them is missing.
+// hopBy combines a route with its link and neighbour. The hop is incomplete if one of them is
+// missing.
 func hopBy(way route, links map[int]*netlink.LinkAttrs, neighbours map[neighbour]datapath.MAC) datapath.NextHop {
 	link := links[way.link]
 	if way.own || link == nil {
@@ -256,8 +256,9 @@ func hopBy(way route, links map[int]*netlink.LinkAttrs, neighbours map[neighbour
 	return h
 }
 
-// passable is the hop, unless the interface that it is by lets nothing pass. The routes by one that is
-// down are gone, so that a target without a way is taken to be where it was before.
+// passable returns hop, or a hop with the reason if its interface is down or has no carrier. An
+// interface that goes down loses its routes, so a target without a route is assumed to be still
+// behind its previous interface. Datapath.Follow handles the first interface, so it is exempt here.
 func (r *Resolver) passable(hop datapath.NextHop, before string, links map[int]*netlink.LinkAttrs) datapath.NextHop {
 	device := hop.Device
 	if device == "" && !hop.Own {
@@ -289,7 +290,7 @@ func givenHop(t Target, links map[int]*netlink.LinkAttrs, device string) datapat
 	return datapath.NextHop{}
 }
 
-// route asks the kernel for the way to an address. It is zero if there is none.
+// route queries the kernel's route to an address. It returns a zero route if there is none.
 func (r *Resolver) route(a netip.Addr) route {
 	found, err := r.kernel.RouteGet(a.AsSlice())
 	if err != nil || len(found) == 0 {
@@ -324,8 +325,8 @@ func (r *Resolver) allLinks() (map[int]*netlink.LinkAttrs, error) {
 	return links, nil
 }
 
-// usable are the states of neighbours whose Ethernet address counts. A stale one does:
-// it is confirmed when somebody asks, and stays in use meanwhile.
+// usable are the states of neighbours whose Ethernet address is used. This includes stale ones:
+// they stay in use until the next confirmation.
 const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
 	netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
@@ -344,7 +345,7 @@ func (r *Resolver) neighbours() (map[neighbour]datapath.MAC, error) {
 	return known, nil
 }
 
-// ask makes the kernel look neighbours up, or confirm them. News come of what it finds.
+// ask makes the kernel look up or confirm neighbours. A notification follows with the result.
 func (r *Resolver) ask(neighbours []neighbour) {
 	for _, n := range neighbours {
 		family := unix.AF_INET

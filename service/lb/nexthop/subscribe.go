@@ -10,7 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// kind is what news are of; what is greater may change the lesser, too.
+// kind is the subject of a notification. A change of a greater kind can imply changes of lesser
+// kinds.
 type kind uint8
 
 const (
@@ -19,7 +20,7 @@ const (
 	ofLinks // or their addresses
 )
 
-// subscribe watches what ways depend on.
+// subscribe subscribes to changes of neighbours, routes, links and addresses.
 func subscribe() (<-chan kind, func(), error) {
 	done := make(chan struct{})
 	stop := sync.OnceFunc(func() { close(done) })
@@ -52,7 +53,7 @@ func subscribe() (<-chan kind, func(), error) {
 	return news, stop, nil
 }
 
-// forward calls tell for each value, in a goroutine of its own, until the channel is closed.
+// forward calls tell for each value, in its own goroutine, until the channel is closed.
 func forward[T any](from <-chan T, tell func()) {
 	routine.Go(nil, "netlink news", func() {
 		for range from {

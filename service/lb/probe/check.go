@@ -13,28 +13,28 @@ import (
 	"github.com/mainstay-infra/mainstay/service/lb/datapath"
 )
 
-// ID names a check: a backend is checked once for each VIP that it serves.
+// ID identifies a check: a backend is checked once for each VIP that it serves.
 type ID struct {
 	VIP     datapath.VIPKey
 	Backend datapath.BackendKey
 }
 
-// Type is how a backend is probed.
+// Type is the type of a check.
 type Type uint8
 
 const (
 	// TCP opens a connection and sends nothing.
 	TCP Type = iota
-	// HTTP sends a GET request and looks at the status.
+	// HTTP sends a GET request and checks the status.
 	HTTP
-	// HTTPS does so over TLS. The certificate is not verified: backends are known by
-	// their addresses, which certificates rarely name.
+	// HTTPS does the same over TLS. The certificate is not verified, since backends are known by
+	// their addresses, which certificates rarely contain.
 	HTTPS
 )
 
 var typeNames = [...]string{TCP: "tcp", HTTP: "http", HTTPS: "https"}
 
-// ParseType reads tcp, http or https.
+// ParseType parses tcp, http or https.
 func ParseType(s string) (Type, error) {
 	for t, name := range typeNames {
 		if s == name {
@@ -46,11 +46,11 @@ func ParseType(s string) (Type, error) {
 
 func (t Type) String() string { return typeNames[t] }
 
-// StatusRange is the HTTP statuses that count as healthy, First to Last. The zero
-// StatusRange is 200 to 399.
+// StatusRange is a range of HTTP statuses that count as healthy, First to Last inclusive. The zero
+// StatusRange means 200 to 399.
 type StatusRange struct{ First, Last int }
 
-// ParseStatusRange reads one status, as in 204, or a range, as in 200-299.
+// ParseStatusRange parses one status, as in 204, or a range, as in 200-299.
 func ParseStatusRange(s string) (StatusRange, error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if !isRange {
@@ -89,26 +89,26 @@ func (r StatusRange) String() string {
 	return strconv.Itoa(r.First) + "-" + strconv.Itoa(r.Last)
 }
 
-// Check is how one backend is probed.
+// Check holds the settings for probing one backend.
 type Check struct {
 	ID
 	Type    Type
 	Address netip.AddrPort
-	// Path and Host are for HTTP and HTTPS. Path begins with a slash and may have a
-	// query; empty is "/". Host is sent as the Host header and, if it is a name, as
-	// the TLS server name; empty sends the address.
+	// Path and Host are for HTTP and HTTPS. Path starts with a slash and may have a query; empty
+	// means "/". Host is sent as the Host header and, if it is a name, as the TLS server name;
+	// empty means the address.
 	Path, Host string
 	Status     StatusRange
-	// Interval is the time from one probe to the next, MinInterval to MaxInterval;
-	// Timeout bounds a whole probe, MinTimeout to MaxInterval.
+	// Interval is the time from one probe to the next, MinInterval to MaxInterval. Timeout limits
+	// the duration of a probe, MinTimeout to MaxInterval.
 	Interval, Timeout time.Duration
-	// Rise and Fall are how many results in a row change the state, 1 to MaxResults.
+	// Rise and Fall are the numbers of consecutive results that change the state, 1 to MaxResults.
 	Rise, Fall int
-	// Initial is the state known from before; nil is unknown, which the first result
-	// decides. It counts only when a check is new.
+	// Initial is the state before the first probe. nil means unknown; then the first result
+	// decides. It is used only when the check is new.
 	Initial *bool
-	// Direct connects to Address as any program would. Otherwise Options.Dial does,
-	// as for backends that are reached through a tunnel.
+	// Direct means to connect to Address like any program. Otherwise Options.Dial connects, for
+	// example to backends that are reached through a tunnel.
 	Direct bool
 }
 
@@ -121,7 +121,7 @@ const (
 	maxText     = 1024 // characters of Path and Host
 )
 
-// Validate reports the first setting that is wrong, by its name in the configuration.
+// Validate returns an error for the first invalid setting, with its name in the configuration.
 func (c Check) Validate() error {
 	switch {
 	case int(c.Type) >= len(typeNames):
@@ -157,8 +157,8 @@ func (c Check) Validate() error {
 	return nil
 }
 
-// validPort says whether the port of a Host header is one, if it has one. An IPv6 address may come
-// without brackets, and has none then.
+// validPort reports whether the port of a Host header is valid or absent. An IPv6 address without
+// brackets has no port.
 func validPort(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -171,7 +171,7 @@ func validPort(host string) bool {
 	return err == nil && port > 0 && colon > 0
 }
 
-// validPath says whether a path can stand in a request as it is.
+// validPath reports whether a path can be used in a request without escaping.
 func validPath(path string) bool {
 	if len(path) > maxText || path[0] != '/' || strings.HasPrefix(path, "//") {
 		return false
@@ -181,11 +181,11 @@ func validPath(path string) bool {
 			return false
 		}
 	}
-	_, err := url.ParseRequestURI(path) // %zz
+	_, err := url.ParseRequestURI(path) // rejects %zz
 	return err == nil
 }
 
-// sameProbe says whether two checks do the same, whatever state they start with.
+// sameProbe reports whether two checks are the same, apart from their initial states.
 func sameProbe(a, b Check) bool {
 	a.Initial, b.Initial = nil, nil
 	return a == b

@@ -1,5 +1,5 @@
-// Package probe checks the health of backends: it opens TCP connections to them or
-// asks them over HTTP, and says when one became healthy or stopped being so.
+// Package probe checks the health of backends by TCP connections or HTTP requests, and reports
+// changes.
 //
 // # States
 //
@@ -7,20 +7,18 @@
 //	healthy ── Fall failures in a row ──► unhealthy
 //	unhealthy ── Rise successes in a row ──► healthy
 //
-// A check that starts with a known state (Check.Initial, as after a reload) needs
-// Rise or Fall results in a row like any other.
+// A check that starts with a known state (Check.Initial, as after a reload) needs Rise or Fall
+// consecutive results like any other.
 //
 // # Invariants
 //
-//   - A check has at most one probe under way. Probes start every Interval, give
-//     or take a tenth, or when the one before is over if that is later.
-//   - All state belongs to the goroutine of Run; an idle check costs a place in a
-//     heap and neither a goroutine nor a timer.
-//   - At most 4096 probes are under way. Backends whose last probe was not answered
-//     in time share half of them, so that many dead backends, each of which takes a
-//     place for a whole Timeout, cannot keep the others from being probed. What
-//     finds no place waits in line: with more dead backends than places, these are
-//     probed less often than every Interval.
-//   - Connections are closed with a reset, so that neither end keeps a socket in
-//     TIME_WAIT for a connection that carried nothing worth waiting for.
+//   - A check has at most one probe in flight. Probes start every Interval, plus or minus a tenth,
+//     or when the previous one has ended if that is later.
+//   - All state belongs to the goroutine of Run. An idle check takes a place in a heap, but neither
+//     a goroutine nor a timer.
+//   - At most 4096 probes are in flight. Backends whose last probe timed out share half of these
+//     places, so that many dead backends, each of which takes a place for a whole Timeout, cannot
+//     delay the probes of others. Probes without a place wait in a queue: if there are more dead
+//     backends than places, these backends are probed less often than every Interval.
+//   - Connections are closed with a reset, so that neither side keeps a socket in TIME_WAIT.
 package probe

@@ -18,19 +18,19 @@ import (
 	"unicode"
 )
 
-// dialer is for checks that connect directly. Keep-alive would cost system calls and
-// never come to pass.
+// dialer is for checks that connect directly. Keep-alive is off: it would cost system calls, and
+// probes end before it takes effect.
 var dialer = net.Dialer{KeepAlive: -1}
 
 const (
-	maxAnswer  = 64 << 10               // bytes read of an HTTP answer
-	drainTime  = 100 * time.Millisecond // to read what follows the header
+	maxAnswer  = 64 << 10               // bytes read of an HTTP response
+	drainTime  = 100 * time.Millisecond // for reading the body
 	maxReason  = 120                    // bytes
-	maxInterim = 5                      // 1xx answers before the real one
+	maxInterim = 5                      // maximum number of 1xx responses before the final one
 )
 
-// exchange probes once, within the deadline of ctx. The text is why the backend is
-// healthy; a failure is an error.
+// exchange runs one probe within the deadline of ctx. It returns why the backend is healthy, or an
+// error.
 func (p *Prober) exchange(ctx context.Context, c Check) (string, error) {
 	dial := p.options.Dial
 	if c.Direct {
@@ -45,7 +45,7 @@ func (p *Prober) exchange(ctx context.Context, c Check) (string, error) {
 		return "connected", nil
 	}
 	defer closeWithReset(conn)
-	// Closing is not enough to end a blocked read of every kind of connection.
+	// Closing the connection does not end a blocked read on every type of connection.
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return "", err
@@ -59,12 +59,12 @@ func (p *Prober) exchange(ctx context.Context, c Check) (string, error) {
 func dialDirect(ctx context.Context, _ ID, address netip.AddrPort) (net.Conn, error) {
 	conn, err := dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, address)
 	if err != nil {
-		return nil, err // and no nil pointer inside of the interface
+		return nil, err // not a nil pointer in the interface
 	}
 	return conn, nil
 }
 
-// closeWithReset closes a connection without TIME_WAIT at either end.
+// closeWithReset closes a connection without TIME_WAIT on either side.
 func closeWithReset(conn net.Conn) {
 	if c, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = c.SetLinger(0)
@@ -72,8 +72,8 @@ func closeWithReset(conn net.Conn) {
 	conn.Close()
 }
 
-// get asks over an open connection. Only the status counts: redirects are not
-// followed and the body is not looked at.
+// get sends the request over an open connection. Only the status counts: get does not follow
+// redirects and ignores the body.
 func get(ctx context.Context, raw net.Conn, c Check) (string, error) {
 	conn := raw
 	if c.Type == HTTPS {
@@ -101,8 +101,8 @@ func get(ctx context.Context, raw net.Conn, c Check) (string, error) {
 	if !c.Status.contains(response.StatusCode) {
 		return "", fmt.Errorf("status %d, want %s", response.StatusCode, c.Status)
 	}
-	// A server that is still writing would log the reset as a failure, so what comes
-	// soon is read; the verdict no longer depends on it.
+	// A server that is still writing would log the reset as a failure, so read what arrives soon.
+	// The result no longer depends on it.
 	if deadline, ok := ctx.Deadline(); ok && conn.SetReadDeadline(earlier(deadline, time.Now().Add(drainTime))) == nil {
 		_, _ = io.Copy(io.Discard, response.Body)
 	}
@@ -125,7 +125,7 @@ func newRequest(ctx context.Context, c Check) (*http.Request, error) {
 	return request, nil
 }
 
-// readResponse skips interim answers (1xx).
+// readResponse skips interim responses (1xx).
 func readResponse(r *bufio.Reader, request *http.Request) (*http.Response, error) {
 	for range maxInterim {
 		response, err := http.ReadResponse(r, request)
@@ -136,7 +136,7 @@ func readResponse(r *bufio.Reader, request *http.Request) (*http.Response, error
 	return nil, errors.New("nothing but 1xx")
 }
 
-// serverName is the name for TLS in a Host header: none if it is an address.
+// serverName returns the name in a Host header for TLS, or "" if it is an address.
 func serverName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -154,14 +154,14 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// timedOut says whether the probe failed for want of an answer.
+// timedOut reports whether the probe failed because of a timeout.
 func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// failureReason puts err into a few words for an operator. What a backend sent may be
-// in it: it is cut and made printable.
+// failureReason describes err in a few words for an operator. The text may contain data from the
+// backend, so it is shortened and made printable.
 func failureReason(err error, timeout time.Duration) string {
 	if timedOut(err) {
 		return "timeout after " + timeout.String()

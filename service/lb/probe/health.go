@@ -1,7 +1,6 @@
 package probe
 
-// health is what is known of a backend: its state and the results in a row that
-// speak against it.
+// health is the state of a backend, and the number of consecutive results that contradict it.
 type health struct {
 	known   bool
 	healthy bool
@@ -15,7 +14,7 @@ func healthFrom(initial *bool) health {
 	return health{known: true, healthy: *initial}
 }
 
-// after is the health after one more result, and whether the state changed.
+// after returns the health after one more result, and whether the state changed.
 func (h health) after(ok bool, rise, fall int) (next health, changed bool) {
 	if !h.known {
 		return health{known: true, healthy: ok}, true

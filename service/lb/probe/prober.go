@@ -14,25 +14,25 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
-// maxUnderWay bounds the probes under way: half for backends that answer, half for
-// those that last did not in time.
+// maxUnderWay is the maximum number of probes in flight: half for backends that answer, half for
+// those whose last probe timed out.
 const maxUnderWay = 4096
 
-// Options are what a Prober needs from its surroundings.
+// Options holds the dependencies of a Prober.
 type Options struct {
 	Log *slog.Logger
 	// Dial connects for checks that are not Direct. It must return when ctx ends.
 	Dial func(ctx context.Context, id ID, address netip.AddrPort) (net.Conn, error)
-	// OnChange is told of each change of state, with the reason in a few words; the
-	// first result of a check without a known state is one. For one ID the calls come
-	// in order. One may still come for a check that Set removes at that moment.
+	// OnChange is called for each change of state, with the reason in a few words. The first result
+	// of a check without a known state counts as a change. The calls for one ID are in order. A
+	// call may still arrive for a check that Set removes at the same time.
 	OnChange func(id ID, healthy bool, reason string)
-	// OnProbe is told how long each probe took, and whether it succeeded.
+	// OnProbe is called with the duration of each probe, and whether it succeeded.
 	OnProbe func(took time.Duration, ok bool)
 }
 
-// Prober probes a set of backends. The callbacks of its Options are called by the
-// goroutine of Run, so they must be quick; they may call Set.
+// Prober probes a set of backends. The goroutine of Run calls the callbacks of Options, so they
+// must return quickly. They may call Set.
 type Prober struct {
 	options Options
 	wake    chan struct{}
@@ -40,16 +40,16 @@ type Prober struct {
 
 	mu     sync.Mutex
 	wanted map[ID]Check
-	stale  bool // wanted has changed since Run looked
+	stale  bool // wanted has changed since Run last read it
 
-	// Run's own.
+	// The fields below are used only by Run.
 	entries         map[ID]*entry
 	due             schedule
 	answering, slow lane
 	running         sync.WaitGroup
 }
 
-// result is what a probe found out.
+// result is the result of a probe.
 type result struct {
 	entry  *entry
 	lane   *lane
@@ -70,7 +70,7 @@ func New(options Options) *Prober {
 	return &Prober{
 		options: options,
 		wake:    make(chan struct{}, 1),
-		// Probes that end while a result is being looked at need not wait for that.
+		// With a buffer, probes that end while a result is handled need not wait.
 		results:   make(chan result, 64),
 		entries:   map[ID]*entry{},
 		answering: lane{places: maxUnderWay / 2},
@@ -78,9 +78,9 @@ func New(options Options) *Prober {
 	}
 }
 
-// Set replaces the wanted set of checks. A check that was wanted before as it is now
-// continues undisturbed. One that changed begins anew, from the state it was in, with a
-// probe at once. Checks that are wrong, or two of one ID, are an error and change nothing.
+// Set replaces the set of checks. A check that is unchanged continues undisturbed. A check that
+// changed starts again with a probe at once, from its last state. Set returns an error, and changes
+// nothing, if a check is invalid or two checks have the same ID.
 func (p *Prober) Set(checks []Check) error {
 	wanted := make(map[ID]Check, len(checks))
 	for _, c := range checks {
@@ -105,7 +105,7 @@ func (p *Prober) Set(checks []Check) error {
 	return nil
 }
 
-// Run probes until ctx ends, and returns when the last probe is over. It is called once.
+// Run probes until ctx ends, and returns when the last probe has ended. Call it only once.
 func (p *Prober) Run(ctx context.Context) error {
 	defer p.running.Wait()
 	routine.Keep(ctx, p.options.Log, "health checks", p.run)
@@ -134,8 +134,8 @@ func (p *Prober) run(ctx context.Context) {
 	}
 }
 
-// renew makes all entries anew, in the states that they were in. There are none unless a panic
-// ended run before; the check whose turn it was would never be due again.
+// renew replaces all entries by new ones with the same states. There are entries only if run
+// panicked before; the check that was being handled then would never be due again.
 func (p *Prober) renew(now time.Time) {
 	for id, old := range p.entries {
 		old.removed = true
@@ -146,7 +146,7 @@ func (p *Prober) renew(now time.Time) {
 	}
 }
 
-// adopt makes the entries what Set wants.
+// adopt brings the entries in line with the wanted checks.
 func (p *Prober) adopt(now time.Time) {
 	p.mu.Lock()
 	wanted, stale := p.wanted, p.stale
@@ -182,7 +182,7 @@ func (p *Prober) adopt(now time.Time) {
 	}
 }
 
-// begin starts a probe, or puts it in line.
+// begin starts a probe or queues it.
 func (p *Prober) begin(ctx context.Context, e *entry) {
 	l := &p.answering
 	if e.slow {
@@ -198,7 +198,7 @@ func (p *Prober) start(ctx context.Context, e *entry, l *lane) {
 	r := &result{entry: e, lane: l, start: time.Now(), err: errBroken}
 	p.running.Go(func() {
 		defer p.deliver(ctx, r)
-		_ = routine.Run(p.options.Log, "health check", func() { // logged; err says that it failed
+		_ = routine.Run(p.options.Log, "health check", func() { // logged; r.err stays errBroken
 			probing, cancel := context.WithTimeout(ctx, check.Timeout)
 			defer cancel()
 			r.reason, r.err = p.exchange(probing, check)
@@ -217,7 +217,7 @@ func (p *Prober) deliver(ctx context.Context, r *result) {
 	}
 }
 
-// finish takes in the result of a probe: it counts, and the next one gets its time.
+// finish records the result of a probe and schedules the next one.
 func (p *Prober) finish(ctx context.Context, r result) {
 	if next := r.lane.leave(); next != nil {
 		p.start(ctx, next, r.lane)

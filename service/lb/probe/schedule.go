@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// entry is one wanted check with what is known of it.
+// entry is the state of one wanted check.
 type entry struct {
 	Check
 	health  health
 	due     time.Time // of the next probe
-	place   int       // in the schedule, for container/heap
-	slow    bool      // the last probe was not answered in time
+	place   int       // index in the schedule, for container/heap
+	slow    bool      // the last probe timed out
 	removed bool
 }
 
-// schedule is a heap of the entries that wait for their time, soonest first.
+// schedule is a heap of the entries that wait for their next probe, soonest first.
 type schedule []*entry
 
 func (s schedule) Len() int           { return len(s) }
@@ -26,14 +26,14 @@ func (s schedule) Swap(i, j int) {
 	s[i].place, s[j].place = i, j
 }
 
-// Push and Pop are for container/heap only.
+// Push implements heap.Interface.
 func (s *schedule) Push(x any) {
 	e := x.(*entry)
 	e.place = len(*s)
 	*s = append(*s, e)
 }
 
-// Pop takes the last element.
+// Pop implements heap.Interface.
 func (s *schedule) Pop() any {
 	last := len(*s) - 1
 	e := (*s)[last]
@@ -51,7 +51,7 @@ func (s *schedule) remove(e *entry) {
 	}
 }
 
-// next takes the soonest entry if its time has come.
+// next removes and returns the soonest entry if it is due, or else returns nil.
 func (s *schedule) next(now time.Time) *entry {
 	if len(*s) == 0 || (*s)[0].due.After(now) {
 		return nil
@@ -59,7 +59,7 @@ func (s *schedule) next(now time.Time) *entry {
 	return heap.Pop(s).(*entry)
 }
 
-// wait is the time until the soonest entry, an hour if there is none.
+// wait returns the time until the soonest entry is due, or an hour if there is none.
 func (s schedule) wait(now time.Time) time.Duration {
 	if len(s) == 0 {
 		return time.Hour
@@ -67,29 +67,29 @@ func (s schedule) wait(now time.Time) time.Duration {
 	return max(0, s[0].due.Sub(now))
 }
 
-// spread is the time over which new checks begin: a file with many backends, read at
-// once, starts them one by one.
+// spread is the time over which the first probes of new checks are spread, so that many new
+// backends are not all probed at once.
 const spread = 200 * time.Millisecond
 
-// firstDelay is the time from a new check to its first probe.
+// firstDelay returns the time from adding a check to its first probe.
 func firstDelay(interval time.Duration) time.Duration {
 	return rand.N(min(interval, spread))
 }
 
-// nextDelay is the time from the start of a probe to that of the next: the interval,
-// give or take a tenth, so that probes do not fall into step.
+// nextDelay returns the time from the start of a probe to the start of the next: the interval, plus
+// or minus a tenth, so that probes do not synchronize.
 func nextDelay(interval time.Duration) time.Duration {
 	return interval - interval/10 + rand.N(interval/5+1)
 }
 
-// lane is a number of places for probes under way, and the line before them.
+// lane is a number of places for probes in flight, and the queue for them.
 type lane struct {
 	places  int
 	busy    int
 	waiting []*entry
 }
 
-// enter says whether e found a place; otherwise it stands in line.
+// enter takes a place for e and returns true, or queues e and returns false.
 func (l *lane) enter(e *entry) bool {
 	if l.busy == l.places {
 		l.waiting = append(l.waiting, e)
@@ -99,7 +99,7 @@ func (l *lane) enter(e *entry) bool {
 	return true
 }
 
-// leave gives a place back, or to the first in line, which it returns.
+// leave frees a place. If an entry is queued, leave gives it the place and returns it.
 func (l *lane) leave() *entry {
 	for len(l.waiting) > 0 {
 		e := l.waiting[0]

@@ -1,4 +1,4 @@
-/** Lines of the fleet's diary. */
+/** A list of activity entries. */
 import { Clock } from '../ui/time';
 import type { ActivityEntry } from './api';
 import { SiteLink } from './links';

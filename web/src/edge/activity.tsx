@@ -1,4 +1,4 @@
-/** The fleet's diary: as it happens, and back in time. */
+/** The fleet's activity log: live, and back in time. */
 import { useMemo, useState } from 'react';
 import { page } from '../ui/client';
 import { Card } from '../ui/facts';

@@ -1,4 +1,4 @@
-/** Alerts in short, with the way to what each is about. */
+/** Short lists of alerts, with links to their subjects. */
 import { Link } from 'wouter';
 import { count } from '../ui/number';
 import { words } from '../ui/status';
@@ -8,7 +8,7 @@ import type { Alert } from './api';
 import { devicePath } from './links';
 import { Severity } from './states';
 
-/** The page of what an alert is about. */
+/** The path of the page about an alert's subject. */
 export function subjectPath(alert: Pick<Alert, 'kind' | 'subject' | 'site_id'>): string {
   const id = encodeURIComponent(alert.subject);
   switch (alert.kind) {
@@ -32,7 +32,7 @@ export function subjectPath(alert: Pick<Alert, 'kind' | 'subject' | 'site_id'>):
   }
 }
 
-/** Groups of alerts, each with its newest and the way to the others. */
+/** Groups of alerts, each with its newest alerts and a link to the others. */
 export function AlertGroups({ groups }: { groups: readonly AlertGroup[] }) {
   return (
     <ul className="log">

@@ -1,4 +1,4 @@
-/** What needs attention, and what did. */
+/** Firing and resolved alerts. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
@@ -21,7 +21,7 @@ import { Severity } from './states';
 
 const kinds: readonly Alert['kind'][] = ['site_offline', 'cert_expiring', 'route_failing', 'delivery_blocked', 'deadletter_backlog', 'ota_failed', 'campaign_paused', 'deployment_failed', 'policy_violation', 'audit_broken'];
 
-/** What the list is asked for. */
+/** The query parameters for each choice of the filter. */
 const handledFilter = { '': {}, open: { acknowledged: false, silenced: false }, acknowledged: { acknowledged: true }, silenced: { silenced: true } };
 
 const columns: Column<Alert>[] = [
@@ -36,10 +36,10 @@ const columns: Column<Alert>[] = [
   { id: 'resolved', header: 'Resolved', cell: (a) => <Time at={a.resolved_at} never="not yet" />, sort: (a) => a.resolved_at, text: () => '' },
 ];
 
-/** What fires has not resolved. */
+/** Firing alerts have no time of resolution. */
 const firingColumns = columns.filter((c) => c.id !== 'resolved');
 
-/** Who takes care of an alert, and until when nobody is notified of it. */
+/** Who acknowledged an alert, and until when it is silenced. */
 function Handled({ alert: a }: { alert: Alert }) {
   if (!a.acknowledged_at && !a.silenced_until) return null;
   return (
@@ -60,15 +60,15 @@ function Handled({ alert: a }: { alert: Alert }) {
   );
 }
 
-/** A shift. */
+/** The proposed duration of a silence: a shift. */
 const proposedMs = 8 * 3600_000;
 
-/** What can be done with an alert, and the dialog that asks for what it takes. */
+/** The actions on an alert, and the dialog for their input. */
 function useAlertActions() {
   const may = useMay();
   const confirm = useConfirm();
   const queries = useQueryClient();
-  const [asking, setAsking] = useState<{ what: 'acknowledge' | 'silence'; alert: Alert; /** Until when a silence is proposed. */ until?: string }>();
+  const [asking, setAsking] = useState<{ what: 'acknowledge' | 'silence'; alert: Alert; /** The proposed end of a silence. */ until?: string }>();
   const path = (alert: Alert) => ({ params: { path: { id: alert.id } } });
   const done = async (text: string) => {
     setAsking(undefined);
@@ -138,7 +138,7 @@ export function Alerts() {
   const [site, setSite] = useState('');
   const [handled, setHandled] = useState<'' | 'open' | 'acknowledged' | 'silenced'>('');
   const { actions, dialog } = useAlertActions();
-  // The overview leads to one kind.
+  // The overview links to a single kind.
   const [, navigate] = useLocation();
   const [search] = useSearchParams();
   const kind = kinds.find((k) => k === search.get('kind')) ?? '';

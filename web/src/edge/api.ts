@@ -1,4 +1,7 @@
-/** The edge control plane's API as this console uses it: client, types, access rule, queries that several pages share. */
+/**
+ * The client of the edge control plane's API: types, access rules, and queries that several pages
+ * share.
+ */
 import { useQuery } from '@tanstack/react-query';
 import access from '../api/edge.access.gen.json';
 import bodies from '../api/edge.bodies.gen.json';
@@ -50,10 +53,10 @@ export const schemas = bodies as unknown as Record<keyof typeof bodies, Schema>;
 export type Operation = keyof typeof access;
 export const { useMay, Allowed } = createAccess<Operation>(access);
 
-/** As many as one page of a list may have. Choices of sites offer so many. */
+/** The maximum size of a page of a list. Site choices offer this many sites. */
 export const pageLimit = 1000;
 
-/** The sites by id, to say their names: lists name sites by id only. */
+/** The sites, and their names by ID, since lists contain only IDs of sites. */
 export function useSites(): { sites: readonly Site[]; name: (id: string) => string } {
   const { data = [] } = useQuery({
     queryKey: ['sites', 'names'],
@@ -64,7 +67,7 @@ export function useSites(): { sites: readonly Site[]; name: (id: string) => stri
   return { sites: data, name: (id) => data.find((s) => s.id === id)?.name ?? shortId(id) };
 }
 
-/** The end of an id: ids begin with the time they were made at, so that beginnings look alike. */
+/** The end of an ID. IDs start with their time of creation, so their beginnings look alike. */
 export function shortId(id: string): string {
   return id.length > 14 ? `…${id.slice(-8)}` : id;
 }

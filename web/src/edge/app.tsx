@@ -1,4 +1,4 @@
-/** Who is signed in, and which page belongs to which address. */
+/** Sign-in, and the routes to the pages. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, type ReactNode } from 'react';
 import { Link, Route, Switch } from 'wouter';
@@ -38,7 +38,7 @@ const service = 'Edge control plane';
 export function App() {
   const token = useToken(session);
   const queries = useQueryClient();
-  // Nothing that one caller was shown may be seen by the next.
+  // Data of one user must not be visible to the next.
   useEffect(() => {
     if (!token) queries.clear();
   }, [token, queries]);
@@ -127,7 +127,7 @@ function Frame({ caller }: { caller: Caller }) {
   const { state, silentSince } = useLive();
   const signOut = async () => {
     try {
-      // Only sessions end on the server; tokens are forgotten here.
+      // The server ends sessions. Other tokens are only deleted here.
       if (caller.kind === 'session') await api.POST('/auth/logout');
     } finally {
       session.signOut();
@@ -185,7 +185,7 @@ function Pages() {
   );
 }
 
-/** A page that not everybody who can sign in may see. */
+/** A page that only some callers may see. */
 function Guarded({ operation, children }: { operation: Operation; children: ReactNode }) {
   return useMay()(operation) ? children : <NotHere />;
 }

@@ -1,4 +1,4 @@
-/** What an audit entry tells of a change: how it was and how it is, and all else. */
+/** Splits an audit entry's detail into the state before and after the change, and the rest. */
 import type { AuditEntry } from './api';
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,4 +1,4 @@
-/** Who changed what: the chained log, its filters, and its proof. */
+/** The audit log: who changed what, with filters and verification of its chain. */
 import { useMutation } from '@tanstack/react-query';
 import { useDeferredValue, useState } from 'react';
 import actions from '../api/edge.audit.gen.json';
@@ -20,7 +20,7 @@ import { Id, SiteLink } from './links';
 import { SiteChoice } from './site-choice';
 import { Result } from './states';
 
-/** Agents register devices by the thousand; what people did would be lost among that. */
+/** Agents register devices by the thousand, which would hide what people did. */
 const registration = 'device.register';
 
 export function Audit() {
@@ -88,7 +88,8 @@ export function Audit() {
           rowKey={(e) => e.id}
           tools={
             <>
-              {/* The control plane's own actions are in no operation, so any word can be typed. */}
+              {/* Actions of the control plane itself belong to no operation, so any text is
+                  allowed. */}
               <input className="input narrow" aria-label="Action, exactly" placeholder="Action, exactly" list="audit-actions" value={action} onChange={(e) => setAction(e.target.value)} />
               <datalist id="audit-actions">
                 {actions.map((a) => (

@@ -1,4 +1,4 @@
-/** Events that could not be delivered: inspect, replay, give up. */
+/** Events that could not be delivered: inspect, replay, discard. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
@@ -178,9 +178,9 @@ function LetterDialog({ letter, route, onClose }: { letter: DeadLetter; route: s
 
 interface Replay {
   route: string;
-  /** Dead letters that matched when it was asked for. */
+  /** The number of dead letters that matched when the replay was requested. */
   matched: number;
-  /** What the route had delivered by then. */
+  /** The number of events that the route had delivered by then. */
   delivered: number;
 }
 
@@ -216,8 +216,9 @@ const progressMs = 1_000;
 const routeStats = (id: string, signal?: AbortSignal) => body(api.GET('/routes/{id}/stats', { params: { path: { id } }, ...(signal && { signal }) }));
 
 /**
- * How a replay goes, by what the route has counted since. Other events of the route count too, so
- * that no end of the replay is told: dead letters come and go while it runs.
+ * Describes the progress of a replay by the route's counters since it started. Other events of the
+ * route count too. So the text does not say when the replay ends: dead letters come and go while it
+ * runs.
  */
 export function replayText(replay: Pick<Replay, 'matched' | 'delivered'>, now: { delivered: number; pending: number }, name: string): string {
   if (replay.matched === 0) return `No dead letter of ${name} matched.`;

@@ -1,6 +1,6 @@
 /**
- * Events, newest first, as they come: the newest are asked for every two seconds
- * unless paused. Each opens to show its payload.
+ * Live events, newest first. The newest events are polled every two seconds unless paused. Each
+ * event can be opened to show its payload.
  */
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useDeferredValue, useState } from 'react';
@@ -18,7 +18,10 @@ import { SiteLink } from './links';
 import { SiteChoice } from './site-choice';
 
 const pollMs = 2_000;
-/** While the newest are followed, only these are kept; "Load more" pauses and goes back in time. */
+/**
+ * The number of events that are kept while following the newest. "Load more" pauses and loads older
+ * events.
+ */
 const tailSize = 100;
 
 export function EventList({ site: fixedSite }: { site?: string }) {

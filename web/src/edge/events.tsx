@@ -1,4 +1,4 @@
-/** The events of all sites, as they come. */
+/** The live events of all sites. */
 import { Card } from '../ui/facts';
 import { Page } from '../ui/page';
 import { EventList } from './event-list';

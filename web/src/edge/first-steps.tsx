@@ -1,4 +1,4 @@
-/** What to do on a system that has nothing yet. */
+/** The first steps on an empty system. */
 import type { ReactNode } from 'react';
 import { useMay, type Overview } from './api';
 import { CopyBox } from '../ui/copy';

@@ -3,7 +3,7 @@ import { Link } from 'wouter';
 import { Copyable } from '../ui/copy';
 import { shortId, useSites } from './api';
 
-/** A site by its name; without one, what the thing applies to instead. */
+/** A link to a site with its name, or `none` if there is no site. */
 export function SiteLink({ id, none = 'none' }: { id: string; none?: string }) {
   const { name } = useSites();
   if (!id) return <span className="muted">{none}</span>;
@@ -12,7 +12,7 @@ export function SiteLink({ id, none = 'none' }: { id: string; none?: string }) {
 
 export const devicePath = (id: string) => `/devices/${encodeURIComponent(id)}`;
 
-/** An id in short: its whole is the title, and is what is copied. */
+/** A shortened ID. The whole ID is the title, and is what the button copies. */
 export function Id({ id }: { id: string }) {
   return (
     <Copyable text={id}>

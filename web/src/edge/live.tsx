@@ -1,7 +1,6 @@
 /**
- * What is alive in this console for as long as it is open: the activity stream,
- * and the overview every few seconds. Activity also says which lists have become
- * stale, so that pages follow what happens.
+ * Live data for the whole console: the activity stream, and the overview every few seconds.
+ * Activity also shows which lists are outdated, so that pages refresh them.
  */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { createContext, use, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
@@ -12,14 +11,19 @@ import { api, session, type ActivityEntry, type Overview } from './api';
 import { rateBetween, type Sample } from './rates';
 
 const pollMs = 5_000;
-/** A control plane that takes the question and says nothing is as good as none. */
+/** A control plane that accepts a request but does not answer in this time counts as down. */
 const answerMs = 10_000;
-/** Activity brings the overview anew before its time; over so short a span rates would jump. */
+/**
+ * Activity refreshes the overview early. Over shorter spans than this, rates would be inaccurate.
+ */
 const shortestMs = 4_000;
 /** An hour of samples. */
 const mostSamples = 720;
 const mostActivity = 300;
-/** Activity comes in bursts; the page changes at most so often, and asks for its lists at most so often. */
+/**
+ * Activity comes in bursts. These are the minimum times between two updates of the page, and
+ * between two refreshes of lists.
+ */
 const flushMs = 1_000;
 const refreshMs = 3_000;
 
@@ -29,7 +33,7 @@ export interface Live {
   activity: readonly ActivityEntry[] | undefined;
   overview: Overview | undefined;
   overviewError: unknown;
-  /** When the overview was read (milliseconds since 1970), if there was no answer since. */
+  /** When the overview was read (milliseconds since 1970), if later requests failed. */
   silentSince: number | undefined;
   samples: readonly Sample[];
 }
@@ -42,7 +46,7 @@ export function useLive(): Live {
   return live;
 }
 
-/** Which lists an activity speaks of. */
+/** The lists that an activity makes outdated. */
 function staleBy(action: string): string[] {
   const [noun] = action.split('.');
   switch (noun) {
@@ -61,7 +65,7 @@ function staleBy(action: string): string[] {
   return [];
 }
 
-/** Puts new lines before the known ones, without those that are known already. */
+/** Prepends new entries to the known ones, without duplicates. */
 export function mergeActivity(known: readonly ActivityEntry[], fresh: readonly ActivityEntry[], most: number): ActivityEntry[] {
   const seen = new Set(known.map((e) => e.id));
   return [...fresh.filter((e) => !seen.has(e.id)).reverse(), ...known].slice(0, most);
@@ -78,7 +82,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     queryKey: ['activity', 'first'],
     queryFn: ({ signal }) => body(api.GET('/activity', { params: { query: { limit: 100 } }, signal })),
     staleTime: Infinity,
-    // Without it the stream does not know where to begin.
+    // The stream needs the first entries to know where to start.
     refetchInterval: (q) => (q.state.data ? false : pollMs),
   });
   const known = activity ?? first.data;
@@ -106,7 +110,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
       }
       if (stale.size === 0 || Date.now() - refreshed < refreshMs) return;
       refreshed = Date.now();
-      // Names change rarely and are many; they come anew by themselves.
+      // Lists of names are long and change rarely. They are refreshed on their own.
       for (const key of stale) void client.invalidateQueries({ queryKey: [key], predicate: (q) => q.queryKey[1] !== 'names' });
       stale.clear();
     }, flushMs);

@@ -1,4 +1,4 @@
-/** Starts the console of the edge control plane. */
+/** The entry point of the edge control plane's console. */
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -17,7 +17,7 @@ const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 2_000,
-      // Waiting mends a lost connection or a full server, nothing else.
+      // Retrying helps only with a lost connection or an overloaded server.
       retry: (failures, error) => failures < 2 && error instanceof ApiError && (error.status === 0 || error.status === 503),
     },
     mutations: { retry: false },

@@ -1,18 +1,18 @@
-/** What the overview says of the counts of the control plane, besides the counts themselves. */
+/** Notes about the counts in the overview. */
 import { count, plural } from '../ui/number';
 import type { Overview } from './api';
 
 const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
 const of = (counts: Record<string, number>, ...states: string[]) => states.reduce((n, s) => n + (counts[s] ?? 0), 0);
 
-/** A value, and what is to be known about it. */
+/** A value with a note about it. */
 export interface Said {
   value: string;
   note: string | undefined;
   bad: boolean;
 }
 
-/** The ends of an update without the wanted version; a campaign counts all of them as failed. */
+/** The ends of an update without the requested version. A campaign counts all of them as failed. */
 export const failedEnds = ['failed', 'rejected', 'canceled', 'timed_out', 'rolled_back'];
 
 const joined = (...notes: (string | false)[]) => notes.filter(Boolean).join(', ') || undefined;
@@ -22,7 +22,7 @@ export function devicesNote(o: Pick<Overview, 'devices' | 'ota'>): Said {
   return { value: count(o.devices), note: failed ? plural(failed, 'failed update') : undefined, bad: failed > 0 };
 }
 
-/** Up is what an agent that is heard of says is running. */
+/** Only deployments whose agents are online and report them as running count as up. */
 export function deploymentsNote(o: Pick<Overview, 'deployments'>): Said {
   const failed = of(o.deployments, 'failed', 'denied');
   const unknown = of(o.deployments, 'unknown');
@@ -43,7 +43,7 @@ export function campaignsNote(o: Pick<Overview, 'campaigns'>): Said {
   };
 }
 
-/** Routes that fail are those that the control plane alerts about. */
+/** Routes are failing if the control plane has an alert for them. */
 export function routesNote(o: Pick<Overview, 'routes' | 'alerts'>): { note: string; bad: boolean } {
   const disabled = of(o.routes, 'disabled');
   const failing = of(o.alerts, 'route_failing', 'delivery_blocked');

@@ -1,4 +1,4 @@
-/** Choosing an org, for those who may see orgs. */
+/** The choice of an org, for callers who may see orgs. */
 import { useQuery } from '@tanstack/react-query';
 import { body } from '../ui/client';
 import { api, pageLimit, useMay } from './api';

@@ -1,4 +1,4 @@
-/** Tenants: made with their three tokens, and removed. */
+/** Tenants: created with their three tokens, and deleted. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { body, page } from '../ui/client';

@@ -1,4 +1,4 @@
-/** The fleet at a glance: counts by state, rates as they are now, what needs attention, what happened. */
+/** An overview of the fleet: counts by state, current rates, alerts, and activity. */
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { Link } from 'wouter';
@@ -23,7 +23,7 @@ const shownActivity = 10;
 
 export function OverviewPage() {
   const { overview, overviewError } = useLive();
-  // The dialog outlives the first steps: the site that it waits for ends them.
+  // The dialog stays open when the first steps disappear: the site that it waits for ends them.
   const [step, setStep] = useState<FirstStep>();
   if (overviewError !== undefined) {
     return (
@@ -138,7 +138,7 @@ function Rates({ overview }: { overview: Overview }) {
   );
 }
 
-/** As many alerts of a kind as are named; the others are counted. */
+/** The number of alerts per kind that are listed. The others are only counted. */
 const named = 3;
 
 function AlertsNow({ overview }: { overview: Overview }) {

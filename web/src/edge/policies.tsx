@@ -1,4 +1,4 @@
-/** Policy packs: which images sites may run, and a way to try one. */
+/** Policy packs: which images sites may run, with a test for images. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useCaller } from '../ui/access';
@@ -57,7 +57,7 @@ export function Policies() {
   const refresh = () => queries.invalidateQueries({ queryKey: ['policies'] });
   const path = (pack: PolicyPack) => ({ params: { path: { id: pack.id } } });
   const where = (pack: PolicyPack) => (pack.site_id ? 'its site' : 'every site of the fleet');
-  // Packs of the whole fleet bind every org; only who sees everything may change them.
+  // Packs of the whole fleet apply to every org. Only callers without an org may change them.
   const mine = (pack: PolicyPack) => caller.org_id === '' || pack.org_id === caller.org_id;
 
   const toggle = (pack: PolicyPack) =>

@@ -1,4 +1,4 @@
-/** Rates per second from two looks at the overview's minutes. */
+/** Rates per second from two readings of the overview's minutes. */
 import type { Overview } from './api';
 
 export interface Sample {
@@ -10,14 +10,15 @@ export interface Sample {
 }
 
 /**
- * What happened between two overviews, per second. Minutes that have left the
- * hour are in neither difference. Null when no time has passed.
+ * The rates between two overviews, per second. Minutes that have left the hour do not count.
+ * Returns null if no time has passed.
  */
 export function rateBetween(before: Overview, after: Overview): Sample | null {
   const seconds = (Date.parse(after.generated_at) - Date.parse(before.generated_at)) / 1000;
   if (!(seconds > 0)) return null;
   const was = new Map(before.rates.map((m) => [m.minute, m]));
-  // Of a minute that was not there then, all is new; those older than the last look were there, or were empty.
+  // A minute that is missing in the earlier overview is entirely new, unless it is older than that
+  // overview: then it was there, or was empty.
   const since = Date.parse(before.generated_at) - 120_000;
   const sum = { events: 0, delivered: 0, failed: 0 };
   for (const m of after.rates) {
@@ -32,16 +33,16 @@ export function rateBetween(before: Overview, after: Overview): Sample | null {
 }
 
 /**
- * The minutes (Unix seconds) that have ended within so many, oldest first. The present one is left
- * out: what it has so far would look like a fall. The answers have nothing of the one that began
- * before the span.
+ * The complete minutes (Unix seconds) within the last `span` minutes, oldest first. The current
+ * minute is omitted, since its incomplete count would look like a drop. The API does not return the
+ * minute that started before the span.
  */
 export function endedMinutes(now: number, span: number): number[] {
   const present = Math.floor(now / 60_000) * 60;
   return Array.from({ length: span - 1 }, (_, i) => present - (span - 1 - i) * 60);
 }
 
-/** The last hour by the minute: minutes in which nothing happened are missing in the answer. */
+/** The last hour by minute. Minutes without events are missing in the response. */
 export function lastHour(overview: Overview): { times: number[]; events: number[]; delivered: number[]; failed: number[] } {
   const by = new Map(overview.rates.map((m) => [Date.parse(m.minute) / 1000, m]));
   const times = endedMinutes(Date.parse(overview.generated_at), 60);

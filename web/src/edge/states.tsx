@@ -1,4 +1,4 @@
-/** The states of the edge control plane's objects, each with its tone. */
+/** The states of the edge control plane's objects, each with its colour. */
 import { Status, words, type Tone } from '../ui/status';
 import { Time } from '../ui/time';
 import type { ActivityEntry, Alert, AuditEntry, Campaign, CampaignDevice, DeadLetter, Route, Site } from './api';
@@ -10,7 +10,7 @@ export const SiteState = ({ status }: { status: Site['status'] }) => <Status ton
 
 const deployment: Record<Known['status'], Tone> = { pending: 'info', pulling: 'info', running: 'ok', stopped: 'idle', failed: 'bad', denied: 'bad', rolled_back: 'warn', unknown: 'warn' };
 
-/** How a deployment is as far as it is known; for what is not known, since when. */
+/** The known status of a deployment. If it is unknown, also since when. */
 export function DeploymentState({ deployment: d }: { deployment: Parameters<typeof known>[0] }) {
   const { status, last } = known(d);
   return (
@@ -28,7 +28,7 @@ export function DeploymentState({ deployment: d }: { deployment: Parameters<type
   );
 }
 
-/** A running campaign that waits for a person is shown as paused. */
+/** A running campaign that waits for a decision is shown as paused. */
 export function CampaignState({ campaign }: { campaign: Pick<Campaign, 'status' | 'paused_reason'> }) {
   if (campaign.status === 'running' && campaign.paused_reason) {
     return (
@@ -69,7 +69,7 @@ const routeStates: Record<Route['delivery']['state'], { tone: Tone; text: string
 };
 export const routeState = (route: Pick<Route, 'delivery'>) => routeStates[route.delivery.state].text;
 
-/** How deliveries over a route go, not only whether it is switched on. */
+/** The state of deliveries over a route, not only whether it is enabled. */
 export function RouteState({ route }: { route: Pick<Route, 'delivery'> }) {
   const { tone, text } = routeStates[route.delivery.state];
   return (
@@ -79,7 +79,7 @@ export function RouteState({ route }: { route: Pick<Route, 'delivery'> }) {
   );
 }
 
-/** Whether the last error is what is wrong now, rather than history. */
+/** Whether the last error is a current problem. */
 export const routeFails = (route: Pick<Route, 'delivery'>) => ['failing', 'circuit_open', 'blocked'].includes(route.delivery.state);
 
 export function Breaker({ state }: { state: string }) {

@@ -1,4 +1,4 @@
-/** The hypervisor daemon's API as this console uses it: client, types, access rule. */
+/** The client of the hypervisor daemon's API: types and access rules. */
 import access from '../api/hypervisor.access.gen.json';
 import bodies from '../api/hypervisor.bodies.gen.json';
 import type { components, paths } from '../api/hypervisor.gen';
@@ -29,7 +29,7 @@ export type VM = Schemas['VM'];
 export type VMEvent = Schemas['Event'];
 export type VMSpec = Schemas['VMSpec'];
 
-/** The token is in this page's memory only, and gone with a reload. */
+/** The token is only in this page's memory. A reload discards it. */
 export const session = createSession('hypervisor', inMemory());
 export const api = createClient<paths>(session, '/');
 
@@ -38,13 +38,16 @@ export const schemas = bodies as unknown as Record<keyof typeof bodies, Schema>;
 
 type OperationID = keyof typeof access;
 
-/** The contract's classes as the shared rule calls them; what the daemons of a fleet do is for nobody here. */
+/**
+ * Maps the contract's access classes to those of the shared rules. Operations of a fleet's daemons
+ * are for nobody here.
+ */
 const classes: Record<string, string> = { tenant: 'any', socket: 'any', admin: 'admin', node: 'nobody' };
 
 export const { useMay, Allowed } = createAccess<OperationID>(Object.fromEntries(Object.entries(access).map(([id, c]) => [id, classes[c] ?? 'nobody'])) as Record<OperationID, string>);
 
-/** Who is signed in, as the shared rule knows callers. */
+/** Converts the signed-in user to a caller of the shared rules. */
 export const callerOf = (me: Me): Caller => ({ subject: me.name, kind: 'token', role: me.admin ? 'admin' : 'tenant', org_id: me.tenant, expires_at: null });
 
-/** As many as one page of a list may have. */
+/** The maximum size of a page of a list. */
 export const pageLimit = 1000;

@@ -1,4 +1,4 @@
-/** Whether a token is needed, who is signed in, and which page belongs to which address. */
+/** Sign-in, and the routes to the pages. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useCallback, useEffect, type ReactNode } from 'react';
 import { Link, Route, Switch } from 'wouter';
@@ -25,7 +25,9 @@ import { VMs } from './vms/list';
 
 const service = 'Hypervisor';
 
-/** Asks the daemon something with a token, or with none; says whether it answered. */
+/**
+ * Sends a request to the daemon, with or without a token. Returns whether the daemon accepted it.
+ */
 async function admitted(token?: string): Promise<boolean> {
   let response: Response;
   try {
@@ -41,9 +43,10 @@ async function admitted(token?: string): Promise<boolean> {
 export function App() {
   const token = useToken(session);
   const queries = useQueryClient();
-  // A daemon without credentials, or that knows this browser's certificate, lets everybody in.
+  // A daemon without credentials, or one that accepts this browser's certificate, lets everybody
+  // in.
   const open = useQuery({ queryKey: ['open'], queryFn: () => admitted(), staleTime: Infinity, refetchOnWindowFocus: false });
-  // Nothing that one caller was shown may be seen by the next.
+  // Data of one user must not be visible to the next.
   useEffect(() => {
     if (!token) queries.removeQueries({ predicate: (q) => q.queryKey[0] !== 'open' });
   }, [token, queries]);
@@ -150,7 +153,7 @@ function Pages() {
   );
 }
 
-/** The audit log is for admins; to others its page is not there. */
+/** Only admins can see the audit log. For others, its page does not exist. */
 function AdminsOnly({ children }: { children: ReactNode }) {
   return useMay()('ListAudit') ? children : <NotHere />;
 }

@@ -1,4 +1,4 @@
-/** Who changed what on this host. */
+/** The audit log of this host. */
 import { page } from '../ui/client';
 import { Copyable } from '../ui/copy';
 import { Card } from '../ui/facts';

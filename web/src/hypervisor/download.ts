@@ -1,7 +1,7 @@
 /**
- * Saves what only an authorized request gets: a link cannot carry the token. Where
- * the browser can write to a file as it comes, size does not matter; elsewhere it is
- * held in memory first.
+ * Downloads a file with an authorized request, since a link cannot carry the token. If the browser
+ * can write to files directly, the size does not matter. Otherwise the file is first held in
+ * memory.
  */
 import { errorFrom, unreachable } from '../ui/client';
 import { session } from './api';
@@ -14,7 +14,7 @@ export async function download(path: string, name: string): Promise<void> {
   try {
     file = await pick?.call(window, { suggestedName: name });
   } catch (e) {
-    if (e instanceof DOMException && e.name === 'AbortError') return; // nobody chose a file
+    if (e instanceof DOMException && e.name === 'AbortError') return; // the user cancelled the dialog
     throw e;
   }
   const token = session.token();

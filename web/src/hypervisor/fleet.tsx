@@ -1,4 +1,4 @@
-/** The hosts that report to this daemon, and the VMs of all of them. */
+/** The hosts that report to this daemon, and their VMs. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { body, reason } from '../ui/client';
 import { Card, Tags } from '../ui/facts';

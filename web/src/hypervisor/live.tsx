@@ -1,4 +1,6 @@
-/** The host and what is under way on it, read every few seconds; whoever waits for an operation is told of its end. */
+/**
+ * The host and its operations, polled every few seconds, and messages about operations that end.
+ */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { createContext, use, useEffect, useMemo, useRef, type ReactNode } from 'react';
 import { ApiError, body } from '../ui/client';
@@ -11,13 +13,13 @@ const pollMs = 3_000;
 
 export interface Live {
   state: StreamState;
-  /** Undefined until they are read. */
+  /** Undefined until the first reading. */
   host: Host | undefined;
   /** Newest first. */
   operations: readonly Operation[] | undefined;
-  /** When they were read (milliseconds since 1970). */
+  /** When host and operations were read (milliseconds since 1970). */
   readAt: number;
-  /** Why nothing was ever read. */
+  /** Why there has been no reading yet. */
   error: unknown;
   retry: () => void;
 }
@@ -35,7 +37,7 @@ async function read(signal: AbortSignal): Promise<{ host: Host; operations: Oper
   return { host, operations };
 }
 
-/** Says how operations ended that were seen under way, and has what they changed read anew. */
+/** Reports the end of operations that were seen in progress, and refreshes what they changed. */
 function useEnds(operations: readonly Operation[] | undefined): void {
   const queries = useQueryClient();
   const waiting = useRef<ReadonlySet<string>>(new Set());

@@ -1,4 +1,4 @@
-/** What is under way, and what has ended within a day. */
+/** Operations in progress, and those that ended within the last day. */
 import { useQueryClient } from '@tanstack/react-query';
 import { Link } from 'wouter';
 import { reason } from '../ui/client';

@@ -1,4 +1,7 @@
-/** The host at a glance: what it can run, what is left of it, its VMs by state, what is under way, the fleet in a line. */
+/**
+ * An overview of the host: capacity, free resources, VMs by state, operations, and a summary of the
+ * fleet.
+ */
 import { useQuery } from '@tanstack/react-query';
 import { Link } from 'wouter';
 import { body } from '../ui/client';
@@ -64,7 +67,7 @@ function Tiles({ host }: { host: Host | undefined }) {
   );
 }
 
-/** A bar with its numbers beside it. */
+/** A bar with its numbers next to it. */
 export function Share({ label, all, free, text = count }: { label: string; all: number; free: number; text?: (n: number) => string }) {
   const { used, share, over } = given(all, free);
   return (

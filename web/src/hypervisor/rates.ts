@@ -1,13 +1,13 @@
 /**
- * What a VM uses per second, from two readings of its counters. They begin anew when
- * the VM starts: what went back has no rate until the next reading.
+ * The usage of a VM per second, from two readings of its counters. Counters restart with the VM. A
+ * counter that has decreased has no rate until the next reading.
  */
 import type { Metrics } from './api';
 
 export interface Sample {
-  /** Unix seconds, of the daemon. */
+  /** Unix seconds by the daemon's clock. */
   at: number;
-  /** Percent of one processor; null while it is not known. */
+  /** Percent of one processor, or null if it is unknown. */
   cpu: number | null;
   memoryMiB: number;
   /** Kilobytes (1000) per second. */
@@ -21,10 +21,10 @@ export interface Sample {
 export const pollMs = 2_000;
 export const mostSamples = 150;
 
-/** Shorter times make rates jump. */
+/** The minimum time between two readings, in seconds. Shorter times make rates inaccurate. */
 const shortest = 0.5;
 
-/** Null when the readings are too near, or the second is not the later one. */
+/** Returns null if the readings are too close together or out of order. */
 export function sampleOf(before: Metrics | undefined, after: Metrics): Sample | null {
   const at = Date.parse(after.at) / 1000;
   const seconds = before ? at - Date.parse(before.at) / 1000 : undefined;

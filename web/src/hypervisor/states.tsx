@@ -1,4 +1,7 @@
-/** The states of VMs, operations, images and nodes, each with its word and its tone, and what one may do in each. */
+/**
+ * The states of VMs, operations, images and nodes with their texts and colours, and the actions
+ * that each state allows.
+ */
 import { Status, type Tone } from '../ui/status';
 import type { Image, Node, Operation, State } from './api';
 
@@ -21,19 +24,19 @@ const verbs: Record<State, readonly Verb[]> = {
   starting: ['stop', 'delete'],
   running: ['stop', 'pause', 'clone', 'delete'],
   paused: ['resume', 'stop', 'clone', 'delete'],
-  // To stop again is how one loses patience: with force.
+  // A second stop can be forced.
   stopping: ['stop', 'delete'],
-  // Deleting may have ended with the daemon, half done.
+  // A deletion may have been interrupted when the daemon stopped.
   deleting: ['delete'],
 };
 
-/** What makes sense in a state; the daemon has the last word. */
+/** The actions that make sense in a state. The daemon makes the final decision. */
 export const may = (state: State, verb: Verb) => verbs[state].includes(verb);
 
-/** Whether the VM has a console, an agent and figures now. */
+/** Whether the VM currently has a console, an agent and metrics. */
 export const alive = (state: State) => state === 'running' || state === 'paused';
 
-/** Whether the VM's disk is at rest, so that another can be put in its place, or shared. */
+/** Whether the VM's disk is not in use, so that it can be replaced or shared. */
 export const atRest = (state: State) => state === 'stopped' || state === 'failed';
 
 const operationTones: Record<Operation['state'], Tone> = { queued: 'idle', running: 'info', succeeded: 'ok', failed: 'bad', cancelled: 'warn' };
@@ -44,10 +47,10 @@ export const underWay = (o: Operation) => o.state === 'queued' || o.state === 'r
 
 const kinds: Record<string, string> = { backup: 'Backup', restore: 'Restore', clone: 'Clone', 'image.add': 'Image' };
 
-/** What an operation does, in a word or two. */
+/** A short description of an operation. */
 export const operationTitle = (o: Operation) => `${kinds[o.kind] ?? o.kind}${o.image ? ` ${o.image}` : ''}`;
 
-/** Whether an image is what its signer made. */
+/** The result of verifying an image's signature. */
 export function signatureText(image: Pick<Image, 'signature_valid'>): { tone: Tone; text: string } {
   if (image.signature_valid === null) return { tone: 'idle', text: 'none' };
   return image.signature_valid ? { tone: 'ok', text: 'valid' } : { tone: 'bad', text: 'not valid' };

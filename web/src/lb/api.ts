@@ -1,4 +1,4 @@
-/** The load balancer's API as this console uses it. */
+/** The client of the load balancer's API. */
 import type { components, paths } from '../api/lb.gen';
 import { createClient } from '../ui/client';
 import { createSession, inMemory } from '../ui/session';
@@ -10,6 +10,6 @@ export type History = Schemas['History'];
 export type Node = Schemas['Node'];
 export type VIP = Schemas['VIP'];
 
-/** The key is in this page's memory only, and gone with a reload. */
+/** The key is only in this page's memory. A reload discards it. */
 export const session = createSession('lb', inMemory());
 export const api = createClient<paths>(session);

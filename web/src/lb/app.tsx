@@ -1,4 +1,4 @@
-/** Whether a key is needed, who is signed in, and which page belongs to which address. */
+/** Sign-in, and the routes to the pages. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useCallback, useEffect } from 'react';
 import { Link, Route, Switch } from 'wouter';
@@ -23,7 +23,7 @@ import { VIPs } from './vips/list';
 
 const service = 'Load balancer';
 
-/** Asks the node something with a key, or with none; says whether it answered. */
+/** Sends a request to the node, with or without a key. Returns whether the node accepted it. */
 async function admitted(key?: string): Promise<boolean> {
   let response: Response;
   try {
@@ -39,9 +39,9 @@ async function admitted(key?: string): Promise<boolean> {
 export function App() {
   const token = useToken(session);
   const queries = useQueryClient();
-  // A node without keys, or that knows this browser's certificate, lets everybody in.
+  // A node without keys, or one that accepts this browser's certificate, lets everybody in.
   const open = useQuery({ queryKey: ['open'], queryFn: () => admitted(), staleTime: Infinity, refetchOnWindowFocus: false });
-  // Nothing that one caller was shown may be seen by the next.
+  // Data of one user must not be visible to the next.
   useEffect(() => {
     if (!token) queries.removeQueries({ queryKey: ['node'] });
   }, [token, queries]);

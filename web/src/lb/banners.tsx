@@ -1,4 +1,4 @@
-/** What an operator must know on whatever page they are. */
+/** Notices that operators must see on every page. */
 import { Notice } from '../ui/notice';
 import { Silent } from '../ui/silent';
 import { DateTime } from '../ui/time';

@@ -1,4 +1,4 @@
-/** The sessions with BGP peers, and what is announced over them. */
+/** The sessions with BGP peers, and the addresses announced over them. */
 import { Link } from 'wouter';
 import { Card } from '../ui/facts';
 import { Empty } from '../ui/notice';

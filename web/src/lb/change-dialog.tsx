@@ -1,4 +1,4 @@
-/** The commands that change a backend, ready to copy, each with what would remain. */
+/** The commands that change a backend, ready to copy, each with what would remain in service. */
 import { useId, useState, type ReactNode } from 'react';
 import { CopyBox } from '../ui/copy';
 import { Dialog } from '../ui/dialog';
@@ -13,12 +13,12 @@ import { backendState } from './states';
 
 const most = 1000;
 
-/** What is said of weights that the command does not take. */
+/** The error for a weight that the command does not accept. */
 function wrongWeight(text: string): string | undefined {
   return /^\d{1,4}$/.test(text) && Number(text) <= most ? undefined : `Must be a whole number from 0 to ${most}.`;
 }
 
-/** Follows the readings while it is open, so that what would remain is true. */
+/** Follows the readings while it is open, so that the remaining capacity is current. */
 export function ChangeDialog({ backend, onClose }: { backend: BackendOf; onClose: () => void }) {
   const { reading } = useLive();
   return (
@@ -124,7 +124,7 @@ function Left({ all }: { all: readonly Remaining[] }) {
   );
 }
 
-/** What a list of backends needs: the action of its rows, and the dialog that it opens. */
+/** For lists of backends: the action of the rows, and the dialog that it opens. */
 export function useChanges(): { actions: (backend: BackendOf) => { label: string; run: () => void }[]; dialog: ReactNode } {
   const [open, setOpen] = useState<BackendOf>();
   return {

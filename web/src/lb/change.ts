@@ -1,6 +1,6 @@
 /**
- * What an operator would change about a backend: the commands for it, and what would remain. The
- * console itself changes nothing.
+ * The commands to change a backend, and their effect on the VIPs. The console itself changes
+ * nothing.
  */
 import { shellWord } from '../ui/shell-word';
 import type { Backend, Node, VIP } from './api';
@@ -8,7 +8,7 @@ import { bracketed } from './links';
 
 type Target = Pick<Backend, 'address' | 'port'>;
 
-/** A backend as the commands name it. */
+/** A backend in the form that the commands accept. */
 export const backendArgument = (b: Target) => `${bracketed(b.address)}:${b.port}`;
 
 export interface Commands {
@@ -17,7 +17,9 @@ export interface Commands {
   weight: string;
 }
 
-/** The commands of `mainstay lb`. The weight changes at one VIP, or at all that the backend serves. */
+/**
+ * The commands of `mainstay lb`. The weight changes at one VIP, or at all that the backend serves.
+ */
 export function commands(b: Target, weight: string, server: string, vip?: string): Commands {
   const at = shellWord(backendArgument(b));
   const to = `--server ${shellWord(server)}`;
@@ -28,19 +30,19 @@ export function commands(b: Target, weight: string, server: string, vip?: string
   };
 }
 
-/** Whether an orchestrator drains a backend, at its port or at all of them. */
+/** Whether an orchestrator drains a backend, on its port or on all ports. */
 export const isOrchestratorDrained = (b: Target, node: Pick<Node, 'orchestratorDrains'>) => {
   const names = [backendArgument(b), backendArgument({ ...b, port: 0 })];
   return node.orchestratorDrains.some((d) => d.backends.some((name) => names.includes(name)));
 };
 
-/** What a VIP has left for new connections. */
+/** The capacity that remains for new connections to a VIP. */
 export interface Remaining {
   vip: string;
-  /** Backends that would take new connections, and all. */
+  /** The number of backends that would take new connections, and of all backends. */
   takers: number;
   total: number;
-  /** Their share of the weight of all (0 to 1). */
+  /** Their share of the total weight (0 to 1). */
   share: number;
 }
 
@@ -55,14 +57,19 @@ function remaining(vip: string, rows: readonly Row[]): Remaining {
   return { vip, takers: takers.length, total: rows.length, share: rows.length > 0 ? weight(takers) / weight(rows) : 0 };
 }
 
-/** What each VIP that the backend serves would have left if it took new connections, or no more. */
+/**
+ * What remains at each VIP that the backend serves if it takes new connections, or stops doing so.
+ */
 export function remainingIf(vips: readonly Pick<VIP, 'name' | 'backends'>[], id: number, takes: boolean): Remaining[] {
   return vips
     .filter((v) => v.backends.some((b) => b.id === id))
     .map((v) => remaining(v.name, v.backends.map((b) => ({ takes: b.id === id ? takes : b.state === 'healthy', weight: b.weight }))));
 }
 
-/** The share of a VIP's new connections that a weight gives a backend; nothing while it takes none. */
+/**
+ * The share of a VIP's new connections that a backend gets with a weight. Undefined while it takes
+ * none.
+ */
 export function shareWith(vip: Pick<VIP, 'backends'>, id: number, weight: number): number | undefined {
   const takers = vip.backends.filter((b) => b.state === 'healthy');
   if (!takers.some((b) => b.id === id)) return undefined;

@@ -9,7 +9,7 @@ import { useLive } from './live';
 import { bitRate } from './rates';
 import { BackendState, backendState } from './states';
 
-/** A backend as it serves one VIP, by the VIP's name. */
+/** A backend of one VIP, with the VIP's name. */
 export type BackendOf = Backend & { vip: string };
 
 function BackendName({ backend: b }: { backend: Backend }) {
@@ -21,7 +21,7 @@ function BackendName({ backend: b }: { backend: Backend }) {
   );
 }
 
-/** withVIP is for lists of all VIPs' backends. */
+/** `withVIP` adds the VIP's column, for lists of the backends of all VIPs. */
 export function useBackendColumns({ withVIP = false } = {}): readonly Column<BackendOf>[] {
   const { now } = useLive();
   return useMemo(() => {

@@ -1,4 +1,7 @@
-/** The node as it is now, read every few seconds, and what happened since this page was opened. */
+/**
+ * The current state of the node, polled every few seconds, and its rates since this page was
+ * opened.
+ */
 import { useQuery } from '@tanstack/react-query';
 import { createContext, use, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import { ApiError, body } from '../ui/client';
@@ -7,24 +10,24 @@ import { api } from './api';
 import { ratesBetween, type Past, type Rates, type Reading } from './rates';
 
 const pollMs = 2_000;
-/** A node with many backends answers with megabytes: it is asked less often. */
+/** A node with many backends answers with megabytes, so it is polled less often. */
 const manyBackends = 2_000;
 const slowPollMs = 10_000;
-/** Ten minutes of samples, each of which has the rates of every VIP. */
+/** Ten minutes of samples. Each has the rates of every VIP. */
 const mostSamples = 300;
-/** A daemon that takes the question and says nothing is as good as none. */
+/** A daemon that accepts a request but does not answer in this time counts as down. */
 const answerMs = 30_000;
 
 export interface Live {
   state: StreamState;
-  /** Undefined until it is read. */
+  /** Undefined until the first reading. */
   reading: Reading | undefined;
-  /** Why nothing was ever read. */
+  /** Why there has been no reading yet. */
   error: unknown;
   retry: () => void;
   /** Oldest first. */
   samples: readonly Past[];
-  /** The last sample, of backends and reasons too. */
+  /** The last sample, which also has the rates of backends and drop reasons. */
   now: Rates | undefined;
 }
 
@@ -47,7 +50,7 @@ function pollEvery(reading: Reading | undefined): number {
   return backends > manyBackends ? slowPollMs : pollMs;
 }
 
-export function LiveProvider({ onLocked, children }: { /** The node has come to ask for a key. */ onLocked: () => void; children: ReactNode }) {
+export function LiveProvider({ onLocked, children }: { /** Called when the node starts to require a key. */ onLocked: () => void; children: ReactNode }) {
   const query = useQuery({ queryKey: ['node'], queryFn: ({ signal }) => read(signal), refetchInterval: (q) => pollEvery(q.state.data), refetchOnWindowFocus: true });
   const { data: reading, error, refetch } = query;
   const [samples, setSamples] = useState<readonly Past[]>([]);

@@ -1,4 +1,4 @@
-/** Starts the console of the load balancer. */
+/** The entry point of the load balancer's console. */
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -12,7 +12,7 @@ applyTheme();
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
-      // Waiting mends a lost connection or a full server, nothing else.
+      // Retrying helps only with a lost connection or an overloaded server.
       retry: (failures, error) => failures < 2 && error instanceof ApiError && (error.status === 0 || error.status === 503),
     },
   },

@@ -1,4 +1,4 @@
-/** The node itself: interface, mode, configuration, flow table, drains of orchestrators. */
+/** The node: interface, mode, configuration, flow table, and drains of orchestrators. */
 import { Card, Facts } from '../ui/facts';
 import { count } from '../ui/number';
 import { Page } from '../ui/page';

@@ -1,4 +1,4 @@
-/** The node at a glance: VIPs and their backends, rates as they are now, what is dropped. */
+/** An overview of the node: VIPs and their backends, current rates, and drops. */
 import { Link } from 'wouter';
 import { Card, Tile } from '../ui/facts';
 import { Empty } from '../ui/notice';
@@ -17,7 +17,7 @@ import { bitRate, type Past, type Reading, type Traffic } from './rates';
 import { nodeState, tally, worstFirst } from './states';
 import { useVIPColumns } from './vips/columns';
 
-/** What is dropped and how often; the last sample is the present. */
+/** The reasons and rates of drops. The rates are those of the last sample. */
 export function Drops({ reading }: { reading: Reading }) {
   const { now } = useLive();
   const reasons = Object.entries(reading.node.drops).sort(([a, n], [b, m]) => m - n || a.localeCompare(b));
@@ -57,7 +57,7 @@ export function Drops({ reading }: { reading: Reading }) {
   );
 }
 
-/** A few rows of what may be thousands. */
+/** The number of rows shown of possibly thousands. */
 const shown = 10;
 
 const ofNode = (sample: Past) => sample;
@@ -99,7 +99,7 @@ export function Overview() {
   );
 }
 
-/** Which backends get no new flows, and why; nothing while there are none. */
+/** The backends that get no new flows, and why. Renders nothing if there are none. */
 function Unhealthy({ vips }: { vips: readonly VIP[] }) {
   const columns = useBackendColumns({ withVIP: true }).filter((c) => ['backend', 'vip', 'state', 'detail'].includes(c.id));
   const of = (state: Backend['state']): BackendOf[] => vips.flatMap((v) => v.backends.filter((b) => b.state === state).map((b) => ({ ...b, vip: v.name })));
@@ -130,7 +130,7 @@ function Tiles({ reading }: { reading?: Reading }) {
   const unserved = vips.filter((v) => tally(v.backends).healthy === 0).length;
   const up = node.bgp.filter((s) => s.state === 'established').length;
   const dropped = Object.values(node.drops).reduce((a, b) => a + b, 0);
-  // What is longer does not fit beside each other.
+  // Longer texts do not fit side by side.
   const small = backends.total < 1000;
   const troubles = [backends.down && `${count(backends.down)} down`, backends.draining && `${count(backends.draining)} draining`].filter(Boolean).join(', ');
   const perSecond = (kind: keyof Traffic) => (now ? `${short(now[kind])}/s` : '…');

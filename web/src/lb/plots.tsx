@@ -1,4 +1,7 @@
-/** Traffic in the last hour: by the minute as the node remembers it, and finer since this page was opened. */
+/**
+ * Traffic of the last hour: per minute from the node's history, and in finer steps since this page
+ * was opened.
+ */
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { body } from '../ui/client';
@@ -10,7 +13,7 @@ import { withHistory, type Past, type Traffic } from './rates';
 
 const historyEveryMs = 60_000;
 
-/** The last hour of a VIP, or of the node. Undefined until it is read. */
+/** The last hour of a VIP or of the node. Undefined until it is loaded. */
 function useHistory(vip: string | undefined) {
   const { data } = useQuery({
     queryKey: ['history', vip ?? ''],
@@ -24,15 +27,15 @@ function useHistory(vip: string | undefined) {
   return data;
 }
 
-/** As high as the plot that follows, so that the page does not jump. */
+/** Has the height of the plot that replaces it, so that the page does not jump. */
 const Measuring = () => (
   <p className="muted" style={{ minHeight: 206 }}>
     Measuring. The first rates are there in a few seconds.
   </p>
 );
 
-/** `of` must be the same function as long as it picks the same. */
-export function TrafficPlots({ whose, of, vip }: { /** As in "of the node". */ whose: string; of: (sample: Past) => Traffic | undefined; /** The VIP's name; the node when absent. */ vip?: string }) {
+/** `of` must keep its identity as long as it selects the same data. */
+export function TrafficPlots({ whose, of, vip }: { /** As in "of the node". */ whose: string; of: (sample: Past) => Traffic | undefined; /** The VIP's name. Undefined means the node. */ vip?: string }) {
   const { samples } = useLive();
   const past = useHistory(vip);
   const { times, packets, flows } = useMemo(() => {

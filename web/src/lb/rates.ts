@@ -1,23 +1,26 @@
 /**
- * Rates per second from two readings of the node's counters. Counters outlive the
- * daemon but not the configuration: one that is new, or that went back, has no
- * rate until the next reading, since nobody knows from where it began.
+ * Rates per second from two readings of the node's counters. Counters outlive the daemon, but not
+ * changes of the configuration. A counter that is new, or that has decreased, has no rate until the
+ * next reading, since its starting value is unknown.
  */
 import type { History, Node, VIP } from './api';
 
 export interface Reading {
-  /** Unix seconds, of this browser. */
+  /** Unix seconds by this browser's clock. */
   at: number;
   vips: readonly VIP[];
   node: Node;
 }
 
-/** Of a VIP, or of all together. */
+/** The traffic of a VIP, or of the whole node. */
 export interface Traffic {
   packets: number;
   bytes: number;
   flows: number;
-  /** Packets that no backend got: of a VIP those that were for it, of all together whatever the node dropped. */
+  /**
+   * Packets that no backend got. For a VIP, only packets for it; for the node, everything that it
+   * dropped.
+   */
   dropped: number;
 }
 
@@ -26,28 +29,31 @@ export interface BackendRates {
   bytes: number;
 }
 
-/** What is kept of a sample that is not the last one. */
+/** The part of a sample that is kept when a newer one arrives. */
 export interface Past extends Traffic {
   at: number;
   vips: ReadonlyMap<string, Traffic>;
 }
 
-/** What happened between two readings, per second. Nothing stands for what is not known. */
+/** Rates per second between two readings. Entries whose rate is unknown are missing. */
 export interface Rates extends Past {
-  /** By id: a backend that serves several VIPs is counted once. */
+  /** By ID. A backend that serves several VIPs is counted once. */
   backends: ReadonlyMap<number, BackendRates>;
   drops: ReadonlyMap<string, number>;
 }
 
-/** Shorter times make rates jump, since the two readings take some time themselves. */
+/**
+ * The minimum time between two readings, in seconds. Shorter times make rates inaccurate, since a
+ * reading itself takes some time.
+ */
 const shortest = 0.5;
 
-/** Null when too little time has passed. */
+/** Returns null if too little time has passed. */
 export function ratesBetween(before: Reading, after: Reading): Rates | null {
   const seconds = after.at - before.at;
   if (!(seconds >= shortest)) return null;
 
-  /** The rates of one thing's counters; undefined unless all went up, or stayed. */
+  /** The rates of one set of counters, or undefined if any of them has decreased. */
   const rates = <K extends string>(was: Record<K, number> | undefined, is: Record<K, number>): Record<K, number> | undefined => {
     if (!was) return undefined;
     const keys = Object.keys(is) as K[];
@@ -83,15 +89,15 @@ export function ratesBetween(before: Reading, after: Reading): Rates | null {
   };
 }
 
-/** A moment of a plot; undefined stands for what is not known. */
+/** A point of a plot. `traffic` is undefined if it is unknown. */
 export interface Moment {
   at: number;
   traffic: Traffic | undefined;
 }
 
 /**
- * What the node remembers, and then what this page has measured, in this browser's time. Where
- * nothing is known in between, a moment says so, which breaks the line.
+ * The node's history followed by this page's measurements, in this browser's time. A gap without
+ * data gets a point without traffic, which interrupts the line.
  */
 export function withHistory(history: History, answeredAt: number, measured: readonly Moment[]): Moment[] {
   const ahead = Math.round(answeredAt - Date.parse(history.now) / 1000);
@@ -105,11 +111,11 @@ export function withHistory(history: History, answeredAt: number, measured: read
   };
   for (const { at, ...traffic } of history.points) {
     const moment = Date.parse(at) / 1000 + ahead;
-    // What this page has measured is finer.
+    // This page's measurements are finer.
     if (moment + step > begins) break;
     add(moment, traffic, step);
   }
-  // Up to two steps may have ended, or begun, since the last that was kept.
+  // Up to two steps may have ended or started since the last point of the history.
   for (const { at, traffic } of measured) add(at, traffic, 3 * step);
   return moments;
 }
@@ -123,13 +129,13 @@ function scaled(n: number): [text: string, prefix: string] {
   return [digits.format(n), steps[i] ?? ''];
 }
 
-/** Bytes a second as network people say them: 1500 is "12 kbit/s". */
+/** A bit rate as is usual for networks: 1500 bytes per second are "12 kbit/s". */
 export function bitRate(bytesPerSecond: number): string {
   const [n, prefix] = scaled(bytesPerSecond * 8);
   return `${n} ${prefix}bit/s`;
 }
 
-/** 1500 is "1.5 kB". */
+/** A number of bytes for display: 1500 is "1.5 kB". */
 export function byteCount(bytes: number): string {
   const [n, prefix] = scaled(bytes);
   return `${n} ${prefix}B`;

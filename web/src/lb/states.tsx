@@ -1,10 +1,10 @@
-/** The states of VIPs, backends and sessions, each with its word and its tone. */
+/** The states of VIPs, backends and sessions, each with its text and colour. */
 import { Status, type Tone } from '../ui/status';
 import type { Backend, BGPSession, Node, VIP } from './api';
 
 const backendTones: Record<Backend['state'], Tone> = { healthy: 'ok', draining: 'warn', down: 'bad' };
 
-/** Says who drains: an operator, whose drain ends with the daemon, or an orchestrator. */
+/** Includes who drains: an operator, whose drain ends with the daemon, or an orchestrator. */
 export function backendState(b: Pick<Backend, 'state' | 'adminDraining'>): string {
   return b.state === 'draining' ? `draining (${b.adminDraining ? 'operator' : 'orchestrator'})` : b.state;
 }
@@ -27,7 +27,7 @@ export function tally(backends: readonly Pick<Backend, 'state'>[]): Tally {
   return { total: backends.length, healthy: of('healthy'), draining: of('draining'), down: of('down') };
 }
 
-/** A VIP without a healthy backend turns new connections away. */
+/** A VIP without a healthy backend takes no new connections. */
 export function vipTone(t: Tally): Tone {
   return t.healthy === 0 ? 'bad' : t.healthy < t.total ? 'warn' : 'ok';
 }
@@ -45,12 +45,12 @@ export function VIPState({ vip }: { vip: Pick<VIP, 'backends'> }) {
 
 const badness: Record<Tone, number> = { bad: 0, warn: 1, ok: 2, info: 3, idle: 4 };
 
-/** VIPs in trouble first, otherwise as they are configured. */
+/** VIPs with problems first, otherwise in the configured order. */
 export function worstFirst(vips: readonly VIP[]): VIP[] {
   return [...vips].sort((a, b) => badness[vipTone(tally(a.backends))] - badness[vipTone(tally(b.backends))]);
 }
 
-/** Whether the node does what it is there for. What is missing stands in the banner. */
+/** Whether the node is balancing. The banner says what is missing. */
 export function nodeState(node: Pick<Node, 'attached' | 'notReady'>, vips: readonly { backends: readonly Pick<Backend, 'state'>[] }[]): { tone: Tone; text: string } {
   if (node.notReady) return { tone: 'bad', text: node.attached ? 'not ready' : 'not balancing' };
   if (vips.length === 0) return { tone: 'idle', text: 'no VIPs' };

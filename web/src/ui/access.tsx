@@ -1,6 +1,6 @@
 /**
- * Who may do what: the access classes of the contract (`x-access`), applied to
- * whoever is signed in. What one may not do is not shown.
+ * Authorization in the consoles: the access classes of the contract (`x-access`), applied to the
+ * signed-in caller. Operations that the caller may not use are hidden.
  */
 import { createContext, use, type ReactNode } from 'react';
 
@@ -8,12 +8,12 @@ export interface Caller {
   subject: string;
   kind: string;
   role: string;
-  /** Empty for callers that see everything. */
+  /** Empty for callers that can see all organizations. */
   org_id: string;
   expires_at: string | null;
 }
 
-/** The authorization table of the services, as far as people are concerned. */
+/** The authorization table of the services, for human callers. */
 export function admits(access: string | undefined, caller: Pick<Caller, 'role' | 'org_id'>): boolean {
   const global = caller.org_id === '';
   const admin = caller.role === 'admin';
@@ -32,7 +32,7 @@ export function admits(access: string | undefined, caller: Pick<Caller, 'role' |
     case 'global-admin':
       return global && admin;
   }
-  // A class that is not known here is not granted.
+  // Unknown classes are denied.
   return false;
 }
 
@@ -48,7 +48,7 @@ export function useCaller(): Caller {
   return caller;
 }
 
-/** Binds the rule to one contract's operations. */
+/** Applies the rules to the operations of one contract. */
 export function createAccess<Operation extends string>(classes: Record<Operation, string>) {
   function useMay(): (operation: Operation) => boolean {
     const caller = useCaller();

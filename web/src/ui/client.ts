@@ -1,6 +1,6 @@
 /**
- * Calls to a service's API. Every failure, of the network too, arrives as an
- * ApiError with a sentence for people. A 401 ends the session.
+ * The client for a service's API. Every failure, including network errors, is thrown as an ApiError
+ * with a message for people. A 401 ends the session.
  */
 import createFetchClient, { type Client, type Middleware } from 'openapi-fetch';
 import { nextCursor, type Page } from './paging';
@@ -8,14 +8,14 @@ import type { Session } from './session';
 
 export class ApiError extends Error {
   constructor(
-    /** HTTP status; 0 when there was no answer. */
+    /** HTTP status, or 0 if there was no response. */
     readonly status: number,
     readonly code: string,
     message: string,
-    /** The part of the input that is wrong, as in `targets.labels`. */
+    /** The invalid part of the input, as in `targets.labels`. */
     readonly field?: string,
     readonly requestId?: string,
-    /** The limit of the service's policy that would be exceeded. */
+    /** The limit of the service's policy that the request would exceed. */
     readonly limit?: string,
   ) {
     super(message);
@@ -23,7 +23,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Says in one sentence what went wrong. */
+/** Describes an error in one sentence. */
 export function reason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
@@ -37,8 +37,9 @@ interface ErrorParts {
 }
 
 /**
- * The parts of an error's body, of any service's: `{error: {code, message, …}}`, `{error: message, code, …}`,
- * `{error: message}`, `{detail: message}`, `{success: false, data: null, error: message}`.
+ * The parts of an error's body, for all services: `{error: {code, message, …}}`,
+ * `{error: message, code, …}`, `{error: message}`, `{detail: message}`,
+ * `{success: false, data: null, error: message}`.
  */
 function partsOf(body: unknown): ErrorParts | undefined {
   if (typeof body !== 'object' || body === null) return undefined;
@@ -47,7 +48,7 @@ function partsOf(body: unknown): ErrorParts | undefined {
   return typeof parts.message === 'string' && parts.message !== '' ? parts : undefined;
 }
 
-/** Reads the answer to a request that failed. */
+/** Converts the response to a failed request. */
 export async function errorFrom(response: Response): Promise<ApiError> {
   const text = await response.text();
   const id = response.headers.get('X-Request-Id') ?? undefined;
@@ -55,7 +56,7 @@ export async function errorFrom(response: Response): Promise<ApiError> {
   try {
     parts = partsOf(JSON.parse(text));
   } catch {
-    // A proxy between the browser and the service may answer in its own words.
+    // A proxy between the browser and the service may answer in another format.
   }
   if (!parts) return new ApiError(response.status, 'unexpected', `The server answered ${response.status} ${response.statusText}`.trim() + '.', undefined, id);
   return new ApiError(response.status, parts.code ?? '', parts.message ?? '', parts.field, parts.request_id ?? id, parts.limit);
@@ -77,7 +78,7 @@ export function createClient<Paths extends object>(session: Session, baseUrl = '
       throw await errorFrom(response);
     },
     onError({ error }) {
-      // Only what fetch itself throws: a cancelled request stays what it is.
+      // Handles only errors of fetch itself. Cancelled requests stay AbortErrors.
       return error instanceof DOMException && error.name === 'AbortError' ? error : unreachable();
     },
   };
@@ -85,7 +86,7 @@ export function createClient<Paths extends object>(session: Session, baseUrl = '
   return client;
 }
 
-/** The body of a successful answer. */
+/** The body of a successful response. */
 export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
   return (await call).data as T;
 }

@@ -1,4 +1,4 @@
-/** Asks before something happens that cannot be taken back, and says exactly what will happen. */
+/** Asks for confirmation before an irreversible action, and describes its exact effect. */
 import { createContext, use, useCallback, useId, useMemo, useState, type ReactNode, type SyntheticEvent } from 'react';
 import { Dialog } from './dialog';
 import { Failure } from './notice';
@@ -11,17 +11,17 @@ export interface Question {
   /** The verb on the button. */
   action: string;
   danger?: boolean;
-  /** A name that must be typed first: for what would be missed. */
+  /** A name that the user must type first, for things that would be missed. */
   typed?: string;
-  /** Does it; what it throws is shown in the dialog, which stays. */
+  /** Performs the action. If it throws, the dialog stays open and shows the error. */
   run: () => Promise<unknown>;
-  /** Said when it is done. */
+  /** The message after success. */
   done: string;
 }
 
 const ConfirmContext = createContext<((question: Question) => void) | null>(null);
 
-/** Gives a function that asks a question. */
+/** Returns a function that asks a question. */
 export function useConfirm(): (question: Question) => void {
   const ask = use(ConfirmContext);
   if (!ask) throw new Error('useConfirm needs a ConfirmProvider around it');

@@ -1,9 +1,9 @@
-/** Copying to the clipboard, and the box for what is shown only once. */
+/** Copying to the clipboard, and the box for secrets that are shown only once. */
 import { useEffect, useState, type ReactNode } from 'react';
 import { Icon } from './icon';
 import { toast } from './toast';
 
-/** Copies text; says so by its icon and to screen readers. */
+/** Copies text. Reports success by its icon and to screen readers. */
 export function CopyButton({ text, label = 'Copy', withText = false }: { text: string; label?: string; withText?: boolean }) {
   const [copied, setCopied] = useState(false);
   useEffect(() => {
@@ -16,7 +16,7 @@ export function CopyButton({ text, label = 'Copy', withText = false }: { text: s
       await navigator.clipboard.writeText(text);
       setCopied(true);
     } catch {
-      // Browsers refuse on pages that are not served securely.
+      // Browsers do not allow it on pages that are not served securely.
       toast('The browser does not allow copying here. Select the text and copy it by hand.', 'warn');
     }
   };
@@ -41,7 +41,7 @@ export function Copyable({ text, children, label }: { text: string; children?: R
   );
 }
 
-/** A box with text to take away: a command, or a secret. */
+/** A box with text to copy: a command or a secret. */
 export function CopyBox({ text, label }: { text: string; label: string }) {
   return (
     <div className="secret" role="group" aria-label={label}>
@@ -51,7 +51,7 @@ export function CopyBox({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** A secret that the server shows only this once. */
+/** A secret that the server shows only once. */
 export function SecretOnce({ label, value }: { label: string; value: string }) {
   return (
     <div className="stack-tight">

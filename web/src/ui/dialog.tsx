@@ -1,6 +1,6 @@
 /**
- * A modal dialog on the native element: the rest of the page is inert, Escape
- * closes, and focus returns to where it was.
+ * A modal dialog based on the native element: the rest of the page is inert, Escape closes the
+ * dialog, and focus returns to where it was.
  */
 import { useId, useLayoutEffect, useRef, type KeyboardEvent, type ReactNode } from 'react';
 import { Icon } from './icon';
@@ -10,9 +10,9 @@ export interface DialogProps {
   onClose: () => void;
   children: ReactNode;
   wide?: boolean;
-  /** Not to be closed while something is under way. */
+  /** Prevents closing while an action is in progress. */
   locked?: boolean;
-  /** It shows what is shown only once: nothing but its own button closes it. */
+  /** The content is shown only once: only the dialog's own button closes it. */
   once?: boolean;
 }
 
@@ -24,7 +24,7 @@ export function Dialog({ title, onClose, children, wide = false, locked = false,
     const dialog = ref.current;
     leaves.current = false;
     dialog?.showModal();
-    // Closing before the element goes away is what gives focus back.
+    // Closing the dialog before the element is removed restores focus.
     return () => {
       leaves.current = true;
       dialog?.close();
@@ -34,7 +34,8 @@ export function Dialog({ title, onClose, children, wide = false, locked = false,
   const request = () => {
     if (!locked && !once) onClose();
   };
-  // Browsers let a page refuse a cancel event only once: a second Escape would close it all the same.
+  // Browsers let a page prevent only one cancel event in a row: a second Escape would close the
+  // dialog anyway.
   const keys = (event: KeyboardEvent) => {
     if (event.key !== 'Escape' || event.defaultPrevented) return;
     event.preventDefault();
@@ -53,7 +54,8 @@ export function Dialog({ title, onClose, children, wide = false, locked = false,
         request();
       }}
       onClose={(e) => {
-        // What the browser closed by itself, as for a gesture, is asked for like anything else.
+        // If the browser closed the dialog itself, as for a gesture, treat that as a request to
+        // close.
         if (e.target !== ref.current || leaves.current || ref.current.open) return;
         ref.current.showModal();
         request();
@@ -72,7 +74,7 @@ export function Dialog({ title, onClose, children, wide = false, locked = false,
   );
 }
 
-/** What had focus may be gone with what the dialog did; then the page's heading takes it. */
+/** If the action removed the element that had focus, the page's heading gets it. */
 function restoreFocus(): void {
   requestAnimationFrame(() => {
     if (document.activeElement === document.body) document.querySelector<HTMLElement>('h1')?.focus();

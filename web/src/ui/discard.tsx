@@ -1,11 +1,10 @@
-/** Asks before what was typed is thrown away. */
+/** Asks before discarding input. */
 import { useState, type ReactNode } from 'react';
 import { Dialog } from './dialog';
 
 /**
- * What a dialog with a form uses in place of its `onClose`: `close` closes at once
- * while nothing was typed, and asks otherwise. `question` is to be put on the page,
- * beside the dialog.
+ * Replaces the `onClose` of a dialog with a form. `close` closes it at once if nothing was typed,
+ * and asks otherwise. Render `question` next to the dialog.
  */
 export function useDiscard(typed: boolean, onClose: () => void): { close: () => void; question: ReactNode } {
   const [asking, setAsking] = useState(false);

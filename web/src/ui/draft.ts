@@ -1,7 +1,6 @@
 /**
- * What a form holds while it is filled in, and what is sent: a draft has a string
- * or a boolean for every field; encode and decode translate to and from the value
- * in the request.
+ * Drafts of forms. A draft has a string or a boolean for every field. encode and decode convert it
+ * from and to the value in the request.
  */
 import { isRequired, schemaAt, type Schema } from './schema';
 
@@ -12,11 +11,11 @@ export type FieldKind =
   | 'boolean'
   | 'choice'
   | 'multiline'
-  /** Strings, one a line. */
+  /** Strings, one per line. */
   | 'lines'
-  /** Numbers with commas between. */
+  /** Numbers, separated by commas. */
   | 'numbers'
-  /** A map of strings, one `key=value` a line. */
+  /** A map of strings, one `key=value` per line. */
   | 'pairs'
   /** Any JSON. */
   | 'json'
@@ -26,23 +25,23 @@ export interface FieldSpec {
   /** Path of the property in the request, as in `targets.labels`. */
   name: string;
   label: string;
-  /** Follows from the schema unless given. */
+  /** Derived from the schema by default. */
   kind?: FieldKind;
-  /** The schema's description unless given. */
+  /** The schema's description by default. */
   hint?: string;
   placeholder?: string;
   options?: readonly { value: string; label: string }[];
-  /** Offered while one types; anything else may be typed too. */
+  /** Suggestions while typing. Other values are allowed too. */
   suggestions?: readonly string[];
-  /** Behind "More settings". */
+  /** Shown under "More settings". */
   advanced?: boolean;
-  /** Takes the whole row of a form with two columns. */
+  /** Takes the whole width of a form with two columns. */
   wide?: boolean;
-  /** Sends an empty value instead of leaving it out: what a change needs to clear something. */
+  /** Sends an empty value instead of omitting the field, so that a change can clear it. */
   keepEmpty?: boolean;
-  /** From what the field's kind reads to the value in the request; throws a DraftError. */
+  /** Converts the value of the field's kind to the value in the request. May throw a DraftError. */
   read?: (value: unknown) => unknown;
-  /** The way back. */
+  /** The inverse of `read`. */
   show?: (value: unknown) => unknown;
 }
 
@@ -66,7 +65,7 @@ export function kindOf(spec: FieldSpec, schema: Schema): FieldKind {
   return property?.format === 'date-time' ? 'datetime' : 'text';
 }
 
-/** A choice among numbers is sent as a number. */
+/** A choice of numbers is sent as a number. */
 function readAs(spec: FieldSpec, schema: Schema): FieldKind {
   const kind = kindOf(spec, schema);
   const type = schemaAt(schema, spec.name)?.type;
@@ -93,13 +92,13 @@ function encode(kind: FieldKind, value: unknown): string | boolean {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** The form that inputs of type datetime-local take. */
+/** The format of inputs of type datetime-local. */
 export function localDateTime(date: Date): string {
   const local = new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
   return local.toISOString().slice(0, 19);
 }
 
-/** Thrown by decode, with a sentence for people. */
+/** Thrown by decode, with a message for people. */
 export class DraftError extends Error {}
 
 function decode(kind: FieldKind, draft: string | boolean, keepEmpty: boolean): unknown {
@@ -152,7 +151,7 @@ function decode(kind: FieldKind, draft: string | boolean, keepEmpty: boolean): u
   return text;
 }
 
-/** The draft to begin with: what is there already, else the schema's defaults. */
+/** The initial draft: the existing values, or the schema's defaults. */
 export function draftOf(schema: Schema, specs: readonly FieldSpec[], values: object = {}): Draft {
   const draft: Draft = {};
   for (const spec of specs) {
@@ -164,7 +163,7 @@ export function draftOf(schema: Schema, specs: readonly FieldSpec[], values: obj
   return draft;
 }
 
-/** The request that a draft stands for, and what could not be read. */
+/** The request for a draft, and the errors of fields that cannot be parsed. */
 export function inputOf(schema: Schema, specs: readonly FieldSpec[], draft: Draft): { input: Record<string, unknown>; errors: Record<string, string> } {
   const input: Record<string, unknown> = {};
   const errors: Record<string, string> = {};
@@ -182,14 +181,14 @@ export function inputOf(schema: Schema, specs: readonly FieldSpec[], draft: Draf
       errors[spec.name] = e.message;
     }
   }
-  // A required object that has only optional parts is sent even when nothing was filled in.
+  // A required object with only optional parts is sent even if all of them are empty.
   for (const [key, property] of Object.entries(schema.properties ?? {})) {
     if ((property as Schema).type === 'object' && isRequired(schema, key) && specs.some((s) => s.name.startsWith(`${key}.`))) input[key] ??= {};
   }
   return { input, errors };
 }
 
-/** The field that an error's path belongs to: the field itself, or one around or inside it. */
+/** The field for an error's path: the field itself, or one that contains it or is inside it. */
 export function fieldFor(specs: readonly FieldSpec[], path: string): string | undefined {
   const normal = path.replaceAll(/\[(\d+)\]/g, '.$1');
   const inside = specs.filter((s) => normal === s.name || normal.startsWith(`${s.name}.`)).sort((a, b) => b.name.length - a.name.length)[0];

@@ -1,8 +1,8 @@
-/** Names and values, and the cards that pages are made of. */
+/** Lists of names with values, and the cards that pages consist of. */
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 
-/** A list of facts; those without a value are left out. */
+/** A list of facts. Facts without a value are omitted. */
 export function Facts({ facts }: { facts: readonly (readonly [name: string, value: ReactNode] | null | false)[] }) {
   return (
     <dl className="facts">
@@ -33,7 +33,7 @@ export function Card({ title, actions, children, flush = false }: { title?: Reac
   );
 }
 
-/** One number at a glance, leading to the page about it. */
+/** A number with a link to the page about it. */
 export function Tile({ label, value, note, bad = false, href }: { label: string; value: ReactNode; note?: string; bad?: boolean; href?: string }) {
   const inside = (
     <>

@@ -1,4 +1,4 @@
-/** One labelled field of a form, with its hint and its error tied to it. */
+/** A labelled form field, with its hint and its error connected to it. */
 import { useId } from 'react';
 import { kindOf, type FieldKind, type FieldSpec } from './draft';
 import { isRequired, schemaAt, type Schema } from './schema';
@@ -11,9 +11,9 @@ export function Field({ spec, schema, value, error, onChange }: { spec: FieldSpe
   const property = schemaAt(schema, spec.name);
   const described = property?.description as string | undefined;
   const required = isRequired(schema, spec.name);
-  // In a change nothing is required, so that it would only be noise.
+  // In forms for changes nothing is required, so marking fields as optional would only be noise.
   const optional = !required && (schema.required?.length ?? 0) > 0 && kind !== 'choice';
-  // Descriptions are Markdown, with words of the API in backticks.
+  // Descriptions are Markdown, with API terms in backticks.
   const hint = spec.hint ?? described?.replaceAll('`', '');
   const notesIds = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ') || undefined;
   const common = {

@@ -1,6 +1,6 @@
 /**
- * Forms from the contract's schemas. What the browser can tell is wrong is said
- * before anything is sent; what the server says is shown at the field it names.
+ * Forms generated from the contract's schemas. Errors that the browser can detect are shown before
+ * anything is sent. Errors of the server are shown at the field that they name.
  */
 import { useRef, useState, type ReactNode, type RefObject, type SyntheticEvent } from 'react';
 import { ApiError } from './client';
@@ -15,28 +15,28 @@ export interface FormProps<Input> {
   /** The schema of the request's body. */
   schema: Schema;
   fields: readonly FieldSpec[];
-  /** What is there already, or is proposed. */
+  /** Existing or proposed values. */
   values?: object;
-  /** The last word on the request, before it is validated: for parts that depend on each other. */
+  /** Adjusts the request before validation, for parts that depend on each other. */
   prepare?: (input: Input) => Input;
-  /** The button. */
+  /** The text of the button. */
   action: string;
   onSubmit: (input: Input) => Promise<unknown>;
-  /** What is allowed, but hardly meant: said while it is so. */
+  /** A warning about input that is allowed but probably not intended. */
   warning?: (input: Partial<Input>) => string | undefined;
   /** Two columns where there is room. */
   two?: boolean;
-  /** Above the fields. */
+  /** Shown above the fields. */
   children?: ReactNode;
 }
 
-/** The server's sentence begins with the field's name, which stands above it already. */
+/** The server's message starts with the field's name, which the form already shows. */
 function withoutName(error: ApiError): string {
   const rest = error.message.startsWith(`${error.field}: `) ? error.message.slice(`${error.field}: `.length) : error.message;
   return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}${/[.!?]$/.test(rest) ? '' : '.'}`;
 }
 
-/** The state of a form: its draft, its errors, and what submitting does. */
+/** The state of a form: draft, errors, and submission. */
 function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps<Input>, form: RefObject<HTMLFormElement | null>) {
   const [begun] = useState<Draft>(() => draftOf(schema, fields, values));
   const [draft, setDraft] = useState(begun);
@@ -49,7 +49,7 @@ function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps
     const first = fields.find((f) => found[f.name]);
     if (!first) return;
     const element = form.current?.elements.namedItem(first.name);
-    // The field may be behind "More settings".
+    // The field may be under "More settings".
     if (element instanceof HTMLElement) {
       element.closest('details')?.setAttribute('open', '');
       element.focus();
@@ -113,7 +113,7 @@ function Fields<Input>({ props, state }: { props: FormProps<Input>; state: Retur
   );
 }
 
-/** A form on the page. */
+/** A form on a page. */
 export function Form<Input>(props: FormProps<Input>) {
   const form = useRef<HTMLFormElement>(null);
   const state = useForm(props, form);
@@ -129,7 +129,7 @@ export function Form<Input>(props: FormProps<Input>) {
   );
 }
 
-/** A form in a dialog. The caller closes it when onSubmit has done its work. */
+/** A form in a dialog. The caller closes it after onSubmit has succeeded. */
 export function FormDialog<Input>({ title, onClose, wide = false, ...props }: FormProps<Input> & { title: string; onClose: () => void; wide?: boolean }) {
   const form = useRef<HTMLFormElement>(null);
   const state = useForm(props, form);

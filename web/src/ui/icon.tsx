@@ -1,4 +1,4 @@
-/** Small line icons. They never carry meaning alone: a text is always beside them. */
+/** Small line icons. They never carry meaning alone: there is always a text next to them. */
 const paths = {
   alert: 'M8 2.5 14.5 13.5h-13zM8 6.5v3M8 11.6v.1',
   activity: 'M1.5 8h3l2-5 3 10 2-5h3',
@@ -48,7 +48,7 @@ export function Icon({ name }: { name: IconName }) {
   );
 }
 
-/** The sign of the product. */
+/** The logo of the product. */
 export function Logo() {
   return (
     <svg viewBox="0 0 32 32" aria-hidden="true">

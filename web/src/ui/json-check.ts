@@ -1,8 +1,8 @@
-/** Reads JSON that a person wrote, and says where it is wrong. */
+/** Parses JSON written by people, and reports the position of errors. */
 
 export type JsonCheck = { ok: true; value: unknown } | { ok: false; message: string; line?: number };
 
-/** Parses text; `object` admits only a JSON object. Lines count from 1. */
+/** Parses text. `object` allows only a JSON object. Lines count from 1. */
 export function checkJson(text: string, object = false): JsonCheck {
   if (text.trim() === '') return { ok: false, message: 'This is empty. Write a JSON document.' };
   let value: unknown;
@@ -32,8 +32,8 @@ const wants = {
 };
 
 /**
- * Finds the first place where a text is not JSON. Engines say it too, but each in
- * words of its own, and often without the place.
+ * Finds the first syntax error of a text. Engines report it too, but with different messages and
+ * often without the position.
  */
 function firstFault(text: string): { at: number; message: string } {
   const open: ('{' | '[')[] = [];

@@ -1,4 +1,6 @@
-/** The difference of two JSON values: side by side where there is room, else one below the other. */
+/**
+ * The difference of two JSON values, side by side if there is room, or else one below the other.
+ */
 import { useMemo, useSyncExternalStore } from 'react';
 import { jsonLines, sideBySide, type DiffLine } from './json-lines';
 

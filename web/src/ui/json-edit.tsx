@@ -1,4 +1,4 @@
-/** A text field for JSON that says in which line it is wrong. */
+/** A text field for JSON that shows the line of an error. */
 import { useId } from 'react';
 import type { JsonCheck } from './json-check';
 

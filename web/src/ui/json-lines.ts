@@ -1,4 +1,4 @@
-/** The difference of two JSON values, line by line, whatever the order of their keys. */
+/** The difference of two JSON values by lines, ignoring the order of keys. */
 import { diffLines } from 'diff';
 
 export interface DiffLine {
@@ -6,13 +6,13 @@ export interface DiffLine {
   text: string;
 }
 
-/** A line on the left and what stands there on the right; null where there is nothing. */
+/** A line on the left and its counterpart on the right, or null if there is none. */
 export interface DiffRow {
   left: DiffLine | null;
   right: DiffLine | null;
 }
 
-/** JSON with its keys in order, so that equal values have equal text. */
+/** JSON with sorted keys, so that equal values have equal text. */
 function canonical(value: unknown): string {
   const ordered = (_: string, v: unknown): unknown =>
     typeof v === 'object' && v !== null && !Array.isArray(v) ? Object.fromEntries(Object.entries(v).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))) : v;
@@ -26,7 +26,7 @@ export function jsonLines(before: unknown, after: unknown): DiffLine[] {
   });
 }
 
-/** Puts what was removed beside what was added in its place. */
+/** Places removed lines next to the lines that replaced them. */
 export function sideBySide(lines: readonly DiffLine[]): DiffRow[] {
   const rows: DiffRow[] = [];
   let removed: DiffLine[] = [];

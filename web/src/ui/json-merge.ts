@@ -1,10 +1,10 @@
-/** Merging two changes of one JSON document. */
+/** Merges two changes of the same JSON document. */
 
 type Json = unknown;
 
 const isObject = (v: Json): v is Record<string, Json> => typeof v === 'object' && v !== null && !Array.isArray(v);
 
-/** Whether two JSON values are the same, whatever the order of their keys. */
+/** Whether two JSON values are equal, ignoring the order of keys. */
 export function equalJson(a: Json, b: Json): boolean {
   if (Object.is(a, b)) return true;
   if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((v, i) => equalJson(v, b[i]));
@@ -15,13 +15,13 @@ export function equalJson(a: Json, b: Json): boolean {
 
 export interface Merge {
   merged: Json;
-  /** Dotted paths that both changed differently; there mine was taken. */
+  /** Dotted paths that were changed differently on both sides. `merged` has my value there. */
   conflicts: string[];
 }
 
 /**
- * Applies what changed from base to mine onto theirs. Objects are merged key by
- * key; anything else, lists too, is one value.
+ * Merges the changes between base and mine into theirs. Objects are merged by key. All other
+ * values, including arrays, are merged as a whole.
  */
 export function mergeJson(base: Json, mine: Json, theirs: Json, path = ''): Merge {
   if (equalJson(mine, theirs) || equalJson(mine, base)) return { merged: theirs, conflicts: [] };
@@ -33,7 +33,7 @@ export function mergeJson(base: Json, mine: Json, theirs: Json, path = ''): Merg
   for (const key of new Set([...Object.keys(theirs), ...Object.keys(mine)])) {
     const result = mergeJson(from[key], mine[key], theirs[key], path ? `${path}.${key}` : key);
     conflicts.push(...result.conflicts);
-    // An absent key is undefined here, since no JSON value is.
+    // undefined means that the key is absent, since no JSON value is undefined.
     if (result.merged !== undefined) merged[key] = result.merged;
   }
   return { merged, conflicts };

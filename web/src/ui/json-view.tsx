@@ -1,7 +1,9 @@
-/** JSON as a tree whose parts fold. */
+/** JSON as a collapsible tree. */
 import { CopyButton } from './copy';
 
-/** Beyond this a level shows only its beginning: a page must not hang on a large document. */
+/**
+ * The maximum number of entries shown per level, so that a large document does not freeze the page.
+ */
 const mostShown = 500;
 
 export function JsonView({ value, label, openLevels = 2 }: { value: unknown; label: string; openLevels?: number }) {

@@ -1,4 +1,7 @@
-/** A button that opens a list of actions. It shows above everything, so that no table cuts it off. */
+/**
+ * A button that opens a list of actions. It is shown in the top layer, so that tables do not clip
+ * it.
+ */
 import { useId, useRef, type KeyboardEvent, type ReactNode } from 'react';
 
 export interface MenuAction {
@@ -7,21 +10,21 @@ export interface MenuAction {
   danger?: boolean;
 }
 
-/** Places a popover under the button that opens it, with their right edges in line. */
+/** Places a popover below its button, with aligned right edges. */
 function placeUnder(popover: HTMLElement, button: HTMLElement): void {
   const at = button.getBoundingClientRect();
   popover.style.right = `${document.documentElement.clientWidth - at.right}px`;
   popover.style.top = `${at.bottom + 4}px`;
 }
 
-/** Moves a popover whose size is known now into the window. */
+/** Moves a popover, whose size is now known, into the window. */
 function pullInside(popover: HTMLElement, button: HTMLElement): void {
   const { left, bottom, height } = popover.getBoundingClientRect();
   if (left < 8) popover.style.right = `${Number.parseFloat(popover.style.right) + left - 8}px`;
   if (bottom + 8 > innerHeight) popover.style.top = `${Math.max(8, button.getBoundingClientRect().top - height - 4)}px`;
 }
 
-/** A button with a popover: children are its content, and `close` hides it. */
+/** A button with a popover. `children` renders its content, and `close` hides it. */
 export function Popover({ label, button, className = '', role, children }: { label: string; button: ReactNode; className?: string; role?: 'menu' | 'group'; children: (close: () => void) => ReactNode }) {
   const id = useId();
   const opener = useRef<HTMLButtonElement>(null);
@@ -60,7 +63,8 @@ export function Popover({ label, button, className = '', role, children }: { lab
         onBeforeToggle={(event) => {
           if (event.newState !== 'open' || !popover.current || !opener.current) return;
           placeUnder(popover.current, opener.current);
-          // The browser gives focus to this one when it opens the popover, before the next key is read.
+          // The browser focuses this element when it opens the popover, before it handles the next
+          // key.
           popover.current.querySelector('button, input, a')?.setAttribute('autofocus', '');
         }}
         onToggle={(event) => {

@@ -1,4 +1,4 @@
-/** Notices within a page: what failed and how to go on, what is worth knowing, what is not there yet. */
+/** Notices on a page: failures and how to proceed, information, and empty states. */
 import type { ReactNode } from 'react';
 import { ApiError, reason } from './client';
 import { Icon, type IconName } from './icon';
@@ -14,10 +14,10 @@ export function Notice({ tone, children, action }: { tone: Tone; children: React
   );
 }
 
-/** What failed, and the id to give to whoever runs the server. */
+/** An error, with the request ID to report to the server's operator. */
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const said = reason(error);
-  // What the server says of its own failures has the id already.
+  // Messages about the server's own failures already contain the ID.
   const id = error instanceof ApiError && error.requestId && !said.includes(error.requestId) ? error.requestId : undefined;
   return (
     <Notice
@@ -43,7 +43,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
-/** Nothing is here, and what to do about it. */
+/** Shown in place of an empty list, with a hint about what to do. */
 export function Empty({ icon, title, children, action }: { icon: IconName; title: string; children?: ReactNode; action?: ReactNode }) {
   return (
     <div className="empty">

@@ -1,19 +1,19 @@
-/** The head of every page: its title, where it stands, what one can do here. */
+/** The head of every page: title, breadcrumbs and actions. */
 import { createContext, use, useEffect, useRef, type ReactNode } from 'react';
 import { createPortal } from 'react-dom';
 import { Link } from 'wouter';
 
-/** Where the shell shows the breadcrumbs, and what the document is called after. */
+/** The element for the breadcrumbs, and the product's name for the document's title. */
 export const PageContext = createContext<{ crumbs: HTMLElement | null; product: string }>({ crumbs: null, product: '' });
 
 let first = true;
 
 export interface PageProps {
   title: string;
-  /** The pages above, outermost first. */
+  /** The parent pages, outermost first. */
   above?: readonly { title: string; href: string }[];
   lead?: ReactNode;
-  /** Beside the title: a status. */
+  /** Next to the title: a status. */
   badge?: ReactNode;
   actions?: ReactNode;
   children: ReactNode;
@@ -26,8 +26,9 @@ export function Page({ title, above = [], lead, badge, actions, children }: Page
     document.title = `${title} · ${product}`;
   }, [title, product]);
   useEffect(() => {
-    // After going from page to page, screen readers begin at the new page's title, and everybody at its top:
-    // focus alone would leave the title behind the bar, or what stands above it out of sight.
+    // After navigation, screen readers start at the new page's title, and the page is scrolled to
+    // the top. Focus alone would leave the title behind the bar, or the content above it out of
+    // view.
     if (!first) {
       window.scrollTo(0, 0);
       heading.current?.focus({ preventScroll: true });

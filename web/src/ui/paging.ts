@@ -1,6 +1,6 @@
 /**
- * Lists that come in pages. The API answers with plain arrays; the `Link` header
- * (RFC 8288) holds the address of the next page, and in it the cursor.
+ * Paged lists. The API returns plain arrays. The `Link` header (RFC 8288) contains the address of
+ * the next page, with the cursor.
  */
 import { keepPreviousData, useInfiniteQuery, type QueryKey } from '@tanstack/react-query';
 
@@ -19,9 +19,9 @@ export function nextCursor(link: string | null): string | undefined {
   return undefined;
 }
 
-/** A list as far as it has been loaded. */
+/** The loaded part of a list. */
 export interface Pages<T> {
-  /** Undefined until the first page is there. */
+  /** Undefined until the first page is loaded. */
   rows: T[] | undefined;
   error: unknown;
   hasMore: boolean;
@@ -30,10 +30,13 @@ export interface Pages<T> {
   refresh: () => void;
 }
 
-/** A long list is not read again and again in the background: it would cost a call a page. */
+/**
+ * Lists with more loaded pages are not refreshed in the background, since that takes one request
+ * per page.
+ */
 const refreshedPages = 3;
 
-/** Loads a list page by page, and keeps its loaded pages fresh while they are few. */
+/** Loads a list page by page. Refreshes the loaded pages as long as they are few. */
 export function usePages<T>(
   key: QueryKey,
   load: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
@@ -58,7 +61,7 @@ export function usePages<T>(
   };
 }
 
-/** Gives a list that is there already the form that tables take. */
+/** Wraps an already loaded list in the form that tables use. */
 export function wholeList<T>(rows: T[] | undefined, error?: unknown, refresh: () => void = () => undefined): Pages<T> {
   return { rows, error, hasMore: false, loadingMore: false, loadMore: () => undefined, refresh };
 }

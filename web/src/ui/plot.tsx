@@ -1,6 +1,6 @@
 /**
- * A plot over time. The canvas is for the eye; beside it stand the last values,
- * and the same data as a table for whoever does not see it.
+ * A plot over time. Next to the canvas are the last values, and the same data as a table for people
+ * who cannot see the plot.
  */
 import { useEffect, useMemo, useRef } from 'react';
 import uPlot from 'uplot';
@@ -11,9 +11,9 @@ import { Clock } from './time';
 
 export interface Series {
   label: string;
-  /** One for each time; null where there is none. */
+  /** One value per time; null if there is none. */
   values: readonly (number | null)[];
-  /** Told in red: nobody wants these. */
+  /** Drawn in red, for unwanted events. */
   bad?: boolean;
 }
 
@@ -23,20 +23,23 @@ const badToken = '--series-4';
 
 const tokenOf = (s: Series, i: number) => (s.bad ? badToken : (tokens[i % tokens.length] ?? ''));
 
-/** What is not known is not zero. */
+/** Unknown values are not zero. */
 function lastOf(s: Series, unit: string): string {
   const value = s.values.at(-1) ?? null;
   return value === null ? 'not known' : `${short(value)}${unit}`;
 }
 
-/** What has just begun is drawn as if it went on for a minute, so that it does not fly past. */
+/**
+ * The minimum width of the time axis in seconds, so that a plot that has just started does not move
+ * too fast.
+ */
 const shortestSeconds = 60;
 
-export function Plot({ label, times, series, unit = '', height = 150 }: { label: string; /** Unix seconds, rising. */ times: readonly number[]; series: readonly Series[]; unit?: string; height?: number }) {
+export function Plot({ label, times, series, unit = '', height = 150 }: { label: string; /** Unix seconds, ascending. */ times: readonly number[]; series: readonly Series[]; unit?: string; height?: number }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = useDark();
-  // What cannot change without drawing all anew: labels and colours.
+  // Labels and colours. Changing them requires a new plot.
   const lines = JSON.stringify(series.map((s, i) => [s.label, tokenOf(s, i)]));
   const data = useMemo(() => [[...times], ...series.map((s) => [...s.values])] as uPlot.AlignedData, [times, series]);
   const latest = useRef(data);
@@ -78,7 +81,7 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
       drawn.destroy();
       plot.current = null;
     };
-    // The colours are those of the theme.
+    // The colours depend on the theme.
   }, [lines, height, dark]);
 
   const last = series.map((s) => `${s.label} ${lastOf(s, unit)}`).join(', ');

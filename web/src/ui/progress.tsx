@@ -1,4 +1,4 @@
-/** How far something is: a bar of one or several parts, and stages. */
+/** Progress: a bar with one or several parts, and stages. */
 import type { ReactNode } from 'react';
 import { Status, type Tone } from './status';
 
@@ -8,7 +8,7 @@ export interface Part {
   tone: Tone;
 }
 
-/** A bar with a part for each tone; screen readers hear the numbers. */
+/** A bar with a part for each tone. Screen readers read the numbers. */
 export function Bar({ parts, total }: { parts: readonly Part[]; total: number }) {
   const said = parts.filter((p) => p.value > 0).map((p) => `${p.value} ${p.label}`);
   return (

@@ -1,14 +1,14 @@
 /**
- * Input held against the contract's JSON schemas, with messages for people and
- * the field that each belongs to. The validator interprets schemas: the consoles
- * run under a policy that forbids generated code.
+ * Validation of input against the contract's JSON schemas. Each error has a message for people and
+ * the field that it belongs to. The validator interprets schemas, since the consoles' content
+ * security policy forbids generated code.
  */
 import { Validator, type Schema } from '@cfworker/json-schema';
 
 export type { Schema };
 
 export interface FieldError {
-  /** Path of the field, as in `targets.labels`; empty for the input as a whole. */
+  /** Path of the field, as in `targets.labels`. Empty for the whole input. */
   path: string;
   message: string;
 }
@@ -20,7 +20,7 @@ export function schemaAt(schema: Schema, path: string): Schema | undefined {
   return at;
 }
 
-/** Whether an input without this property is refused. */
+/** Whether the property is required. */
 export function isRequired(schema: Schema, path: string): boolean {
   const keys = path.split('.');
   const last = keys.pop() ?? '';
@@ -28,12 +28,12 @@ export function isRequired(schema: Schema, path: string): boolean {
   return ((parent?.required ?? [])).includes(last);
 }
 
-/** What is wrong with a value, one error a field at most. */
+/** The errors of a value, at most one per field. */
 export function validate(schema: Schema, value: unknown): FieldError[] {
   const { errors } = new Validator(schema, '2019-09', false).validate(value);
   const byPath = new Map<string, string>();
   for (const error of errors) {
-    // These only say that something inside them is wrong, which has its own error.
+    // These only report that a nested value is invalid, which has its own error.
     if (['properties', 'items', 'additionalProperties', 'allOf', 'anyOf'].includes(error.keyword)) continue;
     let path = unescape(error.instanceLocation);
     let message: string;
@@ -91,7 +91,7 @@ function sentence(keyword: string, limit: unknown): string | undefined {
   return undefined;
 }
 
-/** The patterns that people meet, in words. */
+/** Descriptions of the patterns that users encounter. */
 function pattern(expression: string): string {
   const hex = /^\^\[0-9a-fA-F\]\{(\d+)\}\$$/.exec(expression);
   if (hex) return `Must be ${hex[1]} hexadecimal digits.`;

@@ -1,27 +1,26 @@
 /**
- * The token of whoever is signed in. It lives in sessionStorage, where it survives
- * a reload and is gone with the tab, or in memory, where a reload ends it too. A
- * console has one session; the API client ends it when the server no longer
- * accepts the token.
+ * The token of the signed-in user. It is stored in sessionStorage, where it survives a reload but
+ * not the closing of the tab, or in memory, where it does not survive a reload either. A console
+ * has one session. The API client ends it when the server no longer accepts the token.
  */
 import { useSyncExternalStore } from 'react';
 
 export interface Session {
   token: () => string | null;
   set: (token: string) => void;
-  /** Forgets the token, because its owner signs out. */
+  /** Deletes the token because the user signs out. */
   signOut: () => void;
-  /** Forgets a token that the server no longer accepts, unless another one has taken its place since. */
+  /** Deletes a token that the server no longer accepts, unless another one has replaced it. */
   expire: (token: string) => void;
-  /** Whether the last session ended by itself. */
+  /** Whether the last session expired. */
   expired: () => boolean;
   subscribe: (listener: () => void) => () => void;
 }
 
-/** Where a session keeps its token. */
+/** The storage for a session's token. */
 export type TokenStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
-/** Keeps a token nowhere but in this page's memory. */
+/** Stores a token only in this page's memory. */
 export function inMemory(): TokenStore {
   const kept = new Map<string, string>();
   return {
@@ -61,8 +60,8 @@ export function useToken(session: Session): string | null {
 }
 
 /**
- * Takes the session token that single sign-on leaves in the fragment, and
- * removes it from the address bar and from the history at once.
+ * Takes the session token that single sign-on passes in the fragment, and removes it from the
+ * address bar and the history at once.
  */
 export function takeTokenFromFragment(session: Session, win: Window = window): void {
   const fragment = new URLSearchParams(win.location.hash.slice(1));

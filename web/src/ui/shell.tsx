@@ -1,4 +1,6 @@
-/** The frame of every console: navigation, breadcrumbs, theme, who is signed in, whether the page is live. */
+/**
+ * The frame of every console: navigation, breadcrumbs, theme, user, and the state of live updates.
+ */
 import { useEffect, useId, useMemo, useRef, useState, type ReactNode } from 'react';
 import { Link, useLocation } from 'wouter';
 import { Icon, Logo, type IconName } from './icon';
@@ -13,9 +15,9 @@ export interface NavItem {
   label: string;
   href: string;
   icon: IconName;
-  /** The letter that goes here after `g`. */
+  /** The letter that opens this page after `g`. */
   key: string;
-  /** How many things there need attention. */
+  /** The number of things there that need attention. */
   count?: number | undefined;
 }
 
@@ -32,19 +34,19 @@ const liveWords: Record<StreamState, [tone: Tone, text: string]> = {
   failed: ['bad', 'Not live'],
 };
 
-/** Whom the page is shown to. */
+/** The signed-in user. */
 export interface Who {
   name: string;
-  /** What they may do, in a few words. */
+  /** A short description of their permissions. */
   note?: string;
 }
 
 interface SideProps {
   service: string;
   groups: readonly NavGroup[];
-  /** Nobody in particular where a service asks for no credentials. */
+  /** Undefined if the service requires no credentials. */
   who?: Who | undefined;
-  /** Without it nobody has signed in. */
+  /** Undefined if nobody has signed in. */
   onSignOut?: (() => void) | undefined;
 }
 
@@ -91,7 +93,7 @@ export function Shell({ service, groups, who, live, onSignOut, children }: SideP
   );
 }
 
-/** The address's fragment belongs to the page's tabs, so the link does its work by hand. */
+/** The fragment of the address is used by the page's tabs, so the link moves the focus itself. */
 function skip(event: React.MouseEvent): void {
   event.preventDefault();
   document.getElementById('main')?.focus();
@@ -171,7 +173,7 @@ function Drawer({ onClose, children }: { onClose: () => void; children: ReactNod
     return () => dialog?.close();
   }, []);
   return (
-    // A click beside the drawer closes it; Escape does the same for the keyboard.
+    // A click next to the drawer closes it. On the keyboard, Escape does the same.
     // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions
     <dialog ref={ref} className="drawer" aria-label="Navigation" onClose={onClose} onClick={(e) => e.target === ref.current && onClose()}>
       {children}

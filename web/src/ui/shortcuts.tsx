@@ -1,4 +1,4 @@
-/** The keyboard: `?` shows what there is, `/` goes to the filter, `g` and a letter to a page. */
+/** Keyboard shortcuts: `?` lists them, `/` focuses the filter, `g` and a letter opens a page. */
 import { useEffect, useEffectEvent } from 'react';
 import { useLocation } from 'wouter';
 import { Dialog } from './dialog';
@@ -9,7 +9,7 @@ export interface Jump {
   label: string;
 }
 
-/** How long after `g` the letter may come. */
+/** The time after `g` in which the letter must follow. */
 const chordMs = 1_200;
 
 export function useShortcuts(jumps: readonly Jump[], showHelp: () => void): void {

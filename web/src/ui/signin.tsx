@@ -1,7 +1,6 @@
 /**
- * Signing in: with name and password, with a token, or at the identity provider,
- * as far as the service knows these. It stands in place of the page one wanted,
- * which is there again afterwards.
+ * Signing in with name and password, with a token, or through an identity provider, depending on
+ * the service. It replaces the requested page, which is shown again afterwards.
  */
 import { useState, type SyntheticEvent } from 'react';
 import { ApiError, errorFrom, reason, unreachable } from './client';
@@ -10,23 +9,23 @@ import { Notice } from './notice';
 
 export interface SignInProps {
   service: string;
-  /** Exchanges name and password for a session token; without it there are only tokens. */
+  /** Exchanges name and password for a session token. Without it, only tokens are accepted. */
   login?: (username: string, password: string) => Promise<string>;
-  /** Tries a token; throws when it is not good. */
+  /** Checks a token. Throws if it is invalid. */
   check: (token: string) => Promise<unknown>;
   onToken: (token: string) => void;
-  /** What a token is called here, and what to know of it. */
+  /** What tokens are called here, and a hint about them. */
   tokenLabel?: string;
   tokenHint?: string;
-  /** Where single sign-on begins; without it there is none. */
+  /** Where single sign-on starts. Without it there is none. */
   ssoUrl?: string;
-  /** Says why one is here again. */
+  /** Whether to explain that the session has expired. */
   expired?: boolean;
 }
 
 /**
- * Goes to the identity provider, or throws what the service says instead. The
- * service is asked first, since a person must not land on an error body.
+ * Navigates to the identity provider, or throws the service's error. It asks the service first, so
+ * that users do not end up on a raw error response.
  */
 export async function goToProvider(url: string, go: (url: string) => void = (to) => location.assign(to)): Promise<void> {
   let response: Response;
@@ -35,12 +34,12 @@ export async function goToProvider(url: string, go: (url: string) => void = (to)
   } catch {
     throw unreachable();
   }
-  // The browser hides where a redirect leads; that there is one is enough.
+  // Browsers hide the target of a redirect. It is enough to know that there is one.
   if (response.type !== 'opaqueredirect') throw await errorFrom(response);
   go(url);
 }
 
-/** That single sign-on is not set up is not the fault of whoever tried it. */
+/** Missing configuration of single sign-on is not the user's fault. */
 function explain(error: unknown): { text: string; tone: 'bad' | 'info' } {
   if (error instanceof ApiError && error.code === 'oidc_not_configured') {
     return { tone: 'info', text: 'Single sign-on is not set up on this server. Sign in with a username and password or with a token, or ask whoever runs the server to set it up.' };
@@ -80,7 +79,7 @@ export function SignIn({ service, login, check, onToken, tokenLabel = 'Token', t
       const pasted = token.trim();
       const noun = tokenLabel.replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase());
       if (!pasted) throw new Error(`Paste the ${noun} first.`);
-      // What is not a token cannot be sent in a header either.
+      // Such text cannot be sent in a header.
       if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error(`This is not a valid ${noun}: it has spaces or characters that no ${noun} has.`);
       await check(pasted);
       onToken(pasted);

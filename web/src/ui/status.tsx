@@ -1,4 +1,4 @@
-/** A state in one word with a sign and a colour, so that it is never told by colour alone. */
+/** A state as a word with an icon and a colour, so that it is never conveyed by colour alone. */
 import { Icon, type IconName } from './icon';
 
 export type Tone = 'ok' | 'warn' | 'bad' | 'info' | 'idle';
@@ -14,7 +14,7 @@ export function Status({ tone, children, icon }: { tone: Tone; children: string;
   );
 }
 
-/** Makes words of an API's word: `in_progress` becomes "in progress". */
+/** Converts a word of the API to text: `in_progress` becomes "in progress". */
 export function words(word: string): string {
   return word.replaceAll('_', ' ');
 }

@@ -1,10 +1,9 @@
 /**
- * Server-sent events over fetch, since EventSource cannot send an Authorization
- * header.
+ * Server-sent events over fetch, since EventSource cannot send an Authorization header.
  *
- * States: connecting -> live -> reconnecting -> live ..., and from any of them
- * failed, when the server refuses the stream for a reason that waiting does not
- * mend. After a loss the stream resumes behind the last id it has seen.
+ * States: connecting -> live -> reconnecting -> live ..., and from any of them failed if the server
+ * refuses the stream for a reason that retrying does not fix. After a disconnect, the stream
+ * resumes after the last received ID.
  */
 import { createParser } from 'eventsource-parser';
 import { useEffect, useEffectEvent, useState } from 'react';
@@ -20,25 +19,27 @@ export interface StreamMessage {
 export interface StreamOptions {
   url: string;
   token: string;
-  /** Resume behind this id; undefined begins with what happens next. */
+  /** Resume after this ID. undefined starts with new events. */
   lastEventId?: string | undefined;
   signal: AbortSignal;
   onMessage: (message: StreamMessage) => void;
   onState: (state: StreamState) => void;
-  /** The token is not, or no longer, accepted. */
+  /** Called if the token is not, or no longer, accepted. */
   onUnauthorized?: () => void;
   fetch?: typeof fetch;
-  /** Waits so many milliseconds, or until the signal. */
+  /** Waits the given number of milliseconds, or until the signal. */
   wait?: (ms: number, signal: AbortSignal) => Promise<void>;
   random?: () => number;
 }
 
-/** Servers send a comment every 15 s; a stream that is silent for longer is dead. */
+/** Servers send a comment every 15 s. A stream that is silent for longer than this is dead. */
 const silenceMs = 45_000;
 const firstDelayMs = 1_000;
 const maxDelayMs = 30_000;
 
-/** How long to wait before the n-th attempt in a row (from 1): doubled, with jitter, at most 30 s. */
+/**
+ * The wait before the n-th attempt in a row (from 1): doubled each time, with jitter, at most 30 s.
+ */
 export function backoff(attempt: number, random: () => number): number {
   const ceiling = Math.min(maxDelayMs, firstDelayMs * 2 ** (attempt - 1));
   return ceiling / 2 + (random() * ceiling) / 2;
@@ -90,7 +91,7 @@ export async function followStream(options: StreamOptions): Promise<void> {
         }
       }
     } catch {
-      // Lost connections are what this loop is for.
+      // The loop reconnects after lost connections.
     } finally {
       clearTimeout(silence);
       connection.abort();
@@ -112,7 +113,7 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Follows a stream for as long as the component is there and enabled. */
+/** Follows a stream while the component is mounted and enabled. */
 export function useStream(options: {
   url: string;
   token: string | null;

@@ -1,4 +1,4 @@
-/** How a table shows the rows that are loaded: filter, order, columns. Plain functions on plain values. */
+/** The filter, order and columns of a table, as pure functions on the loaded rows. */
 
 export type Sortable = string | number | null | undefined;
 
@@ -13,7 +13,7 @@ interface Comparable<T> {
   text?: ((row: T) => string) | undefined;
 }
 
-/** Rows in which every word of the filter occurs, whatever the column and the case. */
+/** Rows that contain every word of the filter, in any column and any case. */
 export function filterRows<T>(rows: readonly T[], columns: readonly Comparable<T>[], filter: string): T[] {
   const wanted = filter.toLowerCase().split(/\s+/).filter(Boolean);
   if (wanted.length === 0) return [...rows];
@@ -23,7 +23,7 @@ export function filterRows<T>(rows: readonly T[], columns: readonly Comparable<T
   });
 }
 
-/** Rows in the wanted order; those without a value come last either way, equals stay as they were. */
+/** Sorts rows. Rows without a value come last in either order. The sort is stable. */
 export function sortRows<T>(rows: readonly T[], columns: readonly Comparable<T>[], order: Order | null): T[] {
   const value = order && columns.find((c) => c.id === order.column)?.sort;
   if (!order || !value) return [...rows];
@@ -37,7 +37,7 @@ export function sortRows<T>(rows: readonly T[], columns: readonly Comparable<T>[
   });
 }
 
-/** What a click on a column's head does: up, down, as it came. */
+/** The order after a click on a column's head: ascending, descending, original. */
 export function nextOrder(order: Order | null, column: string): Order | null {
   if (order?.column !== column) return { column, descending: false };
   return order.descending ? null : { column, descending: true };

@@ -1,7 +1,6 @@
 /**
- * The table of all lists. It filters and sorts the rows that are loaded, and says
- * so; what the API itself filters by is up to the page (`tools`). On narrow
- * screens rows become cards.
+ * The table of all lists. It filters and sorts only the loaded rows, and says so. Filters that the
+ * API applies belong to the page (`tools`). On narrow screens, rows become cards.
  */
 import { useState, type KeyboardEvent, type MouseEvent, type ReactNode } from 'react';
 import { Link, useLocation } from 'wouter';
@@ -16,38 +15,41 @@ export interface Column<T> {
   id: string;
   header: string;
   cell: (row: T) => ReactNode;
-  /** What rows are ordered by; without it the column cannot be sorted. */
+  /** The value to sort by. Without it, the column cannot be sorted. */
   sort?: (row: T) => Sortable;
-  /** What the filter looks at; the sort value unless given. */
+  /** The text to filter by. By default, the sort value. */
   text?: (row: T) => string;
-  /** Numbers stand at the end of their cell. */
+  /** Aligns the content at the end of the cell, for numbers. */
   end?: boolean;
-  /** Not shown until it is chosen. */
+  /** Hidden until the user shows it. */
   hidden?: boolean;
 }
 
 export interface TableProps<T> {
-  /** Names the table for screen readers, and what is remembered of it. */
+  /** Names the table for screen readers, and for stored settings. */
   label: string;
-  /** The first is what the row is about, and carries the link. */
+  /** The first column names the row, and carries the link. */
   columns: readonly Column<T>[];
   pages: Pages<T>;
   rowKey: (row: T) => string;
-  /** The page of a row. */
+  /** The path of the row's page. */
   href?: (row: T) => string;
   actions?: (row: T) => readonly MenuAction[];
-  /** Choices that the API applies, before the filter. */
+  /** Filters that the API applies, shown before the table's own filter. */
   tools?: ReactNode;
   empty: { icon: IconName; title: string; text?: ReactNode; action?: ReactNode };
-  /** What a row is, as in "site". */
+  /** What a row represents, as in "site". */
   noun: string;
-  /** The plural, unless it is the noun with an s. */
+  /** The plural, if it is not the noun with an s. */
   nouns?: string;
-  /** A few rows in the page's own order: nothing to filter, to sort or to count. */
+  /** For a few rows in the page's own order: no filter, sorting or count. */
   brief?: boolean;
 }
 
-/** As many rows as a browser shows at once without effort. Filter and order look at all that are loaded. */
+/**
+ * The number of rows that a browser renders without effort. Filter and order apply to all loaded
+ * rows.
+ */
 const atOnce = 200;
 
 function useHiddenColumns<T>(label: string, columns: readonly Column<T>[]) {
@@ -57,7 +59,7 @@ function useHiddenColumns<T>(label: string, columns: readonly Column<T>[]) {
       const stored = JSON.parse(localStorage.getItem(key) ?? 'null') as unknown;
       if (Array.isArray(stored)) return new Set(stored.map(String));
     } catch {
-      // What cannot be read is as if it had never been chosen.
+      // Treat unreadable settings as missing.
     }
     return new Set(columns.filter((c) => c.hidden).map((c) => c.id));
   });
@@ -83,7 +85,7 @@ export function Table<T>(props: TableProps<T>) {
   const found = loaded && sortRows(filterRows(loaded, columns, filter), columns, order);
   const rows = found?.slice(0, most);
 
-  // A click anywhere in the row follows its link, unless it was meant for something else.
+  // A click anywhere in the row follows its link, unless it had another purpose.
   const follow = (row: T) => (event: MouseEvent<HTMLTableRowElement>) => {
     if (!href || (event.target as Element).closest('a, button, input, summary') || getSelection()?.toString()) return;
     if (event.metaKey || event.ctrlKey) window.open(href(row));
@@ -169,7 +171,7 @@ export function Table<T>(props: TableProps<T>) {
             <tbody>
               {rows
                 ? rows.map((row) => (
-                    // The link in the first cell does the same for the keyboard.
+                    // On the keyboard, the link in the first cell does the same.
                      
                     <tr key={rowKey(row)} className={href ? 'linked' : ''} onClick={follow(row)}>
                       {visible.map((c, i) => (
@@ -234,7 +236,7 @@ export function Table<T>(props: TableProps<T>) {
   );
 }
 
-/** Arrow keys go from row to row. */
+/** Arrow keys move between rows. */
 function walkRows(event: KeyboardEvent<HTMLAnchorElement>): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const links = [...(event.currentTarget.closest('tbody')?.querySelectorAll<HTMLElement>('a[data-row]') ?? [])];
@@ -244,7 +246,7 @@ function walkRows(event: KeyboardEvent<HTMLAnchorElement>): void {
   links[at + step]?.focus();
 }
 
-/** A choice that the API applies: a select beside the filter. */
+/** A filter that the API applies: a select next to the table's own filter. */
 export function Choice<V extends string>({ label, value, options, onChange }: { label: string; value: V; options: readonly { value: V; label: string }[]; onChange: (value: V) => void }) {
   return (
     <select className="input" aria-label={label} value={value} onChange={(e) => onChange(e.target.value as V)}>

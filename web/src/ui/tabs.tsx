@@ -1,4 +1,7 @@
-/** Tabs with the keyboard of the ARIA pattern: arrows, Home and End move, one tab stop. */
+/**
+ * Tabs with the keyboard support of the ARIA pattern: arrows, Home and End move, with a single tab
+ * stop.
+ */
 import { useId, useState, type KeyboardEvent, type ReactNode } from 'react';
 
 export interface Tab {
@@ -7,7 +10,10 @@ export interface Tab {
   content: () => ReactNode;
 }
 
-/** With `inAddress` the open tab stands in the address's fragment, so that it can be linked to: for the tabs of a page. */
+/**
+ * With `inAddress`, the open tab is stored in the address's fragment, so that it can be linked to.
+ * Use it for the tabs of a page.
+ */
 export function Tabs({ label, tabs, inAddress = false }: { label: string; tabs: readonly Tab[]; inAddress?: boolean }) {
   const base = useId();
   const [selected, setSelected] = useState(() => (inAddress ? location.hash.slice(1) : ''));

@@ -1,4 +1,4 @@
-/** Light, dark, or as the system is; remembered in this browser. */
+/** Light, dark, or the system's theme. The choice is stored in this browser. */
 import { useSyncExternalStore } from 'react';
 
 export type Theme = 'system' | 'light' | 'dark';
@@ -11,7 +11,7 @@ export function theme(): Theme {
   return stored === 'light' || stored === 'dark' ? stored : 'system';
 }
 
-/** Puts the remembered theme on the document; call it before the first paint. */
+/** Applies the stored theme to the document. Call it before the first paint. */
 export function applyTheme(): void {
   const chosen = theme();
   if (chosen === 'system') delete document.documentElement.dataset['theme'];
@@ -39,7 +39,7 @@ export function useTheme(): Theme {
   return useSyncExternalStore(subscribe, theme);
 }
 
-/** Whether the page is dark now; what is drawn on a canvas must be drawn again when it changes. */
+/** Whether the page is dark. Content of canvases must be redrawn when it changes. */
 export function useDark(): boolean {
   return useSyncExternalStore(subscribe, () => {
     const chosen = theme();
@@ -47,7 +47,7 @@ export function useDark(): boolean {
   });
 }
 
-/** What a token's colour is on this page now: canvases do not know custom properties. */
+/** The current colour of a design token, since canvases do not support custom properties. */
 export function colour(token: string, at: HTMLElement): string {
   const probe = document.createElement('span');
   probe.style.color = `var(${token})`;

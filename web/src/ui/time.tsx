@@ -1,4 +1,4 @@
-/** Points in time as people say them, with the exact time as the title. */
+/** Relative times, with the exact time as the title. */
 import { useSyncExternalStore } from 'react';
 
 const units: [limit: number, seconds: number, unit: Intl.RelativeTimeFormatUnit][] = [
@@ -14,7 +14,7 @@ const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'sh
 const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 
-/** How long before or after now (milliseconds) a time is, as in "5 min. ago". */
+/** The time relative to now (milliseconds), as in "5 min. ago". */
 export function ago(time: string, now: number): string {
   const seconds = (Date.parse(time) - now) / 1000;
   const size = Math.abs(seconds);
@@ -25,12 +25,12 @@ export function ago(time: string, now: number): string {
   return time;
 }
 
-/** As `ago`, of what has happened: it is never said to be still to come. */
+/** Like `ago`, but for the past: a time in the future is shown as "now". */
 export function past(time: string, now: number): string {
   return Date.parse(time) > now ? 'now' : ago(time, now);
 }
 
-// One timer serves all times on the page.
+// One timer updates all times on the page.
 const listeners = new Set<() => void>();
 let now = Date.now();
 let timer: ReturnType<typeof setInterval> | undefined;
@@ -50,20 +50,20 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** The present time in milliseconds, told anew every five seconds. */
+/** The current time in milliseconds, updated every five seconds. */
 export function useNow(): number {
   return useSyncExternalStore(subscribe, () => now);
 }
 
 /**
- * A relative time in the past; without a time it says `never`. A server's clock may go ahead of this
- * one: then it was now.
+ * A relative time in the past, or `never` if there is none. If the server's clock is ahead of this
+ * one, it shows "now".
  */
 export function Time({ at, never = 'never' }: { at: string | null | undefined; never?: string }) {
   return <Relative at={at} never={never} say={past} />;
 }
 
-/** A relative time that may be still to come, as the end of something. */
+/** A relative time that may be in the future, such as an end time. */
 export function EndTime({ at, never }: { at: string | null | undefined; never?: string }) {
   return <Relative at={at} never={never ?? 'never'} say={ago} />;
 }
@@ -88,12 +88,12 @@ export function Clock({ at }: { at: string }) {
   );
 }
 
-/** A date and time in full. */
+/** A date with the time of day. */
 export function DateTime({ at }: { at: string }) {
   return <time className="nowrap" dateTime={at}>{absolute.format(new Date(at))}</time>;
 }
 
-/** A length of time in words: 5400 is "1 h 30 min". */
+/** A duration: 5400 is "1 h 30 min". */
 export function duration(seconds: number): string {
   if (seconds < 1) return '0 s';
   const parts: string[] = [];

@@ -1,4 +1,4 @@
-/** Short messages about what was just done, read out by screen readers. */
+/** Short messages about completed actions, which screen readers read out. */
 import { useSyncExternalStore } from 'react';
 import { Icon } from './icon';
 import type { Tone } from './status';
@@ -36,7 +36,7 @@ function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Where toasts appear; one per console. */
+/** The container of toasts. A console has exactly one. */
 export function Toasts() {
   const shown = useSyncExternalStore(subscribe, () => toasts);
   return (

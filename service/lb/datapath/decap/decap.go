@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package decap is the backend's end of a tunnel, for tests: it takes the headers of
-// IP in IP and of GRE off packets where the kernel has no device that does.
+// Package decap implements the backend's end of a tunnel for tests: it removes the outer headers of
+// IP-in-IP and GRE packets where the kernel has no device for that.
 package decap
 
 import (
@@ -13,14 +13,14 @@ import (
 
 //go:generate go tool -modfile=../../../../tools/go.mod bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -output-suffix _bpf program bpf/decap.c -- -O2 -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu
 
-// Attach decapsulates what comes in on a device of the caller's network namespace,
-// until close is called.
+// Attach decapsulates the packets that arrive on a device of the caller's network namespace, until
+// close is called.
 func Attach(device string) (close func() error, err error) {
 	return attach(device, link.XDPGenericMode, func(o *programObjects) *ebpf.Program { return o.Decapsulate })
 }
 
-// AttachPass puts a native program on a device that leaves all packets alone. A veth
-// takes frames that its peer sends with XDP_TX only if it has one.
+// AttachPass attaches a native program to a device that passes all packets unchanged. A veth device
+// accepts frames that its peer sends with XDP_TX only if it has such a program.
 func AttachPass(device string) (close func() error, err error) {
 	return attach(device, link.XDPDriverMode, func(o *programObjects) *ebpf.Program { return o.Pass })
 }

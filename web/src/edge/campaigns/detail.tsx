@@ -1,4 +1,4 @@
-/** One campaign: its stages, the outcome of every device, and the decisions that people take. */
+/** A campaign: its stages, the outcome for every device, and the actions on it. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { body, page } from '../../ui/client';

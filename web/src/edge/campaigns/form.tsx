@@ -1,4 +1,4 @@
-/** Drafting a campaign. */
+/** The form for drafting a campaign. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
 import { body } from '../../ui/client';

@@ -1,4 +1,4 @@
-/** The outcomes of a campaign's devices, in the order in which they are reached. */
+/** The outcomes of a campaign's devices. */
 import type { Part } from '../../ui/progress';
 import { words } from '../../ui/status';
 import type { Campaign } from '../api';
@@ -6,7 +6,7 @@ import { outcomeTones } from '../states';
 
 export const outcomes = ['succeeded', 'failed', 'in_progress', 'pending', 'waiting', 'removed'] as const;
 
-/** The parts of a progress bar; what is only waited for is left open. */
+/** The parts of a progress bar. Devices that have not started are left empty. */
 export function outcomeParts(campaign: Pick<Campaign, 'counts'>): Part[] {
   return (['succeeded', 'failed', 'in_progress'] as const).map((o) => ({ label: words(o), value: campaign.counts[o], tone: outcomeTones[o] }));
 }

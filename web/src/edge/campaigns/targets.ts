@@ -1,10 +1,16 @@
-/** Which devices a campaign is for, by the same rule as the control plane's, and how the stages divide them. */
+/**
+ * The target devices of a campaign, by the same rules as in the control plane, and their division
+ * into stages.
+ */
 import { page } from '../../ui/client';
 import { api, pageLimit, type Campaign, type Device } from '../api';
 
 type Targets = Campaign['targets'];
 
-/** A device is a target when it is named, or when it has all the labels and, if sites are named, belongs to one of them. */
+/**
+ * A device is a target if it is named. It is also a target if it has all the labels and, if sites
+ * are named, belongs to one of them.
+ */
 export function isTarget(targets: Targets, device: Pick<Device, 'device_id' | 'site_id' | 'labels'>): boolean {
   const sites = targets.site_ids ?? [];
   const labels = Object.entries(targets.labels ?? {});
@@ -14,22 +20,28 @@ export function isTarget(targets: Targets, device: Pick<Device, 'device_id' | 's
   return labels.every(([k, v]) => device.labels[k] === v);
 }
 
-/** How many devices have been asked once a stage (from 0) has begun. Every stage has at least one device. */
+/**
+ * The number of devices that have been asked once a stage (from 0) has started. Every stage has at
+ * least one device.
+ */
 export function upTo(stages: readonly number[], stage: number, total: number): number {
   if (stage < 0) return 0;
   return Math.min(total, Math.ceil((total * (stages[stage] ?? 100)) / 100));
 }
 
-/** Beyond so many pages devices are not counted one by one. */
+/** The maximum number of pages for counting devices. */
 const mostPages = 10;
 
 export interface TargetCount {
   devices: number;
-  /** There are more than were counted. */
+  /** Whether there are more devices than were counted. */
   atLeast: boolean;
 }
 
-/** Counts the devices that match now. The control plane itself settles the targets at the start. */
+/**
+ * Counts the devices that match now. The control plane itself determines the targets when the
+ * campaign starts.
+ */
 export async function countTargets(targets: Targets, signal: AbortSignal): Promise<TargetCount> {
   let devices = 0;
   let cursor: string | undefined;

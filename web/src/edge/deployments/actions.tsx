@@ -1,4 +1,4 @@
-/** What can be done with a deployment: edit, start or stop, go back, delete. */
+/** The actions on a deployment: edit, start or stop, roll back, delete. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { useConfirm } from '../../ui/confirm';

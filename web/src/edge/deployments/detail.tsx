@@ -1,4 +1,4 @@
-/** One deployment: what should run, what does, and what ran before. */
+/** A deployment: desired, current and previous versions. */
 import { useQuery } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
 import { body } from '../../ui/client';

@@ -1,4 +1,4 @@
-/** Making and changing a deployment. */
+/** The form for creating and changing a deployment. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
 import { body } from '../../ui/client';
@@ -24,7 +24,10 @@ const settings: FieldSpec[] = [
   { name: 'health.start_period_seconds', label: 'Time to start (seconds)', hint: 'Failures within it do not count.', advanced: true },
 ];
 
-/** Without a command there is no check: a change says so with an empty one, a new deployment by leaving it out. */
+/**
+ * Without a command, there is no health check. A change sends an empty command to remove it, a new
+ * deployment omits it.
+ */
 function withHealth<T extends { health?: { command?: string[] } }>(input: T, before: Deployment | undefined): T {
   if (input.health?.command?.length) return input;
   const { health: _, ...rest } = input;

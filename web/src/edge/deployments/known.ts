@@ -1,15 +1,21 @@
-/** What is known of a deployment: what its agent said last holds only while its site is heard of. */
+/**
+ * The known status of a deployment. The last status from its agent is valid only while its site is
+ * online.
+ */
 import type { Deployment } from '../api';
 
 type Said = Pick<Deployment, 'status' | 'site_status' | 'site_last_seen_at'>;
 
 export interface Known {
   status: Deployment['status'] | 'unknown';
-  /** What the agent said last, and when it was heard of, of what is not known any more. */
+  /** If the status is unknown: the agent's last status, and when the site was last seen. */
   last?: { status: Deployment['status']; at: string | null };
 }
 
-/** What may have changed since the agent said it. What failed, and what it has yet to hear of, stays. */
+/**
+ * Statuses that may have changed since. Failures, and statuses that the agent has not received yet,
+ * stay.
+ */
 const mayChange: readonly Deployment['status'][] = ['running', 'stopped', 'pulling'];
 
 export const siteIsSilent = (d: Pick<Deployment, 'site_status'>) => d.site_status !== undefined && d.site_status !== 'online';

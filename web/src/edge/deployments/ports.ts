@@ -1,4 +1,4 @@
-/** Ports as people write them: `8080:80/tcp` leads from port 8080 of the host to port 80 of the container. */
+/** Ports in text form: `8080:80/tcp` maps port 8080 of the host to port 80 of the container. */
 import { DraftError } from '../../ui/draft';
 import type { Deployment } from '../api';
 
@@ -8,7 +8,7 @@ export function portText(port: Port): string {
   return `${port.host_port ? `${port.host_port}:` : ''}${port.container_port}/${port.protocol}`;
 }
 
-/** Reads one port a line. The numbers' range is the contract's business. */
+/** Parses one port per line. The contract's schema checks the range of the numbers. */
 export function parsePorts(lines: readonly string[]): Port[] {
   return lines.map((line) => {
     const match = /^(?:(\d+):)?(\d+)(?:\/(tcp|udp))?$/.exec(line.trim());

@@ -1,4 +1,4 @@
-/** What can be done with a device: update it, forget it. */
+/** The actions on a device: update, forget. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { useConfirm } from '../../ui/confirm';

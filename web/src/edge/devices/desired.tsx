@@ -1,7 +1,7 @@
 /**
- * Editing a twin's desired state. Whoever saves last must not undo what another
- * one saved meanwhile: the version that was read goes along, and when it is no
- * longer the present one, both changes are shown.
+ * The editor of a twin's desired state. To keep a save from undoing another person's change, it
+ * sends the version that was read. If that is no longer the current version, the dialog shows both
+ * changes.
  */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -17,7 +17,7 @@ import { Tabs } from '../../ui/tabs';
 import { toast } from '../../ui/toast';
 import { api, type Twin } from '../api';
 
-/** What people edit: updates have their own place in the twin, and their own request. */
+/** The editable part of a state. Updates have their own key in the twin, and their own request. */
 export function withoutOTA(state: Record<string, unknown>): Record<string, unknown> {
   const { ota: _, ...rest } = state;
   return rest;

@@ -1,4 +1,4 @@
-/** One device and its twin: what it should be, what it says it is, how its update goes. */
+/** A device and its twin: desired state, reported state, and update. */
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useLocation } from 'wouter';
@@ -24,7 +24,7 @@ import { DesiredDialog, withoutOTA } from './desired';
 
 const above = [{ title: 'Devices', href: '/devices' }];
 
-/** The device's update; null when none was ever requested, which the API answers with 404. */
+/** The device's update, or null if none was ever requested, which the API answers with 404. */
 async function currentUpdate(id: string, signal: AbortSignal): Promise<OTA | null> {
   try {
     return await body(api.GET('/devices/{id}/ota', { params: { path: { id } }, signal }));

@@ -1,4 +1,4 @@
-/** What can be done with a route: edit, enable or disable, delete. */
+/** The actions on a route: edit, enable or disable, delete. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { useConfirm } from '../../ui/confirm';

@@ -1,4 +1,4 @@
-/** One route: how delivery goes, what it does, and a way to try it. */
+/** A route: its deliveries, its settings, and a test. */
 import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { Link, useLocation } from 'wouter';
@@ -87,7 +87,7 @@ function Delivery({ route }: { route: Route }) {
     refetchInterval: 5_000,
     placeholderData: (before) => before,
   });
-  // Minutes are the server's; this browser's clock may differ.
+  // Minutes are in the server's time. This browser's clock may differ.
   const { overview } = useLive();
   const serverNow = overview ? Date.parse(overview.generated_at) : stats.dataUpdatedAt;
   const plotted = useMemo(() => {

@@ -1,4 +1,4 @@
-/** Making and changing a route. */
+/** The form for creating and changing a route. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useLocation } from 'wouter';

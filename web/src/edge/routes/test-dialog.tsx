@@ -1,4 +1,4 @@
-/** Sends one made-up event to a route's target, and shows what the target said. */
+/** Sends a test event to a route's target, and shows the target's response. */
 import { useState } from 'react';
 import { body } from '../../ui/client';
 import { Dialog } from '../../ui/dialog';

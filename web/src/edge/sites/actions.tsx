@@ -1,4 +1,7 @@
-/** What can be done with a site: edit, revoke, delete. Each asks first and says what will happen. */
+/**
+ * The actions on a site: edit, revoke, delete. Revoking and deleting ask for confirmation and
+ * describe the effect.
+ */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { body } from '../../ui/client';

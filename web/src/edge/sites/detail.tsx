@@ -1,4 +1,4 @@
-/** One site: what it is, what it runs, which devices it has, what it sent. */
+/** A site: its state, deployments, devices and events. */
 import { useQuery } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
 import { body, page } from '../../ui/client';

@@ -1,4 +1,7 @@
-/** Enrolling a site: makes a token, shows the command to run there, and says when the site has appeared. */
+/**
+ * Enrolling a site: creates a token, shows the command to run there, and reports when the site has
+ * enrolled.
+ */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link } from 'wouter';
@@ -81,8 +84,8 @@ function Waiting({ token, onClose }: { token: NewEnrollmentToken; onClose: () =>
 }
 
 /**
- * The site that used the token. The stream tells at once which site it is; that
- * the token was used up is known even when the stream is down.
+ * The site that used the token. The stream reports immediately which site it is. The list of tokens
+ * shows that the token was used, even if the stream is down.
  */
 function useArrival(token: NewEnrollmentToken): { id?: string } | undefined {
   const { activity } = useLive();

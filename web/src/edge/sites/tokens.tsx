@@ -1,4 +1,4 @@
-/** Enrollment tokens that were made here and still work. */
+/** Enrollment tokens that were created here and are still valid. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { body, page } from '../../ui/client';

@@ -1,4 +1,4 @@
-/** The catalog of images: what VMs are made of. */
+/** The catalog of images. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { body, page, reason } from '../../ui/client';

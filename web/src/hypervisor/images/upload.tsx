@@ -1,4 +1,4 @@
-/** Uploads an image, and shows how far it is. */
+/** Uploads an image, and shows the progress. */
 import { useRef, useState, type SyntheticEvent } from 'react';
 import { ApiError, errorFrom, unreachable } from '../../ui/client';
 import { Dialog } from '../../ui/dialog';
@@ -11,7 +11,7 @@ import { validate } from '../../ui/schema';
 import { schemas, session } from '../api';
 import { bytes } from '../format';
 
-/** Sends a file as it is. Only this way does a browser tell how much of it has gone. */
+/** Sends a file unchanged. It uses XMLHttpRequest, because only that reports upload progress. */
 function send(path: string, file: Blob, onProgress: (share: number) => void, signal: AbortSignal): Promise<void> {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
@@ -31,7 +31,7 @@ function send(path: string, file: Blob, onProgress: (share: number) => void, sig
   });
 }
 
-/** A name for the image, out of the file's. */
+/** A name for the image, derived from the file's name. */
 export const proposed = (file: string) => file.replace(/\.(qcow2|img|raw|vmdk|vhdx?|iso|gz|xz|zst)$/i, '').replaceAll(/[^A-Za-z0-9_.:-]+/g, '-').replaceAll(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, '');
 
 const spec = { name: 'name', label: 'Name' };

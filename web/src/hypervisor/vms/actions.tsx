@@ -1,4 +1,4 @@
-/** What one does to a VM, from its row and from its page. */
+/** The actions on a VM, for its row and its page. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { reason } from '../../ui/client';
@@ -15,11 +15,11 @@ interface Open {
 }
 
 export interface VMActions {
-  /** All that makes sense in the VM's state, for a menu. */
+  /** All actions that make sense in the VM's state, for a menu. */
   actions: (vm: VM) => MenuAction[];
-  /** The one that is asked for most in this state, if there is one. */
+  /** The most common action in this state, if there is one. */
   first: (vm: VM) => MenuAction | undefined;
-  /** The form that is open, to be put on the page. */
+  /** The open form, to be rendered on the page. */
   dialog: ReactNode;
 }
 
@@ -32,7 +32,7 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
   const close = () => setOpen(undefined);
   const refresh = () => Promise.all(['vms', 'live'].map((key) => queries.invalidateQueries({ queryKey: [key] })));
 
-  // What takes as long as the guest likes is not waited for: the state tells how it goes.
+  // Actions whose duration depends on the guest are not awaited: the state shows their progress.
   const tell = async (done: string, call: Promise<unknown>) => {
     setTimeout(() => void refresh(), 150);
     try {

@@ -1,4 +1,4 @@
-/** The backups of a VM: made, restored, exported, removed. */
+/** The backups of a VM: create, restore, export, delete. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { page, reason } from '../../ui/client';

@@ -13,7 +13,7 @@ export function Agent({ vm }: { vm: Pick<VM, 'agent' | 'state'> }) {
   return vm.agent.connected ? <Status tone="ok">connected</Status> : <Status tone="idle">not connected</Status>;
 }
 
-/** How long the VM has been up, as of the last reading. */
+/** How long the VM has been up at the time of the last reading. */
 export const upFor = (vm: VM) => uptime(vm, Date.now());
 
 export const vmColumns: readonly Column<VM>[] = [

@@ -5,7 +5,10 @@ import type { FieldSpec } from '../../ui/draft';
 import { FormDialog } from '../../ui/form';
 import { api, pageLimit, schemas, useMay, type VM, type VMSpec } from '../api';
 
-/** The field that exceeds a limit of the policy: the daemon names the limit, not always the field. */
+/**
+ * The field that exceeds a limit of the policy. The daemon always names the limit, but not always
+ * the field.
+ */
 export function limitField(error: unknown): string | undefined {
   if (!(error instanceof ApiError)) return undefined;
   if (error.field !== undefined && error.field !== '') return error.field;
@@ -14,7 +17,7 @@ export function limitField(error: unknown): string | undefined {
   return fields[limit.replace(/_total$/, '') as keyof typeof fields];
 }
 
-/** Has the form show the error at the field that it is about. */
+/** Makes the form show the error at the field that it is about. */
 function atField(error: unknown): unknown {
   const field = limitField(error);
   return error instanceof ApiError && field ? new ApiError(error.status, error.code, error.message, field, error.requestId, error.limit) : error;
@@ -45,7 +48,7 @@ const fields = (images: readonly string[], admin: boolean): FieldSpec[] => [
   { name: 'cloud_init.user_data', label: 'cloud-init user data', kind: 'multiline', advanced: true, wide: true, placeholder: '#cloud-config' },
 ];
 
-/** An empty disk is for whoever installs something on it; mostly the image was forgotten. */
+/** An empty disk is useful for installing a system on it, but usually the image was forgotten. */
 export function bootsNothing(spec: Partial<VMSpec>): string | undefined {
   return spec.image || spec.kernel ? undefined : 'Without an image or a kernel the VM gets an empty disk, and boots nothing.';
 }

@@ -1,4 +1,4 @@
-/** One VM: what it is, what it uses, what happened to it, and all that can be done with it. */
+/** A VM: its settings, usage, history, and all actions on it. */
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from 'wouter';
 import { ApiError, body, page } from '../../ui/client';

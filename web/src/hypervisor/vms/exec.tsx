@@ -1,4 +1,4 @@
-/** Runs a program in the guest by its agent, and shows what it printed. */
+/** Runs a program in the guest through its agent, and shows its output. */
 import { useState } from 'react';
 import { body } from '../../ui/client';
 import { Card } from '../../ui/facts';
@@ -38,7 +38,7 @@ export function Run({ vm }: { vm: VM }) {
             action="Run"
             onSubmit={async (input) => {
               setOutcome(undefined);
-              // Without `stream` the answer is one outcome.
+              // Without `stream`, the response is a single outcome.
               const answer = (await body(api.POST('/v1/vms/{id}/agent/exec', { params: { path: { id: vm.id } }, body: input }))) as ExecOutcome;
               setOutcome({ ...answer, ran: byShell ? (input.argv[2] ?? '') : input.argv.join(' ') });
             }}

@@ -1,4 +1,4 @@
-/** What a VM used in the last five minutes, read while its page is open. */
+/** The usage of a VM in the last five minutes, measured while its page is open. */
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { body } from '../../ui/client';
@@ -7,7 +7,7 @@ import { Plot, type Series } from '../../ui/plot';
 import { api, type Metrics } from '../api';
 import { mostSamples, pollMs, sampleOf, type Sample } from '../rates';
 
-/** Reads the VM's figures every two seconds while it is alive; oldest first. */
+/** Polls the VM's metrics every two seconds while it is running. Oldest first. */
 export function useSamples(id: string, reading: boolean): readonly Sample[] {
   const { data } = useQuery({ queryKey: ['metrics', id], queryFn: ({ signal }) => body(api.GET('/v1/vms/{id}/metrics', { params: { path: { id } }, signal })), refetchInterval: pollMs, enabled: reading, retry: false });
   const [samples, setSamples] = useState<readonly Sample[]>([]);
@@ -31,7 +31,7 @@ const plots: readonly { title: string; unit: string; lines: readonly [label: str
   { title: 'Network', unit: ' kB/s', lines: [['Received', 'received'], ['Sent', 'sent']] },
 ];
 
-/** As high as the plot that follows, so that the page does not jump. */
+/** Has the height of the plot that replaces it, so that the page does not jump. */
 const Measuring = ({ text }: { text: string }) => (
   <p className="muted" style={{ minHeight: 206 }}>
     {text}

@@ -1,4 +1,4 @@
-/** The screen of a VM with its keyboard and mouse, over VNC. */
+/** The screen of a VM over VNC, with keyboard and mouse. */
 import RFB from '@novnc/novnc';
 import { useRef } from 'react';
 import { useSocket } from './socket';
@@ -15,7 +15,8 @@ export default function Screen({ id, name }: { id: string; name: string }) {
     const screen = new RFB(element, socket, { shared: true });
     screen.scaleViewport = true;
     screen.background = 'var(--sunken)';
-    // Tab and the rest of the keys go to the guest only after a click or by the button, so that the page can be left by keyboard.
+    // Keys, including Tab, go to the guest only after a click or the button, so that the page can
+    // be left by keyboard.
     screen.focusOnClick = true;
     rfb.current = screen;
     let ended = false;
@@ -45,7 +46,7 @@ export default function Screen({ id, name }: { id: string; name: string }) {
           <Refused error={link.error} what="screen" hint="A VM that boots a kernel without firmware, such as the demo guest, has a console only." />
         </div>
       )}
-      {/* Before the guest gets the key, so that there is a way out of it. */}
+      {/* Handled before the guest receives the key, so that it is possible to leave the screen. */}
       <div
         ref={box}
         className="viewer-screen"

@@ -1,4 +1,4 @@
-/** The snapshots of a VM: made, gone back to, removed. */
+/** The snapshots of a VM: create, restore, delete. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { body } from '../../ui/client';

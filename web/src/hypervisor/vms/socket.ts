@@ -1,7 +1,7 @@
 /**
- * The sockets of a VM: its serial console and its screen. Browsers send no credentials
- * with a socket, so each one is opened with a ticket, which is good once. A socket that
- * ends is opened again, with a new ticket, less and less often.
+ * The sockets of a VM: its serial console and its screen. Browsers cannot send credentials with a
+ * socket, so each one is opened with a ticket that is valid once. A socket that ends is reopened
+ * with a new ticket, with increasing waits.
  */
 import { useEffect, useEffectEvent, useState } from 'react';
 import { ApiError, body } from '../../ui/client';
@@ -17,43 +17,48 @@ export interface Link {
 
 const firstMs = 500;
 const longestMs = 10_000;
-/** What lasted so long was a connection: the next attempt comes soon. */
+/**
+ * A connection that lasted at least this long counts as successful: the next attempt follows soon.
+ */
 const soundMs = 5_000;
 
-/** How long to wait before the attempt that follows so many failures. */
+/** How long to wait before the attempt after this number of failures. */
 export const waitMs = (failures: number) => Math.min(longestMs, firstMs * 2 ** failures);
 
-/** Whether trying again helps: when nobody answered, the daemon is busy, or the state of the VM may change. */
+/**
+ * Whether retrying may help: there was no response, the daemon is busy, or the VM's state may
+ * change.
+ */
 export function passing(error: unknown): boolean {
   return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
 }
 
-/** A place in what a console prints: bytes from the beginning of the log of that name. */
+/** A position in a console's output: the offset in bytes in the log with that name. */
 export interface Position {
   log: string;
   offset: number;
 }
 
-/** Where a socket is opened, and from which position on a console is replayed. */
+/** The URL of a socket, and the position from which a console is replayed. */
 export function socketURL(id: string, channel: Channel, ticket: string, page: Pick<Location, 'protocol' | 'host'> = location, from?: Position): string {
   const socket = `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}/v1/vms/${encodeURIComponent(id)}/${channel}?ticket=${encodeURIComponent(ticket)}`;
   return from ? `${socket}&offset=${from.offset}&log=${encodeURIComponent(from.log)}` : socket;
 }
 
-/** A browser does not tell why a socket was refused; the same request without one does. */
+/** Browsers do not tell why a socket was refused. The same request without a socket does. */
 async function refusal(id: string, channel: Channel): Promise<ApiError | undefined> {
   try {
     await api.GET(`/v1/vms/{id}/${channel}`, { params: { path: { id } } });
   } catch (e) {
-    // 426 says that it would have been a socket.
+    // 426 means that only the upgrade to a socket was missing.
     if (e instanceof ApiError && e.status >= 400 && e.status < 500 && e.status !== 426 && e.status !== 429) return e;
   }
   return undefined;
 }
 
 /**
- * Keeps a socket open. `attach` is called for each new one, before it is open, and gives what ends its use.
- * `reached` is where a console is continued.
+ * Keeps a socket open. `attach` is called for each new one before it is open, and returns a
+ * function that ends its use. `reached` returns the position from which a console continues.
  */
 export function useSocket(id: string, channel: Channel, attach: (socket: WebSocket) => () => void, reached?: () => Position): Link {
   const [link, setLink] = useState<Link>({ state: 'connecting' });
@@ -85,8 +90,9 @@ export function useSocket(id: string, channel: Channel, attach: (socket: WebSock
     const connect = async () => {
       let ticket: string;
       try {
-        // Many VMs have no screen, and noVNC says a refusal in words of its own. Asking for a console
-        // would begin a shell in a sandbox, so that is asked only after a refusal.
+        // Many VMs have no screen, and noVNC reports refusals in its own words, so check first. For
+        // a console, the check would start a shell in a sandbox, so it is done only after a
+        // refusal.
         const error = channel === 'vnc' ? await refusal(id, channel) : undefined;
         if (error) {
           refuse(error);

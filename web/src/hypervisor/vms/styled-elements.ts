@@ -1,15 +1,15 @@
 /**
- * Elements for xterm.js under a policy without inline styles. It writes style elements
- * and `style` attributes, both of which the policy blocks, and has no setting for it. While
- * a terminal is there, the page makes style elements whose text becomes a constructed
- * style sheet, which the policy allows, and elements whose `style` attribute is set as a
- * property. Of what else the page makes nothing changes.
+ * Elements for xterm.js under a content security policy without inline styles. xterm.js writes
+ * style elements and `style` attributes, which the policy blocks, and has no setting to avoid them.
+ * While a terminal is open, document.createElement returns elements that replace both: the text of
+ * a style element becomes a constructed style sheet, and a `style` attribute is set as a property,
+ * which the policy allows. All other elements are unchanged.
  */
 type Make = (name: string, options?: ElementCreationOptions) => HTMLElement;
 
 const own: Make = Reflect.get(Document.prototype, 'createElement');
 
-/** Stands in the page only so that it can be removed. */
+/** It is in the page only so that it can be removed. */
 function styleElement(): HTMLElement {
   const sheet = new CSSStyleSheet();
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
@@ -42,11 +42,13 @@ const make: Make = (name, options) => {
 
 let users = 0;
 
-/** Begins; what it gives ends it, when nobody else is left who needs it. */
+/**
+ * Installs the replacement. The returned function removes it unless another user still needs it.
+ */
 export function styledElements(): () => void {
   if (users++ === 0) Object.defineProperty(document, 'createElement', { configurable: true, writable: true, value: make });
   return () => {
-    // The page's own one is its prototype's.
+    // Deleting the own property restores the prototype's method.
     if (--users === 0) Reflect.deleteProperty(document, 'createElement');
   };
 }

@@ -1,4 +1,7 @@
-/** The serial console of a VM in a terminal. A connection that comes back continues where the last one ended. */
+/**
+ * The serial console of a VM in a terminal. After a reconnect, it continues where the last
+ * connection ended.
+ */
 import { FitAddon } from '@xterm/addon-fit';
 import { Terminal as XTerm, type ITerminalOptions } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
@@ -11,7 +14,7 @@ import { LinkState, Refused } from './viewers';
 
 const scrollback = 5_000;
 
-/** What copies, pastes and leaves; all other keys are the guest's. */
+/** The keys to copy, paste and leave. All other keys go to the guest. */
 const isCopy = (e: KeyboardEvent) => e.ctrlKey && e.shiftKey && e.code === 'KeyC';
 const isPaste = (e: KeyboardEvent) => e.ctrlKey && e.shiftKey && e.code === 'KeyV';
 const isLeave = (e: KeyboardEvent) => e.ctrlKey && e.shiftKey && e.code === 'KeyX';
@@ -42,7 +45,7 @@ async function paste(terminal: XTerm): Promise<void> {
   }
 }
 
-/** Makes the terminal in its box, which it fills whatever its size. */
+/** Creates the terminal in its box and fits it to the box's size. */
 function useTerminal(leave: () => void) {
   const box = useRef<HTMLDivElement>(null);
   const [terminal, setTerminal] = useState<XTerm>();
@@ -67,7 +70,7 @@ function useTerminal(leave: () => void) {
         }
         if (isLeave(e)) left.current();
       }
-      // The browser itself pastes.
+      // The browser itself handles pasting.
       return false;
     });
     const resize = new ResizeObserver(() => fit.fit());
@@ -119,7 +122,8 @@ function Connected({ id, terminal, first, onFull }: { id: string; terminal: XTer
     socket.addEventListener('open', () => terminal.focus());
     let begun = false;
     socket.addEventListener('message', (e: MessageEvent<ArrayBuffer | string>) => {
-      // The first message says where the console is replayed from. The shell of a sandbox is a new one, which says nothing.
+      // The first message gives the position from which the console is replayed. The shell of a
+      // sandbox is new each time and sends no position.
       const start = typeof e.data === 'string' ? (JSON.parse(e.data) as Position) : undefined;
       if (!begun && (start?.log !== reached.current.log || start.offset !== reached.current.offset)) terminal.reset();
       begun = true;

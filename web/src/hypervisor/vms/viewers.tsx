@@ -1,4 +1,4 @@
-/** The console and the screen of a VM. What draws them is large, and loaded when it is asked for. */
+/** The console and the screen of a VM. Their viewers are large, so they are loaded on demand. */
 import { lazy, Suspense, type ReactNode } from 'react';
 import { ApiError } from '../../ui/client';
 import { Card } from '../../ui/facts';
@@ -18,7 +18,7 @@ const words: Record<Link['state'], [tone: Tone, text: string]> = {
   refused: ['bad', 'not connected'],
 };
 
-/** How the connection is, in a word. */
+/** The state of the connection in one word. */
 export function LinkState({ link }: { link: Link }) {
   const [tone, text] = words[link.state];
   return (
@@ -28,7 +28,7 @@ export function LinkState({ link }: { link: Link }) {
   );
 }
 
-/** Why there is nothing to see. That a VM has no screen is no failure. */
+/** Why there is nothing to show. It is not an error if a VM has no screen. */
 export function Refused({ error, what, hint = '' }: { error: unknown; what: string; /** What has one. */ hint?: string }) {
   if (error instanceof ApiError && error.status === 409) {
     return (

@@ -1,4 +1,4 @@
-/** One VIP: what it is, what it did, and its backends. */
+/** A VIP: its settings, its traffic, and its backends. */
 import { useCallback } from 'react';
 import { Link } from 'wouter';
 import { Card, Facts } from '../../ui/facts';
