@@ -1044,7 +1044,7 @@ type Campaign struct {
 	Status           CampaignStatus  `json:"status"`
 	SuccessThreshold float64         `json:"success_threshold"`
 
-	// Targets At least one of the three. A device is a target when it is named, or when its site is named and it has all the labels.
+	// Targets At least one of the three. A device is a target if it is named, or if it has all the labels and, where sites are named, belongs to one of them.
 	Targets CampaignTargets `json:"targets"`
 	Url     string          `json:"url"`
 	Version string          `json:"version"`
@@ -1103,7 +1103,7 @@ type CampaignInput struct {
 	// SuccessThreshold Share of a stage's devices that must succeed
 	SuccessThreshold *float64 `json:"success_threshold,omitempty"`
 
-	// Targets At least one of the three. A device is a target when it is named, or when its site is named and it has all the labels.
+	// Targets At least one of the three. A device is a target if it is named, or if it has all the labels and, where sites are named, belongs to one of them.
 	Targets CampaignTargets `json:"targets"`
 	Url     string          `json:"url"`
 	Version string          `json:"version"`
@@ -1125,7 +1125,7 @@ type CampaignRolloutPhase string
 // CampaignStatus defines model for CampaignStatus.
 type CampaignStatus string
 
-// CampaignTargets At least one of the three. A device is a target when it is named, or when its site is named and it has all the labels.
+// CampaignTargets At least one of the three. A device is a target if it is named, or if it has all the labels and, where sites are named, belongs to one of them.
 type CampaignTargets struct {
 	DeviceIds *[]string `json:"device_ids,omitempty"`
 	Labels    *Labels   `json:"labels,omitempty"`

@@ -16,7 +16,7 @@ var (
 	errBadKey = fault.New(
 		fault.Invalid, "the handshake of a WebSocket has one header Sec-WebSocket-Key, of 16 bytes in base64",
 	)
-	errBody = fault.New(fault.Invalid, "the handshake of a WebSocket has no body")
+	errBody        = fault.New(fault.Invalid, "the handshake of a WebSocket has no body")
 	errForeignPage = fault.New(fault.Denied, "a page of another site may not open a socket here").WithCode("browser")
 )
 

@@ -271,8 +271,11 @@ func (m *Manager) Retain(ctx context.Context, devices map[string]bool) error {
 			continue
 		}
 		u, ok, err := m.load(ctx, m.cfg.DB, device)
-		if err != nil || !ok {
+		if err != nil {
 			return err
+		}
+		if !ok {
+			continue // it has ended and was removed since
 		}
 		if err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 			if err := m.stopIn(ctx, tx, device, u.RequestID); err != nil {

@@ -199,18 +199,16 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 	before, sum := bytes, totals{}
 	results := make([]error, len(items))
 	for i, a := range items {
-		if bytes+a.bytes > o.cfg.MaxBytes {
-			if !o.cfg.DropOldest || a.bytes > o.cfg.MaxBytes {
-				results[i] = errFull
-				continue
-			}
-			n, freed, err := dropOldest(ctx, tx, bytes+a.bytes-o.cfg.MaxBytes)
-			if err != nil {
-				return nil, err
-			}
-			bytes -= freed
-			sum.dropped += n
+		dropped, freed, err := o.makeRoom(ctx, tx, a, bytes)
+		if errors.Is(err, errFull) {
+			results[i] = err
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		bytes -= freed
+		sum.dropped += dropped
 		a.receipts = make([]Receipt, len(a.rows))
 		for j, r := range a.rows {
 			n, err := tx.Exec(
@@ -250,6 +248,59 @@ var errFull = fault.New(
 	fault.StorageFailed,
 	"the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room",
 ).WithCode("outbox_full")
+
+// makeRoom drops the oldest events until a's new ones fit beside bytes. It returns errFull if they do
+// not fit and dropping is not configured or would not be enough; then nothing was dropped.
+func (o *Outbox) makeRoom(
+	ctx context.Context, tx *db.Tx, a *acceptance, bytes int64,
+) (dropped, freed int64, err error) {
+	if bytes+a.bytes <= o.cfg.MaxBytes {
+		return 0, 0, nil
+	}
+	for {
+		// Duplicates need no room. A dropped event is not a duplicate any more.
+		added, err := newBytes(ctx, tx, a)
+		need := bytes - freed + added - o.cfg.MaxBytes
+		if err != nil || added == 0 || need <= 0 {
+			return dropped, freed, err
+		}
+		if !o.cfg.DropOldest || a.bytes > o.cfg.MaxBytes {
+			return 0, 0, errFull
+		}
+		n, more, err := dropOldest(ctx, tx, need)
+		if err != nil {
+			return 0, 0, err
+		}
+		dropped, freed = dropped+n, freed+more
+	}
+}
+
+// newBytes returns the size of the events of a that are not stored yet.
+func newBytes(ctx context.Context, q db.Querier, a *acceptance) (int64, error) {
+	sizes := make(map[string]int64, len(a.rows))
+	ids := make([]string, len(a.rows))
+	for i, r := range a.rows {
+		if ids[i] = r.id; sizes[r.id] == 0 { // of equal ids, the first one counts
+			sizes[r.id] = r.bytes
+		}
+	}
+	query, args, err := db.In("SELECT event_id FROM outbox WHERE event_id IN (?)", ids)
+	if err != nil {
+		return 0, err
+	}
+	var stored []string
+	if err := q.Select(ctx, &stored, query, args...); err != nil {
+		return 0, err
+	}
+	for _, id := range stored {
+		delete(sizes, id)
+	}
+	var sum int64
+	for _, n := range sizes {
+		sum += n
+	}
+	return sum, nil
+}
 
 // count updates the counters. It updates the values for metrics once the change is durable.
 func (o *Outbox) count(ctx context.Context, tx *db.Tx, t totals) error {

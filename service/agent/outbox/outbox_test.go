@@ -227,6 +227,48 @@ func TestAFullOutboxRefusesUntilThereIsRoomAndLosesNothing(t *testing.T) {
 	}
 }
 
+func TestAFullOutboxAnswersDuplicatesAndDropsNothingForThem(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drop=%t", drop), func(t *testing.T) {
+			t.Parallel()
+			b := open(t, 100<<10, drop)
+			var stored []string
+			for i := range 9 {
+				id := fmt.Sprintf("e%d", i)
+				if _, err := b.Accept(t.Context(), []outbox.Event{event(id, 10<<10)}); err != nil {
+					t.Fatal(err)
+				}
+				stored = append(stored, id)
+			}
+			receipts, err := b.Accept(t.Context(), []outbox.Event{event("e0", 10<<10), event("e8", 10<<10)})
+			if err != nil || !receipts[0].Duplicate || !receipts[1].Duplicate {
+				t.Errorf("duplicates: %+v, %v", receipts, err)
+			}
+			if got := b.ids(); !slices.Equal(got, stored) {
+				t.Errorf("stored %v, want %v", got, stored)
+			}
+			// e0 is the oldest, so room for new is made at its cost, and it is stored again.
+			receipts, err = b.Accept(t.Context(), []outbox.Event{event("e0", 10<<10), event("new", 15<<10)})
+			want := append(stored[2:], "e0", "new")
+			if !drop {
+				want = stored
+				if !fault.Is(err, fault.StorageFailed) {
+					t.Errorf("beyond the limit: %+v, %v", receipts, err)
+				}
+			} else if err != nil || receipts[0].Duplicate || receipts[1].Duplicate {
+				t.Errorf("with the oldest dropped: %+v, %v", receipts, err)
+			}
+			if got := b.ids(); !slices.Equal(got, want) {
+				t.Errorf("stored %v, want %v", got, want)
+			}
+			if s := b.stats(); s.Bytes > 100<<10 {
+				t.Errorf("%d bytes are stored, which is beyond the limit", s.Bytes)
+			}
+		})
+	}
+}
+
 func TestEventsOfOneProgramKeepTheirOrderAmongManyPrograms(t *testing.T) {
 	t.Parallel()
 	b := open(t, 1<<30, false)

@@ -1558,7 +1558,7 @@ export interface components {
         };
         /** @enum {string} */
         CampaignStatus: "draft" | "running" | "completed" | "aborted";
-        /** @description At least one of the three. A device is a target when it is named, or when its site is named and it has all the labels. */
+        /** @description At least one of the three. A device is a target if it is named, or if it has all the labels and, where sites are named, belongs to one of them. */
         CampaignTargets: {
             device_ids?: string[];
             labels?: components["schemas"]["Labels"];
