@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -86,9 +85,15 @@ func (op *Operation) exactKeys(r *http.Request) error {
 	if _, err := body.ReadFrom(r.Body); err != nil {
 		return httpserve.BodyError(err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
+	r.Body = buffered{bytes.NewReader(body.Bytes())}
 	return checkKeys(body.Bytes(), op.bodyKeys)
 }
+
+// buffered is a body in memory. Package rest rewinds it to find the field of an error.
+type buffered struct{ *bytes.Reader }
+
+// Close does nothing.
+func (buffered) Close() error { return nil }
 
 // CarriesFile reports whether a request's body is of a type that the operation accepts besides
 // JSON, such as a file.

@@ -54,17 +54,45 @@ func BodyError(err error) error {
 		e.Field = name
 		return e
 	}
-	// time.Time does not report the field.
-	var parse *time.ParseError
-	if errors.As(err, &parse) || strings.Contains(err.Error(), "Time.UnmarshalJSON: ") {
-		return fault.Wrap(
-			fault.Invalid, err,
-			"a time in the request body is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z",
-		)
+	if isTimeError(err) { // it does not report the field
+		return fault.Wrap(fault.Invalid, err, "a time in the request body "+notATime)
 	}
 	// Anything else comes from a type's UnmarshalJSON, or from a client that stopped sending. Both
 	// are the input's fault.
 	return fault.Wrap(fault.Invalid, err, "the request body cannot be read")
+}
+
+// FieldError converts an error from decoding the value at a path in a request's JSON body, such as
+// events.3.event_time, to a fault that names the path. An empty path is the whole body.
+func FieldError(path string, err error) error {
+	if path == "" {
+		return BodyError(err)
+	}
+	path = clip(path, 256)
+	var typ *json.UnmarshalTypeError
+	var f *fault.Error
+	switch {
+	case errors.As(err, &typ):
+		at := *typ
+		if at.Field = path; typ.Field != "" {
+			at.Field += "." + typ.Field
+		}
+		return typeFault(&at)
+	case isTimeError(err):
+		f = fault.Wrap(fault.Invalid, err, "%s: "+notATime, path)
+	default:
+		f = fault.Wrap(fault.Invalid, err, "%s: is not a valid value", path)
+	}
+	f.Field = path
+	return f
+}
+
+const notATime = "is not a time as RFC 3339 has it, for example 2006-01-02T15:04:05Z"
+
+// isTimeError reports whether decoding failed because of a time.Time.
+func isTimeError(err error) bool {
+	var parse *time.ParseError
+	return errors.As(err, &parse) || strings.Contains(err.Error(), "Time.UnmarshalJSON: ")
 }
 
 func typeFault(err *json.UnmarshalTypeError) error {

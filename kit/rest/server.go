@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/oapi-codegen/runtime"
@@ -159,9 +160,29 @@ func JSON[T any](in *Input, required bool) *T {
 		return body
 	case !required && errors.Is(err, io.EOF):
 	case in.err == nil:
-		in.err = httpserve.BodyError(err)
+		in.err = in.bodyFault(err, reflect.TypeFor[T]())
 	}
 	return nil
+}
+
+// bodyFault converts an error from decoding a JSON body into a value of type t. It names the field
+// if the body can be read again, as package contract leaves it.
+func (in *Input) bodyFault(err error, t reflect.Type) error {
+	body, ok := in.r.Body.(io.ReadSeeker)
+	if !ok {
+		return httpserve.BodyError(err)
+	}
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return httpserve.BodyError(err)
+	}
+	raw, readErr := io.ReadAll(body)
+	if readErr != nil || !json.Valid(raw) {
+		return httpserve.BodyError(err)
+	}
+	if path, cause, ok := locate(raw, t); ok {
+		return httpserve.FieldError(path, cause)
+	}
+	return httpserve.BodyError(err)
 }
 
 // Text reads a text body. It returns nil if there is no body and none is required.
