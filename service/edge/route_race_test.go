@@ -120,14 +120,27 @@ func TestAReplicaFollowsRoutesThatAnotherChanged(t *testing.T) {
 	t.Parallel()
 	c := replicas(t)
 	release := make(chan struct{})
+	finish := sync.OnceFunc(func() { close(release) })
 	old := newTarget(t, func(int, *http.Request, []byte) int { <-release; return http.StatusOK })
+	t.Cleanup(finish) // otherwise a failure would wait for the target for ever
 	now := newTarget(t, nil)
 	const sites, each = 4, 20
 	var ids, tokens [sites]string
 	for i := range sites {
 		ids[i], tokens[i] = c[0].site(fmt.Sprint(i), enrollmentToken)
 	}
-	r := c[0].route(old, nil)
+	// A hand-over of shards would wait for the requests under way.
+	c[0].eventually("both replicas have their share of the shards", func() bool {
+		var shares []int64
+		if err := c[0].service.DB().Select(
+			t.Context(), &shares, "SELECT count(*) FROM delivery_shards GROUP BY owner",
+		); err != nil {
+			t.Fatal(err)
+		}
+		return len(shares) == len(c) && shares[0] == shares[1]
+	})
+	// A request that times out on a slow machine would be sent again.
+	r := c[0].route(old, object{"timeout_seconds": 60})
 	for n := range each {
 		for i := range sites {
 			c[0].send(tokens[i], ids[i], fmt.Sprintf("%d-%d", i, n), "t")
@@ -138,7 +151,7 @@ func TestAReplicaFollowsRoutesThatAnotherChanged(t *testing.T) {
 	c[1].call("PATCH", "/routes/"+r.Id, adminToken, object{"target_url": now.url}).Want(200)
 	c[0].lookAtRoutes()
 	c[1].lookAtRoutes()
-	close(release)
+	finish()
 	c[0].eventually("all deliveries", func() bool { return len(old.got())+len(now.got()) >= sites*each })
 	if n := len(old.got()); n != sites {
 		t.Errorf("the old target got %d requests, %d of them after the change", n, n-sites)
