@@ -27,6 +27,8 @@ type checkpoints struct {
 
 	mu       sync.Mutex
 	ours     []Checkpoint // thinned, oldest first
+	last     Checkpoint   // the newest one; of a retired key only if there is no other
+	current  bool         // last is not of a retired key
 	others   []string     // digests of the first lines that are not ours
 	broken   int          // lines that are not JSON, from interrupted writes
 	lines    int          // in the file
@@ -42,7 +44,7 @@ const (
 
 // openCheckpoints reads the file. If it cannot be read, that is a fault: without it, a restored
 // database would go unnoticed.
-func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, error) {
+func openCheckpoints(path string, from witnesses, log *slog.Logger) (*checkpoints, error) {
 	c := &checkpoints{path: path, log: log, thinFrom: maxLines}
 	refused := func(err error) error {
 		f := fault.Wrap(
@@ -65,14 +67,14 @@ func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, err
 		return nil, refused(err)
 	}
 	defer f.Close() // read only
-	if err := c.read(f, s); err != nil {
+	if err := c.read(f, from); err != nil {
 		return nil, refused(err)
 	}
 	c.fresh = c.lines == 0
 	return c, nil
 }
 
-func (c *checkpoints) read(r io.Reader, s signer) error {
+func (c *checkpoints) read(r io.Reader, from witnesses) error {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := in.ReadSlice('\n')
@@ -86,7 +88,7 @@ func (c *checkpoints) read(r io.Reader, s signer) error {
 		if len(line) > 0 {
 			c.lines++
 			c.torn = errors.Is(err, io.EOF)
-			c.take(bytes.TrimSpace(line), long, s)
+			c.take(bytes.TrimSpace(line), long, from)
 		}
 		if err != nil {
 			return nil
@@ -97,26 +99,34 @@ func (c *checkpoints) read(r io.Reader, s signer) error {
 	}
 }
 
-func (c *checkpoints) take(line []byte, long bool, s signer) {
+func (c *checkpoints) take(line []byte, long bool, from witnesses) {
 	var p Checkpoint
-	switch err := json.Unmarshal(line, &p); {
-	case err != nil && !long:
+	err := json.Unmarshal(line, &p)
+	if err != nil && !long {
 		c.broken++
-	case err == nil && s.ours(p.signed(), p.Signature):
+		return
+	}
+	ours, byRetired := false, false
+	if err == nil {
+		ours, byRetired = from.accepts(p)
+	}
+	switch {
+	case ours:
 		c.ours = append(c.ours, p)
+		if !byRetired || !c.current {
+			c.last, c.current = p, !byRetired
+		}
 	case len(c.others) < maxOthers:
 		c.others = append(c.others, digest(line))
 	}
 }
 
-// newest returns the last checkpoint that was written, or the zero value if there is none.
+// newest returns the last checkpoint that was written, or the zero value if there is none. Whoever
+// stole a retired key can append lines, so those count only as long as the current key has none.
 func (c *checkpoints) newest() Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.ours) == 0 {
-		return Checkpoint{}
-	}
-	return c.ours[len(c.ours)-1]
+	return c.last
 }
 
 // snapshot returns a copy of the file's content.
@@ -159,6 +169,7 @@ func (c *checkpoints) add(p Checkpoint) error {
 		c.lines, c.torn = c.lines+1, false
 	}
 	c.ours = append(c.ours, p)
+	c.last, c.current = p, true
 	return nil
 }
 
