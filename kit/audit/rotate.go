@@ -141,7 +141,8 @@ func retire(ctx context.Context, tx *db.Tx, c *chain, now signer) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range append(c.signer.retired(all, log), retired{Public: c.signer.public(), LastSegment: c.segment.Number}) {
+	old := retired{Public: c.signer.public(), LastSegment: c.segment.Number}
+	for _, r := range append(c.signer.retired(all, log), old) {
 		if _, err := tx.Exec(
 			ctx, `INSERT INTO audit_retired_keys (public, last_segment, signature) VALUES (?, ?, ?)
 			ON CONFLICT (public) DO UPDATE SET last_segment = excluded.last_segment, signature = excluded.signature`,

@@ -232,11 +232,11 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	if checkpoints == "" {
 		checkpoints = filepath.Join(s.cfg.Data, "audit-checkpoints.jsonl")
 	}
-	s.audit, err = audit.Open(
-		ctx,
-		audit.Config{DB: s.db, Seed: seed, Accepted: acceptedSeeds, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
-			Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}},
-	)
+	s.audit, err = audit.Open(ctx, audit.Config{
+		DB: s.db, Seed: seed, Accepted: acceptedSeeds, Now: s.now, Log: s.log, Registry: s.registry,
+		Checkpoints: checkpoints,
+		Send:        audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret},
+	})
 	if err != nil {
 		return err
 	}
