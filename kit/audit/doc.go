@@ -33,8 +33,9 @@
 //   - They cannot sign a head, a segment or an acknowledgement either.
 //   - Old checkpoints still count. The old public key is kept in a table, signed by the new key,
 //     with the last segment that it signed. A checkpoint of a retired key counts for those segments
-//     only, and never hides a newer one of the current key. With the old key, the worst that
-//     somebody can do to the file is to raise an alarm, as with any line that is not ours.
+//     only. The newest checkpoint is the one of the furthest place, so one that somebody adds with
+//     the old key never hides one of the current key. The worst that they can do to the file is to
+//     raise an alarm, as with any line that is not ours.
 //
 // A Log may know several private keys while replicas are rotated. It signs with the one that the log
 // has, and only Rotate changes that. So a replica that was not yet restarted continues the log with

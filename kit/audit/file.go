@@ -27,8 +27,7 @@ type checkpoints struct {
 
 	mu       sync.Mutex
 	ours     []Checkpoint // thinned, oldest first
-	last     Checkpoint   // the newest one; of a retired key only if there is no other
-	current  bool         // last is not of a retired key
+	last     Checkpoint   // of the furthest place
 	others   []string     // digests of the first lines that are not ours
 	broken   int          // lines that are not JSON, from interrupted writes
 	lines    int          // in the file
@@ -101,28 +100,21 @@ func (c *checkpoints) read(r io.Reader, from witnesses) error {
 
 func (c *checkpoints) take(line []byte, long bool, from witnesses) {
 	var p Checkpoint
-	err := json.Unmarshal(line, &p)
-	if err != nil && !long {
+	switch err := json.Unmarshal(line, &p); {
+	case err != nil && !long:
 		c.broken++
-		return
-	}
-	ours, byRetired := false, false
-	if err == nil {
-		ours, byRetired = from.accepts(p)
-	}
-	switch {
-	case ours:
+	case err == nil && from.accept(p):
 		c.ours = append(c.ours, p)
-		if !byRetired || !c.current {
-			c.last, c.current = p, !byRetired
+		if p.Genesis != c.last.Genesis || p.mark().after(c.last.mark()) {
+			c.last = p
 		}
 	case len(c.others) < maxOthers:
 		c.others = append(c.others, digest(line))
 	}
 }
 
-// newest returns the last checkpoint that was written, or the zero value if there is none. Whoever
-// stole a retired key can append lines, so those count only as long as the current key has none.
+// newest returns the checkpoint of the furthest place, or the zero value if there is none. This is
+// the last one that was written: whoever stole a retired key can append one of an earlier place.
 func (c *checkpoints) newest() Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +161,7 @@ func (c *checkpoints) add(p Checkpoint) error {
 		c.lines, c.torn = c.lines+1, false
 	}
 	c.ours = append(c.ours, p)
-	c.last, c.current = p, true
+	c.last = p
 	return nil
 }
 

@@ -157,25 +157,26 @@ func retire(ctx context.Context, tx *db.Tx, c *chain, now signer) error {
 // witnesses are the keys whose checkpoints count.
 type witnesses struct {
 	signers []signer
-	retired []retired
+	log     string
+	retired []retired // of log
 }
 
-// accepts reports whether a checkpoint counts. A retired key counts only for segments that it
-// signed: whoever stole it can sign more.
-func (w witnesses) accepts(p Checkpoint) (ours, byRetired bool) {
+// accept reports whether a checkpoint counts. A retired key counts only for segments that it signed:
+// whoever stole it can sign more.
+func (w witnesses) accept(p Checkpoint) bool {
 	text := p.signed()
 	for _, r := range w.retired {
 		if public, err := base64.StdEncoding.DecodeString(r.Public); err == nil && len(public) == ed25519.PublicKeySize &&
 			verifies(public, text, p.Signature) {
-			return p.Segment <= r.LastSegment, true
+			return p.Genesis == w.log && p.Segment <= r.LastSegment
 		}
 	}
 	for _, s := range w.signers {
 		if s.ours(text, p.Signature) {
-			return true, false
+			return true
 		}
 	}
-	return false, false
+	return false
 }
 
 // readWitnesses returns the keys whose checkpoints count according to the database.
@@ -195,7 +196,8 @@ func (l *Log) readWitnesses(ctx context.Context) (w witnesses, err error) {
 		}
 		key := l.logKeyOf(segments)
 		if ours, _ := key.oursOf(segments); len(ours) > 0 {
-			w.retired = key.retired(all, ours[len(ours)-1].Log)
+			w.log = ours[len(ours)-1].Log
+			w.retired = key.retired(all, w.log)
 		}
 		return nil
 	})
