@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -415,6 +416,28 @@ func TestNoMistakeInARotationOfFilesLosesTheKey(t *testing.T) {
 			}
 			f.run().reads(1, 0)
 		})
+	}
+}
+
+func TestTheLogRemindsOfAKeyThatIsAcceptedForNothing(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, sealing)
+	const reminder = "is still accepted"
+	start := func(current, accepted string) string {
+		t.Helper()
+		var out bytes.Buffer
+		cfg := configured(t, current, accepted)
+		cfg.Log = slog.New(slog.NewTextHandler(&out, nil))
+		run(t, d, cfg)
+		return out.String()
+	}
+	for _, step := range []struct {
+		current, accepted string
+		reminds           bool
+	}{{keyA, "", false}, {keyA, keyB, false}, {keyB, keyA, false}, {keyB, keyA, true}, {keyB, "", false}} {
+		if out := start(step.current, step.accepted); strings.Contains(out, reminder) != step.reminds {
+			t.Errorf("%+v: %s", step, out)
+		}
 	}
 }
 

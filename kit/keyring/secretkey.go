@@ -83,7 +83,7 @@ func SecretKeys(ctx context.Context, d *db.DB, cfg Config) (*Keys, error) {
 	}
 	k := &Keys{cfg: cfg, known: known}
 	if current != nil && current.fingerprint == known {
-		return k.with(current, accepted), nil
+		return k.with(current, accepted), k.remind(ctx, d, accepted)
 	}
 	for _, match := range accepted {
 		if known != "" && match.fingerprint == known {
@@ -104,6 +104,22 @@ func (k *Keys) with(current *secret, accepted []*secret) *Keys {
 		}
 	}
 	return k
+}
+
+// remind logs that a key is accepted although it was replaced, since whoever stole it can still use
+// it.
+func (k *Keys) remind(ctx context.Context, d *db.DB, accepted []*secret) error {
+	for _, a := range accepted {
+		old, err := isRetired(ctx, d, a.fingerprint)
+		if err != nil {
+			return err
+		}
+		if old {
+			k.cfg.Log.Info("a secret key that was replaced is still accepted",
+				"help", "when all replicas have the new key, take the old one out of the settings, or remove "+previousFile)
+		}
+	}
+	return nil
 }
 
 // bind stores the fingerprint of the current key, which is not the one of the database: the
