@@ -948,7 +948,7 @@ type AuditEntryActorType string
 // AuditResult defines model for AuditResult.
 type AuditResult string
 
-// AuditSegment A part of the chain. The first one begins with the log, each other one after a break
+// AuditSegment A part of the chain. The first one begins with the log, each other one after a break or with another key
 type AuditSegment struct {
 	BegunAt time.Time `json:"begun_at"`
 

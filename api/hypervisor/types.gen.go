@@ -364,7 +364,7 @@ type AuditEntry struct {
 	Time    time.Time `json:"time"`
 }
 
-// AuditSegment A part of the chain. The first one begins with the log, each other one after a break
+// AuditSegment A part of the chain. The first one begins with the log, each other one after a break or with another key
 type AuditSegment struct {
 	BegunAt time.Time `json:"begun_at"`
 

@@ -33,7 +33,7 @@ func (l *Log) Inspect(ctx context.Context) (Verification, error) {
 		if err != nil {
 			return err
 		}
-		if err := l.restoreBreaks(ctx, tx, v); err != nil || len(fresh) == 0 {
+		if err := restoreBreaks(ctx, tx, c, v); err != nil || len(fresh) == 0 {
 			return err
 		}
 		if err := l.writeBreak(ctx, tx, c, broken{Findings: fresh}); err != nil {
@@ -50,7 +50,7 @@ func (l *Log) Inspect(ctx context.Context) (Verification, error) {
 }
 
 // restoreBreaks rebuilds the table of breaks from the entries.
-func (l *Log) restoreBreaks(ctx context.Context, tx *db.Tx, v Verification) error {
+func restoreBreaks(ctx context.Context, tx *db.Tx, c *chain, v Verification) error {
 	done := map[int64]bool{}
 	for _, b := range v.Breaks {
 		if b.Recorded == 0 || done[b.Recorded] {
@@ -65,7 +65,7 @@ func (l *Log) restoreBreaks(ctx context.Context, tx *db.Tx, v Verification) erro
 				b.Recorded, b.Reason,
 			)
 		} else {
-			err = l.signAcknowledged(ctx, tx, noted{Seq: b.Recorded, Message: b.Reason})
+			err = signAcknowledged(ctx, tx, c, noted{Seq: b.Recorded, Message: b.Reason})
 		}
 		if err != nil {
 			return fmt.Errorf("audit: note break: %w", err)
@@ -88,11 +88,11 @@ func (n noted) signed(logID string) []byte {
 
 // signAcknowledged marks a break as acknowledged. The mark is signed, so that nobody can end the
 // alarm by writing to the database.
-func (l *Log) signAcknowledged(ctx context.Context, tx *db.Tx, n noted) error {
+func signAcknowledged(ctx context.Context, tx *db.Tx, c *chain, n noted) error {
 	_, err := tx.Exec(
 		ctx,
 		"INSERT INTO audit_breaks (seq, message, acknowledged) VALUES (?, ?, ?) ON CONFLICT (seq) DO UPDATE SET acknowledged = excluded.acknowledged",
-		n.Seq, n.Message, l.sign(n.signed(l.last().segment.Log)),
+		n.Seq, n.Message, c.signer.sign(n.signed(c.segment.Log)),
 	)
 	return err
 }
@@ -107,8 +107,15 @@ func (l *Log) unacknowledged(ctx context.Context, q db.Querier) ([]noted, error)
 	if err != nil {
 		return nil, fmt.Errorf("audit: read breaks: %w", err)
 	}
-	logID := l.last().segment.Log
-	return slices.DeleteFunc(all, func(n noted) bool { return l.ours(n.signed(logID), n.Acknowledged) }), nil
+	if len(all) == 0 {
+		return nil, nil
+	}
+	segments, err := readSegments(ctx, q) // another replica may have rotated the key
+	if err != nil {
+		return nil, err
+	}
+	logID, key := l.last().segment.Log, l.logKeyOf(segments)
+	return slices.DeleteFunc(all, func(n noted) bool { return key.ours(n.signed(logID), n.Acknowledged) }), nil
 }
 
 // Alarm returns the message of the first unacknowledged break, or "" if there is none.
@@ -137,7 +144,8 @@ func (l *Log) readBroken(ctx context.Context) error {
 // Acknowledge records that an operator has seen the breaks up to entry through, which must itself
 // record a break. e holds the operator and the explanation. The alarm ends.
 func (l *Log) Acknowledge(ctx context.Context, tx *db.Tx, through int64, e Entry) error {
-	if _, err := l.chainOf(ctx, tx); err != nil { // locks the head
+	c, err := l.chainOf(ctx, tx) // locks the head
+	if err != nil {
 		return err
 	}
 	var n int64
@@ -162,7 +170,7 @@ func (l *Log) Acknowledge(ctx context.Context, tx *db.Tx, through int64, e Entry
 		)
 	}
 	for _, n := range breaks {
-		if err := l.signAcknowledged(ctx, tx, n); err != nil {
+		if err := signAcknowledged(ctx, tx, c, n); err != nil {
 			return fmt.Errorf("audit: acknowledge: %w", err)
 		}
 	}

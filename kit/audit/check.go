@@ -15,11 +15,12 @@ type Finding struct {
 	Reason  string `json:"reason"`
 }
 
-// chain is what a process knows of the log: its last segment, and the last head that it wrote or
-// verified.
+// chain is what a process knows of the log: its last segment, the last head that it wrote or
+// verified, and the key that signs both.
 type chain struct {
 	segment segment
 	head    head
+	signer  signer
 }
 
 func (c chain) mark() mark { return mark{c.segment.Log, c.head.Segment, c.head.Seq, c.head.Hash} }
@@ -48,7 +49,8 @@ func (l *Log) checkHead(ctx context.Context, q db.Querier, h head, c *chain, mar
 		return nil, err
 	}
 	c.head = head{}
-	ours, _ := l.oursOf(segments)
+	c.signer = l.logKeyOf(segments)
+	ours, _ := c.signer.oursOf(segments)
 	if len(ours) == 0 {
 		return []Finding{nothingOurs(marks)}, nil
 	}
@@ -59,7 +61,7 @@ func (l *Log) checkHead(ctx context.Context, q db.Querier, h head, c *chain, mar
 			return []Finding{{s.Number, s.First, "the segment is not signed by this service"}}, nil
 		}
 	}
-	if !l.oursHead(h, &last) {
+	if !c.signer.oursHead(h, &last) {
 		return []Finding{{last.Number, 0, headNotOurs}}, nil
 	}
 	c.head = h
@@ -221,7 +223,7 @@ func (l *Log) beginAfterBreak(
 	); err != nil {
 		return fmt.Errorf("audit: read last segment: %w", err)
 	}
-	seg, err := l.begin(
+	seg, err := c.signer.begin(
 		segment{Number: max(number, expected.Segment) + 1, Log: expected.Log, First: max(top, used, expected.Seq) + 1,
 			AfterSegment: expected.Segment, AfterSeq: expected.Seq, AfterHash: expected.Hash},
 		l.now(),
@@ -232,7 +234,7 @@ func (l *Log) beginAfterBreak(
 	if err := tx.Insert(ctx, "audit_segments", seg); err != nil {
 		return fmt.Errorf("audit: begin segment: %w", err)
 	}
-	*c = chain{seg, head{Segment: seg.Number, Seq: seg.First - 1, Hash: seg.Start}}
+	*c = chain{seg, head{Segment: seg.Number, Seq: seg.First - 1, Hash: seg.Start}, c.signer}
 	return l.writeBreak(ctx, tx, c, broken{Findings: findings, Expected: &expected, Found: &found})
 }
 

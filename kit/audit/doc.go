@@ -20,6 +20,29 @@
 // left as evidence and never signed. A segment names the segment before it and the last known end
 // of that segment, so that removing or inserting a segment is detected.
 //
+// # Rotation of the key
+//
+// The whole log has one signing key. Rotate replaces it in one transaction. It checks the end of the
+// log with the old key, and signs all segments again with the new one. Then it begins a segment,
+// whose AfterHash is the hash of the last entry so far, and whose first entry, "audit.key", names
+// both public keys. This is not a break. From then on, nothing in the database depends on the old
+// key:
+//
+//   - Whoever stole the old key cannot forge the entries that it signed. The new key signed the
+//     hash of the last of them, and so all of them.
+//   - They cannot sign a head, a segment or an acknowledgement either.
+//   - Old checkpoints still count. The old public key is kept in a table, signed by the new key,
+//     with the last segment that it signed. A checkpoint of a retired key counts for those segments
+//     only. The newest checkpoint is the one of the furthest place, so one that somebody adds with
+//     the old key never hides one of the current key. The worst that they can do to the file is to
+//     raise an alarm, as with any line that is not ours.
+//
+// A Log may know several private keys while replicas are rotated. It signs with the one that the log
+// has, and only Rotate changes that. So a replica that was not yet restarted continues the log with
+// the new key. As long as a replica accepts the old key, somebody who stole it and can write to the
+// database could replace the whole log; the checkpoints of the new key detect that. So the old key
+// should not stay accepted after the rotation.
+//
 // # Checkpoints
 //
 // Someone who restores an older copy of the whole database also restores its head. So signed

@@ -40,6 +40,7 @@ const (
 	ActionBreak       = "audit.break"       // tampering was found
 	ActionAcknowledge = "audit.acknowledge" // an operator has seen it
 	ActionDenied      = "audit.denied"      // denied attempts that have no entries of their own
+	ActionKey         = "audit.key"         // the log continues with another key
 )
 
 // Entry is one line of the log. Append fills in Seq, ID, Time and Hash.

@@ -27,6 +27,7 @@ type checkpoints struct {
 
 	mu       sync.Mutex
 	ours     []Checkpoint // thinned, oldest first
+	last     Checkpoint   // of the furthest place
 	others   []string     // digests of the first lines that are not ours
 	broken   int          // lines that are not JSON, from interrupted writes
 	lines    int          // in the file
@@ -42,7 +43,7 @@ const (
 
 // openCheckpoints reads the file. If it cannot be read, that is a fault: without it, a restored
 // database would go unnoticed.
-func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, error) {
+func openCheckpoints(path string, from witnesses, log *slog.Logger) (*checkpoints, error) {
 	c := &checkpoints{path: path, log: log, thinFrom: maxLines}
 	refused := func(err error) error {
 		f := fault.Wrap(
@@ -65,14 +66,14 @@ func openCheckpoints(path string, s signer, log *slog.Logger) (*checkpoints, err
 		return nil, refused(err)
 	}
 	defer f.Close() // read only
-	if err := c.read(f, s); err != nil {
+	if err := c.read(f, from); err != nil {
 		return nil, refused(err)
 	}
 	c.fresh = c.lines == 0
 	return c, nil
 }
 
-func (c *checkpoints) read(r io.Reader, s signer) error {
+func (c *checkpoints) read(r io.Reader, from witnesses) error {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := in.ReadSlice('\n')
@@ -86,7 +87,7 @@ func (c *checkpoints) read(r io.Reader, s signer) error {
 		if len(line) > 0 {
 			c.lines++
 			c.torn = errors.Is(err, io.EOF)
-			c.take(bytes.TrimSpace(line), long, s)
+			c.take(bytes.TrimSpace(line), long, from)
 		}
 		if err != nil {
 			return nil
@@ -97,26 +98,27 @@ func (c *checkpoints) read(r io.Reader, s signer) error {
 	}
 }
 
-func (c *checkpoints) take(line []byte, long bool, s signer) {
+func (c *checkpoints) take(line []byte, long bool, from witnesses) {
 	var p Checkpoint
 	switch err := json.Unmarshal(line, &p); {
 	case err != nil && !long:
 		c.broken++
-	case err == nil && s.ours(p.signed(), p.Signature):
+	case err == nil && from.accept(p):
 		c.ours = append(c.ours, p)
+		if p.Genesis != c.last.Genesis || p.mark().after(c.last.mark()) {
+			c.last = p
+		}
 	case len(c.others) < maxOthers:
 		c.others = append(c.others, digest(line))
 	}
 }
 
-// newest returns the last checkpoint that was written, or the zero value if there is none.
+// newest returns the checkpoint of the furthest place, or the zero value if there is none. This is
+// the last one that was written: whoever stole a retired key can append one of an earlier place.
 func (c *checkpoints) newest() Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.ours) == 0 {
-		return Checkpoint{}
-	}
-	return c.ours[len(c.ours)-1]
+	return c.last
 }
 
 // snapshot returns a copy of the file's content.
@@ -159,6 +161,7 @@ func (c *checkpoints) add(p Checkpoint) error {
 		c.lines, c.torn = c.lines+1, false
 	}
 	c.ours = append(c.ours, p)
+	c.last = p
 	return nil
 }
 

@@ -29,8 +29,11 @@ func Migrations() fs.FS {
 
 // Config holds the dependencies and settings of a Log.
 type Config struct {
-	DB       *db.DB
-	Seed     []byte // seed of the signing key, ed25519.SeedSize bytes
+	DB   *db.DB
+	Seed []byte // seed of the signing key, ed25519.SeedSize bytes
+	// Accepted are the seeds of other keys that may have signed the log. It continues with its key
+	// until Rotate is called.
+	Accepted [][]byte
 	Now      func() time.Time
 	Log      *slog.Logger
 	Registry prometheus.Registerer // nil: no metrics
@@ -45,7 +48,7 @@ type Config struct {
 
 // Log appends to and reads one audit log. It is safe for concurrent use.
 type Log struct {
-	signer
+	signers     []signer // the current key, and the accepted ones
 	db          *db.DB
 	now         func() time.Time
 	log         *slog.Logger
@@ -65,7 +68,6 @@ type Log struct {
 // a new database it creates a signed genesis. Checkpoints are written only while Run is running.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
-		signer:    signer{ed25519.NewKeyFromSeed(cfg.Seed)},
 		db:        cfg.DB,
 		now:       cfg.Now,
 		log:       cfg.Log,
@@ -74,12 +76,19 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		changed:   make(chan struct{}, 1),
 		verifyNow: make(chan struct{}, 1),
 	}
+	for _, seed := range append([][]byte{cfg.Seed}, cfg.Accepted...) {
+		l.signers = append(l.signers, signer{ed25519.NewKeyFromSeed(seed)})
+	}
 	var err error
 	if l.sender, err = newSender(cfg.Send, cfg.Log); err != nil {
 		return nil, err
 	}
 	if cfg.Checkpoints != "" {
-		if l.checkpoints, err = openCheckpoints(cfg.Checkpoints, l.signer, l.log); err != nil {
+		from, err := l.readWitnesses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l.checkpoints, err = openCheckpoints(cfg.Checkpoints, from, l.log); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +147,12 @@ func (l *Log) adopt(ctx context.Context, tx *db.Tx, h head, checkpoint mark) (*c
 	if err != nil || len(segments) > 0 {
 		return nil, err
 	}
-	genesis := segment{Number: 1, First: 1}
+	genesis, key := segment{Number: 1, First: 1}, l.signers[0]
+	for _, s := range l.signers {
+		if s.ours(h.signedBefore(), h.Signature) {
+			key = s
+		}
+	}
 	var last []Entry
 	if err := tx.Select(ctx, &last, entriesQuery+" WHERE seq >= ? ORDER BY seq LIMIT 2", max(h.Seq-1, 0)); err != nil {
 		return nil, fmt.Errorf("audit: read last entry: %w", err)
@@ -148,18 +162,18 @@ func (l *Log) adopt(ctx context.Context, tx *db.Tx, h head, checkpoint mark) (*c
 		if checkpoint != (mark{}) {
 			return nil, nil // there was a log: this database was emptied
 		}
-	case l.ours(h.signedBefore(), h.Signature) && endsWith(h, last):
+	case key.ours(h.signedBefore(), h.Signature) && endsWith(h, last):
 		genesis.Start = zeroHash
 	default:
 		return nil, nil
 	}
-	if genesis, err = l.begin(genesis, l.now()); err != nil {
+	if genesis, err = key.begin(genesis, l.now()); err != nil {
 		return nil, err
 	}
 	if err := tx.Insert(ctx, "audit_segments", genesis); err != nil {
 		return nil, fmt.Errorf("audit: write genesis: %w", err)
 	}
-	c := &chain{genesis, head{Segment: 1, Seq: h.Seq, Hash: h.Hash}}
+	c := &chain{genesis, head{Segment: 1, Seq: h.Seq, Hash: h.Hash}, key}
 	if h.Seq == 0 {
 		c.head.Hash = genesis.Start
 	}
@@ -249,7 +263,7 @@ func (l *Log) extend(ctx context.Context, tx *db.Tx, c *chain, e Entry, detail a
 
 // move signs and stores c's head.
 func (l *Log) move(ctx context.Context, tx *db.Tx, c *chain) error {
-	c.head.Signature = l.sign(c.head.signed(&c.segment))
+	c.head.Signature = c.signer.sign(c.head.signed(&c.segment))
 	if _, err := tx.Exec(
 		ctx, "UPDATE audit_head SET segment = ?, seq = ?, hash = ?, signature = ? WHERE one = 1", c.head.Segment,
 		c.head.Seq, c.head.Hash, c.head.Signature,

@@ -20,8 +20,9 @@ func TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith(t *testing.T) {
 				f := open(t, d)
 				f.append(3)
 				tampered, last := false, ""
+				key, rotations := byte(7), 0
 				for step := range 12 {
-					switch what := r.IntN(6); what {
+					switch what := r.IntN(7); what {
 					case 0, 1:
 						f.append(1 + r.IntN(4))
 					case 2:
@@ -31,6 +32,11 @@ func TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith(t *testing.T) {
 						f = f.again()
 					case 4:
 						f.inspect()
+					case 5:
+						f.checkpoint()
+						f = f.with(key+1, key)
+						f.rotate()
+						key, rotations = key+1, rotations+1
 					default:
 						if !tampered && step < 6 {
 							break
@@ -56,7 +62,8 @@ func TestALogVerifiesIfAndOnlyIfNothingWasTamperedWith(t *testing.T) {
 					t.Fatalf("found again:\n%+v\n%+v", first.Breaks, second.Breaks)
 				}
 				if !tampered {
-					f.whole(first.Entries + 1)
+					f.sound(first.Entries+1, 1+rotations)
+					f.with(key).sound(first.Entries+1, 1+rotations)
 					return
 				}
 				var through int64

@@ -88,7 +88,7 @@ func (l *Log) WriteCheckpoint() error {
 	if l.checkpoints == nil || c.segment.ID == "" || l.checkpoints.newest().mark() == c.mark() {
 		return nil
 	}
-	p := l.checkpoint(c, l.now())
+	p := c.signer.checkpoint(c, l.now())
 	if err := l.checkpoints.add(p); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // segment is a part of the chain with its own start: the first one begins with the log, each
-// further one after a break.
+// further one after a break or with another key.
 type segment struct {
 	Number       int64   `db:"number"`
 	ID           string  `db:"id"`
@@ -73,8 +73,16 @@ func (s signer) sign(text []byte) string {
 }
 
 func (s signer) ours(text []byte, signature string) bool {
+	return verifies(s.key.Public().(ed25519.PublicKey), text, signature)
+}
+
+func (s signer) public() string {
+	return base64.StdEncoding.EncodeToString(s.key.Public().(ed25519.PublicKey))
+}
+
+func verifies(public ed25519.PublicKey, text []byte, signature string) bool {
 	b, err := base64.StdEncoding.DecodeString(signature)
-	return err == nil && ed25519.Verify(s.key.Public().(ed25519.PublicKey), text, b)
+	return err == nil && ed25519.Verify(public, text, b)
 }
 
 func (s signer) oursHead(h head, in *segment) bool {

@@ -58,17 +58,20 @@ const maxFindings = 100
 type snapshot struct {
 	known    mark
 	points   []Checkpoint
+	newest   Checkpoint
 	others   []string // lines of the file that are not ours
 	cut      int
 	head     head
 	found    bool
 	segments []segment
+	retired  []retired
 }
 
 func (l *Log) snapshot(ctx context.Context, q db.Querier) (s snapshot, err error) {
 	s.known = l.last().mark()
 	if l.checkpoints != nil {
 		s.points, s.others, s.cut = l.checkpoints.snapshot()
+		s.newest = l.checkpoints.newest()
 	}
 	for range 5 { // another replica may begin a segment in between
 		var before head
@@ -76,6 +79,9 @@ func (l *Log) snapshot(ctx context.Context, q db.Querier) (s snapshot, err error
 			return s, err
 		}
 		if s.segments, err = readSegments(ctx, q); err != nil {
+			return s, err
+		}
+		if s.retired, err = readRetired(ctx, q); err != nil {
 			return s, err
 		}
 		if s.head, s.found, err = readHead(ctx, q, ""); err != nil || s.head.Segment == before.Segment {
@@ -99,12 +105,13 @@ func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 		Checkpoints: CheckpointState{Count: len(s.points), Cut: s.cut},
 	}
 	if n := len(s.points); n > 0 {
-		v.Checkpoints.First, v.Checkpoints.Newest = s.points[0], s.points[n-1]
+		v.Checkpoints.First, v.Checkpoints.Newest = s.points[0], s.newest
 	}
 	for _, digest := range s.others {
 		w.find(0, 0, "the file of checkpoints holds a line that this service did not sign (its SHA-256 is %s)", digest)
 	}
-	ours, others := l.oursOf(s.segments)
+	key := l.logKeyOf(s.segments)
+	ours, others := key.oursOf(s.segments)
 	for _, number := range others {
 		w.find(number, 0, "segment %d is not signed by this service", number)
 	}
@@ -116,7 +123,10 @@ func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 	}
 	last := ours[len(ours)-1]
 	v.Genesis = last.Log
-	sound, err := l.verifyHead(ctx, w, s, ours, known)
+	if forged := len(s.retired) - len(key.retired(s.retired, last.Log)); forged > 0 {
+		w.find(0, 0, "retired keys of the log are not signed by this service: %d", forged)
+	}
+	sound, err := w.head(ctx, key, s, ours, known)
 	if err != nil {
 		return v, err
 	}
@@ -144,12 +154,10 @@ func (l *Log) Verify(ctx context.Context, q db.Querier) (Verification, error) {
 	return v, nil
 }
 
-// verifyHead reports whether the head is ours, and compares the log with the known places.
-func (l *Log) verifyHead(
-	ctx context.Context, w *walk, s snapshot, ours []segment, known []mark,
-) (sound bool, err error) {
+// head reports whether the head is ours, and compares the log with the known places.
+func (w *walk) head(ctx context.Context, key signer, s snapshot, ours []segment, known []mark) (sound bool, err error) {
 	last := ours[len(ours)-1]
-	if !s.found || !l.oursHead(s.head, &last) {
+	if !s.found || !key.oursHead(s.head, &last) {
 		w.find(last.Number, 0, headNotOurs)
 		return false, nil
 	}

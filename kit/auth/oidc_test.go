@@ -212,6 +212,18 @@ func TestALoginGivesTheUsersIdentity(t *testing.T) {
 	}
 }
 
+func TestALoginOutlivesARotationOfTheSecretKey(t *testing.T) {
+	t.Parallel()
+	p, c := newProvider(t), newClock()
+	q, cookie := p.login(t, newOIDC(t, p.config(), c), c)
+	rotated := auth.NewOIDC(p.config(), nil, newSealer(t, 2, "login", 1), c.Now)
+	if id, _, err := callback(
+		rotated, url.Values{"state": {q.Get("state")}, "code": {"good"}, "iss": {p.URL}}, cookie,
+	); err != nil || id.Subject != "u1" {
+		t.Errorf("%+v, %v", id, err)
+	}
+}
+
 func TestOverHTTPTheCookieIsNotSecure(t *testing.T) {
 	t.Parallel()
 	p, c := newProvider(t), newClock()

@@ -23,6 +23,8 @@
 //   - Requests go through webhook.Client, so its guard applies to all of them.
 //   - A secret is stored sealed, bound to its endpoint, and shown once. The URL of a
 //     chat is also a secret: services show it only to callers who may change it.
+//   - After a rotation of the secret key, which calls Reseal, no secret needs the old
+//     key.
 //   - A target that responds with 410 disables its endpoint.
 //   - Reads and changes for a caller are within a db.Scope, on the column org_id.
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/glob"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
@@ -204,6 +205,12 @@ func (e *Endpoints) Delete(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 		err = fault.New(fault.NotFound, "no webhook %s", id)
 	}
 	return err
+}
+
+// Reseal seals the secrets of all endpoints again with the sealer's current key, where they are
+// stale, for a service that rotates its secret key (package keyring).
+func Reseal(ctx context.Context, tx *db.Tx, sealer *auth.Sealer) (resealed, unreadable int, err error) {
+	return keyring.Reseal(ctx, tx, sealer, "webhook_endpoints", "id")
 }
 
 // newID returns an id that sorts by creation time.

@@ -70,10 +70,7 @@ func open(t *testing.T, d *db.DB) *post {
 		}
 	}))
 	t.Cleanup(p.target.Close)
-	sealer, err := auth.NewSealer(bytes.Repeat([]byte{7}, 32), "webhooks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealer := newSealer(t, 7)
 	clock := func() time.Time { return p.now }
 	p.runner = jobs.New(jobs.Config{
 		DB: d, Queues: map[string]int{"webhooks": 2}, Worker: "test", Log: slog.New(slog.DiscardHandler),
@@ -87,6 +84,20 @@ func open(t *testing.T, d *db.DB) *post {
 		Rand: func() float64 { return 0.5 },
 	})
 	return p
+}
+
+// newSealer returns a sealer with a current key and accepted ones.
+func newSealer(t *testing.T, current byte, accepted ...byte) *auth.Sealer {
+	t.Helper()
+	var others [][]byte
+	for _, other := range accepted {
+		others = append(others, bytes.Repeat([]byte{other}, 32))
+	}
+	sealer, err := auth.NewSealer(bytes.Repeat([]byte{current}, 32), "webhooks", others...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealer
 }
 
 func (p *post) update(f func(tx *db.Tx) error) error {
@@ -498,6 +509,33 @@ func TestTheRunnerMakesTheAttempts(t *testing.T) {
 		stop()
 		if err := <-ended; err != nil {
 			p.Error(err)
+		}
+	})
+}
+
+func TestSecretsAreSealedAgainWithAnotherKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		made, secret := p.create("org")
+		chat, _ := p.create("org", func(in *endpoint.Input) { in.Format = endpoint.Slack })
+		if err := p.update(func(tx *db.Tx) error {
+			n, unreadable, err := endpoint.Reseal(p.Context(), tx, newSealer(p.T, 8, 7))
+			if n != 1 || unreadable != 0 {
+				p.Errorf("%d were sealed again, %d cannot be read", n, unreadable)
+			}
+			return err
+		}); err != nil {
+			p.Fatal(err)
+		}
+		stored, err := p.endpoints.Get(p.Context(), p.db, db.All(), made.ID)
+		if err != nil {
+			p.Fatal(err)
+		}
+		if got, err := newSealer(p.T, 8).Open(stored.Secret, made.ID); err != nil || string(got) != secret {
+			p.Errorf("%q, %v; want %q", got, err, secret)
+		}
+		if stored, err = p.endpoints.Get(p.Context(), p.db, db.All(), chat.ID); err != nil || stored.Secret != "" {
+			p.Errorf("a chat has the secret %q, %v", stored.Secret, err)
 		}
 	})
 }

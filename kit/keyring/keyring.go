@@ -4,6 +4,26 @@
 // With another key, a service would start, seem healthy, and fail wherever a sealed secret is
 // needed. So the database stores a fingerprint of each key, and a service refuses to start with
 // another key, or without one, unless the operator declares the old key lost.
+//
+// # Rotation
+//
+// A service has a current secret key and others that it accepts: what they sealed still opens, and
+// what they signed still counts. If the fingerprint in the database is that of an accepted key, the
+// service rotates: in one transaction it seals everything again with the current key, and stores
+// that key's fingerprint. The old key is then retired. If a service is started with a retired key as
+// the current one, it uses the database's key, which must be among the accepted ones. So a replica
+// with the settings of before the rotation does not rotate back.
+//
+// # Files
+//
+// Without settings, the keys are files in the data directory. The service never changes or replaces
+// a file that holds the only copy of a key that the database needs:
+//
+//   - secret.key is the current key. The service creates it, and never replaces it.
+//   - secret.key.previous is accepted. The operator renames secret.key to it in order to rotate.
+//   - secret.key.new is the key that the service made for the last rotation. After the
+//     rotation secret.key is a copy of it. Until then there is no secret.key, so the renaming
+//     cannot be repeated by mistake.
 package keyring
 
 import (

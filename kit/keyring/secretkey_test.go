@@ -3,6 +3,7 @@ package keyring_test
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,16 +20,22 @@ var tables = dbtest.Migrations{"keyring": keyring.Migrations()}
 // unused means that nothing in the database was made with a key.
 func unused(context.Context, []byte) (used, fits bool, err error) { return false, true, nil }
 
+// config returns the sources of a service without settings.
+func config(t *testing.T, data string) keyring.Config {
+	t.Helper()
+	return keyring.Config{Data: data, Fits: unused, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}
+
 func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
-		cfg := keyring.Config{Data: filepath.Join(t.TempDir(), "data"), Fits: unused}
-		key, replaced, err := keyring.SecretKey(t.Context(), d, cfg)
-		if err != nil || len(key) != 32 || replaced {
-			t.Fatalf("%x, %v, %v", key, replaced, err)
+		cfg := config(t, filepath.Join(t.TempDir(), "data"))
+		keys, err := keyring.SecretKeys(t.Context(), d, cfg)
+		if err != nil || len(keys.Current) != 32 || len(keys.Accepted) != 0 || keys.Replaced {
+			t.Fatalf("%+v, %v", keys, err)
 		}
-		if again, _, err := keyring.SecretKey(t.Context(), d, cfg); err != nil || !bytes.Equal(again, key) {
-			t.Errorf("%x, %v; want %x", again, err, key)
+		if again, err := keyring.SecretKeys(t.Context(), d, cfg); err != nil || !bytes.Equal(again.Current, keys.Current) {
+			t.Errorf("%+v, %v; want %x", again, err, keys.Current)
 		}
 		path := filepath.Join(cfg.Data, "secret.key")
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -37,7 +44,7 @@ func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
 		if err := os.WriteFile(path, []byte("cut"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := keyring.SecretKey(t.Context(), d, cfg); !fault.Is(err, fault.Invalid) ||
+		if _, err := keyring.SecretKeys(t.Context(), d, cfg); !fault.Is(err, fault.Invalid) ||
 			!strings.Contains(err.Error(), path) {
 			t.Errorf("%v", err)
 		}
@@ -47,8 +54,8 @@ func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
 func TestADatabaseOpensWithItsOwnKeyOnly(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
-		cfg := keyring.Config{Data: t.TempDir(), Fits: unused}
-		if _, _, err := keyring.SecretKey(t.Context(), d, cfg); err != nil {
+		cfg := config(t, t.TempDir())
+		if _, err := keyring.SecretKeys(t.Context(), d, cfg); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(cfg.Data, "secret.key")
@@ -58,7 +65,7 @@ func TestADatabaseOpensWithItsOwnKeyOnly(t *testing.T) {
 		}
 		refused := func(cfg keyring.Config, code string) {
 			t.Helper()
-			if _, _, err := keyring.SecretKey(t.Context(), d, cfg); !fault.Is(err, fault.Conflict) ||
+			if _, err := keyring.SecretKeys(t.Context(), d, cfg); !fault.Is(err, fault.Conflict) ||
 				fault.From(err).Code != code ||
 				!strings.Contains(err.Error(), "--replace-lost-keys") {
 				t.Errorf("%v", err)
@@ -77,12 +84,12 @@ func TestADatabaseOpensWithItsOwnKeyOnly(t *testing.T) {
 		if err := os.WriteFile(path, kept, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, replaced, err := keyring.SecretKey(t.Context(), d, cfg); err != nil || replaced {
-			t.Errorf("the right key: %v, %v", replaced, err)
+		if keys, err := keyring.SecretKeys(t.Context(), d, cfg); err != nil || keys.Replaced {
+			t.Errorf("the right key: %+v, %v", keys, err)
 		}
 		other.Replace = true
-		if _, replaced, err := keyring.SecretKey(t.Context(), d, other); err != nil || !replaced {
-			t.Errorf("a key in the place of a lost one: %v, %v", replaced, err)
+		if keys, err := keyring.SecretKeys(t.Context(), d, other); err != nil || !keys.Replaced {
+			t.Errorf("a key in the place of a lost one: %+v, %v", keys, err)
 		}
 		refused(cfg, "wrong_secret_key")
 	})
@@ -97,15 +104,15 @@ func TestADatabaseWithoutFingerprintsIsHeldAgainstWhatItHolds(t *testing.T) {
 		Data: t.TempDir(),
 		Fits: func(_ context.Context, key []byte) (bool, bool, error) { return true, fits && key != nil, nil },
 	}
-	if _, _, err := keyring.SecretKey(t.Context(), d, cfg); fault.From(err).Code != "secret_key_missing" {
+	if _, err := keyring.SecretKeys(t.Context(), d, cfg); fault.From(err).Code != "secret_key_missing" {
 		t.Errorf("no key: %v", err)
 	}
 	cfg.Configured = strings.Repeat("k", 32)
-	if _, _, err := keyring.SecretKey(t.Context(), d, cfg); fault.From(err).Code != "wrong_secret_key" {
+	if _, err := keyring.SecretKeys(t.Context(), d, cfg); fault.From(err).Code != "wrong_secret_key" {
 		t.Errorf("another key: %v", err)
 	}
 	fits = true
-	if _, _, err := keyring.SecretKey(t.Context(), d, cfg); err != nil {
+	if _, err := keyring.SecretKeys(t.Context(), d, cfg); err != nil {
 		t.Errorf("the right key: %v", err)
 	}
 }
@@ -113,10 +120,13 @@ func TestADatabaseWithoutFingerprintsIsHeldAgainstWhatItHolds(t *testing.T) {
 func TestAConfiguredSecretKeyMustBeLong(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, tables)
-	if _, _, err := keyring.SecretKey(
-		t.Context(), d, keyring.Config{Configured: "short", Fits: unused},
-	); !fault.Is(err, fault.Invalid) ||
-		fault.From(err).Field != "secret-key" {
-		t.Errorf("%v", err)
+	for field, cfg := range map[string]keyring.Config{
+		"secret-key":          {Configured: "short", Fits: unused},
+		"accepted-secret-key": {Configured: strings.Repeat("k", 32), Accepted: "short", Fits: unused},
+	} {
+		if _, err := keyring.SecretKeys(t.Context(), d, cfg); !fault.Is(err, fault.Invalid) ||
+			fault.From(err).Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }

@@ -23,12 +23,13 @@ type Config struct {
 	ClientCA   string `key:"client-ca" help:"Certificate file of the authority whose client certificates are accepted."`
 	SelfSigned bool   `key:"tls-self-signed" default:"false" help:"Serve HTTPS with a certificate made at start."`
 
-	AdminUsername   string `key:"admin-username" help:"Name of the operator who may log in with a password."`
-	AdminPassword   string `key:"admin-password" secret:"true" help:"The operator's password."`
-	AdminToken      string `key:"admin-token" secret:"true" help:"Global admin token."`
-	ViewerToken     string `key:"viewer-token" secret:"true" help:"Global viewer token."`
-	EnrollmentToken string `key:"enrollment-token" secret:"true" help:"Token that enrolls sites without an org."`
-	SecretKey       string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
+	AdminUsername     string `key:"admin-username" help:"Name of the operator who may log in with a password."`
+	AdminPassword     string `key:"admin-password" secret:"true" help:"The operator's password."`
+	AdminToken        string `key:"admin-token" secret:"true" help:"Global admin token."`
+	ViewerToken       string `key:"viewer-token" secret:"true" help:"Global viewer token."`
+	EnrollmentToken   string `key:"enrollment-token" secret:"true" help:"Token that enrolls sites without an org."`
+	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
+	AcceptedSecretKey string `key:"accepted-secret-key" secret:"true" help:"A second secret key that is accepted while keys are rotated: the one before, or the next one."`
 
 	AuditCheckpoints      string `key:"audit-checkpoints" help:"File for signed checkpoints of the audit log, best on other storage than the database's. Each replica has its own. Default: audit-checkpoints.jsonl in the data folder."`
 	AuditCheckpointURL    string `key:"audit-checkpoint-url" help:"URL that checkpoints of the audit log are sent to, at most one a minute, as Standard Webhooks."`

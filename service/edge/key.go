@@ -12,8 +12,24 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/pki"
 )
 
-func newRouteSealer(key []byte) (*auth.Sealer, error) {
-	return auth.NewSealer(key, "edge route secrets")
+func newRouteSealer(key []byte, accepted ...[]byte) (*auth.Sealer, error) {
+	return auth.NewSealer(key, "edge route secrets", accepted...)
+}
+
+// renewSeals seals the routes' secrets with the current secret key where they are not. If the key
+// was rotated, it lets the audit log continue with the new one, too.
+func (s *Service) renewSeals(ctx context.Context, tx *db.Tx, rotated bool) error {
+	resealed, unreadable, err := keyring.Reseal(ctx, tx, s.routeSecrets, "routes", "id")
+	if err != nil || !rotated {
+		return err
+	}
+	if err := s.audit.Rotate(ctx, tx); err != nil {
+		return err
+	}
+	return s.record(asSystem(ctx), tx, entry{
+		Action: "secret-key.rotate", Message: "the secret key was rotated",
+		Detail: map[string]int{"resealed": resealed, "unreadable": unreadable},
+	})
 }
 
 // keyFits checks a key against a database that has no fingerprint of it yet: the right key opens

@@ -2,11 +2,8 @@ package edge
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
@@ -217,33 +214,38 @@ func Migrations() []Migration {
 // openSecrets derives the service's keys from its secret key, and hashes the
 // credentials of the configuration.
 func (s *Service) openSecrets(ctx context.Context) error {
-	key, replaced, err := keyring.SecretKey(
-		ctx, s.db,
-		keyring.Config{Configured: s.cfg.SecretKey, Data: s.cfg.Data, Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits},
-	)
+	keys, err := keyring.SecretKeys(ctx, s.db, keyring.Config{
+		Configured: s.cfg.SecretKey, Accepted: s.cfg.AcceptedSecretKey, Data: s.cfg.Data, Log: s.log,
+		Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits,
+	})
 	if err != nil {
 		return err
 	}
-	if s.routeSecrets, err = newRouteSealer(key); err != nil {
+	if s.routeSecrets, err = newRouteSealer(keys.Current, keys.Accepted...); err != nil {
 		return err
 	}
-	seed, err := hkdf.Key(sha256.New, key, nil, "edge audit head", 32)
+	seed, acceptedSeeds, err := keys.Derive("edge audit head")
 	if err != nil {
-		return fmt.Errorf("derive audit key: %w", err)
+		return err
 	}
 	checkpoints := s.cfg.AuditCheckpoints
 	if checkpoints == "" {
 		checkpoints = filepath.Join(s.cfg.Data, "audit-checkpoints.jsonl")
 	}
-	s.audit, err = audit.Open(
-		ctx,
-		audit.Config{DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: s.registry, Checkpoints: checkpoints,
-			Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret}},
-	)
+	s.audit, err = audit.Open(ctx, audit.Config{
+		DB: s.db, Seed: seed, Accepted: acceptedSeeds, Now: s.now, Log: s.log, Registry: s.registry,
+		Checkpoints: checkpoints,
+		Send:        audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret},
+	})
 	if err != nil {
 		return err
 	}
-	s.keyReplaced = replaced
+	if err := keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
+		return s.renewSeals(ctx, tx, rotated)
+	}); err != nil {
+		return err
+	}
+	s.keyReplaced = keys.Replaced
 	if s.hasher, err = auth.NewHasher(auth.DefaultPasswordParams(), 2); err != nil {
 		return err
 	}
@@ -252,14 +254,14 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	}
 	for _, secret := range []*string{
 		&s.cfg.AdminPassword, &s.cfg.AdminToken, &s.cfg.ViewerToken, &s.cfg.EnrollmentToken,
-		&s.cfg.SecretKey, &s.cfg.AuditCheckpointSecret,
+		&s.cfg.SecretKey, &s.cfg.AcceptedSecretKey, &s.cfg.AuditCheckpointSecret,
 	} {
 		*secret = ""
 	}
 	if s.cfg.OIDC.Issuer == "" {
 		return nil
 	}
-	cookies, err := auth.NewSealer(key, "edge sign-on cookies")
+	cookies, err := auth.NewSealer(keys.Current, "edge sign-on cookies", keys.Accepted...)
 	if err != nil {
 		return err
 	}

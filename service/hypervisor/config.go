@@ -26,9 +26,10 @@ type Config struct {
 	Listen     string `key:"listen" default:"127.0.0.1:7070" help:"Address of the API."`
 	Data       string `key:"data" default:".mainstay/hypervisor" help:"Folder for VMs, images, backups and the database."`
 
-	Token     string `key:"token" secret:"true" help:"Bearer token of an admin. Further ones stand in the document. Without any credentials everybody is an admin, and the daemon listens on loopback addresses only."`
-	Insecure  bool   `key:"insecure" help:"Start without any credentials on an address that others reach: everybody there is an admin."`
-	SecretKey string `key:"secret-key" secret:"true" help:"Key that protects the secrets of guests and signs the audit log; without one it is made and kept in the data folder."`
+	Token             string `key:"token" secret:"true" help:"Bearer token of an admin. Further ones stand in the document. Without any credentials everybody is an admin, and the daemon listens on loopback addresses only."`
+	Insecure          bool   `key:"insecure" help:"Start without any credentials on an address that others reach: everybody there is an admin."`
+	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects the secrets of guests and signs the audit log; without one it is made and kept in the data folder."`
+	AcceptedSecretKey string `key:"accepted-secret-key" secret:"true" help:"A second secret key that is accepted while keys are rotated: the one before, or the next one."`
 
 	AuditCheckpoints      string `key:"audit-checkpoints" help:"File for signed checkpoints of the audit log, best on other storage than the database's. Default: audit-checkpoints.jsonl in the data folder."`
 	AuditCheckpointURL    string `key:"audit-checkpoint-url" help:"URL that checkpoints of the audit log are sent to, at most one a minute, as Standard Webhooks."`

@@ -2,10 +2,7 @@ package hypervisor
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,8 +61,9 @@ func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 
 // openKeys opens the audit log and returns the sealer of the guest agents' secrets.
 func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (*auth.Sealer, error) {
-	key, _, err := keyring.SecretKey(ctx, s.db, keyring.Config{
-		Configured: s.cfg.SecretKey, Data: s.data, Replace: s.cfg.ReplaceLostKeys,
+	keys, err := keyring.SecretKeys(ctx, s.db, keyring.Config{
+		Configured: s.cfg.SecretKey, Accepted: s.cfg.AcceptedSecretKey, Data: s.data, Log: s.log,
+		Replace: s.cfg.ReplaceLostKeys,
 		Fits: func(ctx context.Context, key []byte) (used, fits bool, err error) {
 			return record.KeyFits(ctx, s.db, key)
 		},
@@ -73,25 +71,30 @@ func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.SecretKey, s.cfg.Token = "", ""
-	sealer, err := record.NewSealer(key)
+	s.cfg.SecretKey, s.cfg.AcceptedSecretKey, s.cfg.Token = "", "", ""
+	sealer, err := record.NewSealer(keys.Current, keys.Accepted...)
 	if err != nil {
 		return nil, err
 	}
-	seed, err := hkdf.Key(sha256.New, key, nil, "hypervisor audit head", 32)
+	seed, acceptedSeeds, err := keys.Derive("hypervisor audit head")
 	if err != nil {
-		return nil, fmt.Errorf("derive audit key: %w", err)
+		return nil, err
 	}
 	checkpoints := s.cfg.AuditCheckpoints
 	if checkpoints == "" {
 		checkpoints = filepath.Join(s.data, "audit-checkpoints.jsonl")
 	}
 	s.audit, err = audit.Open(ctx, audit.Config{
-		DB: s.db, Seed: seed, Now: s.now, Log: s.log, Registry: registry, Checkpoints: checkpoints,
+		DB: s.db, Seed: seed, Accepted: acceptedSeeds, Now: s.now, Log: s.log, Registry: registry, Checkpoints: checkpoints,
 		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret},
 	})
 	s.cfg.AuditCheckpointSecret = ""
-	return sealer, err
+	if err != nil {
+		return nil, err
+	}
+	return sealer, keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
+		return record.RenewSeals(ctx, tx, sealer, s.audit, rotated)
+	})
 }
 
 // agentProgram returns the path of the guest agent's program, or "" if there is none.

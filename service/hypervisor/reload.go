@@ -74,7 +74,7 @@ func withoutCredentials(cfg Config, doc *configfile.Config) restartable {
 	d := *doc
 	d.Auth.Tokens, d.Auth.OIDC, d.Auth.ClientCertificates, d.Warnings = nil, configfile.OIDC{}, nil, nil
 	cfg.Token = ""
-	for _, secret := range []*string{&cfg.SecretKey, &cfg.FleetToken} {
+	for _, secret := range []*string{&cfg.SecretKey, &cfg.AcceptedSecretKey, &cfg.FleetToken} {
 		if *secret != "" {
 			*secret = auth.HashToken(*secret)
 		}

@@ -1373,7 +1373,7 @@ export interface components {
         };
         /** @enum {string} */
         AuditResult: "ok" | "error" | "denied";
-        /** @description A part of the chain. The first one begins with the log, each other one after a break */
+        /** @description A part of the chain. The first one begins with the log, each other one after a break or with another key */
         AuditSegment: {
             /** Format: date-time */
             begun_at: string;
