@@ -34,7 +34,7 @@ func (c *Client) ListNodes(ctx context.Context, editors ...rest.Editor) (*http.R
 	return c.Send(ctx, rest.To("GET", "/fleet/nodes"), editors)
 }
 
-// DeregisterNode Forget a host; its VMs go on, and it is back with its next heartbeat
+// DeregisterNode Forget a host; its VMs keep running, and its next heartbeat registers it again
 func (c *Client) DeregisterNode(ctx context.Context, name NodeName, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("DELETE", "/fleet/nodes/{name}").Path("name", name), editors)
 }

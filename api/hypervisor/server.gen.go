@@ -1370,7 +1370,7 @@ type Server interface {
 	// ListNodes The hosts of the fleet, by name
 	// (GET /fleet/nodes)
 	ListNodes(context.Context, ListNodesRequestObject) (ListNodesResponseObject, error)
-	// DeregisterNode Forget a host; its VMs go on, and it is back with its next heartbeat
+	// DeregisterNode Forget a host; its VMs keep running, and its next heartbeat registers it again
 	// (DELETE /fleet/nodes/{name})
 	DeregisterNode(context.Context, DeregisterNodeRequestObject) (DeregisterNodeResponseObject, error)
 	// GetNode One host

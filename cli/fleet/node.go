@@ -89,9 +89,9 @@ func (s commands) uncordon() *cobra.Command {
 func (s commands) deregister() *cobra.Command {
 	return s.Remove(daemon.Verb{
 		Use:   "deregister NODE",
-		Short: "Forget a host; its VMs go on, and it is back with its next heartbeat",
-		Long: `Forget a host; its VMs go on, and it is back with its next heartbeat: so end its daemon first, or start it without
---registry. This takes the fleet's token.`,
+		Short: "Forget a host; its VMs keep running",
+		Long: `Forget a host. Its VMs keep running. Its next heartbeat registers it again, so stop its daemon first, or start it
+without --registry.`,
 		Example: "  mainstay fleet deregister host-3 --yes",
 	}, "Forget the host %s?", "Forgot the host %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		return c.API.DeregisterNode(ctx, c.Args[0])

@@ -58,6 +58,9 @@ func (r *Registry) Create(
 			return vm, nil
 		}
 		last = passOn(node.Name, err)
+		if !nothingMade(err) {
+			last = unknownOutcome(node.Name, err)
+		}
 		if req.node != "" || !elsewhere(err) {
 			return hypervisorapi.FleetVM{}, last
 		}
@@ -133,6 +136,13 @@ func nothingMade(err error) bool {
 	return errors.Is(err, errNotSent) || errors.As(err, &refused) ||
 		errors.As(err, &status) && status >= http.StatusBadRequest && status < http.StatusInternalServerError &&
 			status != http.StatusRequestTimeout
+}
+
+// unknownOutcome returns the fault for a create whose response did not arrive.
+func unknownOutcome(node string, err error) error {
+	return unreachable(
+		node, explain(err)+"; the VM may have been created: list the VMs of this node before you try again", err,
+	)
 }
 
 // elsewhere reports whether another node may succeed where this one did not.

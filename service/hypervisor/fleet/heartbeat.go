@@ -68,15 +68,16 @@ func (r *Registry) Heartbeat(
 	var stored nodeRow
 	err := r.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		n := heard
-		if !current {
-			before, err := findNode(ctx, tx, name)
-			if err == nil {
-				n.FreeVCPUs, n.FreeMemoryMiB, n.VMs = before.FreeVCPUs, before.FreeMemoryMiB, before.VMs
-			} else if !errors.Is(err, db.ErrNoRows) {
-				return err
-			}
+		before, err := findNode(ctx, tx, name)
+		switch {
+		case errors.Is(err, db.ErrNoRows):
+		case err != nil:
+			return err
+		case before.URL != n.URL && r.healthy(&before):
+			return nameTaken(&before)
+		case !current:
+			n.FreeVCPUs, n.FreeMemoryMiB, n.VMs = before.FreeVCPUs, before.FreeMemoryMiB, before.VMs
 		}
-		var err error
 		stored, err = putNode(ctx, tx, &n)
 		return err
 	})
@@ -93,6 +94,18 @@ func (r *Registry) Heartbeat(
 	r.ledgers[name] = l
 	r.wakeLocked()
 	return r.node(&stored), l.sequence, nil
+}
+
+// nameTaken refuses the heartbeat of a second host with the name of one that is alive. Otherwise the
+// two would replace each other with every heartbeat, and half of the VMs would be missing from lists.
+// A host whose address has changed is accepted when its old entry is no longer healthy.
+func nameTaken(n *nodeRow) error {
+	return fault.New(
+		fault.Conflict,
+		"the host at %s has the name %s and is alive: give this one another name (--node-name); "+
+			"if it is the same host at a new address, it joins when the old entry has been silent for a moment",
+		n.URL, n.Name,
+	).WithCode("node_name_taken")
 }
 
 func checkHeartbeat(name string, hb *hypervisorapi.Heartbeat) error {

@@ -66,6 +66,27 @@ func TestANodeJoinsWithAHeartbeatAndIsHealthyForThreeIntervals(t *testing.T) {
 	})
 }
 
+func TestASecondHostCannotTakeTheNameOfOneThatIsAlive(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		w := newWorld(t, d)
+		w.beat("a", numbers(8, 6))
+		other := numbers(4, 4)
+		other.Url = "http://10.0.0.2:7070"
+		_, _, err := w.Heartbeat(t.Context(), "a", other, 0)
+		if f := fault.From(err); f == nil || f.Kind != fault.Conflict || f.Code != "node_name_taken" {
+			t.Errorf("%v", err)
+		}
+		if n := w.beat("a", numbers(8, 5)); n.Url != "http://10.0.0.1:7070" || n.FreeVcpus != 5 {
+			t.Errorf("%+v", n)
+		}
+		w.clock.advance(time.Minute) // the host has moved
+		if n, _, err := w.Heartbeat(t.Context(), "a", other, 0); err != nil || n.Url != other.Url {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+}
+
 func TestACordonStaysOverHeartbeatsAndRestarts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {

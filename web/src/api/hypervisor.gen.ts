@@ -48,7 +48,7 @@ export interface paths {
         get: operations["GetNode"];
         put?: never;
         post?: never;
-        /** Forget a host; its VMs go on, and it is back with its next heartbeat */
+        /** Forget a host; its VMs keep running, and its next heartbeat registers it again */
         delete: operations["DeregisterNode"];
         options?: never;
         head?: never;
@@ -2029,6 +2029,7 @@ export interface operations {
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
         };
     };
     UncordonNode: {
