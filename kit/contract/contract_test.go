@@ -84,15 +84,15 @@ func TestRequestsAreHeldAgainstTheDocumentAndFaultsNameTheField(t *testing.T) {
 		want                     string
 	}{
 		{"good query", "GET", "/v1/things/a?limit=3", "", 200, "a"},
-		{"query of the wrong type", "GET", "/v1/things/a?limit=x", "", 400, "limit|limit: "},
-		{"query out of range", "GET", "/v1/things/a?limit=10", "", 400, "limit|limit: number must be at most 9"},
-		{"path parameter too long", "GET", "/v1/things/abcde", "", 400, "id|id: maximum string length is 4"},
+		{"query of the wrong type", "GET", "/v1/things/a?limit=x", "", 400, "limit|limit: must be an integer"},
+		{"query out of range", "GET", "/v1/things/a?limit=10", "", 400, "limit|limit: must be at most 9"},
+		{"path parameter too long", "GET", "/v1/things/abcde", "", 400, "id|id: must have at most 4 characters"},
 		{"good body is handed on whole, unknown fields too", "PUT", "/v1/things/a", `{"name":"x","other":1}`, 200, `{"name":"x","other":1}`},
 		{"missing field", "PUT", "/v1/things/a", `{}`, 400, "name|name: is required"},
-		{"wrong type", "PUT", "/v1/things/a", `{"name":1}`, 400, "name|name: "},
-		{"wrong type further in", "PUT", "/v1/things/a", `{"name":"x","tags":{"zone":7}}`, 400, "tags.zone|tags.zone: "},
-		{"broken JSON", "PUT", "/v1/things/a", `{`, 400, "|the body is not valid JSON"},
-		{"no body", "PUT", "/v1/things/a", ``, 400, "|the body is missing"},
+		{"wrong type", "PUT", "/v1/things/a", `{"name":1}`, 400, "name|name: must be a string"},
+		{"wrong type further in", "PUT", "/v1/things/a", `{"name":"x","tags":{"zone":7}}`, 400, "tags.zone|tags.zone: must be a string"},
+		{"broken JSON", "PUT", "/v1/things/a", `{`, 400, "|the request body is not valid JSON"},
+		{"no body", "PUT", "/v1/things/a", ``, 400, "|the request body is missing"},
 		{"unknown path", "GET", "/v1/nothing", "", 404, "|"},
 		{"wrong method", "DELETE", "/v1/things/a", "", 405, "|"},
 	} {

@@ -2,7 +2,9 @@ package contract
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -43,7 +45,7 @@ func requestFault(err error) error {
 		return nil
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return fault.Wrap(fault.TooLarge, err, "the body is larger than %d bytes", tooLarge.Limit)
+		return fault.Wrap(fault.TooLarge, err, "the request body is larger than %d bytes", tooLarge.Limit)
 	}
 	field := ""
 	if re := (*openapi3filter.RequestError)(nil); errors.As(err, &re) {
@@ -55,12 +57,12 @@ func requestFault(err error) error {
 		}
 		if pe := (*openapi3filter.ParseError)(nil); errors.As(err, &pe) {
 			if field == "" {
-				return fault.Wrap(fault.Invalid, err, "the body is not valid JSON: %s", rootCause(pe))
+				return fault.Wrap(fault.Invalid, err, "the request body is not valid JSON: %s", rootCause(pe))
 			}
-			return fault.InvalidField(field, "%s", rootCause(pe))
+			return fault.InvalidField(field, "%s", parseReason(re.Parameter, pe))
 		}
 		if field == "" {
-			return fault.Wrap(fault.Invalid, err, "the body is missing or unreadable")
+			return fault.Wrap(fault.Invalid, err, "the request body is missing or cannot be read")
 		}
 	}
 	if field == "" {
@@ -74,16 +76,73 @@ func schemaFault(field string, se *openapi3.SchemaError) error {
 	if field != "" {
 		path = append([]string{field}, path...)
 	}
-	name := strings.Join(path, ".")
-	reason := se.Reason
-	// "property X is missing" already contains the path's last part.
-	if se.SchemaField == "required" {
-		reason = "is required"
-	}
+	name, reason := strings.Join(path, "."), reasonOf(se)
 	if name == "" {
-		return fault.New(fault.Invalid, "the body: %s", reason)
+		return fault.New(fault.Invalid, "the request body %s", reason)
 	}
 	return fault.InvalidField(name, "%s", reason)
+}
+
+// reasonOf says what is wrong with a value in words that follow its name.
+func reasonOf(se *openapi3.SchemaError) string {
+	schema := se.Schema
+	if schema == nil {
+		return se.Reason
+	}
+	switch se.SchemaField {
+	case "required":
+		return "is required"
+	case "nullable":
+		return "must not be null"
+	case "type":
+		if types := schema.Type.Slice(); len(types) > 0 {
+			return "must be " + aTypeName[types[0]]
+		}
+	case "minLength":
+		return fmt.Sprintf("must have at least %d characters", schema.MinLength)
+	case "maxLength":
+		return fmt.Sprintf("must have at most %d characters", *schema.MaxLength)
+	case "minItems":
+		return fmt.Sprintf("must have at least %d items", schema.MinItems)
+	case "maxItems":
+		return fmt.Sprintf("must have at most %d items", *schema.MaxItems)
+	case "minProperties":
+		return fmt.Sprintf("must have at least %d keys", schema.MinProps)
+	case "maxProperties":
+		return fmt.Sprintf("must have at most %d keys", *schema.MaxProps)
+	case "uniqueItems":
+		return "must not have an item twice"
+	case "pattern":
+		return fmt.Sprintf("must match the regular expression %s", schema.Pattern)
+	case "minimum":
+		return "must be at least " + strconv.FormatFloat(*schema.Min, 'f', -1, 64)
+	case "maximum":
+		return "must be at most " + strconv.FormatFloat(*schema.Max, 'f', -1, 64)
+	case "enum":
+		values := make([]string, len(schema.Enum))
+		for i, v := range schema.Enum {
+			values[i] = fmt.Sprint(v)
+		}
+		return "must be one of: " + strings.Join(values, ", ")
+	case "format":
+		return fmt.Sprintf("is not a valid %s", schema.Format)
+	}
+	return se.Reason
+}
+
+var aTypeName = map[string]string{
+	"string": "a string", "integer": "an integer", "number": "a number", "boolean": "a boolean",
+	"array": "an array", "object": "an object", "null": "null",
+}
+
+// parseReason says what is wrong with a parameter that cannot be parsed.
+func parseReason(p *openapi3.Parameter, pe *openapi3filter.ParseError) string {
+	if p != nil && p.Schema != nil && p.Schema.Value != nil {
+		if types := p.Schema.Value.Type.Slice(); len(types) > 0 && aTypeName[types[0]] != "" {
+			return "must be " + aTypeName[types[0]]
+		}
+	}
+	return rootCause(pe)
 }
 
 func rootCause(err error) string {

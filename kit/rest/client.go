@@ -15,6 +15,7 @@ import (
 
 	"github.com/oapi-codegen/runtime"
 
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 )
 
@@ -204,6 +205,9 @@ func Do[T any](r *http.Response, err error) (T, error) {
 		return v, err
 	}
 	if err := json.Unmarshal(body, &v); err != nil {
+		if path, cause, ok := locate(body, reflect.TypeFor[T]()); ok && path != "" {
+			err = httpserve.FieldError(path, cause) // in the contract's words rather than in Go's
+		}
 		return v, fmt.Errorf("the server's answer is not as the contract says: %w", err)
 	}
 	return v, nil
@@ -230,7 +234,20 @@ func Read(r *http.Response, err error) ([]byte, error) {
 
 func refusal(r *http.Response, body []byte) error {
 	p, _ := problem.Parse(body)
+	for _, text := range []*string{&p.Code, &p.Message, &p.Field, &p.Limit, &p.RequestID} {
+		*text = clip(*text)
+	}
 	return &Refusal{Problem: p, Status: r.StatusCode, Header: r.Header}
+}
+
+// maxText limits each text of a refusal, in bytes, since callers log and store them.
+const maxText = 4 << 10
+
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 // NextCursor returns the cursor in the Link header's rel="next" (RFC 8288), or "" on the last page.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
@@ -262,7 +263,7 @@ func TestWhatIsNotTheContractsAnswerIsAnError(t *testing.T) {
 		"a page of a proxy": {response(502, "<html>"), nil, "the server answered 502 without an error of its contract"},
 		"a login page":      {response(200, "<html>"), nil, "not as the contract says"},
 		"a redirect":        {response(302, ""), nil, "the server answered 302"},
-		"another type":      {response(200, `{"text": 7}`), nil, "not as the contract says"},
+		"another type":      {response(200, `{"text": 7}`), nil, "not as the contract says: text: must be a string, not number"},
 		"an endless answer": {endless(), nil, "larger than 256 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,6 +288,17 @@ func endless() *http.Response {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestTheTextsOfARefusalAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 100_000)
+	body := `{"error":{"code":"` + long + `","message":"` + long + `"}}`
+	_, err := rest.Read(response(500, body), nil)
+	var r *rest.Refusal
+	if !errors.As(err, &r) || len(r.Message) < 4000 || len(err.Error()) > 10_000 || !utf8.ValidString(r.Message) {
+		t.Errorf("%d bytes, %d of them the message", len(err.Error()), len(r.Message))
+	}
+}
 
 func TestFormsAndPartsAreRead(t *testing.T) {
 	t.Parallel()
