@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -13,13 +14,16 @@ import (
 // reportUpdates sends reports of updates, in order, until ctx ends.
 func (a *Agent) reportUpdates(ctx context.Context) {
 	retry := a.newBackoff()
+	var failing []string // devices whose reports failed in this pass
+	var failed error
 	for {
 		s, err := a.link.wait(ctx, a.random)
 		if err != nil {
 			return
 		}
-		report, err := a.updates.NextReport(ctx)
-		if err == nil && report == nil {
+		report, err := a.updates.NextReport(ctx, failing...)
+		if err == nil && report == nil && failed == nil {
+			note(&a.reportError, nil)
 			select {
 			case <-a.updates.Reported():
 				continue
@@ -27,12 +31,27 @@ func (a *Agent) reportUpdates(ctx context.Context) {
 				return
 			}
 		}
-		if err == nil {
-			err = a.reportUpdate(ctx, s, report)
+		if err == nil && report != nil {
+			if err = a.reportUpdate(ctx, s, report); err == nil {
+				if failed == nil {
+					retry.Reset()
+				}
+				continue
+			}
+			err = ofDevice(report.DeviceID, err)
+			failed, failing = cmp.Or(failed, err), append(failing, report.DeviceID)
+			if isDevices(err) && len(failing) < maxFailing {
+				continue // with the reports of other devices
+			}
 		}
-		if err == nil {
-			retry.Reset()
-		} else if !a.mishap(ctx, err, &retry, nil) {
+		err = cmp.Or(err, failed)
+		failed, failing = nil, nil
+		note(&a.reportError, err)
+		var early <-chan struct{}
+		if isDevices(err) {
+			early = a.updates.Reported() // other devices need not wait
+		}
+		if !a.mishap(ctx, err, &retry, early) {
 			return
 		}
 	}

@@ -66,6 +66,8 @@ type Agent struct {
 	bodies *ration // memory for the bodies of requests
 
 	forwardError atomic.Pointer[string] // why events are not forwarded; empty if they are
+	syncError    atomic.Pointer[string] // why devices or the desired state are not in step; empty if they are
+	reportError  atomic.Pointer[string] // why reports of updates are not sent; empty if they are
 	// Only keepLink uses the fields below.
 	renewNotBefore time.Time
 	unknownSince   time.Time // since when heartbeats have been answered with 401; zero if they are not
@@ -109,6 +111,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	}
 	a.cfg.EnrollmentToken = ""
 	a.forwardError.Store(new(string))
+	note(&a.syncError, nil)
+	note(&a.reportError, nil)
 	if a.random == nil {
 		a.random = rand.Float64
 	}

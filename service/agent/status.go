@@ -113,6 +113,13 @@ func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
 	if s.Outbox.LastError != "" && s.Outbox.Events > 0 {
 		add("not_forwarding", "Events are not passed on: %s", s.Outbox.LastError)
 	}
+	if s.Link.State == agentapi.LinkStateOnline {
+		for _, reason := range []string{*a.syncError.Load(), *a.reportError.Load()} {
+			if reason != "" {
+				add("not_synced", "Not everything is in step with the control plane: %s", reason)
+			}
+		}
+	}
 	if n := s.Outbox.SetAside; n > 0 {
 		add(
 			"events_refused",

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
@@ -32,19 +35,28 @@ func (a *Agent) syncDevices(ctx context.Context) {
 		// The pulled state is at least as new as the revision that was known before.
 		revision := a.link.wantedRevision()
 		var registered bool
-		if registered, err = a.sendDevices(ctx, s); err == nil {
+		registered, err = a.sendDevices(ctx, s)
+		if err == nil || isDevices(err) {
 			if registered || pulled.session != s || pulled.revision != revision || !a.now().Before(pulled.again) {
-				if err = a.pull(ctx, s); err == nil {
+				pullErr := a.pull(ctx, s)
+				if pullErr == nil {
 					pulled.session, pulled.revision = s, revision
 					pulled.again = a.now().Add(time.Duration(float64(pullEvery) * (0.9 + 0.2*a.random())))
+				} else if err == nil {
+					err = fmt.Errorf("pull the desired state: %w", pullErr)
 				}
 			}
 		}
 		if err == nil {
 			err = a.tellDropped(ctx, s)
 		}
+		note(&a.syncError, err)
 		if err != nil {
-			if !a.mishap(ctx, err, &retry, nil) {
+			var early <-chan struct{}
+			if isDevices(err) {
+				early = a.twins.Changed() // other devices need not wait
+			}
+			if !a.mishap(ctx, err, &retry, early) {
 				return
 			}
 			continue
@@ -63,8 +75,53 @@ func (a *Agent) syncDevices(ctx context.Context) {
 	}
 }
 
-// sendDevices sends the registrations and patches of local programs.
+// deviceError is the failure of a request about one device. Other devices may have better luck.
+type deviceError struct {
+	device string
+	err    error
+}
+
+func (e *deviceError) Error() string { return "device " + e.device + ": " + e.err.Error() }
+func (e *deviceError) Unwrap() error { return e.err }
+
+// maxFailing is how many devices may fail in one pass before the failure counts as general.
+const maxFailing = 32
+
+// ofDevice names the device in the error of a request about it. It returns a deviceError if only
+// that device may be affected: the control plane failed, or its answer is not believed.
+func ofDevice(device string, err error) error {
+	var refused *answer.Refusal
+	var invalid *answer.Invalid
+	if errors.As(err, &invalid) || errors.As(err, &refused) && refused.Status == http.StatusInternalServerError {
+		return &deviceError{device, err}
+	}
+	return fmt.Errorf("device %s: %w", device, err)
+}
+
+func isDevices(err error) bool {
+	var one *deviceError
+	return errors.As(err, &one)
+}
+
+// note keeps the text of an error for the status, or "" for nil.
+func note(at *atomic.Pointer[string], err error) {
+	text := ""
+	if err != nil {
+		text = explain(err)
+	}
+	at.Store(&text)
+}
+
+// sendDevices sends the registrations and patches of local programs. A deviceError means that the
+// other devices were sent.
 func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, err error) {
+	var first error
+	failing := 0
+	skip := func(err error) bool {
+		first = cmp.Or(first, err)
+		failing++
+		return isDevices(err) && failing < maxFailing
+	}
 	for after := ""; ; {
 		p, err := a.twins.NextRegistration(ctx, after)
 		if err != nil {
@@ -94,6 +151,9 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			return err
 		})
 		if err != nil {
+			if err = ofDevice(p.DeviceID, err); skip(err) {
+				continue
+			}
 			return registered, err
 		}
 		if refused != "" {
@@ -107,7 +167,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 	for after := ""; ; {
 		p, err := a.twins.NextPatch(ctx, after)
 		if err != nil || p == nil {
-			return registered, err
+			return registered, cmp.Or(err, first)
 		}
 		after = p.DeviceID
 		var twin edgeapi.Twin
@@ -129,6 +189,9 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			return err
 		})
 		if err != nil {
+			if err = ofDevice(p.DeviceID, err); skip(err) {
+				continue
+			}
 			return registered, err
 		}
 		if refused == "" {

@@ -131,10 +131,17 @@ func (m *Manager) progress(ctx context.Context, u *Update, percent int) error {
 	return err
 }
 
-// NextReport returns the oldest unanswered report, or nil if there is none.
-func (m *Manager) NextReport(ctx context.Context) (*Report, error) {
+// NextReport returns the oldest unanswered report of a device that is not among except, or nil if
+// there is none.
+func (m *Manager) NextReport(ctx context.Context, except ...string) (*Report, error) {
 	var r Report
-	err := m.cfg.DB.Get(ctx, &r, "SELECT * FROM update_reports ORDER BY seq LIMIT 1")
+	query, args, err := db.In(
+		"SELECT * FROM update_reports WHERE device_id NOT IN (?) ORDER BY seq LIMIT 1", append([]string{""}, except...), // a list must have an item
+	)
+	if err != nil {
+		return nil, err
+	}
+	err = m.cfg.DB.Get(ctx, &r, query, args...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
