@@ -224,6 +224,10 @@ func TestASecretIsReadFromTheFileThatItsVariableNames(t *testing.T) {
 		"EDGE_ADMIN_TOKEN_FILE", "is empty",
 	)
 	contains(
+		t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=/dev/zero"}}), "admin-token",
+		"EDGE_ADMIN_TOKEN_FILE", "/dev/zero", "larger than",
+	)
+	contains(
 		t, problem(t, config.Sources{Environ: []string{"EDGE_ADMIN_TOKEN_FILE=/nowhere"}}), "admin-token",
 		"EDGE_ADMIN_TOKEN_FILE", "/nowhere",
 	)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,7 +43,7 @@ func readEnviron(environ []string, prefix string, fields []field, p *problems) m
 			)
 			continue
 		}
-		raw, err := os.ReadFile(path) //nolint:gosec // the operator chooses the path
+		raw, err := readBounded(path)
 		if err != nil {
 			p.add(f.Key, "environment variable %s: %s: file %s: %s", f.fileEnv(), f.Key, path, reason(err))
 			continue

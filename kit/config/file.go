@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -16,13 +17,30 @@ type fileValue struct {
 	line int
 }
 
+// maxFile is the maximum size of a file with settings or a secret, in bytes.
+const maxFile = 1 << 20
+
+// readBounded reads a file, which may be a pipe, unless it is larger than maxFile.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator chooses the path
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(raw) > maxFile {
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	return raw, err
+}
+
 // readFile returns the readable values by key, and adds problems to p. An empty path is treated as
 // an empty file.
 func readFile(path string, fields []field, p *problems) map[string]fileValue {
 	if path == "" {
 		return nil
 	}
-	raw, err := os.ReadFile(path) //nolint:gosec // the operator chooses the path
+	raw, err := readBounded(path)
 	if err != nil {
 		p.add("", "file %s: %s", path, reason(err))
 		return nil

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
@@ -24,9 +24,9 @@ func trust(caFile string, id *Identity) (*x509.CertPool, error) {
 		pool = x509.NewCertPool() // a machine without system certificates
 	}
 	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
+		pem, err := document.Read(caFile, maxCAFile)
 		if err != nil {
-			return nil, fault.Wrap(fault.Invalid, err, "ca: cannot read %s", caFile)
+			return nil, fault.InvalidField("ca", "%s", fault.From(err).Message)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
 			return nil, fault.InvalidField("ca", "%s holds no PEM certificate", caFile)
@@ -37,6 +37,9 @@ func trust(caFile string, id *Identity) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
+
+// maxCAFile is the maximum size of the file of --ca, in bytes.
+const maxCAFile = 1 << 20
 
 // newTransport creates the transport for the control plane. It uses HTTP/1.1: there are few
 // connections, and a dead one is closed with the request that fails on it.

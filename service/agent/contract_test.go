@@ -235,7 +235,7 @@ func TestSettingsThatWouldBeUnsafeOrMakeNoSenseAreRefused(t *testing.T) {
 		"relative hook":      {func(c *agent.Config) { c.OTAHook = "hook.sh" }, "ota-hook"},
 		"hook is a folder":   {func(c *agent.Config) { c.OTAHook = c.Data }, "ota-hook"},
 		"no token":           {func(c *agent.Config) { c.EnrollmentToken = "" }, "enrollment-token"},
-		"authority missing":  {func(c *agent.Config) { c.CA = "/does/not/exist" }, ""},
+		"authority missing":  {func(c *agent.Config) { c.CA = "/does/not/exist" }, "ca"},
 		"damaged identity":   {func(c *agent.Config) { write(t, c.Data, `{"site_id":`) }, ""},
 		"identity of nobody": {func(c *agent.Config) { write(t, c.Data, `{}`) }, ""},
 		"key of another": {func(c *agent.Config) {

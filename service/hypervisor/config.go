@@ -1,7 +1,9 @@
 package hypervisor
 
 import (
+	"cmp"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -54,7 +56,7 @@ type Config struct {
 
 	NodeName          string        `key:"node-name" help:"This host's name in the fleet. Default: the host name."`
 	Registry          string        `key:"registry" help:"URL of the daemon that is the fleet's registry; without it this host is in no fleet."`
-	Advertise         string        `key:"advertise" help:"URL at which the registry reaches this daemon. Default: the address it listens on."`
+	Advertise         string        `key:"advertise" help:"URL at which the registry reaches this daemon. Required if the registry is on another host and this daemon listens on a loopback address or on all. Default: the address it listens on."`
 	FleetToken        string        `key:"fleet-token" secret:"true" help:"Token that the daemons of a fleet show each other; the same on all of them."`
 	FleetCA           string        `key:"fleet-ca" help:"Certificate file of an authority that the daemons of the fleet are verified with, beside the host's."`
 	NodeLabels        []string      `key:"node-labels" help:"Labels of this host, KEY=VALUE."`
@@ -97,6 +99,9 @@ func (c *Config) Validate(doc *configfile.Config) error {
 			return fault.InvalidField(key, "must be a URL such as https://registry.example.com:7070")
 		}
 	}
+	if err := c.checkAdvertised(); err != nil {
+		return err
+	}
 	if _, err := c.labels(); err != nil {
 		return err
 	}
@@ -131,6 +136,37 @@ func (c *Config) Validate(doc *configfile.Config) error {
 	return nil
 }
 
+// checkAdvertised refuses to tell a registry on another host a URL that leads back to the registry's
+// own host. Requests for this host would reach whatever listens there.
+func (c *Config) checkAdvertised() error {
+	if !c.registryIsRemote() {
+		return nil
+	}
+	host, _, _ := net.SplitHostPort(c.Listen) // it is checked elsewhere
+	if u, err := url.Parse(c.Advertise); err == nil && c.Advertise != "" {
+		host = u.Hostname()
+	}
+	if addr, err := netip.ParseAddr(host); host == "" || isLoopback(host) || err == nil && addr.IsUnspecified() {
+		return fault.InvalidField(
+			"advertise",
+			"must be a URL at which the registry at %s reaches this daemon, such as http://192.0.2.10:7070; %s leads to its own host",
+			c.Registry, cmp.Or(c.Advertise, "the address that this daemon listens on, "+c.Listen+","),
+		)
+	}
+	return nil
+}
+
+// registryIsRemote reports whether the registry is on another host.
+func (c *Config) registryIsRemote() bool {
+	u, err := url.Parse(c.Registry)
+	return err == nil && c.Registry != "" && !isLoopback(u.Hostname())
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
 // exposed reports whether anyone who reaches the daemon from another host is an admin.
 func (c *Config) exposed(doc *configfile.Config) bool {
 	return !c.server().Local() && httpapi.NewGate(c.credentials(doc), time.Now).Open()
@@ -143,6 +179,10 @@ func (c *Config) warnings(doc *configfile.Config) []string {
 		if warning, err := auth.CheckToken(key, token); err == nil && warning != "" {
 			all = append(all, warning)
 		}
+	}
+	if c.registryIsRemote() && c.FleetToken != "" && strings.HasPrefix(c.Registry, "http://") {
+		all = append(all, "fleet-token: it gives an admin's rights on every host, and crosses the network unencrypted; "+
+			"use https for the registry and the hosts (--tls-cert, --fleet-ca)")
 	}
 	return all
 }
