@@ -19,13 +19,7 @@ import (
 var migrationFiles embed.FS
 
 // Migrations returns the tables of this package, for db.DB.Migrate.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the directory is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return db.EmbeddedMigrations(migrationFiles) }
 
 // Config holds the dependencies and settings of a Log.
 type Config struct {

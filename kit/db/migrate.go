@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"io/fs"
 
@@ -11,6 +12,22 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
+
+// Migration is the tables of one owner: a service or a kit package.
+type Migration struct {
+	Owner string
+	Files fs.FS // as Migrate takes them
+}
+
+// EmbeddedMigrations returns the folder "migrations" of files that a package embeds, for Migrate. It
+// panics if there is none.
+func EmbeddedMigrations(files embed.FS) fs.FS {
+	folder, err := fs.Sub(files, "migrations")
+	if err != nil {
+		panic(err)
+	}
+	return folder
+}
 
 // Migrate upgrades the tables of one owner (a service or a kit package) to the newest version.
 // migrations holds goose SQL files, such as 0001_init.sql, at its root. Several replicas may

@@ -23,13 +23,7 @@ import (
 var migrationFiles embed.FS
 
 // Migrations returns the tables of this package, for db.DB.Migrate.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the directory is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return db.EmbeddedMigrations(migrationFiles) }
 
 // Limits of the configuration.
 const (

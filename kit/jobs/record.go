@@ -14,13 +14,7 @@ import (
 var migrationFiles embed.FS
 
 // Migrations returns the tables of this package, for db.DB.Migrate.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the directory is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return db.EmbeddedMigrations(migrationFiles) }
 
 // Record is a stored job.
 type Record struct {

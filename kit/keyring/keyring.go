@@ -41,13 +41,7 @@ import (
 var migrationFiles embed.FS
 
 // Migrations returns the tables of this package, for db.DB.Migrate.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the directory is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return db.EmbeddedMigrations(migrationFiles) }
 
 // Fingerprint returns the fingerprint of a public value, such as the DER of a public key.
 func Fingerprint(public []byte) string {

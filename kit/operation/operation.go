@@ -16,13 +16,7 @@ var migrationFiles embed.FS
 
 // Migrations returns the migrations of the table operations, for db.DB.Migrate. Apply them after
 // those of package jobs.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the directory is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return db.EmbeddedMigrations(migrationFiles) }
 
 // Operation holds the columns that all operations have. A service that stores more embeds it.
 type Operation struct {

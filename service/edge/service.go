@@ -191,23 +191,13 @@ func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
 	return d, nil
 }
 
-// Migration is a set of tables and the package that owns it.
-type Migration struct {
-	Owner string
-	Files fs.FS
-}
-
 // Migrations returns all migrations of the service, in the order in which to apply them.
-func Migrations() []Migration {
-	own, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return []Migration{
-		{"audit", audit.Migrations()},
-		{"jobs", jobs.Migrations()},
-		{"keyring", keyring.Migrations()},
-		{"edge", own},
+func Migrations() []db.Migration {
+	return []db.Migration{
+		{Owner: "audit", Files: audit.Migrations()},
+		{Owner: "jobs", Files: jobs.Migrations()},
+		{Owner: "keyring", Files: keyring.Migrations()},
+		{Owner: "edge", Files: db.EmbeddedMigrations(migrationFiles)},
 	}
 }
 

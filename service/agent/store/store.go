@@ -14,7 +14,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -71,12 +70,8 @@ func open(ctx context.Context, path string) (*db.DB, error) {
 	if _, statErr := os.Stat(path + damagedMark); statErr == nil {
 		err = ErrDamaged
 	}
-	own, subErr := fs.Sub(migrationFiles, "migrations")
 	if err == nil {
-		err = subErr
-	}
-	if err == nil {
-		err = d.Migrate(ctx, "agent", own)
+		err = d.Migrate(ctx, "agent", db.EmbeddedMigrations(migrationFiles))
 	}
 	if err == nil {
 		err = check(ctx, d, path)

@@ -16,13 +16,7 @@ import (
 var migrationFiles embed.FS
 
 // migrations returns the migrations of this package's tables, which belong to the owner "workload".
-func migrations() fs.FS {
-	files, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return files
-}
+func migrations() fs.FS { return db.EmbeddedMigrations(migrationFiles) }
 
 // row is a stored deployment.
 type row struct {
