@@ -9,8 +9,9 @@
 //
 //   - When Accept returns, the events are on disk. They stay there until one of the above happens.
 //   - Events are read in the order of their acceptance.
-//   - An event ID is stored only once. As long as it is stored, accepting it again reports a
-//     duplicate; later, the control plane recognizes duplicates.
+//   - An event ID is stored only once, whether it waits or is set aside. As long as it is stored,
+//     accepting it again reports a duplicate and changes nothing; later, the control plane
+//     recognizes duplicates.
 //   - The total size of the events never exceeds the limit, even after a crash: it is updated in
 //     the same transactions as the events.
 package outbox
@@ -213,7 +214,8 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 		for j, r := range a.rows {
 			n, err := tx.Exec(
 				ctx,
-				`INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)
+				`INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes)
+				SELECT ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM refused_events WHERE event_id = ? AND whole)
 				ON CONFLICT (event_id) DO NOTHING`,
 				r.id,
 				r.topic,
@@ -222,6 +224,7 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 				r.at.UnixMicro(),
 				now,
 				r.bytes,
+				r.id,
 			)
 			if err != nil {
 				return nil, err
@@ -275,7 +278,7 @@ func (o *Outbox) makeRoom(
 	}
 }
 
-// newBytes returns the size of the events of a that are not stored yet.
+// newBytes returns the size of the events of a that neither wait nor are set aside yet.
 func newBytes(ctx context.Context, q db.Querier, a *acceptance) (int64, error) {
 	sizes := make(map[string]int64, len(a.rows))
 	ids := make([]string, len(a.rows))
@@ -284,7 +287,10 @@ func newBytes(ctx context.Context, q db.Querier, a *acceptance) (int64, error) {
 			sizes[r.id] = r.bytes
 		}
 	}
-	query, args, err := db.In("SELECT event_id FROM outbox WHERE event_id IN (?)", ids)
+	query, args, err := db.In(
+		`SELECT event_id FROM outbox WHERE event_id IN (?)
+		UNION SELECT event_id FROM refused_events WHERE event_id IN (?) AND whole`, ids, ids,
+	)
 	if err != nil {
 		return 0, err
 	}
