@@ -62,6 +62,11 @@ func Diagnose(ctx context.Context, cfg Config, now func() time.Time) []Check {
 		return checks
 	}
 	add("settings", Good, "", "fit together")
+	if err := checkFolder(cfg.Data); err != nil {
+		// The other checks would follow the link or wait for the pipe.
+		add("data folder", Problem, "move it away; the agent makes what belongs there by itself", "%v", err)
+		return checks
+	}
 	diagnoseFolder(cfg, add)
 	diagnoseDatabase(cfg, add)
 	diagnoseRunning(ctx, cfg, add)

@@ -118,6 +118,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
 	}
+	if err := checkFolder(cfg.Data); err != nil {
+		return nil, err
+	}
 	// Open the database first: its lock keeps other agents out of the folder.
 	if a.db, err = store.Open(ctx, cfg.Data); err != nil {
 		return nil, err
